@@ -1,0 +1,114 @@
+"""The figure of pointwise errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from sciml_par.errors import InputError
+
+from .legend import Entry
+from .limits import error_limits, range_of
+from .marks import by_shard, draw_marks, mark_entries, marks_of
+from .norms import pointwise_error
+from .panels import check_curves, in_order
+from .plane import plane_errors
+from .series import Prediction
+from .style import INK, line_of, make_grid, paper_style
+
+
+def plot_errors(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
+    """Draw the pointwise error |u(x) − u*(x)| of every member on a log scale.
+
+    Local: call it on one rank. Over one coordinate (d = 1) all members share a panel, and the
+    sub-domains are shaded. Errors of zero, and those more than three decades below their member's
+    median, are drawn at the lower edge; extrapolation may leave the panel at the top.
+
+    Over two coordinates (d = 2): a panel a member, at most four, with common colours. Several
+    outputs (m > 1) take one row each.
+
+    Parameters
+    ----------
+    curves : sequence of Prediction
+        One a member, all of one d and m. Those without an exact solution are
+        only named (d = 1), or left out and counted (d = 2).
+    title : str, optional
+        Title above the panels.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        3.5 inches wide with one column of panels, else 7.2. Pass it to `save_figure`.
+
+    Raises
+    ------
+    InputError
+        If there are no curves, none has an exact solution, they differ in d or m, or d > 2.
+    """
+    found = check_curves(curves, "plot_errors")
+    if all(curve.u_exact is None for curve in found):
+        raise InputError(
+            "plot_errors: no prediction has an exact solution. Pass u_exact to Prediction, or use "
+            "plot_predictions."
+        )
+    with paper_style():
+        if found[0].dimension == 2:
+            return plane_errors(found, title)
+        return _lines(found, title)
+
+
+def _lines(curves: Sequence[Prediction], title: str | None) -> Figure:
+    components = curves[0].components
+    grid = make_grid(components, 1, [(c, 0) for c in range(components)], 2.1)
+    entries: list[Entry] = []
+    for (component, _), axes in grid.panels.items():
+        axes.set_xlim(range_of([curve.x for curve in curves], margin=0.02))
+        drawn = _draw_panel(axes, curves, component)
+        entries = entries or drawn
+        name = "u" if components == 1 else f"u_{{{component + 1}}}"
+        axes.set_ylabel(f"$|{name}(x) - {name}^*(x)|$")
+    grid.label_x("$x$")
+    marks = marks_of(curves, range(len(curves)))
+    window = grid.panels[0, 0].get_xlim()
+    named = by_shard(curves)
+    kinds = mark_entries(marks, named=named, window=window, ticks=False)
+    entries = entries + kinds if named else kinds + entries
+    return grid.finish(entries, title=title)
+
+
+def _draw_panel(axes: Axes, curves: Sequence[Prediction], component: int) -> list[Entry]:
+    errors = [_error(curve, component) for curve in curves]
+    known = [(e, curve.trained) for e, curve in zip(errors, curves, strict=True) if e is not None]
+    low, high = error_limits([e for e, _ in known], [mask for _, mask in known])
+    axes.set_yscale("log")
+    # A little below the floor, so that a line that lies on it is seen.
+    axes.set_ylim(low / 1.3, high)
+    draw_marks(axes, marks_of(curves, range(len(curves))), ticks=False)
+    entries: list[Entry] = []
+    for index, (curve, error) in enumerate(zip(curves, errors, strict=True)):
+        if error is None:
+            entries.append((Line2D([], [], alpha=0.0), f"{curve.label} (no exact solution)"))
+            continue
+        order = in_order(curve)
+        look = {"color": INK} if by_shard(curves) else line_of(index, of=len(curves))
+        marker = "o" if len(order) == 1 else ""
+        values = np.maximum(error[order], low)
+        label = _name(curve)
+        line = axes.plot(curve.x[order, 0], values, label=label, marker=marker, **look)[0]
+        entries.append((line, label))
+    return entries
+
+
+def _name(curve: Prediction) -> str:
+    seen = curve.u_exact is not None and np.all(np.isfinite(curve.u) & np.isfinite(curve.u_exact))
+    return curve.label if seen else f"{curve.label} (not finite)"
+
+
+def _error(curve: Prediction, component: int) -> np.ndarray | None:
+    if curve.u_exact is None:
+        return None
+    return pointwise_error(curve.u[:, component], curve.u_exact[:, component])
