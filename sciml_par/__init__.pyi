@@ -1,0 +1,11 @@
+from . import command_line as command_line
+from . import evaluation as evaluation
+from . import networks as networks
+from . import parallel as parallel
+from . import problems as problems
+from . import training as training
+from .parallel.world import init as init
+from .parallel.world import rank as rank
+from .parallel.world import shutdown as shutdown
+from .parallel.world import size as size
+from .training.train import train as train

@@ -1,0 +1,67 @@
+"""TensorFlow, imported at its first use and without its start-up messages.
+
+Importing TensorFlow takes seconds, fixes its log level and its threads, and prints lines that P
+ranks would print P times. So no module here imports it while being imported itself: each takes
+`tf` from this one, and `sciml_par.init` can decide first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["import_module", "tf"]
+
+_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+_ONLY_FATAL = "3"
+
+
+def import_module(name: str, *, quiet: bool = True) -> ModuleType:
+    """Import TensorFlow or what is built on it, silently if `quiet` (local).
+
+    A log level that the user has set is respected. What TensorFlow writes before its log level
+    applies goes to the process's standard error, past Python; if the import fails it is shown.
+    """
+    if name in sys.modules or not quiet or _LOG_LEVEL in os.environ:
+        return importlib.import_module(name)
+    os.environ[_LOG_LEVEL] = _ONLY_FATAL
+    with _standard_error_held_back():
+        return importlib.import_module(name)
+
+
+class _Tensorflow:
+    """Stands for the module until one of its attributes is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module("tensorflow"), name)
+        setattr(self, name, value)
+        return value
+
+
+@contextlib.contextmanager
+def _standard_error_held_back() -> Iterator[None]:
+    sys.stderr.flush()
+    original = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(original, held.read())
+            raise
+        finally:
+            os.dup2(original, 2)
+            os.close(original)
+
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = _Tensorflow()

@@ -1,0 +1,28 @@
+"""The errors that sciml_par raises on purpose, below every other module."""
+
+
+class SciMLParError(Exception):
+    """Base of every error that sciml_par raises on purpose."""
+
+    # Lets it leave a `tf.function` as it is; AutoGraph would wrap it in an error of its own.
+    ag_pass_through = True
+
+
+class InputError(SciMLParError, ValueError):
+    """Something that the caller passed cannot be used; the message says what to pass instead."""
+
+
+class OutputError(SciMLParError, OSError):
+    """A folder or file of results cannot be written; nothing was overwritten."""
+
+
+class NotInitializedError(SciMLParError, RuntimeError):
+    """A call needs ranks, but `sciml_par.init()` has not run, or `shutdown()` has."""
+
+
+class CollectiveMismatchError(SciMLParError, RuntimeError):
+    """The ranks did not ask for the same collective; the message says what each asked for."""
+
+
+class TrainingError(SciMLParError, ArithmeticError):
+    """Training cannot go on, as when the loss is no longer a finite number."""

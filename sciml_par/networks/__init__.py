@@ -1,0 +1,5 @@
+"""Networks as Keras 3 models that also propagate their own derivatives."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,239 @@
+"""The multilayer perceptron: a Keras model with pure functions for compiled loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.errors import InputError
+from sciml_par.networks import taylor
+from sciml_par.networks.activation import activation_named
+
+# A Keras model needs Keras when it is defined; this way it comes without TensorFlow's messages.
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = import_module("keras")
+
+DTYPES = ("float32", "float64")
+
+
+@keras.saving.register_keras_serializable(package="sciml_par")
+class MLP(keras.Model):
+    r"""A dense network u(x) = W_{D+1} σ(W_D … σ(W_1 x + b_1) … + b_D) + b_{D+1}.
+
+    A plain Keras 3 model: it is called, compiled, saved and loaded as any other. Its weights exist
+    from construction on, in the order W1, b1, W2, b2, …; kernels are drawn by Glorot and Bengio's
+    normal rule (2010, eq. 12 in its truncated normal form), biases are zero.
+
+    Parameters
+    ----------
+    inputs : int
+        Dimension d of the points.
+    outputs : int
+        Number m of components of the field.
+    width : int
+        Neurons of a hidden layer.
+    depth : int
+        Hidden layers, at least 1.
+    activation : str
+        One of `sciml_par.networks.ACTIVATIONS`; the output layer is linear.
+    seed : int
+        Non-negative. The same seed gives the same weights; layers draw from seeds of their own.
+    dtype : {"float32", "float64"}
+    name : str, optional
+        Name of the Keras model.
+
+    Raises
+    ------
+    InputError
+        A size below 1, an unknown activation, a negative seed or another dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sciml_par.networks import MLP
+    >>> model = MLP(1, 1, width=16, depth=2)
+    >>> model(np.zeros((5, 1), "float32")).shape
+    TensorShape([5, 1])
+    >>> model.count_params()
+    321
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        width: int = 16,
+        depth: int = 2,
+        activation: str = "tanh",
+        seed: int = 0,
+        dtype: str = "float32",
+        name: str | None = None,
+    ) -> None:
+        self._check_arguments(
+            {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}, seed, dtype
+        )
+        function = activation_named(activation)
+        super().__init__(name=name, dtype=dtype)
+        self.input_size, self.output_size = int(inputs), int(outputs)
+        self.width, self.depth, self.seed = int(width), int(depth), int(seed)
+        self.activation = function.name
+        self._activation = function
+        self._dense = _dense_layers(self, dtype)
+        self.build((None, self.input_size))
+
+    @staticmethod
+    def _check_arguments(sizes: dict[str, Any], seed: Any, dtype: Any) -> None:
+        if keras.backend.backend() != "tensorflow":
+            raise InputError(
+                f"MLP needs Keras on TensorFlow, but Keras runs on {keras.backend.backend()!r}; "
+                f"set KERAS_BACKEND=tensorflow before Keras is imported"
+            )
+        for name, size in sizes.items():
+            if not _is_integer(size) or size < 1:
+                raise InputError(f"MLP: {name} must be an integer of at least 1, got {size!r}")
+        if not _is_integer(seed) or seed < 0:
+            raise InputError(f"MLP: seed must be a non-negative integer, got {seed!r}")
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise InputError(f"MLP: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+
+    def build(self, input_shape: Any) -> None:
+        """Create the weights; the constructor has done it, so this has nothing left to do."""
+        width = self.input_size
+        for layer in self._dense:
+            if not layer.built:
+                layer.build((None, width))
+            width = layer.units
+        self.built = True
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Evaluate the network: x: [n, d] -> [n, m]."""
+        return self.apply([v.value for layer in self._dense for v in layer.variables], inputs)
+
+    def apply(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+        """Evaluate the network with the parameters given (pure, local).
+
+        Parameters
+        ----------
+        parameters : sequence of tensors
+            In the order of `trainable_variables`: W1, b1, W2, b2, …
+        x : tensor [n, d]
+            Of the parameters' dtype; n may be 0.
+
+        Returns
+        -------
+        u : tensor [n, m]
+
+        Raises
+        ------
+        InputError
+            Another number of parameters, or another shape or dtype of x.
+        """
+        tensors = self._checked(parameters, x)
+        a = x
+        for weight, bias in zip(tensors[0:-2:2], tensors[1:-2:2], strict=True):
+            a = self._activation.value(tf.linalg.matmul(a, weight) + bias)
+        return tf.linalg.matmul(a, tensors[-2]) + tensors[-1]
+
+    def jet(
+        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, second: npt.ArrayLike
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Value, first derivatives and second-order operators by Taylor propagation (pure, local).
+
+        Parameters
+        ----------
+        parameters : sequence of tensors
+            In the order of `trainable_variables`: W1, b1, W2, b2, …
+        x : tensor [n, d]
+        second : array [K, d, d]
+            Symmetric coefficient matrices C_k of the operators
+            L_k = Σ_ij C_k[i,j] ∂²/∂x_i∂x_j; K may be 0.
+
+        Returns
+        -------
+        u : tensor [n, m]
+        du : tensor [n, m, d]
+        L : tensor [n, m, K]
+
+        Raises
+        ------
+        InputError
+            As `apply`, or `second` has another shape.
+
+        Examples
+        --------
+        >>> import numpy as np, tensorflow as tf
+        >>> from sciml_par.networks import MLP
+        >>> model = MLP(2, 1)
+        >>> laplacian = np.eye(2)[None]
+        >>> u, du, L = model.jet(model.trainable_variables, tf.zeros([5, 2]), laplacian)
+        >>> u.shape, du.shape, L.shape
+        (TensorShape([5, 1]), TensorShape([5, 1, 2]), TensorShape([5, 1, 1]))
+        """
+        tensors = self._checked(parameters, x)
+        matrices = np.asarray(second, dtype=np.float64)
+        if matrices.ndim != 3 or matrices.shape[1:] != (self.input_size, self.input_size):
+            d = self.input_size
+            raise InputError(
+                f"MLP.jet: second must have the shape [K, {d}, {d}], got {list(matrices.shape)}"
+            )
+        return taylor.jet(tensors, x, matrices, self._activation)
+
+    def _checked(self, parameters: Sequence[Any], x: tf.Tensor) -> list[tf.Tensor]:
+        """The parameters as tensors, Keras variables included, once they and x fit the model."""
+        if len(parameters) != 2 * (self.depth + 1):
+            raise InputError(
+                f"MLP of depth {self.depth} has {2 * (self.depth + 1)} parameters "
+                f"(W1, b1, ..., as in trainable_variables), got {len(parameters)}"
+            )
+        if x.shape.rank != 2 or x.shape[1] != self.input_size:
+            raise InputError(
+                f"MLP expects points x of shape [n, {self.input_size}], got {x.shape.as_list()}; "
+                f"a slice x[:, i:i+1] keeps both axes, x[:, i] does not"
+            )
+        tensors = [tf.convert_to_tensor(p) for p in parameters]
+        if x.dtype != tensors[0].dtype:
+            raise InputError(
+                f"MLP: x is {x.dtype.name}, the parameters are {tensors[0].dtype.name}; "
+                f"cast x with tf.cast, or make the model with dtype={x.dtype.name!r}"
+            )
+        return tensors
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, as Keras saves them."""
+        return {
+            "inputs": self.input_size,
+            "outputs": self.output_size,
+            "width": self.width,
+            "depth": self.depth,
+            "activation": self.activation,
+            "seed": self.seed,
+            "dtype": self.dtype_policy.name,
+            "name": self.name,
+        }
+
+
+def _dense_layers(model: MLP, dtype: str) -> list[keras.layers.Dense]:
+    units = [model.width] * model.depth + [model.output_size]
+    seeds = np.random.SeedSequence(model.seed).generate_state(len(units))
+    names = [f"hidden_{i + 1}" for i in range(model.depth)] + ["output"]
+    return [
+        keras.layers.Dense(
+            size,
+            kernel_initializer=keras.initializers.GlorotNormal(seed=int(seed)),
+            name=name,
+            dtype=dtype,
+        )
+        for size, seed, name in zip(units, seeds, names, strict=True)
+    ]
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -1,0 +1,5 @@
+"""Mathematics of a problem: domain, residuals, conditions, differential operators."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

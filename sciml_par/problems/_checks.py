@@ -1,0 +1,58 @@
+"""Checks of numbers and arrays that several modules of this package share."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer, NumPy's included and booleans excluded."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def checked_integer(value: Any, what: str, *, least: int) -> int:
+    """Let an integer of at least `least` through."""
+    if not is_integer(value) or value < least:
+        raise InputError(f"{what} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def checked_number(value: Any, what: str) -> float:
+    """Let a finite real number through."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+        raise InputError(f"{what} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def checked_weight(value: Any, owner: str) -> float:
+    """Let a finite weight of at least 0 through."""
+    weight = checked_number(value, f"{owner}: weight")
+    if weight < 0:
+        raise InputError(f"{owner}: weight must not be negative, got {value!r}")
+    return weight
+
+
+def as_columns(
+    values: npt.ArrayLike, n: int, *, what: str, columns: int | None = None
+) -> npt.NDArray[np.float64]:
+    """Values at n points as an array [n, m]; [n] is taken as [n, 1] where m may be 1."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{what} must be real numbers, got dtype {array.dtype}")
+    if array.shape == (n,) and columns in (None, 1):
+        array = array[:, None]
+    good = array.ndim == 2 and array.shape[0] == n and columns in (None, array.shape[1])
+    if not good:
+        expected = f"[{n}, {'k' if columns is None else columns}]"
+        raise InputError(
+            f"{what} must have the shape {expected} at {n} points, got {list(array.shape)}; "
+            f"one coordinate of the points is x[:, i:i+1], which keeps both axes"
+        )
+    return array.astype(np.float64)

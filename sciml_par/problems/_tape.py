@@ -1,0 +1,125 @@
+"""Derivatives by automatic differentiation, and the one question asked of TensorFlow's tapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+
+# TensorFlow is not imported yet where these are defined.
+Tensor = Any
+Function = Callable[[Tensor], Tensor]
+Jet = tuple[Tensor, Tensor, Tensor]
+
+
+def is_watched(x: tf.Tensor) -> bool:
+    """Whether an active GradientTape or ForwardAccumulator follows x.
+
+    A value computed before such a tape was opened is a constant to it. This asks functions
+    internal to TensorFlow, which has no public ones for it.
+    """
+    from tensorflow.python.eager import forwardprop_util, record
+
+    if record.should_record_backprop([x]):
+        return True
+    return len(forwardprop_util.pack_tangents([x]).tangents) > 0
+
+
+def is_recording() -> bool:
+    """Whether any tape records at this point, as it does not in `tape.stop_recording()`."""
+    from tensorflow.python.eager import record
+
+    return bool(record.could_possibly_record())
+
+
+def value_and_jacobian(function: Function, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Values and first derivatives of a pointwise function by one GradientTape (local).
+
+    Parameters
+    ----------
+    function : callable
+        [n, d] -> [n, m]; row i of the result depends on row i of the argument only.
+    x : tensor [n, d]
+
+    Returns
+    -------
+    u : tensor [n, m]
+    du : tensor [n, m, d]
+    """
+    with tf.GradientTape(persistent=True) as tape:
+        # A fresh tensor: only the argument is differentiated, not an x that the function
+        # encloses; and it is watched, so that no cached value is mistaken for a function of it.
+        z = tf.identity(x)
+        tape.watch(z)
+        u = checked_output(function(z), x)
+        components = [u[:, c] for c in range(u.shape[1])]
+    rows = [
+        tape.gradient(component, z, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        for component in components
+    ]
+    return u, tf.stack(rows, axis=1)
+
+
+def jet(function: Function, x: tf.Tensor, second: npt.NDArray[np.float64]) -> Jet:
+    """Value, first derivatives and second-order operators by nested GradientTapes (local).
+
+    Nested forward accumulators would be cheaper in high dimension, but under an outer tape their
+    result has wrong parameter gradients, in silence.
+
+    Parameters
+    ----------
+    function : callable
+        [n, d] -> [n, m], pointwise.
+    x : tensor [n, d]
+    second : array [K, d, d]
+        Symmetric coefficients C_k; K may be 0.
+
+    Returns
+    -------
+    u : tensor [n, m]
+    du : tensor [n, m, d]
+    L : tensor [n, m, K]
+        L[:, c, k] = Σ_ij C_k[i,j] ∂²u_c/∂x_i∂x_j.
+    """
+    if len(second) == 0:
+        u, du = value_and_jacobian(function, x)
+        return u, du, du[:, :, :0]
+    values = []
+
+    def first(z: tf.Tensor) -> tf.Tensor:
+        u, du = value_and_jacobian(function, z)
+        values.append((u, du))
+        columns = [du[:, :, i] for i in axes]
+        return tf.concat(columns, axis=1)
+
+    # Only rows of the Hessian that some operator reads are differentiated.
+    axes = np.flatnonzero(np.any(second != 0.0, axis=(0, 2)))
+    if len(axes) == 0:
+        axes = np.array([0])
+    _, rows = value_and_jacobian(first, x)
+    u, du = values[0]
+    d = second.shape[1]
+    hessian_rows = tf.reshape(rows, [-1, len(axes), u.shape[1], d])
+    coefficients = tf.constant(second[:, axes, :], dtype=x.dtype)
+    return u, du, tf.einsum("nicj,kij->nck", hessian_rows, coefficients)
+
+
+def checked_output(u: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Let values of a field at x through if they are a tensor [n, m] with m known."""
+    if not tf.is_tensor(u):
+        raise InputError(
+            f"a field must return a TensorFlow tensor [n, m] for points [n, d], "
+            f"got {type(u).__name__}; NumPy functions have no derivatives, use tf.sin and the like"
+        )
+    if u.shape.rank != 2 or u.shape[1] is None:
+        raise InputError(
+            f"a field must return a tensor of shape [n, m] with m known for points of shape "
+            f"{x.shape.as_list()}, got {u.shape}; keep both axes by slices such as x[:, 0:1] "
+            f"instead of x[:, 0]"
+        )
+    return u

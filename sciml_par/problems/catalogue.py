@@ -1,0 +1,121 @@
+"""Problems with known solutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import is_integer
+from sciml_par.problems.conditions import Dirichlet
+from sciml_par.problems.domain import Box, Interval
+from sciml_par.problems.operators import laplacian
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.residual import Residual
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def poisson(*, k: int = 2, domain: Box | None = None) -> Problem:
+    """−u″ = (kπ)² sin(kπx) on an interval, u = 0 at both ends; u = sin(kπx).
+
+    The loss is mean |−u″ − f|² + u(lower)² + u(upper)²: the Dirichlet weight is 2, because the
+    mean over the two ends is taken.
+
+    Parameters
+    ----------
+    k : int
+        Wave number, at least 1.
+    domain : Interval, optional
+        [−1, 1] by default. The solution must vanish at its ends: k·lower and k·upper are integers.
+
+    Raises
+    ------
+    InputError
+        k is not an integer of at least 1, or sin(kπx) does not vanish at the ends.
+
+    Examples
+    --------
+    >>> from sciml_par.problems import poisson
+    >>> poisson(k=2).exact([[0.25]])
+    array([[1.]])
+    """
+    if not is_integer(k) or k < 1:
+        raise InputError(
+            f"poisson: k must be an integer of at least 1, got {k!r}; sin(kπx) meets u = 0 at the "
+            f"ends of [-1, 1] for integers only"
+        )
+    interval = Interval(-1.0, 1.0) if domain is None else domain
+    _check_ends(int(k), interval)
+    wave = int(k) * np.pi
+
+    def equation(u: Any, x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+        return -laplacian(u, x) - f
+
+    return Problem(
+        interval,
+        Residual(equation, data=lambda x: wave**2 * np.sin(wave * x)),
+        conditions=[Dirichlet(0.0, weight=2.0)],
+        exact=lambda x: np.sin(wave * x),
+        name=f"poisson, k = {k}",
+    )
+
+
+def function_approximation(
+    function: Callable[[FloatArray], npt.ArrayLike],
+    *,
+    domain: Box,
+    outputs: int = 1,
+    name: str = "function approximation",
+) -> Problem:
+    """u(x) = f(x): fit a network to a known function.
+
+    Parameters
+    ----------
+    function : callable
+        f, written once, in NumPy: x: [n, d] (float64) -> [n, m], or [n] where m = 1. It is the
+        exact solution, and its values at the training points, computed once, are the data.
+    domain : Box
+    outputs : int
+        Number m of components.
+    name : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sciml_par.problems import Interval, function_approximation
+    >>> problem = function_approximation(np.cos, domain=Interval(0, 1))
+    >>> problem.exact([[0.0]])
+    array([[1.]])
+    """
+
+    def misfit(u: Any, x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+        return u(x) - f
+
+    return Problem(
+        domain, Residual(misfit, data=function), exact=function, outputs=outputs, name=name
+    )
+
+
+def two_sines(*, domain: Box | None = None) -> Problem:
+    """u(x) = sin 2πx + sin 4πx on an interval, [−1, 1] by default, as function approximation."""
+    return function_approximation(
+        lambda x: np.sin(2 * np.pi * x) + np.sin(4 * np.pi * x),
+        domain=Interval(-1.0, 1.0) if domain is None else domain,
+        name="two sines",
+    )
+
+
+def _check_ends(k: int, domain: Box) -> None:
+    if not isinstance(domain, Box) or domain.dimension != 1:
+        raise InputError(f"poisson: domain must be an Interval, got {domain!r}")
+    phases = k * np.array([domain.lower[0], domain.upper[0]])
+    if not np.allclose(phases, np.round(phases), rtol=0.0, atol=1e-9):
+        raise InputError(
+            f"poisson: sin({k}πx) does not vanish at the ends of {domain}, where u = 0 is asked; "
+            f"k times either end must be an integer"
+        )

@@ -1,0 +1,181 @@
+"""The field u that a residual receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems import _tape
+from sciml_par.problems._tape import Function, Jet, Tensor
+from sciml_par.problems.plan import Coefficients, Plan, Request, as_coefficients, as_matrices
+
+JetFunction = Callable[[Tensor, Coefficients], Jet]
+Key = tuple[int, int, bool]
+
+
+class Field:
+    """A field u: [n, d] -> [n, m] with its derivatives, as residuals receive it.
+
+    Calling it evaluates u; the operators of this package differentiate it. A field that carries a
+    plan computes all that is asked at a tensor of points together, at the first request, and keeps
+    it: such a field serves ONE evaluation of one residual and is then thrown away. A field without
+    a plan keeps nothing.
+
+    Parameters
+    ----------
+    function : callable
+        x: [n, d] -> u: [n, m], differentiable TensorFlow operations, pointwise: row i of the result
+        depends on row i of x only.
+    jet : callable, optional
+        (x: [n, d], second: [K, d, d]) -> (u: [n, m], du: [n, m, d], L: [n, m, K]) with
+        L[..., k] = Σ_ij second[k,i,j] ∂²u/∂x_i∂x_j. Without one, nested GradientTapes serve.
+    plan : tuple of Request, optional
+        From `record`. It decides the cost, never the result: what the plan lacks is computed
+        when asked for.
+
+    Notes
+    -----
+    What is kept is bypassed while a tape follows x, so that differentiating u(x) or an operator's
+    result by x is right. A tape that is opened inside a residual to differentiate by *parameters*
+    of the network sees as a constant what was kept before it.
+
+    Examples
+    --------
+    >>> import tensorflow as tf
+    >>> from sciml_par.problems import Field, laplacian
+    >>> u = Field(lambda x: x**3)
+    >>> laplacian(u, tf.constant([[2.0]])).numpy()
+    array([[12.]], dtype=float32)
+    """
+
+    def __init__(
+        self, function: Function, *, jet: JetFunction | None = None, plan: Plan = ()
+    ) -> None:
+        if not callable(function):
+            raise InputError(f"Field: function must be callable, got {type(function).__name__}")
+        if jet is not None and not callable(jet):
+            raise InputError(f"Field: jet must be callable or None, got {type(jet).__name__}")
+        self._source = _Source(function, jet)
+        self._plan = plan
+        self._kept: dict[Key, _AtPoints] = {}
+
+    @property
+    def plan(self) -> Plan:
+        """The requests that this field computes together."""
+        return self._plan
+
+    @property
+    def has_jet(self) -> bool:
+        """Whether derivatives come from a jet, which a plan makes cheaper."""
+        return self._source.jet is not None
+
+    def with_plan(self, plan: Plan) -> Field:
+        """The same field with another plan and nothing kept, for one evaluation of a residual."""
+        return Field(self._source.function, jet=self._source.jet, plan=plan)
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Evaluate the field: x: [n, d] -> [n, m] (local)."""
+        x = as_points(x)
+        kept = self._at(x)
+        return self._source.value_at(x) if kept is None else kept.value()
+
+    def jet(self, x: tf.Tensor, second: Coefficients) -> Jet:
+        """Value [n, m], first derivatives [n, m, d] and operators [n, m, K] at x (local).
+
+        Parameters
+        ----------
+        x : tensor [n, d]
+        second : array [K, d, d]
+            Symmetric coefficient matrices; K may be 0.
+        """
+        x = as_points(x)
+        kept = self._at(x)
+        return self._source.jet_at(x, second) if kept is None else kept.jet(second)
+
+    def _at(self, x: tf.Tensor) -> _AtPoints | None:
+        if not self._plan or _tape.is_watched(x):
+            return None
+        key, graph = cache_key(x)
+        if key not in self._kept:
+            slot = len(self._kept)
+            request = self._plan[slot] if slot < len(self._plan) else Request()
+            self._kept[key] = _AtPoints(self._source, x, graph, request)
+        return self._kept[key]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The functions that define a field."""
+
+    function: Function
+    jet: JetFunction | None
+
+    def value_at(self, x: tf.Tensor) -> tf.Tensor:
+        return _tape.checked_output(self.function(x), x)
+
+    def jet_at(self, x: tf.Tensor, second: Coefficients) -> Jet:
+        if self.jet is None:
+            return _tape.jet(self.function, x, second)
+        return self.jet(x, second)
+
+
+class _AtPoints:
+    """What a planned field knows at one tensor of points."""
+
+    def __init__(self, source: _Source, x: tf.Tensor, graph: Any, request: Request) -> None:
+        # x and graph are referenced so that their identities, the key, are not given to others.
+        self._source, self._x, self._graph, self._request = source, x, graph, request
+        self._place = {matrix: k for k, matrix in enumerate(request.second)}
+        self._jet: Jet | None = None
+        self._value: tf.Tensor | None = None
+
+    def value(self) -> tf.Tensor:
+        if self._request.derivatives:
+            return self._planned_jet()[0]
+        if self._value is None:
+            self._value = self._source.value_at(self._x)
+        return self._value
+
+    def jet(self, second: Coefficients) -> Jet:
+        wanted = as_matrices(second)
+        if not self._request.derivatives or any(m not in self._place for m in wanted):
+            return self._source.jet_at(self._x, second)
+        u, du, operators = self._planned_jet()
+        return u, du, self._select(operators, [self._place[m] for m in wanted])
+
+    def _select(self, operators: tf.Tensor, places: list[int]) -> tf.Tensor:
+        if not places:
+            return operators[..., :0]
+        if places == list(range(len(self._place))):
+            return operators
+        return tf.stack([operators[..., k] for k in places], axis=-1)
+
+    def _planned_jet(self) -> Jet:
+        if self._jet is None:
+            second = as_coefficients(self._request.second, self._x.shape[1])
+            self._jet = self._source.jet_at(self._x, second)
+        return self._jet
+
+
+def cache_key(x: tf.Tensor) -> tuple[Key, Any]:
+    """The key under which results at x may be kept, and the graph it names by its identity."""
+    # A result belongs to the graph it was made in (a branch of tf.cond has its own), and one made
+    # while recording was stopped would disconnect whoever records later.
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    return (id(x), id(graph), _tape.is_recording()), graph
+
+
+def as_points(x: Any) -> tf.Tensor:
+    """Let a tensor of points [n, d] through; arrays are converted."""
+    points = x if isinstance(x, tf.Tensor) else tf.convert_to_tensor(x)
+    if points.shape.rank != 2 or points.shape[1] is None:
+        raise InputError(
+            f"points must have the shape [n, d] with d known, got {points.shape}; one coordinate "
+            f"of several is x[:, i:i+1] (shape [n, 1]), not x[:, i] (shape [n])"
+        )
+    if not points.dtype.is_floating:
+        raise InputError(f"points must be floating-point numbers, got {points.dtype.name}")
+    return points

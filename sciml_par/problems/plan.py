@@ -1,0 +1,46 @@
+"""What a residual asks of a field: the plan by which a field computes it together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Coefficients = npt.NDArray[np.float64]
+Matrix = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a field at one tensor of points.
+
+    Parameters
+    ----------
+    derivatives : bool
+        Whether any derivative is asked for; with False, the value alone.
+    second : tuple of matrices
+        The coefficient matrices [d, d] of the second-order operators, each once.
+    """
+
+    derivatives: bool = False
+    second: tuple[Matrix, ...] = ()
+
+    def union(self, other: Request) -> Request:
+        """Everything that either asks for; the order of first appearance is kept."""
+        new = tuple(matrix for matrix in other.second if matrix not in self.second)
+        return Request(self.derivatives or other.derivatives, self.second + new)
+
+
+Plan = tuple[Request, ...]
+"""A request for each distinct tensor of points, in the order in which a residual uses them."""
+
+
+def as_matrices(second: Coefficients) -> tuple[Matrix, ...]:
+    """Coefficients [K, d, d] as tuples, which can be compared and hashed."""
+    return tuple(tuple(tuple(map(float, row)) for row in matrix) for matrix in second)
+
+
+def as_coefficients(matrices: tuple[Matrix, ...], d: int) -> Coefficients:
+    """The inverse of `as_matrices`: [K, d, d], also for K = 0."""
+    return np.array(matrices, dtype=np.float64).reshape(-1, d, d)

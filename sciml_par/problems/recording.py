@@ -1,0 +1,104 @@
+"""The recording pass: run a residual once without computing, and see what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.problems import _tape
+from sciml_par.problems._tape import Jet
+from sciml_par.problems.field import Field, Key, as_points, cache_key
+from sciml_par.problems.plan import Coefficients, Plan, Request, as_matrices
+
+
+def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
+    """What a residual will ask of a field, by running it once in a throw-away graph (local).
+
+    Parameters
+    ----------
+    residual : callable
+        (u, x, *more) -> anything.
+    field : Field
+    *arrays : tensors or NumPy arrays
+        The points x: [n, d] and what else the residual takes; only shapes and dtypes are used.
+
+    Returns
+    -------
+    plan : tuple of Request
+        For `Field.with_plan`.
+
+    Examples
+    --------
+    >>> import tensorflow as tf
+    >>> from sciml_par.problems import Field, gradient, laplacian, record
+    >>> u = Field(lambda x: x**3)
+    >>> record(lambda u, x: laplacian(u, x) + gradient(u, x), u, tf.zeros([4, 1]))
+    (Request(derivatives=True, second=(((1.0,),),)),)
+    """
+    plan, _ = trace(residual, field, arrays)
+    return plan
+
+
+def trace(
+    residual: Callable[..., Any], field: Field, arrays: Iterable[Any], *, context: str = ""
+) -> tuple[Plan, Any]:
+    """As `record`, and what the residual returned: symbolic, fit for its shape and dtype only.
+
+    An exception of the residual goes through, with `context` and advice as notes.
+    """
+    recorder = _Recorder(field)
+    returned: list[Any] = []
+
+    def run(*symbols: tf.Tensor) -> None:
+        try:
+            returned.append(residual(recorder, *symbols))
+        except Exception as error:
+            _explain(error, context)
+            raise
+
+    specs = [tf.TensorSpec(a.shape, a.dtype) for a in arrays]
+    tf.function(run, autograph=False).get_concrete_function(*specs)
+    return recorder.plan, returned[-1]
+
+
+def _explain(error: Exception, context: str) -> None:
+    if context:
+        error.add_note(f"Raised {context}, which was run once in order to check it.")
+    # TensorFlow raises this where NumPy asks a symbolic tensor for its values.
+    if isinstance(error, NotImplementedError) and "numpy" in str(error).lower():
+        error.add_note(
+            "Residuals and values of conditions are made of TensorFlow operations: write tf.sin, "
+            "not np.sin; or give a known right-hand side in NumPy as Residual(..., data=...)."
+        )
+
+
+class _Recorder(Field):
+    """A field that notes the requests made of it, and answers each on its own."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field._source.function, jet=field._source.jet)
+        self._log: dict[Key, Request] = {}
+        # Identities are keys only as long as their objects live.
+        self._alive: list[Any] = []
+
+    @property
+    def plan(self) -> Plan:
+        return tuple(self._log.values())
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        x = as_points(x)
+        self._note(x, Request())
+        return self._source.value_at(x)
+
+    def jet(self, x: tf.Tensor, second: Coefficients) -> Jet:
+        x = as_points(x)
+        self._note(x, Request(derivatives=True, second=as_matrices(second)))
+        return self._source.jet_at(x, second)
+
+    def _note(self, x: tf.Tensor, request: Request) -> None:
+        if _tape.is_watched(x):
+            return
+        key, graph = cache_key(x)
+        self._alive += [x, graph]
+        self._log[key] = self._log.get(key, Request()).union(request)

@@ -1,0 +1,205 @@
+"""Boxes and intervals: their points, parts and faces."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from sciml_par.errors import InputError
+from sciml_par.problems import Box, Interval
+
+BOXES = [Interval(-1, 1), Box([0, 0], [3, 1]), Box([-1, 0, 2], [0, 0.5, 5])]
+
+
+def test_properties():
+    box = Box([0, -1], [2, 3])
+    assert (box.dimension, box.volume) == (2, 8.0)
+    assert box.lower.dtype == box.upper.dtype == np.float64
+    np.testing.assert_array_equal(box.extent, [2, 4])
+    assert Interval(0, 1) == Box([0], [1])
+    assert hash(Interval(0, 1)) == hash(Box(0, 1))
+    assert Interval(0, 1) != Interval(0, 2)
+    assert Interval(0, 1) != "Interval"
+    assert pickle.loads(pickle.dumps(box)) == box
+    assert eval(repr(box)) == box
+    assert eval(repr(Interval(-1, 1))) == Interval(-1, 1)
+    with pytest.raises(ValueError, match="read-only"):
+        box.lower[0] = 5.0
+    with pytest.raises(AttributeError):
+        box.upper = 5.0
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "message"),
+    [
+        (1, 1, "below upper"),
+        (2, 1, "below upper"),
+        ([0, 0], [1, 0], "axis 1"),
+        (np.nan, 1, "finite"),
+        (0, np.inf, "finite"),
+        ([0, 0], [1], "2 and 1"),
+        ([[0]], [[1]], "one finite number per axis"),
+        ([], [], "one finite number per axis"),
+        ("a", 1, "number"),
+        (None, 1, "finite"),
+        (1j, 2, "number"),
+    ],
+)
+def test_bad_bounds(lower, upper, message):
+    with pytest.raises(InputError, match=message):
+        Box(lower, upper)
+
+
+def test_an_interval_is_one_dimensional():
+    with pytest.raises(InputError, match="use Box"):
+        Interval([0, 0], [1, 1])
+
+
+def test_contains_is_closed():
+    box = Box([0, 0], [1, 2])
+    x = [[0, 0], [1, 2], [0.5, 2.1], [-1e-12, 1], [0.5, 0.5]]
+    np.testing.assert_array_equal(box.contains(x), [True, True, False, False, True])
+    assert box.contains(np.empty((0, 2))).shape == (0,)
+    with pytest.raises(InputError, match=r"\[n, 2\]"):
+        box.contains([0.5, 0.5])
+
+
+def test_grid_in_one_dimension():
+    x = Interval(-1, 1).grid(5)
+    assert x.dtype == np.float64
+    np.testing.assert_array_equal(x, [[-1], [-0.5], [0], [0.5], [1]])
+    assert Interval(0.1, 0.7).grid(1000)[-1, 0] == 0.7
+    for n in range(2, 300):
+        assert len(Interval(-1, 2).grid(n)) == n
+
+
+def test_grid_in_several_dimensions():
+    x = Box([0, 0], [1, 2]).grid((2, 3))
+    np.testing.assert_array_equal(x, [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]])
+    assert Box([0, 0], [1, 1]).grid(100).shape == (100, 2)
+    assert Box([0, 0], [4, 1]).grid(400).shape == (400, 2)
+    long = Box([0, 0], [1000, 1]).grid(100)
+    assert long.shape == (100, 2)
+    assert Box([0] * 3, [1] * 3).grid(1000).shape == (1000, 3)
+    for box in BOXES:
+        x = box.grid(200)
+        assert abs(len(x) - 200) <= 40
+        assert len(np.unique(x, axis=0)) == len(x)
+        np.testing.assert_array_equal(x.min(axis=0), box.lower)
+        np.testing.assert_array_equal(x.max(axis=0), box.upper)
+
+
+@pytest.mark.parametrize("n", [1, 0, -3, 2.5, "5", True, None, (2, 2, 2), (2, 1), (2, 2.5)])
+def test_bad_grids(n):
+    with pytest.raises(InputError, match="grid"):
+        Box([0, 0], [1, 1]).grid(n)
+
+
+@pytest.mark.parametrize("method", ["sobol", "latin-hypercube", "uniform"])
+@pytest.mark.parametrize("box", BOXES)
+def test_sample(box, method):
+    for n in (0, 1, 7, 64):
+        x = box.sample(n, seed=1, method=method)
+        assert x.shape == (n, box.dimension)
+        assert x.dtype == np.float64
+        assert box.contains(x).all()
+        assert len(np.unique(x, axis=0)) == n
+    np.testing.assert_array_equal(x, box.sample(64, seed=1, method=method))
+    assert not np.array_equal(x, box.sample(64, seed=2, method=method))
+    middle = (box.lower + box.upper) / 2
+    assert np.all(np.abs(x.mean(axis=0) - middle) < 0.15 * box.extent)
+
+
+def test_stratified_samples_fill_every_stratum():
+    for method in ("sobol", "latin-hypercube"):
+        cells = np.floor(Interval(0, 32).sample(32, seed=3, method=method)[:, 0])
+        np.testing.assert_array_equal(np.sort(cells), np.arange(32))
+
+
+def test_bad_samples():
+    with pytest.raises(InputError, match="method"):
+        Interval(0, 1).sample(3, seed=0, method="halton")
+    with pytest.raises(InputError, match="n must be"):
+        Interval(0, 1).sample(-1, seed=0)
+    for seed in (-1, 0.5, None):
+        with pytest.raises(InputError, match="seed"):
+            Interval(0, 1).sample(3, seed=seed)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 8, 100])
+@pytest.mark.parametrize("box", [*BOXES, Interval(0.1, 0.7), Interval(-1e6, 1e6 + 1)])
+def test_split_tiles_exactly(box, parts):
+    slabs = box.split(parts)
+    assert len(slabs) == parts
+    axis = int(np.argmax(box.extent))
+    others = [i for i in range(box.dimension) if i != axis]
+    assert slabs[0].lower[axis] == box.lower[axis]
+    assert slabs[-1].upper[axis] == box.upper[axis]
+    for left, right in zip(slabs[:-1], slabs[1:], strict=True):
+        assert left.upper[axis] == right.lower[axis]
+    for slab in slabs:
+        np.testing.assert_array_equal(slab.lower[others], box.lower[others])
+        np.testing.assert_array_equal(slab.upper[others], box.upper[others])
+        np.testing.assert_allclose(slab.extent[axis], box.extent[axis] / parts, rtol=1e-9)
+    np.testing.assert_allclose(sum(s.volume for s in slabs), box.volume, rtol=1e-12)
+
+
+def test_parts_of_an_interval_are_intervals():
+    assert all(isinstance(part, Interval) for part in Box([0], [1]).split(3))
+
+
+@pytest.mark.parametrize("parts", [0, -1, 1.0, 2.5, "2", None, True])
+def test_bad_numbers_of_parts(parts):
+    with pytest.raises(InputError, match="parts must be an integer of at least 1"):
+        Interval(0, 1).split(parts)
+
+
+def test_parts_that_are_too_thin():
+    interval = Interval(1000, 1000.1)
+    with pytest.raises(InputError, match="at most 52 make sense"):
+        interval.split(1000)
+    slabs = interval.split(52)
+    for slab in slabs:
+        assert len(np.unique(slab.grid(8).astype(np.float32))) == 8
+    with pytest.raises(InputError, match="at most 52"):
+        interval.split(53)
+    assert Interval(1000, 1000.000001).split(1) == (Interval(1000, 1000.000001),)
+
+
+def test_boundary_of_an_interval():
+    x, normals = Interval(-1, 2).boundary(100)
+    np.testing.assert_array_equal(x, [[-1], [2]])
+    np.testing.assert_array_equal(normals, [[-1], [1]])
+
+
+@pytest.mark.parametrize("box", BOXES[1:])
+def test_boundary_of_a_box(box):
+    x, normals = box.boundary(240)
+    assert x.shape == normals.shape
+    assert abs(len(x) - 240) <= 40
+    assert len(np.unique(x, axis=0)) == len(x)
+    np.testing.assert_array_equal(np.linalg.norm(normals, axis=1), 1.0)
+    inside = 1e-3 * box.extent
+    assert box.contains(x).all()
+    assert box.contains(x - inside * normals).all()
+    assert not box.contains(x + inside * normals).any()
+    axis, side = np.argmax(np.abs(normals), axis=1), normals.sum(axis=1)
+    for i in range(box.dimension):
+        for sign in (-1.0, 1.0):
+            on_face = np.mean((axis == i) & (side == sign))
+            share = box.volume / box.extent[i] / (2 * np.sum(box.volume / box.extent))
+            assert abs(on_face - share) < 0.04
+
+
+def test_a_mean_over_boundary_points_approximates_the_integral():
+    """Gauss: the mean of x·n over the boundary is d · volume / area."""
+    x, normals = Box([0, 0], [2, 1]).boundary(60)
+    np.testing.assert_allclose(np.mean(np.sum(x * normals, axis=1)), 2 * 2 / 6, rtol=1e-12)
+
+
+def test_every_face_has_a_point():
+    x, normals = Box([0, 0], [1, 1]).boundary(1)
+    assert len(x) == 4
+    assert len(np.unique(normals, axis=0)) == 4
+    with pytest.raises(InputError, match="boundary"):
+        Box([0, 0], [1, 1]).boundary(0)

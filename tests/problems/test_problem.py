@@ -1,0 +1,213 @@
+"""Problems: their terms, their loss, and the errors of wrong residuals."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Field,
+    Interval,
+    Neumann,
+    Problem,
+    Residual,
+    laplacian,
+)
+
+UNIT = Interval(0, 1)
+
+
+def equation(u, x):
+    return laplacian(u, x) - 2.0
+
+
+def parabola(x):
+    return x * (x - 1)
+
+
+def test_terms_of_a_problem():
+    problem = Problem(
+        UNIT,
+        [Residual(equation, weight=3.0, name="balance"), equation, equation],
+        conditions=[Dirichlet(weight=2.0), Neumann(1.0), Dirichlet(0.0)],
+        name="p",
+    )
+    names = [term.name for term in problem.terms]
+    assert names == ["balance", "residual 1", "residual 2", "dirichlet 1", "neumann", "dirichlet 2"]
+    assert [term.weight for term in problem.terms] == [3.0, 1.0, 1.0, 2.0, 1.0, 1.0]
+    assert [len(term.points(11)[0]) for term in problem.terms] == [11, 11, 11, 2, 2, 2]
+
+
+def test_points_are_float64_with_one_row_per_point():
+    data = Residual(lambda u, x, f: u(x) - f, data=lambda x: np.sin(x[:, 0]))
+    problem = Problem(Box([0, 0], [1, 2]), data, conditions=[Neumann()])
+    for term in problem.terms:
+        arrays = term.points(50)
+        assert all(a.dtype == np.float64 and len(a) == len(arrays[0]) for a in arrays)
+    x, f = problem.terms[0].points((3, 4))
+    assert x.shape == (12, 2)
+    np.testing.assert_array_equal(f, np.sin(x[:, 0:1]))
+
+
+def test_the_loss_by_hand():
+    """u = x³: r = 6x − 2 inside, u(0) = 0 and u(1) = 1 at the ends."""
+    problem = Problem(UNIT, equation, conditions=[Dirichlet(0.5)])
+    interior, ends = problem.terms
+    x = [tf.constant(a) for a in interior.points(5)]
+    s = np.linspace(0, 1, 5)
+    expected = np.sum((6 * s - 2) ** 2)
+    np.testing.assert_allclose(interior.sum_of_squares(lambda x: x**3, *x), expected)
+    x = [tf.constant(a) for a in ends.points(5)]
+    np.testing.assert_allclose(ends.sum_of_squares(lambda x: x**3, *x), 0.5)
+
+
+def test_squares_are_summed_over_components():
+    problem = Problem(UNIT, lambda u, x: tf.concat([u(x), 2 * u(x)], axis=1))
+    x = tf.constant([[1.0], [2.0]])
+    assert float(problem.terms[0].sum_of_squares(lambda x: x, x)) == 5 * (1 + 4)
+
+
+def test_parts_of_the_points_add_up():
+    problem = Problem(UNIT, equation)
+    term = problem.terms[0]
+    model = MLP(1, 1, dtype="float64")
+    (x,) = term.points(10)
+    whole = term.sum_of_squares(model, tf.constant(x))
+    parts = [term.sum_of_squares(model, tf.constant(p)) for p in (x[:3], x[3:3], x[3:])]
+    np.testing.assert_allclose(sum(parts), whole, rtol=1e-14)
+
+
+def test_a_sound_problem_passes_its_check():
+    model = MLP(1, 1)
+    parameters = list(model.trainable_variables)
+    u = Field(lambda x: model.apply(parameters, x), jet=lambda x, s: model.jet(parameters, x, s))
+    problem = Problem(UNIT, equation, conditions=[Dirichlet(), Neumann()], exact=parabola)
+    problem.check(u, n=8)
+    problem.check(model, n=8)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda u, x: None, ["got None", "no return statement"]),
+        (lambda u, x: u(x)[:, 0], [r"got shape \(8,\)", r"broadcast to \[n, n\]", "x\\[:, 0:1\\]"]),
+        (lambda u, x: tf.transpose(u(x)), [r"\(1, 8\) \(transposed\?\)", "axes were exchanged"]),
+        (lambda u, x: u(x)[1:], [r"\(7, 1\)", "points were dropped"]),
+        (lambda u, x: tf.reduce_mean(u(x)), [r"got shape \(\)", "sum or mean"]),
+        (lambda u, x: u(x)[None], [r"\(1, 8, 1\)", "axis was added"]),
+        (lambda u, x: tf.cast(u(x), tf.int32), ["dtype int32", "cast to integers"]),
+        (lambda u, x: u(x) > 0, ["dtype bool", "comparison"]),
+        (lambda u, x: tf.cast(u(x), tf.float64), ["dtype float64", "another precision"]),
+        (lambda u, x: (u(x), u(x)), ["a tuple of 2", "tf.concat"]),
+        (lambda u, x: 0.0, ["got float", "without TensorFlow"]),
+        (lambda u, x: np.zeros((8, 1)), ["got ndarray", "without TensorFlow"]),
+        (lambda u, x: u(x) - x[:, 0], ["every pair of points", r"\[8\] met one of shape \[8, 1\]"]),
+    ],
+)
+def test_what_is_wrong_with_a_residual_is_said(function, expected):
+    problem = Problem(UNIT, function, name="trial")
+    with pytest.raises(InputError, match=r"in term 'residual' of problem 'trial'") as caught:
+        problem.check(MLP(1, 1), n=8)
+    for part in expected:
+        caught.match(part)
+
+
+def test_as_many_equations_as_points_is_no_error():
+    problem = Problem(UNIT, lambda u, x: tf.concat([u(x), x, x], axis=1))
+    problem.check(MLP(1, 1), n=3)
+
+
+def test_data_of_ones_own_without_a_second_axis():
+    data = np.zeros(50, "float32")
+    with pytest.raises(InputError, match=r"has the shape \[n, 1\], not \[n\]"):
+        Problem(UNIT, lambda u, x: u(x) - data).check(MLP(1, 1), n=50)
+
+
+def test_a_wrong_residual_is_found_without_a_check():
+    term = Problem(UNIT, lambda u, x: u(x)[:, 0]).terms[0]
+    with pytest.raises(InputError, match="residual"):
+        term.sum_of_squares(MLP(1, 1), tf.zeros([4, 1]))
+
+
+def test_an_exception_of_the_residual_goes_through_with_a_note():
+    def broken(u, x):
+        raise KeyError("viscosity")
+
+    with pytest.raises(KeyError, match="viscosity") as caught:
+        Problem(UNIT, broken, name="flow").check(MLP(1, 1))
+    assert "in term 'residual' of problem 'flow'" in caught.value.__notes__[0]
+
+
+def test_numpy_in_a_residual_is_explained():
+    with pytest.raises(NotImplementedError) as caught:
+        Problem(UNIT, lambda u, x: u(x) - np.sin(x)).check(MLP(1, 1))
+    assert "tf.sin, not np.sin" in caught.value.__notes__[1]
+
+
+def test_the_network_must_fit_the_problem():
+    problem = Problem(UNIT, equation, outputs=1, name="scalar")
+    with pytest.raises(InputError, match="field of 1 components"):
+        problem.check(MLP(1, 2))
+    model = MLP(2, 1)
+    with pytest.raises(InputError, match=r"\[n, 2\]"):
+        problem.check(lambda x: model.apply(list(model.trainable_variables), x))
+    model = MLP(1, 1, dtype="float64")
+    with pytest.raises(InputError, match="float64"):
+        problem.check(lambda x: model.apply(list(model.trainable_variables), x))
+
+
+def test_exact_solutions():
+    problem = Problem(UNIT, equation, exact=lambda x: parabola(x[:, 0]))
+    np.testing.assert_array_equal(problem.exact([[0.5], [1.0]]), [[-0.25], [0.0]])
+    assert Problem(UNIT, equation).exact is None
+    with pytest.raises(InputError, match=r"points must have the shape \[n, 1\]"):
+        problem.exact([0.5])
+
+
+@pytest.mark.parametrize(
+    ("exact", "outputs"),
+    [
+        (lambda x: x, 2),
+        (lambda x: x[:, 0], 2),
+        (lambda x: x - x[:, 0], 1),
+        (lambda x: 1.0, 1),
+        (lambda x: x.T, 1),
+    ],
+)
+def test_exact_solutions_of_another_shape(exact, outputs):
+    with pytest.raises(InputError, match=rf"must have the shape \[5, {outputs}\]"):
+        Problem(UNIT, equation, exact=exact, outputs=outputs, name="p")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"domain": (0, 1)}, "domain"),
+        ({"residual": 3}, "residual"),
+        ({"residual": []}, "at least one residual"),
+        ({"residual": [equation, None]}, "residual"),
+        ({"conditions": [0.0]}, "Dirichlet, Neumann or Robin"),
+        ({"outputs": 0}, "outputs"),
+        ({"outputs": 1.5}, "outputs"),
+        ({"exact": 3.0}, "exact"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    everything = {"domain": UNIT, "residual": equation} | arguments
+    with pytest.raises(InputError, match=message):
+        Problem(everything.pop("domain"), everything.pop("residual"), **everything)
+
+
+def test_bad_residuals():
+    with pytest.raises(InputError, match="function must be callable"):
+        Residual(None)
+    with pytest.raises(InputError, match="data must be callable"):
+        Residual(equation, data=3.0)
+    with pytest.raises(InputError, match="weight"):
+        Residual(equation, weight=-1)
+    wrong = Residual(equation, data=lambda x: np.zeros((2, 1)))
+    with pytest.raises(InputError, match=r"data of the residual must have the shape \[5, k\]"):
+        wrong.points(UNIT, 5)
