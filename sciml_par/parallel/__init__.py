@@ -1,0 +1,5 @@
+"""Ranks, and collectives on tensors: eager, in graphs and inside XLA-compiled loops."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,35 @@
+"""Keep AutoGraph, which rewrites the Python code that `tf.function` traces, out of this package."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from sciml_par._tensorflow import tf
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def as_written(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, run as it is written where a `tf.function` is traced.
+
+    TensorFlow has a decorator for this, but using it here would import TensorFlow, with all its
+    messages, before `init` can silence it.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **options: P.kwargs) -> R:
+        if tf.executing_eagerly():
+            return function(*args, **options)
+        result: R = _unconverted(function)(*args, **options)
+        return result
+
+    return wrapper
+
+
+@functools.cache
+def _unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
+    unconverted: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
+    return unconverted

@@ -1,0 +1,195 @@
+"""A group of ranks: who they are, and the host-side exchanges that everything else rests on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from sciml_par.errors import CollectiveMismatchError, SciMLParError
+from sciml_par.parallel.signature import Signature
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from sciml_par.parallel.call import Call
+
+T = TypeVar("T")
+
+
+class Communicator:
+    """A group of ranks that exchange tensors by MPI, from host memory.
+
+    A communicator of size 1 is an ordinary one.
+
+    Parameters
+    ----------
+    mpi : the group as mpi4py knows it. It is duplicated twice, so that neither the transfers nor
+        the control messages can meet those of the program or of another library.
+    name : how messages call the group.
+    world : the group that this one is a part of, itself by default.
+    check_always : agree on the signature at every execution of a collective, not at the first.
+
+    Attributes
+    ----------
+    rank, size : this process's number in the group, 0 ≤ rank < size.
+    mpi : the duplicate that carries tensors.
+    control : the duplicate that carries agreements and the watchdog's messages.
+    sequence : how many collectives this rank has begun.
+    pending : what this rank waits for, or None.
+    world_ranks : the members' numbers in the world, [P].
+    """
+
+    def __init__(
+        self,
+        mpi: MPI.Comm,
+        *,
+        name: str = "world",
+        world: MPI.Comm | None = None,
+        check_always: bool = False,
+    ) -> None:
+        from mpi4py import MPI
+
+        self.mpi: MPI.Comm = mpi.Dup()
+        self.control: MPI.Comm = mpi.Dup()
+        self.name = name
+        self.check_always = check_always
+        self.rank: int = mpi.Get_rank()
+        self.size: int = mpi.Get_size()
+        self.byte = MPI.BYTE
+        self.in_place = MPI.IN_PLACE
+        self.sequence = 0
+        self.pending: Signature | None = None
+        self.eager_calls: dict[Hashable, Call] = {}
+        self._world: MPI.Comm = world or self.mpi
+        self.world_ranks = _translate(self.mpi, self._world)
+        self._splits = 0
+
+    def __repr__(self) -> str:
+        return f"Communicator({self.name!r}, rank {self.rank} of {self.size})"
+
+    def split(self, color: int) -> Communicator:
+        """The ranks that give the same `color`, as a group of their own (collective)."""
+        self._splits += 1
+        name = f"{self.name}/{self._splits}.{color}"
+        part = self.mpi.Split(color, self.rank)
+        try:
+            return Communicator(part, name=name, world=self._world, check_always=self.check_always)
+        finally:
+            part.Free()
+
+    def agree(self, signature: Signature, number: int = 0) -> list[int]:
+        """Compare what the ranks ask for, and exchange a number on the way (collective).
+
+        Returns
+        -------
+        Every rank's `number`, [P].
+
+        Raises
+        ------
+        CollectiveMismatchError
+            On all ranks alike, with what each of them asked for.
+        """
+        mine = np.frombuffer(signature.digest + number.to_bytes(8, "little"), np.uint8)
+        everyone = np.empty((self.size, mine.size), np.uint8)
+        self.control.Allgather(mine, everyone)
+        if (everyone[:, :-8] == everyone[0, :-8]).all():
+            return [int.from_bytes(each[-8:].tobytes(), "little") for each in everyone]
+        self.pending = None
+        asked = dict(enumerate(self.control.allgather(str(signature))))
+        raise CollectiveMismatchError(mismatch_message(self.name, asked))
+
+    def barrier(self) -> None:
+        """Wait until every rank has come here (collective)."""
+        from sciml_par.parallel.call import BarrierCall
+
+        BarrierCall(self).execute(None, None)
+
+    def gather_rows(self, rows: int, *, signature: Signature | None = None) -> list[int]:
+        """Every rank's number of rows, [P]; they agree on `signature` as well (collective)."""
+        with self._waiting_for(signature or Signature("exchange of numbers of rows")) as wish:
+            return self.agree(wish, rows)
+
+    def allgather_object(self, value: T) -> list[T]:
+        """Every rank's picklable `value`, in the order of ranks (collective)."""
+        with self._waiting_for(Signature("allgather of objects")) as wish:
+            self.agree(wish)
+            return self.control.allgather(value)
+
+    def broadcast_object(self, value: T, *, root: int = 0) -> T:
+        """The picklable `value` of rank `root`, on every rank (collective)."""
+        with self._waiting_for(Signature("broadcast of an object", root=root)) as wish:
+            self.agree(wish)
+            return self.control.bcast(value, root=root)
+
+    @contextlib.contextmanager
+    def _waiting_for(self, wish: Signature) -> Iterator[Signature]:
+        """Let the watchdog see an exchange that is no tensor's."""
+        self.sequence += 1
+        self.pending = wish
+        try:
+            yield wish
+        finally:
+            self.pending = None
+
+    def on_root(self, action: Callable[[], T], *, root: int = 0) -> T:
+        """Do `action` on rank `root` alone; every rank gets its result or its error (collective).
+
+        Only errors of sciml_par's own kind are shared. Any other leaves `root` as it came, and so
+        ends the job.
+        """
+        outcome: tuple[T | None, SciMLParError | None] = (None, None)
+        if self.rank == root:
+            try:
+                outcome = (action(), None)
+            except SciMLParError as error:
+                outcome = (None, error)
+        result, failure = self.broadcast_object(outcome, root=root)
+        if failure is not None:
+            raise failure
+        return result  # type: ignore[return-value]
+
+    def attempt(self, action: Callable[[], T]) -> T:
+        """Do `action` on every rank; if it fails on any, fail on all (collective).
+
+        `action` must not communicate. Errors of sciml_par's own kind are shared, and the lowest
+        rank's is raised everywhere; others leave as they came.
+        """
+        result: T | None = None
+        failure: SciMLParError | None = None
+        try:
+            result = action()
+        except SciMLParError as error:
+            failure = error
+        for each in self.allgather_object(failure):
+            if each is not None:
+                raise each
+        return result  # type: ignore[return-value]
+
+
+def _translate(part: MPI.Comm, whole: MPI.Comm) -> list[int]:
+    """The numbers that the ranks of `part` have in `whole`."""
+    return list(part.Get_group().Translate_ranks(None, whole.Get_group()))
+
+
+def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
+    """What each rank {rank: wish} asked for, ranks with the same wish on one line."""
+    wishes: dict[str, list[int]] = {}
+    for rank, wish in asked.items():
+        wishes.setdefault(wish, []).append(rank)
+    lines = [f"  {rank_list(ranks)}: {wish}" for wish, ranks in wishes.items()]
+    return (
+        f"The ranks of «{group}» did not ask for the same collective:\n"
+        + "\n".join(lines)
+        + "\nEvery rank must call the same collectives in the same order, with the same type and "
+        "shape. Look for a branch on rank(), or for data whose shape depends on it."
+    )
+
+
+def rank_list(ranks: Sequence[int]) -> str:
+    """ "rank 3" or "ranks 0, 2 and 5"."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(str(r) for r in ranks[:-1])} and {ranks[-1]}"

@@ -1,0 +1,64 @@
+"""The reductions: which there are, and which of MPI's operations does each for a type."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from sciml_par.errors import InputError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class ReduceOp(enum.Enum):
+    """How `allreduce` combines the values x_r of ranks r = 0..P-1, element by element."""
+
+    SUM = "Sum"
+    """Σ_r x_r"""
+    AVERAGE = "Average"
+    """(1/P) Σ_r x_r"""
+    MIN = "Min"
+    """min_r x_r; on booleans: and"""
+    MAX = "Max"
+    """max_r x_r; on booleans: or"""
+    PRODUCT = "Product"
+    """Π_r x_r; on booleans: and"""
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+Sum = ReduceOp.SUM
+Average = ReduceOp.AVERAGE
+Min = ReduceOp.MIN
+Max = ReduceOp.MAX
+Product = ReduceOp.PRODUCT
+
+
+def check_reducible(op: ReduceOp, dtype: str) -> None:
+    """Raise `InputError` where `op` has no meaning for the element type named `dtype`."""
+    if not isinstance(op, ReduceOp):
+        raise InputError(
+            f"allreduce: expected op to be one of sciml_par.parallel's "
+            f"{', '.join(o.value for o in ReduceOp)}; got {op!r}."
+        )
+    if dtype == "bool" and op in (Sum, Average):
+        raise InputError(
+            f"allreduce: {op.value} of booleans has no meaning. Use Max for «any rank», Min for "
+            f"«every rank», or cast to an integer to count."
+        )
+    if op is Average and dtype.lstrip("u").startswith("int"):
+        raise InputError(
+            f"allreduce: the Average of {dtype} values is not an {dtype}. Use Sum, or cast to a "
+            f"floating-point type first."
+        )
+
+
+def mpi_operation(op: ReduceOp, dtype: str) -> MPI.Op:
+    """MPI's operation for `op` on elements of `dtype` (Average is Sum here: it divides later)."""
+    from mpi4py import MPI
+
+    if dtype == "bool":
+        return MPI.LOR if op is Max else MPI.LAND
+    return {Sum: MPI.SUM, Average: MPI.SUM, Min: MPI.MIN, Max: MPI.MAX, Product: MPI.PROD}[op]

@@ -1,0 +1,40 @@
+"""What a rank asks for, in a form that ranks can compare."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from sciml_par.parallel.reduction import ReduceOp
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What all ranks must ask for alike.
+
+    `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
+    Exchanges that are no tensor's have no `dtype`.
+    """
+
+    kind: str
+    dtype: str = ""
+    shape: tuple[int | None, ...] = ()
+    op: ReduceOp | None = None
+    root: int | None = None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.dtype:
+            shape = ", ".join("any" if n is None else str(n) for n in self.shape)
+            parts.append(f"{self.dtype} [{shape}]")
+        if self.op is not None:
+            parts.append(self.op.value)
+        if self.root is not None:
+            parts.append(f"root {self.root}")
+        return f"{self.kind}({', '.join(parts)})"
+
+    @cached_property
+    def digest(self) -> bytes:
+        """16 bytes that differ where the texts do."""
+        return hashlib.blake2b(str(self).encode(), digest_size=16).digest()

@@ -1,0 +1,63 @@
+"""Each rank's share of the cores.
+
+Ranks that wait for each other spin. With more busy threads than cores a two-microsecond allreduce
+takes milliseconds, so TensorFlow may use no more threads than the rank has cores to itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Mapping, MutableMapping, Sequence
+
+_TENSORFLOW_VARIABLES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+def cores_of_this_process() -> frozenset[int]:
+    """The cores that the launcher and the scheduler let this process use."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def share_of_cores(mine: frozenset[int], neighbours: Sequence[frozenset[int]]) -> int:
+    """How many cores this rank may keep busy, at least 1.
+
+    Parameters
+    ----------
+    mine : the cores that this rank may use.
+    neighbours : those of all ranks on this host, this one included. A launcher that binds gives
+        each rank cores of its own; ranks that may use the same cores divide them.
+    """
+    rivals = sum(1 for cores in neighbours if cores & mine)
+    return max(1, len(mine) // max(1, rivals))
+
+
+def requested_threads(environment: Mapping[str, str]) -> int | None:
+    """The number in OMP_NUM_THREADS, None where there is none."""
+    first = environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdigit() and int(first) > 0 else None
+
+
+def limit_threads(threads: int, environment: MutableMapping[str, str]) -> None:
+    """Make TensorFlow and OpenMP use `threads` threads in this process (local).
+
+    Variables that the user has set stay as they are.
+    """
+    environment.setdefault("OMP_NUM_THREADS", str(threads))
+    for variable in _TENSORFLOW_VARIABLES:
+        environment.setdefault(variable, str(threads))
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None or not hasattr(tensorflow, "config"):
+        return
+    try:
+        tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
+    except RuntimeError:
+        warnings.warn(
+            "sciml_par.init() came after TensorFlow had started its threads: each rank may use "
+            "all cores, which slows every collective. Call init() before the first tensor.",
+            RuntimeWarning,
+            stacklevel=3,
+        )

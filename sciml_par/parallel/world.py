@@ -1,0 +1,220 @@
+"""The ranks of this job. `world` is the one piece of global state in the package."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sciml_par._tensorflow import import_module
+from sciml_par.errors import InputError, NotInitializedError
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.device import pin_gpu
+from sciml_par.parallel.failure import FailureReporter, end_job
+from sciml_par.parallel.mailbox import Left, Mailbox
+from sciml_par.parallel.threads import (
+    cores_of_this_process,
+    limit_threads,
+    requested_threads,
+    share_of_cores,
+)
+from sciml_par.parallel.watchdog import Patience, Watchdog
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+@dataclass
+class World:
+    """All ranks of the job.
+
+    Attributes
+    ----------
+    communicator : the group of all ranks.
+    host : the group of the ranks on this host, in shared memory.
+    alone : the group of this rank only.
+    threads : the cores that this rank may keep busy.
+    gpu : the GPU that this rank sees, as CUDA_VISIBLE_DEVICES names it, or None.
+    """
+
+    communicator: Communicator
+    host: Communicator
+    alone: Communicator
+    threads: int
+    gpu: str | None
+    failures: FailureReporter
+    mailbox: Mailbox
+    watchdog: Watchdog | None
+    groups: weakref.WeakSet[Communicator] = field(default_factory=weakref.WeakSet)
+
+    def split(self, color: int) -> Communicator:
+        """The ranks that give the same `color`, watched like the world (collective)."""
+        group = self.communicator.split(color)
+        self.groups.add(group)
+        return group
+
+
+world: World | None = None
+
+
+def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | None = None) -> None:
+    """Join the ranks of this job; call it before anything touches TensorFlow (collective).
+
+    It starts MPI, lets each rank see one GPU where there are any, gives each rank its share of
+    the cores, and makes the ranks fail together. A second call does nothing.
+
+    Parameters
+    ----------
+    comm : the ranks that take part, MPI_COMM_WORLD by default.
+    quiet : import TensorFlow without its start-up messages.
+    threads : the cores that this rank may keep busy. By default OMP_NUM_THREADS, or else the
+        cores of the host divided by the ranks on it.
+
+    Raises
+    ------
+    InputError
+        No MPI can be found, more ranks than GPUs on a host, or a bad environment variable.
+
+    Notes
+    -----
+    Environment: OMP_NUM_THREADS; SCIML_PAR_SHARE_GPUS=1 lets ranks share a GPU;
+    SCIML_PAR_CHECK=always compares the ranks' collectives at every execution;
+    SCIML_PAR_STALL_WARNING and SCIML_PAR_STALL_LIMIT, in seconds, say when a collective that
+    stands still is reported (60) and when it ends the job (never).
+    """
+    global world  # noqa: PLW0603
+    if world is not None:
+        return
+    if threads is not None and threads < 1:
+        raise InputError(f"init: expected threads ≥ 1 or None; got {threads}.")
+    patience = _patience(os.environ)
+    check_always = os.environ.get("SCIML_PAR_CHECK", "") == "always"
+    mpi = _load_mpi()
+    everyone = Communicator(comm or mpi.COMM_WORLD, check_always=check_always)
+    by_host = everyone.mpi.Split_type(mpi.COMM_TYPE_SHARED, everyone.rank)
+    host = Communicator(by_host, name=f"host/{everyone.rank}", world=everyone.mpi)
+    alone = everyone.split(everyone.rank)
+    by_host.Free()
+    mailbox = Mailbox(everyone.control)
+    failures = FailureReporter(everyone, mailbox)
+    failures.install()
+    threads = threads or requested_threads(os.environ) or _fair_share(host)
+    limit_threads(threads, os.environ)
+    masks = host.allgather_object(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    gpu = pin_gpu(host.rank, masks)
+    world = World(everyone, host, alone, threads, gpu, failures, mailbox, None)
+    world.groups.update((everyone, host))
+    world.watchdog = _start_watchdog(world, patience)
+    atexit.register(shutdown)
+    import_module("tensorflow", quiet=quiet)
+
+
+def shutdown() -> None:
+    """Leave the ranks of this job (local). Runs by itself when the program ends.
+
+    A rank that still waits for this one in a collective ends the job with a message.
+    """
+    global world  # noqa: PLW0603
+    if world is None:
+        return
+    leaving, world = world, None
+    atexit.unregister(shutdown)
+    leaving.failures.uninstall()
+    if leaving.watchdog is not None:
+        leaving.watchdog.stop()
+    leaving.mailbox.send(Left())
+
+
+def current_world() -> World:
+    """The ranks of this job, or `NotInitializedError`."""
+    if world is None:
+        raise NotInitializedError(
+            "sciml_par has no ranks yet: call sciml_par.init() first, before any tensor is made."
+        )
+    return world
+
+
+def is_initialized() -> bool:
+    """Whether `init` has run and `shutdown` has not (local)."""
+    return world is not None
+
+
+def rank() -> int:
+    """This process's number, 0 ≤ rank < size (local)."""
+    return current_world().communicator.rank
+
+
+def size() -> int:
+    """How many ranks there are (local)."""
+    return current_world().communicator.size
+
+
+def local_rank() -> int:
+    """This process's number among the ranks on its host (local)."""
+    return current_world().host.rank
+
+
+def local_size() -> int:
+    """How many ranks run on this host (local)."""
+    return current_world().host.size
+
+
+def barrier() -> None:
+    """Wait until every rank has come here (collective)."""
+    current_world().communicator.barrier()
+
+
+def _load_mpi() -> Any:
+    # MPICH would add a line about MPI_Abort for every rank to the one message that names the cause.
+    os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            "no MPI library was found: install one with pip install 'sciml-par[mpich]', or load "
+            f"your cluster's MPI module ({reason})."
+        ) from None
+    return MPI
+
+
+def _fair_share(host: Communicator) -> int:
+    mine = cores_of_this_process()
+    return share_of_cores(mine, host.allgather_object(mine))
+
+
+def _start_watchdog(of: World, patience: Patience) -> Watchdog | None:
+    from mpi4py import MPI
+
+    several_threads = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+    if of.communicator.size == 1 or not several_threads:
+        return None
+    watchdog = Watchdog(
+        of.mailbox,
+        lambda: list(of.groups),
+        lambda message: end_job(of.communicator, message),
+        patience,
+    )
+    watchdog.start()
+    return watchdog
+
+
+def _patience(environment: Mapping[str, str]) -> Patience:
+    return Patience(
+        warn_after=_seconds(environment, "SCIML_PAR_STALL_WARNING", Patience.warn_after),
+        end_after=_seconds(environment, "SCIML_PAR_STALL_LIMIT", Patience.end_after),
+    )
+
+
+def _seconds(environment: Mapping[str, str], variable: str, default: float) -> float:
+    text = environment.get(variable, "")
+    try:
+        seconds = float(text) if text else default
+    except ValueError:
+        seconds = -1.0
+    if not seconds > 0:  # nor a NaN
+        raise InputError(f"{variable}: expected a number of seconds > 0; got {text!r}.")
+    return seconds

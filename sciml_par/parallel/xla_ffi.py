@@ -1,0 +1,228 @@
+"""XLA's C interface for foreign calls, through ctypes: register a Python function, read its frame.
+
+TensorFlow's wheel exports `XLA_FFI_GetApi`. The structures below follow
+xla/ffi/api/c_api.h, version 0.2, which the wheel ships among its headers; XLA promises that old
+versions stay usable for twelve months at least. On the host a call costs about two microseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+
+from sciml_par._tensorflow import import_module
+
+TESTED_VERSIONS = ((0, 2),)
+"""The (major, minor) versions of the interface that this module was tested with."""
+
+FAILED_PRECONDITION = 9
+"""The error code that TensorFlow raises as `tf.errors.FailedPreconditionError`."""
+
+_METADATA_EXTENSION = 1
+_WORD = ctypes.sizeof(ctypes.c_void_p)
+_HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Version(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("major", ctypes.c_int),
+        ("minor", ctypes.c_int),
+    )
+
+
+class _Api(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("version", _Version),
+        ("internal", ctypes.c_void_p),
+        ("error_create", ctypes.c_void_p),
+        ("error_get_message", ctypes.c_void_p),
+        ("error_destroy", ctypes.c_void_p),
+        ("handler_register", ctypes.c_void_p),
+        ("stream_get", ctypes.c_void_p),
+    )
+
+
+class _Span(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_char_p), ("length", ctypes.c_size_t))
+
+
+class _Bundle(ctypes.Structure):
+    _fields_ = (
+        ("instantiate", ctypes.c_void_p),
+        ("prepare", ctypes.c_void_p),
+        ("initialize", ctypes.c_void_p),
+        ("execute", ctypes.c_void_p),
+    )
+
+
+class _RegisterArguments(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("name", _Span),
+        ("platform", _Span),
+        ("bundle", _Bundle),
+        ("traits", ctypes.c_uint32),
+    )
+
+
+class _ErrorArguments(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("message", ctypes.c_char_p),
+        ("code", ctypes.c_int),
+    )
+
+
+class _Extension(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("next", ctypes.c_void_p),
+        ("metadata", ctypes.c_void_p),
+    )
+
+
+class _Metadata(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("version", _Version),
+    )
+
+
+class _List(ctypes.Structure):
+    """XLA_FFI_Args, XLA_FFI_Rets; and the head of XLA_FFI_Attrs."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("size", ctypes.c_int64),
+        ("types", ctypes.c_void_p),
+        ("items", ctypes.c_void_p),
+    )
+
+
+class _CallFrame(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("api", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("stage", ctypes.c_int),
+        ("arguments", _List),
+        ("results", _List),
+        ("attributes", _List),
+        ("attribute_values", ctypes.c_void_p),
+    )
+
+
+# Reading a frame through nested structures costs more than the transfer of a small buffer. So the
+# places of the few words that matter are computed here once, and read as plain integers.
+_FRAME_WORDS = ctypes.c_uint64 * (ctypes.sizeof(_CallFrame) // _WORD)
+_EXTENSION_AT = _CallFrame.extension.offset // _WORD
+_ARGUMENTS_AT = (_CallFrame.arguments.offset + _List.items.offset) // _WORD
+_RESULTS_AT = (_CallFrame.results.offset + _List.items.offset) // _WORD
+_ATTRIBUTES_AT = _CallFrame.attribute_values.offset // _WORD
+_BUFFER_DATA_AT = 3 * _WORD  # struct_size, extension, dtype (padded), data
+_SCALAR_VALUE_AT = _WORD  # dtype (padded), value
+_word = ctypes.c_uint64.from_address
+
+
+Handler = Callable[[int, int, int], None]
+
+
+class UnavailableError(RuntimeError):
+    """This TensorFlow has no foreign calls, or none in a version that was tested."""
+
+
+class ForeignCalls:
+    """Python functions that XLA-compiled programs call."""
+
+    def __init__(self) -> None:
+        library = _tensorflow_library()
+        if not hasattr(library, "XLA_FFI_GetApi"):
+            raise UnavailableError(
+                "this TensorFlow does not export XLA_FFI_GetApi (2.21 is the first that does)"
+            )
+        library.XLA_FFI_GetApi.restype = ctypes.c_void_p
+        self._api = _Api.from_address(library.XLA_FFI_GetApi())
+        self.version = (self._api.version.major, self._api.version.minor)
+        if self.version not in TESTED_VERSIONS:
+            raise UnavailableError(
+                f"XLA's foreign-call interface has version {self.version}, and sciml_par was "
+                f"tested with {', '.join(map(str, TESTED_VERSIONS))}"
+            )
+        # XLA keeps the bare pointers for the life of the process.
+        self._kept: list[object] = []
+
+    def register(self, name: str, platform: str, handler: Handler) -> None:
+        """Let custom calls named `name` on `platform` run `handler(send, receive, site)` (local).
+
+        The handler gets the addresses of the first operand and of the first result, and the value
+        of the call's only attribute, an i64. What it raises becomes the error of the program.
+        """
+        entry = _HANDLER(self._entry(handler))
+        name_bytes, platform_bytes = name.encode(), platform.encode()
+        arguments = _RegisterArguments(
+            struct_size=ctypes.sizeof(_RegisterArguments),
+            name=_Span(name_bytes, len(name_bytes)),
+            platform=_Span(platform_bytes, len(platform_bytes)),
+            bundle=_Bundle(execute=ctypes.cast(entry, ctypes.c_void_p)),
+        )
+        self._kept.append((entry, arguments))
+        if _FUNCTION(self._api.handler_register)(ctypes.addressof(arguments)):
+            raise UnavailableError(f"XLA refused the handler {name!r} for platform {platform!r}")
+
+    def _entry(self, handler: Handler) -> Callable[[int], int | None]:
+        def entry(address: int) -> int | None:
+            try:
+                words = _FRAME_WORDS.from_address(address)
+                if words[_EXTENSION_AT]:
+                    self._fill_metadata(words[_EXTENSION_AT])
+                    return None
+                send = _word(_word(words[_ARGUMENTS_AT]).value + _BUFFER_DATA_AT).value
+                receive = _word(_word(words[_RESULTS_AT]).value + _BUFFER_DATA_AT).value
+                scalar = _word(words[_ATTRIBUTES_AT]).value
+                handler(send, receive, _word(_word(scalar + _SCALAR_VALUE_AT).value).value)
+            except BaseException as error:  # ctypes would swallow it
+                return self._error(f"{error}")
+            return None
+
+        return entry
+
+    def _fill_metadata(self, extension: int) -> None:
+        header = _Extension.from_address(extension)
+        if header.type == _METADATA_EXTENSION:
+            metadata = _Metadata.from_address(header.metadata)
+            metadata.version.major, metadata.version.minor = self.version
+
+    def _error(self, message: str) -> int | None:
+        arguments = _ErrorArguments(
+            struct_size=ctypes.sizeof(_ErrorArguments),
+            message=message.encode(),
+            code=FAILED_PRECONDITION,
+        )
+        error: int | None = _FUNCTION(self._api.error_create)(ctypes.addressof(arguments))
+        return error
+
+
+@lru_cache(maxsize=1)
+def foreign_calls() -> ForeignCalls:
+    """The interface of the TensorFlow in this process, or `UnavailableError`."""
+    return ForeignCalls()
+
+
+def _tensorflow_library() -> ctypes.CDLL:
+    import_module("tensorflow")  # so that the library is in memory
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            if "libtensorflow_framework" in line:
+                return ctypes.CDLL(line.split(maxsplit=5)[-1].strip())
+    raise UnavailableError("libtensorflow_framework is not among this process's libraries")

@@ -1,0 +1,161 @@
+"""How a training shows that it goes on: a line that moves, or lines where no terminal is."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+_SECONDS_BETWEEN_LINES = 2.0
+
+
+class Reporter(Protocol):
+    """What `train` tells between chunks of steps."""
+
+    def ready(self) -> None:
+        """The loop is compiled; steps begin. Called once for each model."""
+
+    def update(self, done: int, losses: Sequence[float]) -> None:
+        """`done` steps are made; `losses` are those of the members in training."""
+
+    def __enter__(self) -> Reporter: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def make_reporter(*, shown: bool, total: int) -> Reporter:
+    """The reporter of `total` steps that fits standard output, or a silent one (local)."""
+    if not shown:
+        return Silence()
+    return Line(total) if sys.stdout.isatty() else Lines(total)
+
+
+class Silence:
+    """Reports nothing."""
+
+    def ready(self) -> None:
+        """Do nothing."""
+
+    def update(self, done: int, losses: Sequence[float]) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Silence:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+
+class Lines(Silence):
+    """Plain lines, at most one every two seconds, and the last."""
+
+    def __init__(self, total: int) -> None:
+        self._pace = Pace(total)
+        self._said = 0.0
+
+    def ready(self) -> None:
+        """Leave the time of compilation out of the pace."""
+        self._pace.resume()
+        self._said = time.monotonic()
+
+    def update(self, done: int, losses: Sequence[float]) -> None:
+        """Write a line, if one is due."""
+        self._pace.update(done)
+        total, now = self._pace.total, time.monotonic()
+        if done < total and now - self._said < _SECONDS_BETWEEN_LINES:
+            return
+        self._said = now
+        print(
+            f"step {done:,} of {total:,}   loss {loss_text(losses)}   "
+            f"{self._pace.rate:,.0f} steps/s   {clock_text(self._pace.seconds_left)} left",
+            flush=True,
+        )
+
+
+class Line(Silence):
+    """One line that moves."""
+
+    def __init__(self, total: int) -> None:
+        self._pace = Pace(total)
+        self._progress = Progress(
+            TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            console=Console(),
+        )
+        self._task: TaskID = self._progress.add_task("compiling", total=total)
+
+    def ready(self) -> None:
+        """Leave the time of compilation out of the pace."""
+        self._pace.resume()
+
+    def update(self, done: int, losses: Sequence[float]) -> None:
+        """Move the line."""
+        self._pace.update(done)
+        text = (
+            f"loss {loss_text(losses)}   {self._pace.rate:,.0f} steps/s   "
+            f"{clock_text(self._pace.seconds_left)} left"
+        )
+        self._progress.update(self._task, completed=done, description=text)
+
+    def __enter__(self) -> Line:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+
+class Pace:
+    """Steps per second, and how long the rest will take."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._done = 0
+        self._seconds = 0.0
+        self._since = time.monotonic()
+
+    def resume(self) -> None:
+        """Steps begin again now; what passed since the last update does not count."""
+        self._since = time.monotonic()
+
+    def update(self, done: int) -> None:
+        """`done` steps are made."""
+        now = time.monotonic()
+        self._done, self._seconds, self._since = done, self._seconds + now - self._since, now
+
+    @property
+    def rate(self) -> float:
+        """Steps per second."""
+        return self._done / max(self._seconds, 1e-9)
+
+    @property
+    def seconds_left(self) -> float:
+        """At this pace."""
+        return (self.total - self._done) / self.rate if self._done else math.inf
+
+
+def loss_text(losses: Sequence[float]) -> str:
+    """One loss, or the least and the largest of several."""
+    low, high = min(losses), max(losses)
+    return f"{low:.2e}" if low == high else f"{low:.2e} to {high:.2e}"
+
+
+def clock_text(seconds: float) -> str:
+    """Seconds as "0:07" or "1:02:03"."""
+    if not math.isfinite(seconds):
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,80 @@
+"""What a training found, the same on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.training.files import write_results
+from sciml_par.training.folder import claim_folder
+from sciml_par.training.member import Member
+from sciml_par.training.table import print_table
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a training found.
+
+    Attributes
+    ----------
+    mode : "data" or "ensemble".
+    members : all trained models; one in mode "data".
+    networks : this rank's trained networks, as Keras models: they predict, save and load as such.
+    communicator : the ranks that trained.
+    """
+
+    mode: str
+    members: tuple[Member, ...]
+    networks: Sequence[Any]
+    communicator: Communicator
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks trained."""
+        return self.communicator.size
+
+    def print(self) -> None:
+        """Print the table of errors and times, on rank 0 alone (local)."""
+        if self.communicator.rank == 0:
+            print_table(self)
+
+    def save(
+        self,
+        directory: str | Path,
+        *,
+        overwrite: bool = False,
+        plots: bool = True,
+        title: str | None = None,
+        arguments: dict[str, Any] | None = None,
+    ) -> Path:
+        """Write results.json, predictions.npz, history.csv and the figures (collective).
+
+        Rank 0 writes; each file appears whole or not at all.
+
+        Parameters
+        ----------
+        directory : is made if it is not there.
+        overwrite : allow a folder that holds the results of another run.
+        plots : write the figures, as PNG and PDF.
+        title : of the figures.
+        arguments : what the program was asked for, kept in results.json.
+
+        Returns
+        -------
+        The folder.
+
+        Raises
+        ------
+        OutputError
+            The folder holds results, or cannot be written; on all ranks.
+        """
+
+        def write() -> Path:
+            folder = claim_folder(Path(directory), overwrite=overwrite)
+            write_results(self, folder, plots=plots, title=title, arguments=arguments or {})
+            return folder
+
+        return self.communicator.on_root(write)

@@ -1,0 +1,34 @@
+"""Fit networks to u(x) = sin 2πx + sin 4πx on [-1, 1].
+
+In mode data all ranks train one network, each on the points of its part of the interval. In mode
+ensemble each rank trains networks of its own on its part alone.
+
+    mpirun -np 2 python scripts/function_approximation.py --mode data
+"""
+
+from sciml_par import command_line, init, rank, size, train
+from sciml_par.problems import Interval, two_sines
+
+
+def main() -> None:
+    options = command_line.parse(__doc__, points={"data": 16, "ensemble": 16})
+    init(quiet=not options.verbose)
+    options.announce()
+    whole = Interval(-1, 1)
+    own = whole if options.mode == "data" else whole.split(size())[rank()]
+    with options.output_folder() as folder:
+        result = train(two_sines(domain=own), evaluation_domain=whole, **options.training())
+        result.print()
+        result.save(
+            folder,
+            overwrite=True,
+            plots=options.plots,
+            title=f"Function approximation, {options.mode}",
+            arguments=vars(options),
+        )
+    if rank() == 0:
+        print(f"results in {folder}")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

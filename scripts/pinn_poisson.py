@@ -1,0 +1,33 @@
+"""Solve −u″ = (kπ)² sin kπx, u(±1) = 0, with physics-informed networks.
+
+In mode data all ranks train one network for k = 2, each on its part of [-1, 1]. In mode ensemble
+rank r solves the equation with k = r + 1 on the whole of [-1, 1] with networks of its own.
+
+    mpirun -np 2 python scripts/pinn_poisson.py --mode ensemble
+"""
+
+from sciml_par import command_line, init, rank, train
+from sciml_par.problems import poisson
+
+
+def main() -> None:
+    options = command_line.parse(__doc__, points={"data": 51, "ensemble": 101})
+    init(quiet=not options.verbose)
+    options.announce()
+    problem = poisson(k=2 if options.mode == "data" else rank() + 1)
+    with options.output_folder() as folder:
+        result = train(problem, **options.training())
+        result.print()
+        result.save(
+            folder,
+            overwrite=True,
+            plots=options.plots,
+            title=f"Poisson equation, {options.mode}",
+            arguments=vars(options),
+        )
+    if rank() == 0:
+        print(f"results in {folder}")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

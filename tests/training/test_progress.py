@@ -1,0 +1,86 @@
+"""What a user sees while training runs, and at its end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from sciml_par.problems import poisson
+from sciml_par.training import train
+from sciml_par.training.progress import (
+    Line,
+    Lines,
+    Pace,
+    Silence,
+    clock_text,
+    loss_text,
+    make_reporter,
+)
+
+
+def test_texts() -> None:
+    assert loss_text([0.25]) == "2.50e-01"
+    assert loss_text([3e-5, 0.25, 1.0]) == "3.00e-05 to 1.00e+00"
+    assert clock_text(7.4) == "0:07"
+    assert clock_text(3725) == "1:02:05"
+    assert clock_text(float("inf")) == "?"
+
+
+def test_pace_counts_no_time_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 100.0, 102.0, 106.0, 200.0, 204.0])
+    stopped = SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr("sciml_par.training.progress.time", stopped)
+    pace = Pace(100)
+    pace.resume()
+    pace.update(20)
+    assert pace.rate == pytest.approx(10)
+    assert pace.seconds_left == pytest.approx(8)
+    pace.update(60)
+    assert pace.rate == pytest.approx(10)
+    pace.resume()
+    pace.update(100)
+    assert pace.rate == pytest.approx(10)
+    assert pace.seconds_left == 0
+
+
+def test_lines_are_plain_and_the_last_is_always_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with Lines(2000) as reporter:
+        reporter.ready()
+        reporter.update(1000, [0.5])
+        reporter.update(2000, [0.25, 0.5])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("step 2,000 of 2,000   loss 2.50e-01 to 5.00e-01   ")
+    assert lines[0].endswith("steps/s   0:00 left")
+
+
+def test_the_moving_line_can_be_driven() -> None:
+    with Line(10) as reporter:
+        reporter.ready()
+        reporter.update(5, [0.5])
+        assert reporter._progress.tasks[0].completed == 5
+        assert "loss 5.00e-01" in reporter._progress.tasks[0].description
+
+
+def test_the_right_reporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert type(make_reporter(shown=False, total=1)) is Silence
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
+    assert type(make_reporter(shown=True, total=1)) is Lines
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert type(make_reporter(shown=True, total=1)) is Line
+
+
+def test_the_table_has_a_row_for_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    result = train(poisson(), points=5, steps=4, evaluation_points=9, progress=False)
+    result.print()
+    lines = capsys.readouterr().out.splitlines()
+    if result.communicator.rank > 0:
+        assert lines == []
+        return
+    heading = next(line for line in lines if "rank" in line)
+    for word in ("problem", "final loss", "rel. L2 error", "per step", "compilation"):
+        assert word in heading
+    rows = [line for line in lines if "poisson, k = 2" in line]
+    assert [int(row.split()[0]) for row in rows] == list(range(result.ranks))
+    assert all(f"{result.members[0].loss:.2e}" in row for row in rows)

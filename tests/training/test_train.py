@@ -1,0 +1,213 @@
+"""`train` on real ranks: both modes, what comes back, and what is refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError, TrainingError
+from sciml_par.networks import MLP
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Interval,
+    Problem,
+    laplacian,
+    poisson,
+    two_sines,
+)
+from sciml_par.training import Adam, Result, train
+from sciml_par.training.seed import member_seed
+
+small = partial(train, steps=30, points=9, log_every=10, evaluation_points=11, progress=False)
+
+
+def everywhere(value: Any) -> list[Any]:
+    return sp.current_world().communicator.allgather_object(value)
+
+
+def numbers_of(result: Result) -> list[Any]:
+    return [(m.number, m.rank, m.seed, m.loss, m.own.relative_l2_error) for m in result.members]
+
+
+def test_data_mode_trains_one_model_on_all_ranks() -> None:
+    result = small(poisson())
+    assert result.ranks == sp.size()
+    assert len(result.members) == len(result.networks) == 1
+    member = result.members[0]
+    assert member.steps == 30
+    assert list(member.loss_steps) == [0, 10, 20, 30]
+    assert member.losses[-1] == member.loss < member.losses[0]
+    assert member.prediction.x.shape == member.prediction.u.shape == (11, 1)
+    assert [p.rank for p in member.portions] == list(range(sp.size()))
+    edges = np.linspace(-1, 1, sp.size() + 1)
+    for rank, portion in enumerate(member.portions):
+        np.testing.assert_allclose(portion.points[[0, -1], 0], edges[rank : rank + 2])
+        assert portion.points.shape == (9, 1)
+        assert portion.seconds_train > 0
+    assert everywhere(numbers_of(result)) == [numbers_of(result)] * sp.size()
+    weights = [v.numpy().tobytes() for v in result.networks[0].trainable_variables]
+    assert len({b"".join(w) for w in everywhere(weights)}) == 1
+
+
+def test_the_networks_hold_the_trained_weights() -> None:
+    result = small(poisson())
+    member = result.members[0]
+    u = result.networks[0](member.prediction.x.astype("float32"))
+    np.testing.assert_allclose(u, member.prediction.u, rtol=1e-6)
+
+
+def test_a_trained_network_saves_as_a_keras_model(tmp_path: Any) -> None:
+    network = small(poisson()).networks[0]
+    network.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    x = np.linspace(-1, 1, 5, dtype="float32")[:, None]
+    np.testing.assert_array_equal(again(x), network(x))
+
+
+def test_ensemble_members_differ_and_know_their_rank() -> None:
+    result = small(poisson(k=sp.rank() + 1), mode="ensemble", members=2)
+    assert [m.number for m in result.members] == list(range(2 * sp.size()))
+    assert [m.rank for m in result.members] == [r for r in range(sp.size()) for _ in range(2)]
+    assert [m.problem for m in result.members] == [
+        f"poisson, k = {r + 1}" for r in range(sp.size()) for _ in range(2)
+    ]
+    assert len({m.loss for m in result.members}) == 2 * sp.size()
+    assert everywhere(numbers_of(result)) == [numbers_of(result)] * sp.size()
+
+
+def test_a_member_does_not_depend_on_who_trains_it() -> None:
+    """Member 1, trained with others, is the network of its seed, trained by itself."""
+
+    def of_member_1(d: int, m: int, *, seed: int, dtype: str) -> MLP:
+        return MLP(d, m, seed=member_seed(0, 1), dtype=dtype)
+
+    together = small(poisson(), mode="ensemble", members=2)
+    alone = small(poisson(), mode="ensemble", network=of_member_1)
+    np.testing.assert_array_equal(together.members[1].prediction.u, alone.members[0].prediction.u)
+
+
+def test_the_same_seed_gives_the_same_result_and_another_one_another() -> None:
+    first, again, other = (small(poisson(), seed=seed) for seed in (3, 3, 4))
+    assert numbers_of(first) == numbers_of(again)
+    assert first.members[0].loss != other.members[0].loss
+
+
+def test_prediction_on_another_domain_than_trained() -> None:
+    whole = Interval(-1, 1)
+    own = whole.split(sp.size())[sp.rank()]
+    result = small(two_sines(domain=own), mode="ensemble", evaluation_domain=whole)
+    for rank, member in enumerate(result.members):
+        part = whole.split(sp.size())[rank]
+        np.testing.assert_allclose(member.prediction.x[[0, -1], 0], [-1, 1])
+        np.testing.assert_allclose(member.own.x[[0, -1], 0], [part.lower[0], part.upper[0]])
+
+
+def test_two_dimensions_and_given_points() -> None:
+    square = Box([0, 0], [1, 1])
+    problem = Problem(
+        square,
+        lambda u, x: laplacian(u, x) + 1.0,
+        conditions=[Dirichlet(0.0)],
+        name="membrane",
+    )
+    result = small(problem, points=square.sample(21, seed=0), boundary_points=16)
+    member = result.members[0]
+    assert sum(len(p.points) for p in member.portions) == 21
+    assert member.portions[0].lower is None
+    assert np.isnan(member.own.relative_l2_error)
+    assert np.isnan(member.own.u_exact).all()
+
+
+def test_float64_is_float64_throughout() -> None:
+    result = small(poisson(), precision="float64")
+    assert result.networks[0].trainable_variables[0].dtype == "float64"
+    coarse = small(poisson()).members[0].loss
+    assert result.members[0].loss != coarse
+    np.testing.assert_allclose(result.members[0].loss, coarse, rtol=1e-3)
+
+
+def test_learning_rate_is_taken_from_the_optimizer() -> None:
+    slow = small(poisson(), optimizer=Adam(learning_rate=1e-6)).members[0]
+    fast = small(poisson(), optimizer=Adam(learning_rate=1e-2)).members[0]
+    assert slow.losses[0] == fast.losses[0]
+    assert fast.loss < slow.loss < slow.losses[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "both"}, "mode.*data, ensemble.*'both'"),
+        ({"steps": 0}, "steps.*≥ 1.*0"),
+        ({"steps": 2.5}, "steps.*integer.*2.5"),
+        ({"members": 0}, "members.*≥ 1"),
+        ({"members": 2}, "one model.*members=2"),
+        ({"seed": -1}, "seed.*≥ 0.*-1"),
+        ({"precision": "float16"}, "precision.*float32, float64.*float16"),
+        ({"log_every": 0}, "log_every.*≥ 1"),
+        ({"evaluation_points": 1}, "evaluation_points.*≥ 2"),
+        ({"points": np.zeros((3, 2))}, r"shape \[n, 1\].*\(3, 2\)"),
+        ({"points": np.zeros((0, 1))}, r"n ≥ 1.*\(0, 1\)"),
+        ({"points": np.array([[0.0], [1.5]])}, "1 of 2 points lie outside.*number 1"),
+        ({"points": 1}, "grid.*at least 2.*1"),
+    ],
+)
+def test_refuses_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        small(poisson(), **options)
+
+
+BAD_RESIDUALS = {
+    "None": (lambda u, x: None, "got None"),
+    "vector": (lambda u, x: u(x)[:, 0], r"shape \(9,\).*x\[:, 0:1\]"),
+    "outer": (lambda u, x: u(x) - x[:, 0], r"a value for every pair of points"),
+    "transposed": (lambda u, x: tf.transpose(u(x)), r"transposed|pair of points"),
+    "integer": (lambda u, x: tf.cast(u(x), tf.int32), "int32"),
+    "NumPy": (lambda u, x: np.zeros((9, 1)), "ndarray"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_RESIDUALS)
+def test_refuses_bad_residuals(case: str) -> None:
+    residual, message = BAD_RESIDUALS[case]
+    with pytest.raises(InputError, match=f"(?s)residual.*{message}"):
+        small(Problem(Interval(0, 1), residual, name=case))
+
+
+def test_a_bad_residual_on_one_rank_is_an_error_on_all() -> None:
+    culprit = sp.size() - 1
+    residual = BAD_RESIDUALS["None" if sp.rank() == culprit else "NumPy"][0]
+    good = poisson()
+    problem = Problem(Interval(0, 1), residual, name="bad") if sp.rank() == culprit else good
+    with pytest.raises(InputError, match="got None"):
+        small(problem, mode="ensemble")
+
+
+def test_a_loss_that_is_not_finite_is_an_error_on_all_ranks() -> None:
+    culprit = sp.size() - 1
+    pole = Problem(
+        Interval(0, 1),
+        lambda u, x: u(x) / (x if sp.rank() == culprit else x + 1.0),
+        name="pole",
+    )
+    with pytest.raises(TrainingError, match=f"rank {culprit} of {sp.size()}: .*step 0"):
+        small(pole, mode="ensemble")
+
+
+def test_data_mode_with_a_pole_on_one_rank_stops_everywhere() -> None:
+    pole = Problem(Interval(0, 1), lambda u, x: u(x) / x, name="pole")
+    with pytest.raises(TrainingError, match="no longer finite"):
+        small(pole)
+
+
+def test_member_seeds_differ_and_are_reproducible() -> None:
+    seeds = [member_seed(seed, member) for seed in range(20) for member in range(20)]
+    assert len(set(seeds)) == 400
+    assert member_seed(5, 7) == member_seed(5, 7)
+    assert all(0 <= s < 2**32 for s in seeds)
