@@ -132,13 +132,3 @@ class AllgatherCall(Call):
         self.communicator.mpi.Allgatherv(
             [send, self._bytes, byte], [receive, self._counts, None, byte]
         )
-
-
-class BarrierCall(Call):
-    """Nothing travels; nobody goes on before all have come."""
-
-    def __init__(self, communicator: Communicator) -> None:
-        super().__init__(communicator, Signature("barrier", "bool"), (), ())
-
-    def _transfer(self, send: Any, receive: Any) -> None:
-        self.communicator.mpi.Barrier()

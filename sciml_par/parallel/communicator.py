@@ -83,6 +83,9 @@ class Communicator:
     def agree(self, signature: Signature, number: int = 0) -> list[int]:
         """Compare what the ranks ask for, and exchange a number on the way (collective).
 
+        How many collectives each rank has begun is compared as well: a rank that left a loop
+        early may have paired its collectives with the others' in silence until here.
+
         Returns
         -------
         Every rank's `number`, [P].
@@ -92,20 +95,22 @@ class Communicator:
         CollectiveMismatchError
             On all ranks alike, with what each of them asked for.
         """
-        mine = np.frombuffer(signature.digest + number.to_bytes(8, "little"), np.uint8)
+        counts = self.sequence.to_bytes(8, "little") + number.to_bytes(8, "little")
+        mine = np.frombuffer(signature.digest + counts, np.uint8)
         everyone = np.empty((self.size, mine.size), np.uint8)
         self.control.Allgather(mine, everyone)
         if (everyone[:, :-8] == everyone[0, :-8]).all():
             return [int.from_bytes(each[-8:].tobytes(), "little") for each in everyone]
         self.pending = None
-        asked = dict(enumerate(self.control.allgather(str(signature))))
-        raise CollectiveMismatchError(mismatch_message(self.name, asked))
+        asked = self.control.allgather((str(signature), self.sequence))
+        in_step = len({place for _, place in asked}) == 1
+        wishes = [w if in_step else f"{w}, its collective number {place}" for w, place in asked]
+        raise CollectiveMismatchError(mismatch_message(self.name, dict(enumerate(wishes))))
 
     def barrier(self) -> None:
         """Wait until every rank has come here (collective)."""
-        from sciml_par.parallel.call import BarrierCall
-
-        BarrierCall(self).execute(None, None)
+        with self._waiting_for(Signature("barrier")) as wish:
+            self.agree(wish)
 
     def gather_rows(self, rows: int, *, signature: Signature | None = None) -> list[int]:
         """Every rank's number of rows, [P]; they agree on `signature` as well (collective)."""

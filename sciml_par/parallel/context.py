@@ -82,8 +82,6 @@ def _last_collective() -> list[Any]:
     A `tf.function` keeps its side effects in order, but the functions that TensorFlow derives from
     it for its gradient do not: there this dependency alone does.
     """
-    import tensorflow as tf
-
     graph = tf.compat.v1.get_default_graph()
     # A new graph inherits the collections of the one around it.
     return [operation for operation in graph.get_collection(_LAST) if operation.graph is graph]

@@ -1,0 +1,69 @@
+"""Nothing happens at import; and every public name is there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STUBS = sorted((ROOT / "sciml_par").rglob("__init__.pyi"))
+
+PROBE = """
+import json, os, sys
+before = dict(os.environ)
+threads = __import__("threading").active_count()
+import {module}
+{module}.__all__, dir({module})
+heavy = ("tensorflow", "keras", "mpi4py.MPI", "matplotlib", "scipy", "cupy")
+found = [name for name in heavy if name in sys.modules]
+started = __import__("threading").active_count() - threads
+print(json.dumps([found, dict(os.environ) == before, started]))
+"""
+
+
+@pytest.mark.launches
+@pytest.mark.parametrize("module", ("sciml_par", "sciml_par.parallel", "sciml_par.parallel.world"))
+def test_nothing_happens_at_import(module):
+    probe = PROBE.format(module=module)
+    if module.endswith("world"):
+        probe = probe.replace(f"{module}.__all__, ", "")  # no package
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", probe],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line) == [[], True, 0]
+
+
+def names_in(stub: Path) -> list[str]:
+    tree = ast.parse(stub.read_text())
+    return [a.asname or a.name for node in tree.body for a in getattr(node, "names", [])]
+
+
+@pytest.mark.parametrize("stub", STUBS, ids=lambda s: ".".join(s.relative_to(ROOT).parent.parts))
+def test_every_name_resolves(stub):
+    package = importlib.import_module(".".join(stub.relative_to(ROOT).parent.parts))
+    names = names_in(stub)
+    assert names and len(set(names)) == len(names)
+    for name in names:
+        assert getattr(package, name) is not None
+    assert set(names) == set(package.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    import sciml_par
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = sciml_par.no_such_name

@@ -1,0 +1,117 @@
+"""Rank-dependent data that every rank can compute for all, and the contexts of a collective."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+TYPES = ("bool", *FLOATS, *INTEGERS)
+
+Tensors = list[Any]
+Function = Callable[..., Tensors]
+"""Takes tensors and returns a list of tensors."""
+
+
+def generator(rank: int, tag: str) -> np.random.Generator:
+    """Random numbers that differ from rank to rank and from `tag` to `tag`."""
+    return np.random.default_rng([rank, zlib.crc32(tag.encode())])
+
+
+def normal(rank: int, shape: Sequence[int], tag: str) -> np.ndarray:
+    """The float64 array of `rank`."""
+    return generator(rank, tag).normal(size=shape)
+
+
+def normals(shape: Sequence[int], tag: str) -> np.ndarray:
+    """The float64 arrays of all ranks, [P, *shape]."""
+    return np.stack([normal(rank, shape, tag) for rank in range(sp.size())])
+
+
+def values(rank: int, shape: Sequence[int], dtype: str, tag: str = "") -> np.ndarray:
+    """The array of `rank`: values whose sums and products are exact in every floating type."""
+    rng = generator(rank, dtype + tag)
+    if dtype == "bool":
+        return rng.integers(0, 2, size=shape).astype(bool)
+    low = 0 if dtype.startswith("u") else -3
+    whole = rng.integers(low, 4, size=shape)
+    scale = 0.5 if dtype in FLOATS else 1
+    return (whole * scale).astype(numpy_type(dtype))
+
+
+def all_values(shape: Sequence[int], dtype: str, tag: str = "") -> np.ndarray:
+    """The arrays of all ranks, [P, *shape]."""
+    return np.stack([values(rank, shape, dtype, tag) for rank in range(sp.size())])
+
+
+def numpy_type(dtype: str) -> Any:
+    return tf.as_dtype(dtype).as_numpy_dtype
+
+
+def eager(function: Function) -> Function:
+    return function
+
+
+def graph(function: Function) -> Function:
+    return tf.function(function)
+
+
+def graph_loop(function: Function) -> Function:
+    return tf.function(_in_loop(function))
+
+
+def compiled(function: Function) -> Function:
+    return tf.function(function, jit_compile=True)
+
+
+def compiled_loop(function: Function) -> Function:
+    return tf.function(_in_loop(function), jit_compile=True)
+
+
+def compiled_branch(function: Function) -> Function:
+    inner = tf.function(_in_branch(function), jit_compile=True)
+    return lambda *tensors: inner(tf.constant(True), *tensors)
+
+
+def nested(function: Function) -> Function:
+    """A function in a compiled function in a plain one."""
+    inner = tf.function(function)
+    middle = tf.function(inner, jit_compile=True)
+    return tf.function(middle)
+
+
+CONTEXTS = (eager, graph, graph_loop, compiled, compiled_loop, compiled_branch, nested)
+
+
+def _blank(function: Function, tensors: Sequence[Any]) -> Tensors:
+    """Zeros like what `function` returns, which only a trace of it can tell."""
+    traced = tf.function(function).get_concrete_function(*tensors)
+    return [tf.zeros(y.shape, y.dtype) for y in traced.structured_outputs]
+
+
+def _in_loop(function: Function) -> Function:
+    """The second of two passes of a while loop."""
+
+    def looped(*tensors: Any) -> Tensors:
+        return tf.while_loop(
+            lambda i, _: i < 2,
+            lambda i, _: (i + 1, function(*tensors)),
+            (tf.constant(0), _blank(function, tensors)),
+        )[1]
+
+    return looped
+
+
+def _in_branch(function: Function) -> Function:
+    def branched(flag: Any, *tensors: Any) -> Tensors:
+        blank = _blank(function, tensors)
+        return tf.cond(flag, lambda: function(*tensors), lambda: blank)
+
+    return branched

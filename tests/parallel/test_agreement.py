@@ -1,0 +1,177 @@
+"""Ranks that do not ask for the same collective: an error on all of them, naming all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import eager
+
+import sciml_par.parallel as sp
+from sciml_par.errors import CollectiveMismatchError
+
+pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees with itself")
+
+
+@pytest.fixture(autouse=True)
+def forget_agreements():
+    """Eager calls agree once; those of another test may have been the same."""
+    sp.current_world().communicator.eager_calls.clear()
+
+
+def odd_one_out():
+    """Whether this is the last rank, which does something else."""
+    return sp.rank() == sp.size() - 1
+
+
+def x(*shape, dtype="float32"):
+    return tf.zeros(shape, dtype)
+
+
+# What the others do, what the last rank does, and how the message calls the two.
+DISAGREEMENTS = {
+    "operation": (
+        lambda: sp.allreduce(x(2), sp.Sum),
+        lambda: sp.allreduce(x(2), sp.Max),
+        ("allreduce(float32 [2], Sum)", "allreduce(float32 [2], Max)"),
+    ),
+    "type": (
+        lambda: sp.allreduce(x(3), sp.Sum),
+        lambda: sp.allreduce(x(3, dtype="float64"), sp.Sum),
+        ("allreduce(float32 [3], Sum)", "allreduce(float64 [3], Sum)"),
+    ),
+    "shape": (
+        lambda: sp.allreduce(x(4), sp.Sum),
+        lambda: sp.allreduce(x(2, 2), sp.Sum),
+        ("allreduce(float32 [4], Sum)", "allreduce(float32 [2, 2], Sum)"),
+    ),
+    "root": (
+        lambda: sp.broadcast(x(5), 0),
+        lambda: sp.broadcast(x(5), sp.size() - 1),
+        ("broadcast(float32 [5], root 0)", "broadcast(float32 [5], root "),
+    ),
+    "columns": (
+        lambda: sp.allgather(x(2, 3)),
+        lambda: sp.allgather(x(2, 4)),
+        ("allgather(float32 [any, 3])", "allgather(float32 [any, 4])"),
+    ),
+    "collective": (
+        lambda: sp.allreduce(x(6), sp.Sum),
+        lambda: sp.broadcast(x(6), 0),
+        ("allreduce(float32 [6], Sum)", "broadcast(float32 [6], root 0)"),
+    ),
+    "allgather and allreduce": (
+        lambda: sp.allgather(x(7)),
+        lambda: sp.allreduce(x(7), sp.Sum),
+        ("allgather(float32 [any])", "allreduce(float32 [7], Sum)"),
+    ),
+    "tensors and objects": (
+        lambda: sp.allreduce(x(8), sp.Sum),
+        lambda: sp.current_world().communicator.allgather_object("hello"),
+        ("allreduce(float32 [8], Sum)", "allgather of objects()"),
+    ),
+}
+
+
+def assert_names_everyone(message, calls):
+    last = sp.size() - 1
+    others = (
+        "rank 0" if last == 1 else f"ranks {', '.join(map(str, range(last - 1)))} and {last - 1}"
+    )
+    assert "«world» did not ask for the same collective" in message
+    assert f"{others}: {calls[0]}" in message
+    assert f"rank {last}: {calls[1]}" in message
+
+
+def assert_still_works():
+    result = sp.allreduce(tf.constant(float(sp.rank())), sp.Sum)
+    assert result.numpy() == sum(range(sp.size()))
+    compiled = tf.function(lambda x: sp.allreduce(x, sp.Max), jit_compile=True)
+    assert compiled(tf.constant(float(sp.rank()))).numpy() == sp.size() - 1
+
+
+@pytest.mark.parametrize("what", DISAGREEMENTS)
+def test_eager(what):
+    usual, other, calls = DISAGREEMENTS[what]
+    with pytest.raises(CollectiveMismatchError) as error:
+        (other if odd_one_out() else usual)()
+    assert_names_everyone(str(error.value), calls)
+    assert_still_works()
+
+
+@pytest.mark.parametrize("what", ("operation", "type", "shape", "root", "collective"))
+def test_compiled(what):
+    usual, other, calls = DISAGREEMENTS[what]
+    chosen = other if odd_one_out() else usual
+    with pytest.raises(tf.errors.FailedPreconditionError) as error:
+        tf.function(chosen, jit_compile=True)()
+    assert_names_everyone(str(error.value), calls)
+    assert_still_works()
+
+
+@pytest.mark.parametrize("what", ("operation", "shape"))
+def test_graph(what):
+    usual, other, calls = DISAGREEMENTS[what]
+    chosen = other if odd_one_out() else usual
+    with pytest.raises(tf.errors.OpError) as error:
+        tf.function(chosen)()
+    assert_names_everyone(str(error.value), calls)
+    assert_still_works()
+
+
+@pytest.mark.parametrize("context", (eager, lambda f: tf.function(f, jit_compile=True)))
+def test_everyone_differs(context):
+    """As where the shape is the number of a rank's points."""
+    with pytest.raises((CollectiveMismatchError, tf.errors.FailedPreconditionError)) as error:
+        context(lambda: [sp.allreduce(x(10 + sp.rank()), sp.Sum)])()
+    for rank in range(sp.size()):
+        assert f"rank {rank}: allreduce(float32 [{10 + rank}], Sum)" in str(error.value)
+    assert_still_works()
+
+
+def test_agreement_at_every_execution(monkeypatch):
+    """With SCIML_PAR_CHECK=always, a call that has agreed before still compares."""
+    monkeypatch.setattr(sp.current_world().communicator, "check_always", True)
+    for step in range(2):
+        result = sp.allreduce(x(21) + step, sp.Sum)
+        np.testing.assert_array_equal(result, [step * sp.size()] * 21)
+    sp.allreduce(x(22), sp.Sum)
+    with pytest.raises(CollectiveMismatchError):
+        sp.allreduce(x(22 if odd_one_out() else 21), sp.Sum)
+
+
+def test_a_compiled_loop_agrees_once(monkeypatch):
+    communicator = sp.current_world().communicator
+    agreements = []
+    agree = communicator.agree
+
+    def counting(signature, number=0):
+        agreements.append(signature)
+        return agree(signature, number)
+
+    monkeypatch.setattr(communicator, "agree", counting)
+
+    @tf.function(jit_compile=True)
+    def loop(y):
+        step = lambda i, y: (i + 1, sp.allreduce(y))  # noqa: E731
+        return tf.while_loop(lambda i, y: i < 10, step, (0, y))[1]
+
+    loop(tf.ones(3))
+    loop(tf.ones(3))
+    assert len(agreements) == 1
+
+
+def test_a_rank_that_made_more_collectives_is_found_at_the_next_agreement():
+    """Cached calls pair in silence, as when a rank leaves a loop early and goes on."""
+    communicator = sp.current_world().communicator
+    ahead = int(odd_one_out())
+    communicator.sequence += ahead
+    try:
+        with pytest.raises(CollectiveMismatchError) as error:
+            sp.barrier()
+    finally:
+        communicator.sequence -= ahead
+    number = communicator.sequence
+    calls = [f"barrier(), its collective number {n}" for n in (number, number + 1)]
+    assert_names_everyone(str(error.value), calls)
+    assert_still_works()

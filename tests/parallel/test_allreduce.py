@@ -1,0 +1,170 @@
+"""allreduce against NumPy, on data that differ from rank to rank."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import (
+    CONTEXTS,
+    FLOATS,
+    INTEGERS,
+    TYPES,
+    all_values,
+    compiled,
+    eager,
+    graph,
+    normal,
+    normals,
+    numpy_type,
+    values,
+)
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+
+OPERATIONS = (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product)
+WITHOUT_MEANING = {("bool", sp.Sum), ("bool", sp.Average), *((t, sp.Average) for t in INTEGERS)}
+CASES = [(t, op) for t in TYPES for op in OPERATIONS if (t, op) not in WITHOUT_MEANING]
+
+
+def reduced(everyone: np.ndarray, op: sp.ReduceOp) -> np.ndarray:
+    """The reduction over the first axis, half precision in float32."""
+    dtype = everyone.dtype
+    half = dtype.itemsize == 2 and dtype.name in FLOATS
+    wide = everyone.astype(np.float32) if half else everyone
+    axis_0 = {"axis": 0}
+    with np.errstate(over="ignore"):
+        if dtype.name == "bool":
+            result = wide.any(**axis_0) if op is sp.Max else wide.all(**axis_0)
+        elif op in (sp.Sum, sp.Average):
+            result = wide.sum(**axis_0, dtype=wide.dtype)
+        else:
+            name = {sp.Min: "min", sp.Max: "max", sp.Product: "prod"}[op]
+            options = {"dtype": wide.dtype} if op is sp.Product else {}
+            result = getattr(wide, name)(**axis_0, **options)
+    return (result / len(everyone) if op is sp.Average else result).astype(dtype)
+
+
+def assert_same(got: tf.Tensor, expected: np.ndarray, what: str) -> None:
+    """Equal; in floating point to two units in the last place, as x/P may be x·(1/P)."""
+    result = got.numpy()
+    assert result.dtype == expected.dtype and result.shape == expected.shape, what
+    if got.dtype.is_floating:
+        tolerance = 2 * float(ml_dtypes.finfo(result.dtype).eps)
+        np.testing.assert_allclose(
+            result.astype(np.float64), expected.astype(np.float64), tolerance, 0, err_msg=what
+        )
+    else:
+        np.testing.assert_array_equal(result, expected, err_msg=what)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_operation_on_every_type(context):
+    """All in one function, so that XLA compiles once a context."""
+    shape = (3, 2)
+    run = context(lambda *xs: [sp.allreduce(x, op) for x, (_, op) in zip(xs, CASES, strict=True)])
+    results = run(*[tf.constant(values(sp.rank(), shape, dtype)) for dtype, _ in CASES])
+    for result, (dtype, op) in zip(results, CASES, strict=True):
+        assert_same(result, reduced(all_values(shape, dtype), op), f"{op} of {dtype}")
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_shape(context):
+    shapes = [(), (0,), (1,), (3, 0), (5,), (2, 3), (2, 1, 3)]
+    run = context(lambda *xs: [sp.allreduce(x, sp.Sum) for x in xs])
+    results = run(*[tf.constant(values(sp.rank(), shape, "float64")) for shape in shapes])
+    for result, shape in zip(results, shapes, strict=True):
+        assert_same(result, reduced(all_values(shape, "float64"), sp.Sum), f"{shape}")
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_a_million_elements(context):
+    run = context(lambda x: [sp.allreduce(x, sp.Sum)])
+    (result,) = run(tf.constant(values(sp.rank(), (1_000_000,), "float32")))
+    assert_same(result, reduced(all_values((1_000_000,), "float32"), sp.Sum), "1e6")
+
+
+def test_extreme_integers():
+    everyone = np.array([2**63 - 1 - rank for rank in range(sp.size())], np.int64)
+    result = sp.allreduce(tf.constant(everyone[sp.rank()]), sp.Min)
+    assert result.numpy() == everyone.min()
+    unsigned = np.array([2**64 - 1 - rank for rank in range(sp.size())], np.uint64)
+    assert sp.allreduce(tf.constant(unsigned[sp.rank()]), sp.Max).numpy() == unsigned.max()
+
+
+def test_half_precision_is_combined_in_float32():
+    """4097 = 4096 + 1 is no float16; rounding after each addition would lose every 1."""
+    ones = [4096.0] + [1.0] * (sp.size() - 1)
+    for dtype in ("float16", "bfloat16"):
+        result = sp.allreduce(tf.constant(ones[sp.rank()], dtype), sp.Sum)
+        assert result.numpy() == np.float32(sum(ones)).astype(numpy_type(dtype))
+
+
+def test_average_is_the_default():
+    result = sp.allreduce(tf.constant(normal(sp.rank(), (4,), "default")))
+    np.testing.assert_allclose(result, normals((4,), "default").mean(axis=0), 1e-14)
+
+
+def test_takes_what_tensorflow_converts():
+    np.testing.assert_array_equal(sp.allreduce([sp.rank(), 1], sp.Max), [sp.size() - 1, 1])
+    np.testing.assert_array_equal(sp.allreduce(tf.Variable([1.0]), sp.Sum), [sp.size()])
+
+
+def test_the_input_stays_as_it_was():
+    """Also where XLA gives the collective one buffer for input and output."""
+    x = tf.constant(normal(sp.rank(), (64,), "kept"))
+    before = x.numpy().copy()
+    for context in (eager, graph, compiled):
+        y, kept = context(lambda x: [sp.allreduce(x, sp.Sum), x + 0.0])(x)
+        np.testing.assert_allclose(y, normals((64,), "kept").sum(axis=0), 1e-12, 1e-13)
+        np.testing.assert_array_equal(kept, before)
+        np.testing.assert_array_equal(x, before)
+
+
+def test_all_ranks_get_the_same_bits():
+    result = sp.allreduce(tf.constant(normal(sp.rank(), (1000,), "bits")), sp.Sum).numpy()
+    everyone = sp.current_world().communicator.allgather_object(result.tobytes())
+    assert set(everyone) == {result.tobytes()}
+
+
+def test_in_a_session():
+    """In a graph of TensorFlow 1's kind."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float64, [4])
+        y = sp.allreduce(x, sp.Sum)
+        result = session.run(y, {x: normal(sp.rank(), (4,), "session")})
+    np.testing.assert_allclose(result, normals((4,), "session").sum(axis=0), 1e-13)
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize(
+    ("make", "op", "says"),
+    [
+        (lambda: tf.constant([True]), sp.Sum, "Sum of booleans"),
+        (lambda: tf.constant([True]), sp.Average, "Average of booleans"),
+        (lambda: tf.constant([1]), sp.Average, "Average of int32"),
+        (lambda: tf.constant([1], tf.uint8), sp.Average, "Average of uint8"),
+        (lambda: tf.constant([1.0]), "Sum", "expected op to be one of"),
+        (lambda: tf.constant([1.0]), None, "expected op to be one of"),
+        (lambda: tf.constant(["a"]), sp.Max, "elements of type string"),
+        (lambda: tf.constant([1j]), sp.Sum, "elements of type complex128"),
+    ],
+)
+def test_what_has_no_meaning(context, make, op, says):
+    with pytest.raises(InputError, match=says):
+        x = make()
+        context(lambda: [sp.allreduce(x, op)])()
+
+
+@pytest.mark.parametrize("compile_it", (False, True))
+@pytest.mark.parametrize("collective", (sp.allreduce, sp.broadcast, sp.allgather))
+def test_a_shape_that_is_not_known(compile_it, collective):
+    run = tf.function(
+        collective,
+        input_signature=[tf.TensorSpec([None], tf.float32)],
+        jit_compile=compile_it,
+    )
+    with pytest.raises(InputError, match=r"shape is known .* got \(None,\)"):
+        run(tf.ones(3))

@@ -1,0 +1,133 @@
+"""Collectives run in the order of the program, the same on all ranks."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+from ranks import compiled, graph
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.call import Call
+
+needs_ranks = pytest.mark.skipif(
+    "sp.size() == 1", reason="one rank has nobody to exchange anything with"
+)
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    """The number of elements of each collective's input, in the order in which they ran."""
+    sizes = []
+    execute = Call.execute
+
+    def recording(self, send, receive):
+        sizes.append(self.send_shape[0] if self.send_shape else 0)
+        execute(self, send, receive)
+
+    monkeypatch.setattr(Call, "execute", recording)
+    return sizes
+
+
+def total(n, x):
+    """A collective on n elements that depends on no other."""
+    return tf.reduce_sum(sp.allreduce(tf.fill([n], x), sp.Sum))
+
+
+def program(x):
+    """Sizes tell the collectives apart; nothing but the program orders them."""
+
+    @tf.function
+    def inner(x):
+        return total(4, x) + total(3, x)
+
+    parts = [total(12, x), total(1, x)]
+    parts.append(
+        tf.while_loop(
+            lambda i, s: i < 2,
+            lambda i, s: (i + 1, s + total(9, x) + inner(x)),
+            (tf.constant(0), tf.zeros_like(x)),
+            maximum_iterations=2,
+        )[1]
+    )
+    parts.append(tf.cond(x > 0, lambda: total(5, x) + total(2, x), lambda: total(6, x)))
+    parts.append(tf.cond(x < 0, lambda: total(7, x), lambda: total(8, x)))
+    parts.append(inner(x + 1))
+    sp.allreduce(tf.ones(20), sp.Sum)  # whose result nobody uses
+    parts += [total(n, x) for n in (11, 10, 13)]
+    return tf.reduce_sum(tf.stack(parts[::-1]))
+
+
+PROGRAM_ORDER = [12, 1, 9, 4, 3, 9, 4, 3, 5, 2, 8, 4, 3, 20, 11, 10, 13]
+
+
+def assert_same_on_all_ranks(sizes):
+    everyone = sp.current_world().communicator.allgather_object(list(sizes))
+    assert everyone == [list(sizes)] * sp.size()
+
+
+@needs_ranks
+@pytest.mark.parametrize("context", (graph, compiled))
+def test_independent_collectives_keep_the_order_of_the_program(context, executed):
+    run = context(program)
+    run(tf.constant(1.0))
+    run(tf.constant(1.0))
+    assert executed == PROGRAM_ORDER * 2
+    assert_same_on_all_ranks(executed)
+
+
+@needs_ranks
+@pytest.mark.parametrize("context", (graph, compiled))
+def test_gradients_run_in_one_order(context, executed):
+    """Which order is TensorFlow's affair, but it must be the same on all ranks."""
+
+    @context
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = program(x)
+        return tape.gradient(y, x)
+
+    run(tf.constant(1.0))
+    # Each but the one that nobody uses has a gradient, with a collective of the same size.
+    assert sorted(executed) == sorted(PROGRAM_ORDER + set_aside(PROGRAM_ORDER, 20))
+    assert_same_on_all_ranks(executed)
+
+
+@needs_ranks
+@pytest.mark.parametrize("wrap", (graph, compiled))
+def test_a_derived_gradient_has_one_order(wrap, executed):
+    """With the tape outside, TensorFlow derives the backward function, and orders nothing in it.
+
+    All ranks but the root could send the zeros that they pass back before they have received.
+    """
+
+    def part(n, x):
+        return sp.broadcast(sp.allreduce(tf.fill([n], x), sp.Sum), n % sp.size())
+
+    @wrap
+    def run(x):
+        return tf.add_n([tf.reduce_sum(part(n, x)) for n in range(1, 9)])
+
+    x = tf.constant(1.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = run(x)
+    tape.gradient(y, x)
+    twice = [n for n in range(1, 9) for _ in range(2)]
+    assert executed[:16] == twice
+    assert sorted(executed[16:]) == twice
+    assert_same_on_all_ranks(executed)
+
+
+def set_aside(sizes, size):
+    return [n for n in sizes if n != size]
+
+
+@needs_ranks
+def test_eager_code_and_compiled_functions_take_turns(executed):
+    run = tf.function(lambda x: total(2, x), jit_compile=True)
+    for n in (3, 4, 5):
+        total(n, tf.constant(1.0))
+        run(tf.constant(float(n)))
+    assert executed == [3, 2, 4, 2, 5, 2]
+    assert_same_on_all_ranks(executed)

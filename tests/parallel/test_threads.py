@@ -1,0 +1,70 @@
+"""Each rank's share of the cores, on made-up hosts."""
+
+from __future__ import annotations
+
+import pytest
+
+from sciml_par.parallel.threads import (
+    cores_of_this_process,
+    limit_threads,
+    requested_threads,
+    share_of_cores,
+)
+
+
+def cores(*numbers):
+    return frozenset(numbers)
+
+
+@pytest.mark.parametrize(
+    ("mine", "neighbours", "share"),
+    [
+        (cores(*range(8)), [cores(*range(8))], 8),  # alone
+        (cores(*range(8)), [cores(*range(8))] * 2, 4),  # unbound
+        (cores(*range(8)), [cores(*range(8))] * 3, 2),  # rounded down
+        (cores(0, 1), [cores(0, 1)] * 4, 1),  # more ranks than cores
+        (cores(0, 1), [cores(0, 1), cores(2, 3)], 2),  # bound
+        (cores(5), [cores(4), cores(5)], 1),
+        (cores(*range(4)), [cores(*range(4))] * 2 + [cores(*range(4, 8))] * 2, 2),  # by socket
+        (cores(0, 1, 2), [cores(0, 1, 2), cores(2, 3)], 1),  # they overlap in one
+        (cores(), [cores()], 1),
+    ],
+)
+def test_share_of_cores(mine, neighbours, share):
+    assert share_of_cores(mine, neighbours) == share
+
+
+@pytest.mark.parametrize(
+    ("text", "threads"),
+    [("4", 4), (" 2 ", 2), ("4,2,1", 4), ("", None), ("0", None), ("-3", None), ("many", None)],
+)
+def test_requested_threads(text, threads):
+    assert requested_threads({"OMP_NUM_THREADS": text}) == threads
+
+
+def test_no_request():
+    assert requested_threads({}) is None
+
+
+def test_this_process_has_cores():
+    assert cores_of_this_process()
+
+
+def test_limit_threads_keeps_what_the_user_has_set(monkeypatch):
+    monkeypatch.delitem(__import__("sys").modules, "tensorflow")
+    environment = {"TF_NUM_INTEROP_THREADS": "7"}
+    limit_threads(3, environment)
+    assert environment == {
+        "OMP_NUM_THREADS": "3",
+        "TF_NUM_INTRAOP_THREADS": "3",
+        "TF_NUM_INTEROP_THREADS": "7",
+    }
+
+
+def test_too_late_for_tensorflow_is_said():
+    import tensorflow as tf
+
+    tf.constant(1.0) + 1.0  # its threads run from here on
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    with pytest.warns(RuntimeWarning, match=r"init\(\) came after TensorFlow had started"):
+        limit_threads(threads + 1, {})
