@@ -97,8 +97,8 @@ class Options(argparse.Namespace):
     def output_folder(self) -> Iterator[Path]:
         """The folder for the results, made before any work is done (collective).
 
-        Without --output it is runs/PROGRAM-MODE, or that with the first free number. If the work
-        fails, a folder that is still empty goes again.
+        Without --output it is runs/PROGRAM-MODE, or that with the first free number, and goes
+        again if the work fails.
         """
         from sciml_par.parallel import current_world
         from sciml_par.training.folder import claim_folder, claim_numbered_folder
@@ -113,9 +113,10 @@ class Options(argparse.Namespace):
         try:
             yield folder
         finally:
-            if communicator.rank == 0:
-                with contextlib.suppress(OSError):
+            if self.output is None and communicator.rank == 0:
+                with contextlib.suppress(OSError):  # it is not empty, as it should be
                     folder.rmdir()
+                    folder.parent.rmdir()
 
 
 def parse(

@@ -60,6 +60,7 @@ class Communicator:
         self.size: int = mpi.Get_size()
         self.byte = MPI.BYTE
         self.in_place = MPI.IN_PLACE
+        self.is_mpich = MPI.get_vendor()[0] == "MPICH"
         self.sequence = 0
         self.pending: Signature | None = None
         self.eager_calls: dict[Hashable, Call] = {}

@@ -111,5 +111,7 @@ def end_processes(communicator: Communicator, exit_code: int) -> None:
     fallback = threading.Timer(_KILL_SECONDS, os._exit, args=(exit_code,))
     fallback.daemon = True
     fallback.start()
+    # Everything has been said; MPI's own lines about MPI_Abort would only bury it.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     communicator.mpi.Abort(exit_code)
     os._exit(exit_code)

@@ -168,8 +168,6 @@ def barrier() -> None:
 
 
 def _load_mpi() -> Any:
-    # MPICH would add a line about MPI_Abort for every rank to the one message that names the cause.
-    os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

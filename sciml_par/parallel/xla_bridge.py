@@ -8,6 +8,7 @@ collectives of a program form one chain, and all ranks run them in the same orde
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 from typing import Any
 
@@ -46,16 +47,12 @@ class Site:
 
 
 class Bridge:
-    """The custom calls of this process; compiled programs refer to them by number."""
+    """What puts custom calls into programs. Each call site is a target of its own to XLA, which
+    saves the reading of attributes at every execution; it stays for the life of the process."""
 
     def __init__(self) -> None:
-        self._sites: list[Site] = []
-        sites = self._sites
-
-        def handle(send: int, receive: int, site: int) -> None:
-            sites[site].execute(send, receive)
-
-        foreign_calls().register(_TARGET, "Host", handle)
+        self._foreign = foreign_calls()
+        self._numbers = itertools.count()
         with tf.init_scope():
             self._order = tf.Variable(0, trainable=False, name="sciml_par_order")
 
@@ -78,13 +75,13 @@ class Bridge:
         """
         from tensorflow.compiler.tf2xla.python import xla
 
-        site = len(self._sites)
-        self._sites.append(Site(call))
+        target = f"{_TARGET}_{next(self._numbers)}"
+        self._foreign.register(target, "Host", Site(call).execute)
         token = tf.raw_ops.ReadVariableOp(resource=order, dtype=tf.int32)
         y, token = xla.call_module(
             [x, token],
             version=9,
-            module=_module(call, site),
+            module=_module(call, target),
             Tout=[x.dtype, tf.int32],
             Sout=[call.receive_shape, ()],
             platforms=["CPU"],
@@ -114,14 +111,14 @@ def in_compiled_function() -> bool:
     return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
 
 
-def _module(call: Call, site: int) -> str:
+def _module(call: Call, target: str) -> str:
     sent = _tensor_type(call.send_shape, call.element.stablehlo)
     received = _tensor_type(call.receive_shape, call.element.stablehlo)
     return f"""
-    module @collective_{site} {{
+    module @{target} {{
       func.func public @main(%x: {sent}, %order: tensor<i32>) -> ({received}, tensor<i32>) {{
-        %0:2 = stablehlo.custom_call @{_TARGET}(%x, %order) {{
-          api_version = 4 : i32, has_side_effect = true, backend_config = {{site = {site} : i64}}
+        %0:2 = stablehlo.custom_call @{target}(%x, %order) {{
+          api_version = 4 : i32, has_side_effect = true
         }} : ({sent}, tensor<i32>) -> ({received}, tensor<i32>)
         return %0#0, %0#1 : {received}, tensor<i32>
       }}

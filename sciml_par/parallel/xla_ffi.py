@@ -98,7 +98,7 @@ class _Metadata(ctypes.Structure):
 
 
 class _List(ctypes.Structure):
-    """XLA_FFI_Args, XLA_FFI_Rets; and the head of XLA_FFI_Attrs."""
+    """XLA_FFI_Args, XLA_FFI_Rets."""
 
     _fields_ = (
         ("struct_size", ctypes.c_size_t),
@@ -118,9 +118,7 @@ class _CallFrame(ctypes.Structure):
         ("stage", ctypes.c_int),
         ("arguments", _List),
         ("results", _List),
-        ("attributes", _List),
-        ("attribute_values", ctypes.c_void_p),
-    )
+    )  # attributes follow, which are not read here
 
 
 # Reading a frame through nested structures costs more than the transfer of a small buffer. So the
@@ -129,13 +127,11 @@ _FRAME_WORDS = ctypes.c_uint64 * (ctypes.sizeof(_CallFrame) // _WORD)
 _EXTENSION_AT = _CallFrame.extension.offset // _WORD
 _ARGUMENTS_AT = (_CallFrame.arguments.offset + _List.items.offset) // _WORD
 _RESULTS_AT = (_CallFrame.results.offset + _List.items.offset) // _WORD
-_ATTRIBUTES_AT = _CallFrame.attribute_values.offset // _WORD
 _BUFFER_DATA_AT = 3 * _WORD  # struct_size, extension, dtype (padded), data
-_SCALAR_VALUE_AT = _WORD  # dtype (padded), value
 _word = ctypes.c_uint64.from_address
 
 
-Handler = Callable[[int, int, int], None]
+Handler = Callable[[int, int], None]
 
 
 class UnavailableError(RuntimeError):
@@ -163,10 +159,10 @@ class ForeignCalls:
         self._kept: list[object] = []
 
     def register(self, name: str, platform: str, handler: Handler) -> None:
-        """Let custom calls named `name` on `platform` run `handler(send, receive, site)` (local).
+        """Let custom calls named `name` on `platform` run `handler(send, receive)` (local).
 
-        The handler gets the addresses of the first operand and of the first result, and the value
-        of the call's only attribute, an i64. What it raises becomes the error of the program.
+        The handler gets the addresses of the first operand and of the first result. What it
+        raises becomes the error of the program. A name can be registered once.
         """
         entry = _HANDLER(self._entry(handler))
         name_bytes, platform_bytes = name.encode(), platform.encode()
@@ -189,8 +185,7 @@ class ForeignCalls:
                     return None
                 send = _word(_word(words[_ARGUMENTS_AT]).value + _BUFFER_DATA_AT).value
                 receive = _word(_word(words[_RESULTS_AT]).value + _BUFFER_DATA_AT).value
-                scalar = _word(words[_ATTRIBUTES_AT]).value
-                handler(send, receive, _word(_word(scalar + _SCALAR_VALUE_AT).value).value)
+                handler(send, receive)
             except BaseException as error:  # ctypes would swallow it
                 return self._error(f"{error}")
             return None

@@ -87,9 +87,10 @@ def _write_predictions(result: Result, path: Path) -> None:
         "x": members[0].prediction.x,
         "u": np.stack([m.prediction.u for m in members]),
         "u_exact": np.stack([m.prediction.u_exact for m in members]),
-        "x_own": np.stack([m.own.x for m in members]),
-        "u_own": np.stack([m.own.u for m in members]),
-        "u_own_exact": np.stack([m.own.u_exact for m in members]),
+        "x_own": np.concatenate([m.own.x for m in members]),
+        "u_own": np.concatenate([m.own.u for m in members]),
+        "u_own_exact": np.concatenate([m.own.u_exact for m in members]),
+        "member_own": np.repeat([m.number for m in members], [len(m.own.x) for m in members]),
         "rank": np.array([m.rank for m in members]),
         "member": np.array([m.number for m in members]),
     }

@@ -57,7 +57,9 @@ def make_shard(
     """
     given = isinstance(points, np.ndarray)
     part = None if given else problem.domain.split(size)[rank]
-    on_boundary = boundary_points or _default_boundary_points(problem.domain, points, size)
+    on_boundary = boundary_points
+    if on_boundary is None:
+        on_boundary = _default_boundary_points(problem.domain, points, size)
     found = []
     for i, term in enumerate(problem.terms):
         if i >= len(problem.residuals):

@@ -16,6 +16,7 @@ from sciml_par.problems.domain import Box
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.training.adam import Adam
+from sciml_par.training.consistency import check_consistency, common_domain
 from sciml_par.training.evaluate import evaluate
 from sciml_par.training.loop import Loop
 from sciml_par.training.member import Member, Portion
@@ -72,8 +73,8 @@ def train(
     precision : "float32" or "float64".
     log_every : the loss is recorded at multiples of this number of updates.
     evaluation_points : about how many equispaced points the prediction is made on.
-    evaluation_domain : where; the problem's domain by default. All members predict there, and on
-        their own domain as well if that is another one.
+    evaluation_domain : where; by default the smallest box around the domains of all ranks'
+        problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0.
 
     Returns
@@ -100,6 +101,7 @@ def train(
             evaluation_points=evaluation_points,
         )
     )
+    check_consistency(problem, settings, everyone)
     group = everyone if mode == "data" else world.alone
     shard = everyone.attempt(
         lambda: make_shard(
@@ -118,7 +120,7 @@ def train(
             _run_one(loop, model, settings, group, everyone, reporter, before=j * steps)
             for j, model in enumerate(networks)
         ]
-    domains = (evaluation_domain or problem.domain, problem.domain)
+    whole = evaluation_domain or common_domain(problem, everyone)
     found = [
         Member(
             number=number,
@@ -129,8 +131,8 @@ def train(
             loss=outcome.loss,
             loss_steps=outcome.loss_steps,
             losses=outcome.losses,
-            prediction=evaluate(problem, model, domains[0], settings),
-            own=evaluate(problem, model, domains[1], settings),
+            prediction=evaluate(problem, model, whole, settings),
+            own=evaluate(problem, model, problem.domain, settings),
             portions=(_portion(everyone.rank, shard, outcome),),
         )
         for number, model, outcome in zip(numbers, networks, runs, strict=True)

@@ -86,6 +86,23 @@ def test_predictions_npz(shared: Path) -> None:
             np.testing.assert_array_equal(found["u"][j], member.prediction.u)
             wave = np.sin((j // 2 + 1) * np.pi * found["x"])
             np.testing.assert_allclose(found["u_exact"][j], wave, atol=1e-12)
+            mine = found["member_own"] == j
+            np.testing.assert_array_equal(found["u_own"][mine], member.own.u)
+    wait()
+
+
+def test_members_whose_own_grids_differ_in_size_are_saved(shared: Path) -> None:
+    domain = Box([0.0, 0.0], [1.0, 1.0 + 2 * sp.rank()])
+    problem = Problem(domain, lambda u, x: laplacian(u, x) - 1.0, name="source")
+    result = train(
+        problem, mode="ensemble", points=9, steps=2, evaluation_points=200, progress=False
+    )
+    folder = result.save(shared / "run", plots=False)
+    with np.load(folder / "predictions.npz") as found:
+        sizes = [len(member.own.x) for member in result.members]
+        assert np.bincount(found["member_own"]).tolist() == sizes
+        assert sp.size() == 1 or len(set(sizes)) > 1
+        assert found["x"][:, 1].max() == 1.0 + 2 * (sp.size() - 1)
     wait()
 
 

@@ -109,6 +109,23 @@ def test_prediction_on_another_domain_than_trained() -> None:
         np.testing.assert_allclose(member.own.x[[0, -1], 0], [part.lower[0], part.upper[0]])
 
 
+def test_members_on_different_domains_predict_on_the_box_around_all() -> None:
+    own = Interval(-1, 1).split(sp.size())[sp.rank()]
+    result = small(two_sines(domain=own), mode="ensemble")
+    for member in result.members:
+        np.testing.assert_allclose(member.prediction.x[[0, -1], 0], [-1, 1])
+
+
+@pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees with itself")
+@pytest.mark.parametrize("mode", ["data", "ensemble"])
+def test_ranks_that_do_not_train_alike_are_refused_on_all(mode: str) -> None:
+    with pytest.raises(InputError, match="(?s)rank 1 has other settings.*steps=3"):
+        small(poisson(), mode=mode, steps=30 if sp.rank() == 0 else 3)
+    of_rank = [poisson(k=1), Problem(Box([0, 0], [1, 1]), lambda u, x: u(x), name="square")]
+    with pytest.raises(InputError, match="(?s)rank 1 has other problems.*'dimensions': 2"):
+        small(of_rank[min(sp.rank(), 1)], mode=mode)
+
+
 def test_two_dimensions_and_given_points() -> None:
     square = Box([0, 0], [1, 1])
     problem = Problem(

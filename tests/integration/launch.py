@@ -1,0 +1,101 @@
+"""Start programs as a user does, in processes of their own, and see how they end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 100.0
+
+# What `init` has set in this process (tests/conftest.py calls it), and what a launcher tells its
+# ranks: a program started from here must find neither. The permissions that Open MPI asks for
+# (root, more ranks than cores) stay.
+_SET_BY_INIT = (
+    "OMP_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "TF_CPP_MIN_LOG_LEVEL",
+    "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE",
+)
+_OF_A_RANK = ("SCIML_PAR_", "PMI_", "PMIX_", "OMPI_COMM_", "HYDI_", "MPI_LOCAL", "SLURM_PROCID")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    def succeeded(self) -> Ended:
+        """Itself, if the program succeeded and wrote nothing to standard error."""
+        assert self.code == 0, f"exit code {self.code}\n{self.out}\n{self.err}"
+        assert self.err == "", f"on standard error:\n{self.err}"
+        return self
+
+
+class Started:
+    """A program at work."""
+
+    def __init__(self, process: subprocess.Popen[str], command: Sequence[str]) -> None:
+        self._process = process
+        self._command = command
+
+    def end(self, seconds: float = SECONDS) -> Ended:
+        """Wait for its end; past `seconds` it is killed, with its ranks, and the test fails."""
+        try:
+            out, err = self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()  # a launcher ends its ranks when it is asked to end
+            try:
+                out, err = self._process.communicate(timeout=10.0)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                out, err = self._process.communicate()
+            raise AssertionError(
+                f"{' '.join(self._command)} was still at work after {seconds:g} s\n{out}\n{err}"
+            ) from None
+        return Ended(self._process.returncode, out, err)
+
+
+def start(
+    ranks: int | None, *arguments: str | Path, folder: Path, threads: int | None = None
+) -> Started:
+    """Start `python arguments...` in `folder`, under mpirun unless `ranks` is None."""
+    launcher = [] if ranks is None else ["mpirun", "-np", str(ranks)]
+    command = [*launcher, sys.executable, *map(str, arguments)]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=_environment(threads),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    return Started(process, command)
+
+
+def launch(
+    ranks: int | None, *arguments: str | Path, folder: Path, threads: int | None = None
+) -> Ended:
+    """Start `python arguments...` as `start` does, and wait for its end."""
+    return start(ranks, *arguments, folder=folder, threads=threads).end()
+
+
+def _environment(threads: int | None) -> dict[str, str]:
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _SET_BY_INIT and not name.startswith(_OF_A_RANK)
+    }
+    inherited["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    if threads is not None:
+        inherited["OMP_NUM_THREADS"] = str(threads)
+    return inherited

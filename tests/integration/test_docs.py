@@ -1,0 +1,242 @@
+"""The pages: their Python runs, their commands exist, their reference is complete."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import importlib
+import inspect
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import GenericAlias
+from typing import Any
+
+import numpy as np
+import pytest
+from launch import ROOT, start
+
+from sciml_par import command_line
+
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+STUBS = [ROOT / "sciml_par" / "__init__.pyi", *sorted((ROOT / "sciml_par").glob("*/__init__.pyi"))]
+
+RUN = "<!-- run: mpirun -np 2 -->"
+SKIP = re.compile(r"<!-- skip: \S.* -->")
+ACCURATE = 1e-2
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page.
+
+    Attributes
+    ----------
+    language : what stands behind the fence.
+    lines : its content.
+    first : the number of its first line in the page, counted from 0.
+    remark : the line before the fence, where the page says how the block is to be treated.
+    """
+
+    language: str
+    lines: list[str]
+    first: int
+    remark: str
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    at = 0
+    while at < len(lines):
+        if lines[at].startswith("```"):
+            end = lines.index("```", at + 1)
+            yield Block(lines[at][3:], lines[at + 1 : end], at + 1, lines[at - 1])
+            at = end
+        at += 1
+
+
+def python_of(page: Path) -> list[Block]:
+    return [block for block in blocks_of(page) if block.language == "python"]
+
+
+def program_of(page: Path) -> str:
+    """All Python of a page, in order, on the lines where the page has it."""
+    lines: list[str] = []
+    for block in python_of(page):
+        lines += [""] * (block.first - len(lines)) + block.lines
+    return "\n".join(lines) + "\n"
+
+
+PROGRAMS = [page for page in PAGES if python_of(page)]
+
+
+@pytest.mark.launches
+@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
+def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    marked = any(block.remark == RUN for block in python_of(page))
+    folders = [tmp_path / "python", tmp_path / "mpirun"][: 2 if marked else 1]
+    running = []
+    for ranks, folder in zip([None, 2], folders, strict=False):
+        folder.mkdir()
+        (folder / "page.py").write_text(program_of(page), encoding="utf-8")
+        running.append(start(ranks, "page.py", folder=folder, threads=1))
+    for each in running:
+        each.end().succeeded()
+    if page == README:
+        for folder in folders:
+            check_example(folder, members=1)
+
+
+@pytest.mark.launches
+def test_the_example_of_the_readme_is_accurate_in_the_other_mode(tmp_path: Path) -> None:
+    program = "\n".join(python_of(README)[0].lines)
+    assert program.count('mode="data"') == 1
+    (tmp_path / "page.py").write_text(
+        program.replace('mode="data"', 'mode="ensemble"'), encoding="utf-8"
+    )
+    start(2, "page.py", folder=tmp_path, threads=1).end().succeeded()
+    check_example(tmp_path, members=2)
+
+
+def check_example(folder: Path, *, members: int) -> None:
+    """Check what the example of the README has left: accurate, drawn, and documented."""
+    saved = folder / "runs" / "advection-diffusion"
+    results = json.loads((saved / "results.json").read_text())
+    assert len(results["members"]) == members
+    for member in results["members"]:
+        assert member["relative_l2_error"] <= ACCURATE
+    assert [key for key in keys_of(results) if f"`{key}`" not in REFERENCE] == []
+    with np.load(saved / "predictions.npz") as file:
+        assert [name for name in file if f"`{name}`" not in REFERENCE] == []
+    assert (saved / "prediction.png").stat().st_size > 0
+
+
+def keys_of(results: dict[str, Any]) -> Iterator[str]:
+    """Every name in results.json but those of options, packages and ranks' repetitions."""
+    yield from results
+    yield from results["members"][0]
+    yield from results["members"][0]["per_rank"][0]
+
+
+COMMANDS = [
+    pytest.param(page, block.first + i + 1, line, id=f"{page.name}:{block.first + i + 1}")
+    for page in PAGES
+    for block in blocks_of(page)
+    if block.language in ("bash", "console") and not SKIP.fullmatch(block.remark)
+    for i, line in enumerate(block.lines)
+    if line.strip()
+]
+
+
+@pytest.mark.parametrize(("page", "number", "line"), COMMANDS)
+def test_a_command_can_be_given(page: Path, number: int, line: str) -> None:
+    words = shlex.split(line.removeprefix("$ "), comments=True)
+    while words and re.fullmatch(r"[A-Z][A-Z0-9_]*=.*", words[0]):
+        del words[0]
+    if words[0] == "make":
+        check_targets([word for word in words[1:] if "=" not in word])
+        return
+    assert words[0] in ("python", "mpirun"), f"{page.name}:{number}: what is {words[0]!r}?"
+    arguments = words[words.index("python") + 1 :]
+    if arguments[:2] == ["-m", "pytest"]:
+        paths = [word for word in arguments[2:] if "/" in word]
+        assert all((ROOT / path).exists() for path in paths)
+    elif arguments[0].startswith("scripts/"):
+        check_script(arguments[0], arguments[1:])
+    elif "/" in arguments[0]:
+        assert (ROOT / arguments[0]).is_file()
+    else:
+        named = [block.lines[0] for block in python_of(page)]
+        assert f"# {arguments[0]}" in named, f"no block of {page.name} begins # {arguments[0]}"
+
+
+def check_targets(targets: list[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in targets:
+        rule = re.sub(r"^test-mpi-\d+$", "test-mpi", target)
+        assert re.search(rf"^{re.escape(rule)}:", makefile, re.MULTILINE), target
+
+
+def check_script(script: str, options: list[str]) -> None:
+    assert (ROOT / script).is_file()
+    parser = command_line.make_parser("", points={"data": 2}, program="program")
+    parser.parse_args(options)  # a wrong option ends the program, and the test
+
+
+LINKS = [
+    pytest.param(page, target, id=f"{page.name}-{target}")
+    for page in PAGES
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    if "://" not in target
+]
+
+
+@pytest.mark.parametrize(("page", "target"), LINKS)
+def test_a_link_leads_somewhere(page: Path, target: str) -> None:
+    path, _, anchor = target.partition("#")
+    found = page.parent / path if path else page
+    assert found.is_file()
+    if anchor:
+        assert anchor in [anchor_of(line) for line in headings_of(found)]
+    if found.suffix == ".png":
+        assert found.stat().st_size < 150_000
+
+
+def headings_of(page: Path) -> list[str]:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    return [line.lstrip("#").strip() for line in lines if line.startswith("#")]
+
+
+def anchor_of(heading: str) -> str:
+    """As the sites that show Markdown make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("stub", STUBS, ids=lambda stub: stub.parent.name)
+def test_the_reference_lists_every_public_name_with_its_signature(stub: Path) -> None:
+    package = ".".join(stub.relative_to(ROOT).parent.parts)
+    module = importlib.import_module(package)
+    expected = [name + signature_of(getattr(module, name)) for name in names_in(stub)]
+    assert sorted(entries_of(package)) == sorted(expected)
+
+
+def test_the_reference_lists_every_error() -> None:
+    errors = importlib.import_module("sciml_par.errors")
+    classes = [name for name, value in vars(errors).items() if inspect.isclass(value)]
+    assert sorted(entries_of("sciml_par.errors")) == sorted(classes)
+
+
+def test_the_reference_lists_every_environment_variable_of_the_code() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sciml_par").rglob("*.py"))
+    section = REFERENCE.partition("## Environment variables")[2].partition("\n## ")[0]
+    own = set(re.findall(r"SCIML_PAR_[A-Z_]+", code))
+    assert own and own == set(re.findall(r"`(SCIML_PAR_[A-Z_]+)`", section))
+
+
+def names_in(stub: Path) -> list[str]:
+    tree = ast.parse(stub.read_text())
+    return [alias.name for node in tree.body for alias in getattr(node, "names", [])]
+
+
+def entries_of(package: str) -> list[str]:
+    """The first cells of the table in the reference's section on `package`."""
+    section = REFERENCE.partition(f"\n## `{package}`\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+
+
+def signature_of(value: Any) -> str:
+    """The parameters of a function or class, without types; nothing for other values."""
+    plain = isinstance(value, enum.Enum | enum.EnumType | GenericAlias)
+    if plain or not callable(value):
+        return ""
+    signature = inspect.signature(value)
+    bare = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in signature.parameters.values()
+    ]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))

@@ -1,0 +1,200 @@
+"""Ranks fail together: every fault ends the whole job soon, with one message that names the ranks.
+
+Each test starts a program of its own on three ranks (the serial run only).
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from launch import Ended, start
+
+pytestmark = [
+    pytest.mark.launches,
+    pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on PATH"),
+]
+
+SECONDS = 60.0
+"""How long a program that fails may take to end; on busy cores most of it is the start."""
+
+PROGRAM = """
+import os, sys
+import sciml_par.parallel as sp
+
+sp.init()
+import tensorflow as tf
+
+rank, last = sp.rank(), sp.rank() == sp.size() - 1
+
+
+def loop(steps):
+    step = lambda i, x: (i + 1, sp.allreduce(x))
+    return tf.while_loop(lambda i, x: i < steps, step, (0, tf.ones(3)))[1]
+
+
+def one_raises():
+    if rank == 1:
+        raise RuntimeError("the furnace is cold")
+    sp.allreduce(tf.ones(2))
+
+
+def one_raises_at_the_end():
+    if last:
+        raise RuntimeError("the furnace is cold")
+
+
+def all_raise():
+    raise ValueError("no such mesh")
+
+
+def first_shapes_differ():
+    sp.allreduce(tf.ones(3 + last))
+
+
+def compiled_shapes_differ():
+    tf.function(lambda x: sp.allreduce(x, sp.Sum), jit_compile=True)(tf.ones(3 + last))
+
+
+def one_is_cached():
+    sp.allreduce(tf.ones(3 if last else 2))
+
+
+def operations_differ():
+    sp.allreduce(tf.ones(2), sp.Max if last else sp.Sum)
+
+
+def one_leaves():
+    if last:
+        sys.exit(0)
+    sp.allreduce(tf.ones(2))
+
+
+def one_leaves_with_a_code():
+    if last:
+        sys.exit(3)
+    sp.allreduce(tf.ones(2))
+
+
+def one_dies():
+    if last:
+        os._exit(5)
+    sp.allreduce(tf.ones(2))
+
+
+def loops_differ():
+    tf.function(loop, jit_compile=True)(tf.constant(10 if last else 10_000_000))
+    sp.barrier()
+
+
+def group_differs():
+    group = sp.current_world().split(0)
+    sp.allreduce(tf.ones(3 + last), communicator=group)
+
+
+def nothing():
+    print("total", sp.allreduce(1.0, sp.Sum).numpy(), flush=True)
+
+
+sp.allreduce(tf.ones(2))
+globals()[sys.argv[1]]()
+if sys.argv[1] != "one_raises_at_the_end":
+    sp.allreduce(tf.ones(2))
+    print("went on", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("faults") / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def run(program: Path, fault: str, *, ranks: int | None = None) -> Ended:
+    """How the program ends with this fault; a program that hangs fails the test."""
+    return start(ranks, program, fault, folder=program.parent, threads=1).end(SECONDS)
+
+
+def assert_failed(ended: Ended) -> None:
+    assert ended.code != 0, ended.out + ended.err
+    assert "went on" not in ended.out
+
+
+def assert_once(text: str, ended: Ended) -> None:
+    said = ended.out + ended.err
+    assert said.count(text) == 1, said
+
+
+@pytest.mark.parametrize("fault", ("one_raises", "one_raises_at_the_end"))
+def test_one_rank_raises(program, fault):
+    ended = run(program, fault, ranks=3)
+    assert_failed(ended)
+    assert_once("RuntimeError: the furnace is cold", ended)
+    assert_once("Traceback", ended)
+    assert_once(f"rank {1 if fault == 'one_raises' else 2} of 3", ended)
+
+
+def test_all_ranks_raise_the_same(program):
+    ended = run(program, "all_raise", ranks=3)
+    assert_failed(ended)
+    assert_once("ValueError: no such mesh", ended)
+    assert_once("Traceback", ended)
+
+
+@pytest.mark.parametrize(
+    ("fault", "usual", "other"),
+    [
+        ("first_shapes_differ", "allreduce(float32 [3], Average)", "allreduce(float32 [4], Ave"),
+        ("compiled_shapes_differ", "allreduce(float32 [3], Sum)", "allreduce(float32 [4], Sum)"),
+        ("one_is_cached", "allreduce(float32 [2], Average)", "allreduce(float32 [3], Average)"),
+        ("operations_differ", "allreduce(float32 [2], Sum)", "allreduce(float32 [2], Max)"),
+        ("loops_differ", "allreduce(float32 [3], Average)", "barrier("),
+        ("group_differs", "allreduce(float32 [3], Average)", "allreduce(float32 [4], Average)"),
+    ],
+)
+def test_the_ranks_do_not_agree(program, fault, usual, other):
+    ended = run(program, fault, ranks=3)
+    assert_failed(ended)
+    assert_once("did not ask for the same collective", ended)
+    assert_once(f"rank 2: {other}", ended)
+    assert_once(f": {usual}", ended)
+
+
+@pytest.mark.parametrize("fault", ("one_leaves", "one_leaves_with_a_code"))
+def test_one_rank_leaves(program, fault):
+    ended = run(program, fault, ranks=3)
+    assert_failed(ended)
+    assert_once("Rank 2 ended the program while rank", ended)
+    assert_once("waits in allreduce(float32 [2], Average)", ended)
+
+
+def test_one_rank_dies(program):
+    """No Python runs any more on that rank: the launcher ends the job."""
+    assert_failed(run(program, "one_dies", ranks=3))
+
+
+@pytest.mark.parametrize(("ranks", "total"), [(2, "2.0"), (1, "1.0"), (None, "1.0")])
+def test_no_fault(program, ranks, total):
+    """The same program without a fault; also without mpirun, which is a run on one rank."""
+    ended = run(program, "nothing", ranks=ranks)
+    assert ended.code == 0, ended.out + ended.err
+    assert ended.out.count(f"total {total}\n") == ended.out.count("went on\n") == (ranks or 1)
+    assert ended.err == ""
+
+
+def test_an_error_on_one_rank_alone_is_pythons_own(program):
+    ended = run(program, "all_raise")
+    assert ended.code == 1
+    assert_once("ValueError: no such mesh", ended)
+    assert_once("Traceback", ended)
+    assert "sciml_par: rank" not in ended.err
+
+
+def test_without_an_mpi(program, monkeypatch):
+    monkeypatch.setenv("MPI4PY_LIBMPI", "/nowhere/libmpi.so")
+    ended = run(program, "nothing")
+    assert ended.code == 1
+    last_line = ended.err.rstrip().splitlines()[-1]
+    assert "no MPI library was found: install one with pip install 'sciml-par[mpich]'" in last_line

@@ -1,0 +1,248 @@
+"""The programs in scripts/, run as a user runs them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launch import ROOT, Ended, launch, start
+
+pytestmark = pytest.mark.launches
+
+POISSON = ROOT / "scripts" / "pinn_poisson.py"
+APPROXIMATION = ROOT / "scripts" / "function_approximation.py"
+CASES = pytest.mark.parametrize("mode", ["data", "ensemble"])
+PROGRAMS = pytest.mark.parametrize("program", [POISSON, APPROXIMATION], ids=lambda p: p.stem)
+
+DATA_FILES = {"results.json", "predictions.npz", "history.csv"}
+FIGURE_FILES = {
+    f"{name}.{kind}" for name in ("prediction", "error", "loss") for kind in ("png", "pdf")
+}
+MEMBER_KEYS = {
+    "member",
+    "rank",
+    "problem",
+    "seed",
+    "steps",
+    "loss",
+    "relative_l2_error",
+    "relative_l2_error_on_evaluation_domain",
+    "seconds_compile",
+    "seconds_train",
+    "microseconds_per_step",
+    "per_rank",
+}
+SHORT = ("--steps", "200", "--log-every", "50", "--no-plots")
+
+
+def read(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def arrays(folder: Path) -> dict[str, np.ndarray]:
+    with np.load(folder / "predictions.npz") as file:
+        return dict(file)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def check_run(folder: Path, *, ranks: int, members: int, plots: bool) -> list[dict[str, Any]]:
+    """Check names and shapes of all that a run has written; return its members."""
+    expected = DATA_FILES | (FIGURE_FILES if plots else set())
+    assert {path.name for path in folder.iterdir()} == expected
+    results = read(folder)
+    assert set(results) == {"arguments", "versions", "date", "mode", "ranks", "members"}
+    assert results["ranks"] == ranks
+    assert results["versions"]["tensorflow"] and results["versions"]["mpi4py"]
+    found: list[dict[str, Any]] = results["members"]
+    check_members(found, results, ranks=ranks, members=members)
+    check_arrays(arrays(folder), [m["rank"] for m in found])
+    check_history(folder, found, every=results["arguments"]["log_every"])
+    return found
+
+
+def check_members(
+    found: list[dict[str, Any]], results: dict[str, Any], *, ranks: int, members: int
+) -> None:
+    assert len(found) == members
+    for number, member in enumerate(found):
+        assert set(member) == MEMBER_KEYS
+        assert member["member"] == number
+        assert member["steps"] == results["arguments"]["steps"]
+        assert 0 < member["loss"] < math.inf
+        assert 0 < member["relative_l2_error"] < math.inf
+        assert member["seconds_compile"] > 0
+        assert member["microseconds_per_step"] == pytest.approx(
+            1e6 * member["seconds_train"] / member["steps"]
+        )
+        contributors = [portion["rank"] for portion in member["per_rank"]]
+        data = results["mode"] == "data"
+        assert contributors == (list(range(ranks)) if data else [member["rank"]])
+        per_rank = results["arguments"]["points"]
+        assert all(portion["points"] == per_rank for portion in member["per_rank"])
+
+
+def check_arrays(found: dict[str, np.ndarray], ranks: list[int]) -> None:
+    m = len(ranks)
+    shapes = {name: array.shape for name, array in found.items()}
+    assert shapes.pop("x") == (201, 1)
+    assert shapes.pop("u") == shapes.pop("u_exact") == (m, 201, 1)
+    assert shapes.pop("rank") == shapes.pop("member") == (m,)
+    assert shapes.pop("member_own") == (m * 201,)
+    assert set(shapes) == {"x_own", "u_own", "u_own_exact"}
+    assert set(shapes.values()) == {(m * 201, 1)}
+    assert all(np.isfinite(array).all() for array in found.values())
+    assert found["rank"].tolist() == ranks
+
+
+def check_history(folder: Path, members: list[dict[str, Any]], *, every: int) -> None:
+    with (folder / "history.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for member in members:
+        own = [row for row in rows if int(row["member"]) == member["member"]]
+        assert [int(row["step"]) for row in own] == list(range(0, member["steps"] + 1, every))
+        assert float(own[-1]["loss"]) == member["loss"]
+        assert float(own[0]["loss"]) > member["loss"]
+
+
+def check_figures(folder: Path) -> None:
+    for name in FIGURE_FILES:
+        whole = (folder / name).read_bytes()
+        if name.endswith(".png"):
+            assert whole.startswith(b"\x89PNG\r\n\x1a\n") and b"IEND" in whole[-12:], name
+            width, height = (int.from_bytes(whole[at : at + 4], "big") for at in (16, 20))
+            assert width >= 600 and height >= 300, name
+        else:
+            assert whole.startswith(b"%PDF-") and whole.rstrip().endswith(b"%%EOF"), name
+
+
+def check_refused(ended: Ended, message: str, *, code: int = 2) -> None:
+    assert ended.code == code
+    assert ended.err.count(message) == 1, ended.err
+    assert "Traceback" not in ended.err
+
+
+@PROGRAMS
+@CASES
+def test_the_defaults_on_two_ranks_are_accurate_and_leave_everything(
+    program: Path, mode: str, tmp_path: Path
+) -> None:
+    ended = launch(2, program, "--mode", mode, folder=tmp_path).succeeded()
+    name = f"{program.stem}-{mode}"
+    assert ended.out.count(f"results in runs/{name}\n") == 1
+    assert ended.out.count("30,000 steps, float32") == 1  # one announcement, not one a rank
+    folder = tmp_path / "runs" / name
+    members = check_run(folder, ranks=2, members=1 if mode == "data" else 2, plots=True)
+    check_figures(folder)
+    assert [m["relative_l2_error"] for m in members if m["relative_l2_error"] > 1e-2] == []
+    arguments = read(folder)["arguments"]
+    assert arguments["mode"] == mode
+    assert arguments["scale_learning_rate"] is (mode == "data")
+
+
+@PROGRAMS
+@CASES
+def test_python_alone_is_one_rank_and_four_ranks_run_as_well(
+    program: Path, mode: str, tmp_path: Path
+) -> None:
+    def short(ranks: int | None) -> Any:
+        return start(ranks, program, "--mode", mode, *SHORT, folder=tmp_path, threads=1)
+
+    folder = tmp_path / "runs" / f"{program.stem}-{mode}"
+    second, third = (folder.with_name(f"{folder.name}-{number}") for number in (2, 3))
+    # Both at once: which of them takes the first folder is left open, as both compute the same.
+    ended = [running.end().succeeded() for running in (short(None), short(1))]
+    said = {one.out.splitlines()[-1] for one in ended}
+    assert said == {f"results in runs/{each.name}" for each in (folder, second)}
+    check_run(folder, ranks=1, members=1, plots=False)
+    check_run(second, ranks=1, members=1, plots=False)
+    same = arrays(second)
+    for name, array in arrays(folder).items():
+        np.testing.assert_array_equal(array, same[name], err_msg=name)
+
+    assert f"results in runs/{third.name}\n" in short(4).end().succeeded().out
+    members = check_run(third, ranks=4, members=1 if mode == "data" else 4, plots=False)
+    assert len({m["seed"] for m in members}) == len(members)
+
+
+def test_a_seed_decides_everything_and_results_are_overwritten_only_on_request(
+    tmp_path: Path,
+) -> None:
+    options = ("--mode", "ensemble", "--members", "3", *SHORT, "--output", "kept")
+
+    def seeded(seed: str, *more: str) -> Ended:
+        return launch(2, POISSON, *options, "--seed", seed, *more, folder=tmp_path)
+
+    told = seeded("5", "--verbose")
+    assert told.code == 0
+    assert "tensorflow" in told.err.lower()  # its start-up messages
+    folder = tmp_path / "kept"
+    members = check_run(folder, ranks=2, members=6, plots=False)
+    assert [m["rank"] for m in members] == [0, 0, 0, 1, 1, 1]
+    first, before = arrays(folder), content(folder)
+    assert len({member.tobytes() for member in first["u"]}) == 6
+
+    check_refused(seeded("6"), "kept holds the results of another run")
+    assert content(folder) == before
+
+    seeded("5", "--overwrite").succeeded()
+    np.testing.assert_array_equal(arrays(folder)["u"], first["u"])
+    assert content(folder)["history.csv"] == before["history.csv"]
+
+    seeded("6", "--overwrite").succeeded()
+    second = arrays(folder)["u"]
+    assert all(not np.array_equal(a, b) for a in first["u"] for b in second)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--frobnicate",), "unrecognized arguments: --frobnicate"),
+        (("--steps", "0"), "argument --steps: expected an integer ≥ 1; got '0'"),
+        (("--points", "-3"), "argument --points: expected an integer ≥ 2; got '-3'"),
+        (("--members", "0"), "argument --members: expected an integer ≥ 1; got '0'"),
+        (("--mode", "data", "--members", "2"), "--members needs --mode ensemble"),
+        (("--learning-rate", "nan"), "argument --learning-rate: expected a number > 0"),
+        (("--seed", "-1"), "argument --seed: expected an integer ≥ 0; got '-1'"),
+        (("--precision", "float16"), "argument --precision: invalid choice"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_an_option_that_cannot_be_is_refused_once_before_anything_is_done(
+    options: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    ended = launch(2, POISSON, *options, folder=tmp_path)
+    check_refused(ended, message)
+    assert ended.err.count("usage:") == 1
+    assert ended.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    ended = launch(2, POISSON, "--output", "file/results", folder=tmp_path)
+    check_refused(ended, "cannot write to the folder file/results")
+    assert "step" not in ended.out.partition("\n")[2]
+    assert [path.name for path in files_below(tmp_path)] == ["file"]
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@CASES
+def test_a_loss_that_is_not_finite_ends_the_run_with_one_message(mode: str, tmp_path: Path) -> None:
+    options = ("--mode", mode, "--learning-rate", "1e30", *SHORT)
+    ended = launch(2, POISSON, *options, folder=tmp_path)
+    check_refused(ended, "no longer finite on ranks 0 and 1 of 2")
+    assert files_below(tmp_path) == []
+    assert not (tmp_path / "runs" / f"pinn_poisson-{mode}").exists()
