@@ -29,9 +29,6 @@ _collection_errors: list[str] = []
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "launches: starts processes of its own; runs in the serial run only"
-    )
     os.environ.setdefault("SCIML_PAR_STALL_LIMIT", "60")
     sciml_par.init()
     # A test may take the world away; the ranks go on to meet here.
