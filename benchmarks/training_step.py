@@ -103,7 +103,10 @@ def in_turns(candidates: dict[str, Callable[[], float]]) -> dict[str, float]:
 
 
 def ensemble_times() -> dict[str, float]:
-    """The engine beside Keras on 101 points, on this rank alone."""
+    """The engine beside Keras on 101 points, on this rank alone, with the threads of `init`.
+
+    OMP_NUM_THREADS=1 is the kindest to the compiled Keras step.
+    """
     import sciml_par
     from sciml_par.parallel import current_world
 

@@ -196,7 +196,8 @@ def _report(error: SciMLParError, text: str) -> None:
     from sciml_par.parallel import world as parallel_world
 
     if parallel_world.world is None:
-        print(text, file=sys.stderr)
+        if launched_rank(os.environ) == 0:
+            print(text, file=sys.stderr)
     else:
         parallel_world.world.failures.report(error, text, exit_code=_BAD_INPUT)
 

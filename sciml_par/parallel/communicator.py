@@ -29,7 +29,7 @@ class Communicator:
     mpi : the group as mpi4py knows it. It is duplicated twice, so that neither the transfers nor
         the control messages can meet those of the program or of another library.
     name : how messages call the group.
-    world : the group that this one is a part of, itself by default.
+    world : the group of all ranks, of which this one is a part; itself by default.
     check_always : agree on the signature at every execution of a collective, not at the first.
 
     Attributes
@@ -40,6 +40,7 @@ class Communicator:
     sequence : how many collectives this rank has begun.
     pending : what this rank waits for, or None.
     world_ranks : the members' numbers in the world, [P].
+    family : the world and all groups made of it.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Communicator:
         mpi: MPI.Comm,
         *,
         name: str = "world",
-        world: MPI.Comm | None = None,
+        world: Communicator | None = None,
         check_always: bool = False,
     ) -> None:
         from mpi4py import MPI
@@ -64,8 +65,11 @@ class Communicator:
         self.sequence = 0
         self.pending: Signature | None = None
         self.eager_calls: dict[Hashable, Call] = {}
-        self._world: MPI.Comm = world or self.mpi
-        self.world_ranks = _translate(self.mpi, self._world)
+        self._world = world or self
+        self.world_ranks = _translate(self.mpi, self._world.mpi)
+        # The watchdog of another thread reads it; groups are few, and live as long as the job.
+        self.family: list[Communicator] = self._world.family if world else []
+        self.family.append(self)
         self._splits = 0
 
     def __repr__(self) -> str:

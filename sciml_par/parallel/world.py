@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
-import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import import_module
@@ -48,13 +47,6 @@ class World:
     failures: FailureReporter
     mailbox: Mailbox
     watchdog: Watchdog | None
-    groups: weakref.WeakSet[Communicator] = field(default_factory=weakref.WeakSet)
-
-    def split(self, color: int) -> Communicator:
-        """The ranks that give the same `color`, watched like the world (collective)."""
-        group = self.communicator.split(color)
-        self.groups.add(group)
-        return group
 
 
 world: World | None = None
@@ -95,7 +87,7 @@ def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | Non
     mpi = _load_mpi()
     everyone = Communicator(comm or mpi.COMM_WORLD, check_always=check_always)
     by_host = everyone.mpi.Split_type(mpi.COMM_TYPE_SHARED, everyone.rank)
-    host = Communicator(by_host, name=f"host/{everyone.rank}", world=everyone.mpi)
+    host = Communicator(by_host, name="host", world=everyone)
     alone = everyone.split(everyone.rank)
     by_host.Free()
     mailbox = Mailbox(everyone.control)
@@ -104,9 +96,8 @@ def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | Non
     threads = threads or requested_threads(os.environ) or _fair_share(host)
     limit_threads(threads, os.environ)
     masks = host.allgather_object(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    gpu = pin_gpu(host.rank, masks)
+    gpu = everyone.attempt(lambda: pin_gpu(host.rank, masks))
     world = World(everyone, host, alone, threads, gpu, failures, mailbox, None)
-    world.groups.update((everyone, host))
     world.watchdog = _start_watchdog(world, patience)
     atexit.register(shutdown)
     import_module("tensorflow", quiet=quiet)
@@ -192,7 +183,7 @@ def _start_watchdog(of: World, patience: Patience) -> Watchdog | None:
         return None
     watchdog = Watchdog(
         of.mailbox,
-        lambda: list(of.groups),
+        lambda: list(of.communicator.family),
         lambda message: end_job(of.communicator, message),
         patience,
     )

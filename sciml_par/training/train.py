@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.variables import broadcast_variables
 from sciml_par.parallel.world import current_world
@@ -21,7 +22,7 @@ from sciml_par.training.evaluate import evaluate
 from sciml_par.training.loop import Loop
 from sciml_par.training.member import Member, Portion
 from sciml_par.training.objective import Objective
-from sciml_par.training.progress import Reporter, make_reporter
+from sciml_par.training.progress import make_reporter
 from sciml_par.training.result import Result
 from sciml_par.training.run import Run, run
 from sciml_par.training.seed import member_seed
@@ -115,32 +116,14 @@ def train(
     )
     objective = Objective(networks[0], shard, totals=totals, communicator=group, dtype=precision)
     loop = Loop(objective, optimizer or Adam(), log_every=log_every, communicator=group)
-    with make_reporter(shown=progress and everyone.rank == 0, total=steps * members) as reporter:
-        runs = [
-            _run_one(loop, model, settings, group, everyone, reporter, before=j * steps)
-            for j, model in enumerate(networks)
-        ]
+    runs = _run_all(loop, networks, settings, group, everyone, shown=progress)
     whole = evaluation_domain or common_domain(problem, everyone)
     found = [
-        Member(
-            number=number,
-            rank=0 if mode == "data" else everyone.rank,
-            problem=problem.name,
-            seed=member_seed(seed, number),
-            steps=steps,
-            loss=outcome.loss,
-            loss_steps=outcome.loss_steps,
-            losses=outcome.losses,
-            prediction=evaluate(problem, model, whole, settings),
-            own=evaluate(problem, model, problem.domain, settings),
-            portions=(_portion(everyone.rank, shard, outcome),),
-        )
+        _member(problem, shard, settings, number, model, outcome, whole, everyone.rank)
         for number, model, outcome in zip(numbers, networks, runs, strict=True)
     ]
-    gathered = everyone.allgather_object(found)
-    return Result(
-        mode=mode, members=_merge(mode, gathered), networks=networks, communicator=everyone
-    )
+    members_of_all = _merge(mode, everyone.allgather_object(found))
+    return Result(mode=mode, members=members_of_all, networks=networks, communicator=everyone)
 
 
 def _member_numbers(settings: Settings, rank: int) -> list[int]:
@@ -174,32 +157,71 @@ def _make_networks(
         for number in numbers
     ]
     first = networks[0]
+    missing = [name for name in ("apply", "jet", "trainable_variables") if not hasattr(first, name)]
+    if missing:
+        raise InputError(
+            f"train: expected network to make a model with apply, jet and trainable_variables, as "
+            f"sciml_par.networks.MLP; got a {type(first).__name__} without {', '.join(missing)}."
+        )
     weights = [tf.convert_to_tensor(v) for v in first.trainable_variables]
     u = Field(partial(first.apply, weights), jet=partial(first.jet, weights))
     problem.check(u, arrays=shard.arrays, dtype=settings.precision)
     return networks
 
 
-def _run_one(
+def _run_all(
     loop: Loop,
-    model: Any,
+    networks: Sequence[Any],
     settings: Settings,
     group: Communicator,
     world: Communicator,
-    reporter: Reporter,
     *,
-    before: int,
-) -> Run:
-    """Train one network and leave the weights in it (collective)."""
-    # The same seed gives the same weights; ranks of different machines may still round apart.
-    broadcast_variables(model.trainable_variables, communicator=group)
-    start = loop.start([np.asarray(v) for v in model.trainable_variables], settings.precision)
-    found = run(loop, start, settings.steps, world=world, reporter=reporter, before=before)
-    for variable, value in zip(
-        model.trainable_variables, loop.parameters_of(found.parameters), strict=True
-    ):
-        variable.assign(value)
-    return found
+    shown: bool,
+) -> list[Run]:
+    """Train one network after the other and leave the weights in them (collective)."""
+    runs = []
+    total = settings.steps * len(networks)
+    with make_reporter(shown=shown and world.rank == 0, total=total) as reporter:
+        for j, model in enumerate(networks):
+            variables = model.trainable_variables
+            # The same seed gives the same weights; different machines may still round apart.
+            broadcast_variables(variables, communicator=group)
+            start = loop.start([np.asarray(v) for v in variables], settings.precision)
+            before = j * settings.steps
+            outcome = run(
+                loop, start, settings.steps, world=world, reporter=reporter, before=before
+            )
+            for variable, value in zip(
+                variables, loop.parameters_of(outcome.parameters), strict=True
+            ):
+                variable.assign(value)
+            runs.append(outcome)
+    return runs
+
+
+def _member(
+    problem: Problem,
+    shard: Shard,
+    settings: Settings,
+    number: int,
+    model: Any,
+    outcome: Run,
+    whole: Box,
+    rank: int,
+) -> Member:
+    return Member(
+        number=number,
+        rank=0 if settings.mode == "data" else rank,
+        problem=problem.name,
+        seed=member_seed(settings.seed, number),
+        steps=settings.steps,
+        loss=outcome.loss,
+        loss_steps=outcome.loss_steps,
+        losses=outcome.losses,
+        prediction=evaluate(problem, model, whole, settings),
+        own=evaluate(problem, model, problem.domain, settings),
+        portions=(_portion(rank, shard, outcome),),
+    )
 
 
 def _portion(rank: int, shard: Shard, found: Run) -> Portion:

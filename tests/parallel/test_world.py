@@ -64,7 +64,7 @@ def test_barrier_waits_for_everyone(tmp_path_factory):
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_groups_of_even_and_odd_ranks(context):
-    group = sp.current_world().split(sp.rank() % 2)
+    group = sp.current_world().communicator.split(sp.rank() % 2)
     members = range(sp.rank() % 2, sp.size(), 2)
     assert group.world_ranks == list(members)
     assert (group.rank, group.size) == (sp.rank() // 2, len(members))
@@ -94,7 +94,7 @@ def test_a_group_of_its_own():
 
 
 def test_groups_of_the_same_kind_do_not_share_their_state():
-    first, second = (sp.current_world().split(0) for _ in range(2))
+    first, second = (sp.current_world().communicator.split(0) for _ in range(2))
     assert first.name != second.name
     before = second.sequence
     sp.allreduce([1.0], communicator=first)

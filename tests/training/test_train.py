@@ -223,6 +223,11 @@ def test_data_mode_with_a_pole_on_one_rank_stops_everywhere() -> None:
         small(pole)
 
 
+def test_refuses_a_network_that_the_engine_cannot_use() -> None:
+    with pytest.raises(InputError, match="apply, jet and trainable_variables.*Dense without apply"):
+        small(poisson(), network=lambda d, m, *, seed, dtype: keras.layers.Dense(m))
+
+
 def test_member_seeds_differ_and_are_reproducible() -> None:
     seeds = [member_seed(seed, member) for seed in range(20) for member in range(20)]
     assert len(set(seeds)) == 400
