@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,12 @@ class Failed:
 
 @dataclass(frozen=True)
 class Left:
-    """The sender's program has ended."""
+    """The sender's program has ended, after it began so many collectives in each group.
+
+    A rank may leave while others are still in a collective in which it has done its part.
+    """
+
+    begun: Mapping[str, int]
 
 
 Message = Waiting | Failed | Left
@@ -40,8 +46,7 @@ class Mailbox:
 
     Attributes
     ----------
-    waiting, failed : the last such message of each rank.
-    left : the ranks whose program has ended.
+    waiting, failed, left : the last such message of each rank.
     """
 
     _TAG = 20997
@@ -56,7 +61,7 @@ class Mailbox:
         self._lock = threading.Lock()
         self.waiting: dict[int, Waiting] = {}
         self.failed: dict[int, Failed] = {}
-        self.left: set[int] = set()
+        self.left: dict[int, Left] = {}
 
     def send(self, message: Message) -> None:
         """Tell every other rank."""
@@ -83,4 +88,4 @@ class Mailbox:
         elif isinstance(message, Failed):
             self.failed[sender] = message
         else:
-            self.left.add(sender)
+            self.left[sender] = message

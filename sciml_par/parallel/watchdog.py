@@ -83,7 +83,8 @@ class Watchdog:
 
     def _on_stall(self, communicator: Communicator, stall: _Stall, seconds: float) -> None:
         wish = communicator.pending
-        if wish is None:
+        # Read after the wish, so that it is known to be that of the collective that stands.
+        if wish is None or communicator.sequence != stall.sequence:
             return
         mine = Waiting(communicator.name, stall.sequence, str(wish))
         if not stall.announced:
@@ -92,7 +93,7 @@ class Watchdog:
         self._end_on_contradiction(communicator, mine)
         self._end_on_absence(communicator, mine)
         if seconds > self._patience.end_after:
-            self._end_first(communicator, self._stall_message(communicator, mine, seconds))
+            self._end_first(communicator, mine, self._stall_message(communicator, mine, seconds))
         if seconds > self._patience.warn_after and not stall.warned:
             stall.warned = True
             self._warn(communicator, mine, seconds)
@@ -116,16 +117,21 @@ class Watchdog:
         self._mailbox.poll()
         present = self._same_place(communicator, mine)
         asked = {rank: waiting.description for rank, waiting in present.items()}
-        if communicator.rank != min(asked):
-            # The lowest of them speaks; should it be unable to, another one does a little later.
-            time.sleep(2.0 + 0.2 * communicator.rank)
-        self._end_job(mismatch_message(communicator.name, asked))
+        self._end_in_turn(
+            communicator, mine, min(asked), mismatch_message(communicator.name, asked)
+        )
 
     def _end_on_absence(self, communicator: Communicator, mine: Waiting) -> None:
-        gone = [r for r, w in enumerate(communicator.world_ranks) if w in self._mailbox.left]
+        left = self._mailbox.left
+        gone = [
+            rank
+            for rank, world_rank in enumerate(communicator.world_ranks)
+            if world_rank in left and left[world_rank].begun.get(mine.group, 0) < mine.sequence
+        ]
         if gone:
             self._end_first(
                 communicator,
+                mine,
                 f"{rank_list(gone).capitalize()} ended the program while rank "
                 f"{communicator.rank} waits in {mine.description}. Every rank must reach the same "
                 f"collectives: look for a return, an exit or a loop that ends early on some ranks.",
@@ -142,12 +148,20 @@ class Watchdog:
         if communicator.rank == min(self._same_place(communicator, mine)):
             write_error(f"warning: {self._stall_message(communicator, mine, seconds)}")
 
-    def _end_first(self, communicator: Communicator, message: str) -> None:
+    def _end_first(self, communicator: Communicator, mine: Waiting, message: str) -> None:
         """Let the lowest waiting rank speak, and the others if it cannot."""
         waiting = [r for r, w in enumerate(communicator.world_ranks) if w in self._mailbox.waiting]
-        if communicator.rank > min([*waiting, communicator.rank]):
+        self._end_in_turn(communicator, mine, min([*waiting, communicator.rank]), message)
+
+    def _end_in_turn(
+        self, communicator: Communicator, mine: Waiting, speaker: int, message: str
+    ) -> None:
+        """End the job with `message`, first on the rank `speaker`, if this rank still waits."""
+        if communicator.rank != speaker:
+            # Should the speaker be unable to, another one does it a little later.
             time.sleep(2.0 + 0.2 * communicator.rank)
-        self._end_job(message)
+        if communicator.pending is not None and communicator.sequence == mine.sequence:
+            self._end_job(message)
 
 
 @dataclass

@@ -116,7 +116,8 @@ def shutdown() -> None:
     leaving.failures.uninstall()
     if leaving.watchdog is not None:
         leaving.watchdog.stop()
-    leaving.mailbox.send(Left())
+    family = leaving.communicator.family
+    leaving.mailbox.send(Left({group.name: group.sequence for group in family}))
 
 
 def current_world() -> World:

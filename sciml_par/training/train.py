@@ -102,6 +102,7 @@ def train(
             evaluation_points=evaluation_points,
         )
     )
+    chosen = everyone.attempt(lambda: _checked_optimizer(optimizer))
     check_consistency(problem, settings, everyone)
     group = everyone if mode == "data" else world.alone
     shard = everyone.attempt(
@@ -115,7 +116,7 @@ def train(
         lambda: _make_networks(problem, shard, network or _mlp(), settings, numbers)
     )
     objective = Objective(networks[0], shard, totals=totals, communicator=group, dtype=precision)
-    loop = Loop(objective, optimizer or Adam(), log_every=log_every, communicator=group)
+    loop = Loop(objective, chosen, log_every=log_every, communicator=group)
     runs = _run_all(loop, networks, settings, group, everyone, shown=progress)
     whole = evaluation_domain or common_domain(problem, everyone)
     found = [
@@ -124,6 +125,17 @@ def train(
     ]
     members_of_all = _merge(mode, everyone.allgather_object(found))
     return Result(mode=mode, members=members_of_all, networks=networks, communicator=everyone)
+
+
+def _checked_optimizer(optimizer: Any) -> Adam:
+    if optimizer is None:
+        return Adam()
+    if not isinstance(optimizer, Adam):
+        raise InputError(
+            f"train: expected optimizer to be a sciml_par.training.Adam, as "
+            f"Adam(learning_rate=1e-3); got {optimizer!r}."
+        )
+    return optimizer
 
 
 def _member_numbers(settings: Settings, rank: int) -> list[int]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from sciml_par.parallel import watchdog
-from sciml_par.parallel.mailbox import Waiting
+from sciml_par.parallel.mailbox import Left, Waiting
 from sciml_par.parallel.signature import Signature
 from sciml_par.parallel.watchdog import Patience, Watchdog
 
@@ -24,9 +24,7 @@ class Ended(Exception):
 def rank_0(monkeypatch):
     """Rank 0 of 3, in its fifth collective; and what it hears and says."""
     said, warned = [], []
-    mailbox = SimpleNamespace(
-        waiting={}, failed={}, left=set(), send=said.append, poll=lambda: None
-    )
+    mailbox = SimpleNamespace(waiting={}, failed={}, left={}, send=said.append, poll=lambda: None)
     group = SimpleNamespace(
         name="world", rank=0, size=3, world_ranks=[0, 1, 2], sequence=5, pending=MINE
     )
@@ -56,7 +54,7 @@ def test_says_once_where_it_waits(rank_0):
 
 def test_says_nothing_outside_a_collective(rank_0):
     rank_0.group.pending = None
-    rank_0.mailbox.left.add(1)
+    rank_0.mailbox.left[1] = Left({"world": 4})
     look(rank_0)
     assert rank_0.said == []
 
@@ -83,14 +81,47 @@ def test_another_collective_at_the_same_place_ends_the_job(rank_0):
 
 
 def test_a_rank_that_has_left_ends_the_job(rank_0):
-    rank_0.mailbox.left.add(2)
+    rank_0.mailbox.left[2] = Left({"world": 4})
     with pytest.raises(Ended, match="Rank 2 ended the program while rank 0 waits in allreduce"):
+        look(rank_0)
+
+
+def test_a_rank_that_has_done_its_part_may_leave(rank_0):
+    """It may be the root of a broadcast, or simply the first to go on."""
+    rank_0.mailbox.left[2] = Left({"world": 5})
+    look(rank_0)
+    rank_0.mailbox.left[2] = Left({"world": 9})
+    look(rank_0)
+
+
+def test_a_rank_that_goes_on_meanwhile_does_not_end_the_job(rank_0):
+    """The program runs beside the watchdog: what it read first may be over."""
+
+    class GoesOn(SimpleNamespace):
+        looks = 0
+
+        @property
+        def pending(self):
+            self.looks += 1
+            if self.looks == self.goes_on_at:
+                self.sequence = 6
+            return Signature("barrier") if self.sequence == 6 else MINE
+
+    others = {1: Waiting("world", 5, "barrier()")}
+    of_rank_0 = {k: v for k, v in vars(rank_0.group).items() if k != "pending"}
+    # It reads four times before it ends the job; later is too late.
+    for moment in (1, 2, 3, 4):
+        rank_0.group = GoesOn(**of_rank_0, goes_on_at=moment)
+        rank_0.mailbox.waiting = dict(others)
+        look(rank_0)
+    rank_0.group = GoesOn(**of_rank_0, goes_on_at=5)
+    with pytest.raises(Ended):
         look(rank_0)
 
 
 def test_a_rank_of_another_group_may_leave(rank_0):
     rank_0.group.world_ranks = [0, 1]
-    rank_0.mailbox.left.add(2)
+    rank_0.mailbox.left[2] = Left({"world": 4})
     look(rank_0)
 
 

@@ -172,6 +172,7 @@ def test_learning_rate_is_taken_from_the_optimizer() -> None:
         ({"points": np.zeros((3, 2))}, r"shape \[n, 1\].*\(3, 2\)"),
         ({"points": np.zeros((0, 1))}, r"n ≥ 1.*\(0, 1\)"),
         ({"points": np.array([[0.0], [1.5]])}, "1 of 2 points lie outside.*number 1"),
+        ({"optimizer": 1e-3}, r"Adam\(learning_rate=1e-3\); got 0.001"),
         ({"points": 1}, "grid.*at least 2.*1"),
     ],
 )
