@@ -1,6 +1,8 @@
 from .collectives import allgather as allgather
 from .collectives import allreduce as allreduce
+from .collectives import alltoall as alltoall
 from .collectives import broadcast as broadcast
+from .collectives import reducescatter as reducescatter
 from .communicator import Communicator as Communicator
 from .fusion import fused_allreduce as fused_allreduce
 from .fusion import fused_broadcast as fused_broadcast

@@ -3,22 +3,37 @@
 Each works on eager tensors, in `tf.function`, and in `tf.function(jit_compile=True)` with its
 loops and branches; and each can be differentiated, any number of times. The gradient is the
 adjoint: with L = Σ_r L_r, the sum over the ranks' losses, rank s receives ∂L/∂x_s.
+
+Tensors travel from where they are: from a GPU's memory by NCCL, from the host's by MPI. All take
+the two options
+
+communicator : the ranks that take part; all by default.
+device : "/CPU:0" or "/GPU:0", to have them carried from there (host memory, by MPI; the GPU's, by
+    NCCL) wherever they are; the same on every rank.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.autograph import as_written
-from sciml_par.parallel.call import AllgatherCall, AllreduceCall, BroadcastCall
 from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.context import Chain, perform
+from sciml_par.parallel.context import Chain, check_device, perform
 from sciml_par.parallel.element_type import element_type
 from sciml_par.parallel.reduction import Average, Max, Min, Product, ReduceOp, Sum, check_reducible
-from sciml_par.parallel.signature import Signature
+from sciml_par.parallel.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+    any_rows,
+    even_rows,
+)
 from sciml_par.parallel.world import current_world
 
 Tensor = Any
@@ -27,7 +42,11 @@ Tensor = Any
 
 @as_written
 def allreduce(
-    tensor: Tensor, op: ReduceOp = Average, *, communicator: Communicator | None = None
+    tensor: Tensor,
+    op: ReduceOp = Average,
+    *,
+    communicator: Communicator | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """Combine the ranks' tensors element by element; every rank gets the result (collective).
 
@@ -36,9 +55,11 @@ def allreduce(
     Parameters
     ----------
     tensor : [...], the same shape and type on every rank. Floating point, integer, or (Min, Max,
-        Product) boolean. Half-precision types are combined in float32.
+        Product) boolean. 16-bit floating-point types are combined in float32 by MPI, in their own
+        type by NCCL.
     op : one of Sum, Average, Min, Max, Product.
     communicator : the ranks that take part; all by default.
+    device : where to carry it from, "/CPU:0" or "/GPU:0"; from where it is by default.
 
     Returns
     -------
@@ -57,15 +78,19 @@ def allreduce(
     Gradients: Sum ↦ Σ_r ḡ_r, Average ↦ (1/P) Σ_r ḡ_r, Min and Max ↦ Σ_r ḡ_r to the ranks that
     hold the extreme value, divided by their number, Product ↦ (Σ_r ḡ_r) Π_{r≠s} x_r.
     """
-    group = communicator or current_world().communicator
-    x = tf.convert_to_tensor(tensor)
-    element_type(x.dtype.name, where="allreduce")
-    check_reducible(op, x.dtype.name)
-    return _allreduce(x, op, group, Chain(group))
+    x, group, chain = _begin("allreduce", tensor, communicator, device)
+    check_reducible(op, x.dtype.name, where="allreduce")
+    return _allreduce(x, op, group, chain)
 
 
 @as_written
-def broadcast(tensor: Tensor, root: int = 0, *, communicator: Communicator | None = None) -> Tensor:
+def broadcast(
+    tensor: Tensor,
+    root: int = 0,
+    *,
+    communicator: Communicator | None = None,
+    device: str | None = None,
+) -> Tensor:
     """Give the tensor of rank `root` to every rank: y = x_root (collective).
 
     Parameters
@@ -73,7 +98,7 @@ def broadcast(tensor: Tensor, root: int = 0, *, communicator: Communicator | Non
     tensor : [...], the same shape and type on every rank; any element type. Only the values of
         rank `root` matter.
     root : the rank that gives, 0 ≤ root < P.
-    communicator : the ranks that take part; all by default.
+    communicator, device : as for `allreduce`.
 
     Raises
     ------
@@ -84,39 +109,31 @@ def broadcast(tensor: Tensor, root: int = 0, *, communicator: Communicator | Non
     -----
     Gradient: Σ_r ḡ_r on rank `root`, zero on the others.
     """
-    group = communicator or current_world().communicator
-    x = tf.convert_to_tensor(tensor)
-    element_type(x.dtype.name, where="broadcast")
+    x, group, chain = _begin("broadcast", tensor, communicator, device)
     if not isinstance(root, Integral) or not 0 <= root < group.size:
         raise InputError(f"broadcast: expected root among ranks 0..{group.size - 1}; got {root!r}.")
-    chain = Chain(group)
+    request = Broadcast(x.dtype.name, _static_shape(x, "broadcast"), int(root))
 
-    @tf.custom_gradient
-    def differentiable(x: Tensor) -> Any:
-        def gradient(g: Tensor) -> Tensor:
-            total = _allreduce(g, Sum, group, chain.resumed())
-            if group.rank == root:
-                return total
-            with tf.control_dependencies([total]):  # or a graph would leave the collective out
-                return tf.zeros(total.shape, total.dtype)
+    def gradient(g: Tensor) -> Tensor:
+        total = _allreduce(g, Sum, group, chain.resumed())
+        if group.rank == root:
+            return total
+        with tf.control_dependencies([total]):  # or a graph would leave the collective out
+            return tf.zeros(total.shape, total.dtype)
 
-        key = ("broadcast", x.dtype.name, tuple(x.shape), root)
-        shape = _static_shape(x, "broadcast")
-        return perform(
-            group, key, lambda: BroadcastCall(group, x.dtype.name, shape, root), x, chain
-        ), gradient
-
-    return differentiable(x)
+    return _differentiable(lambda x: perform(group, request, x, chain), gradient, x)
 
 
 @as_written
-def allgather(tensor: Tensor, *, communicator: Communicator | None = None) -> Tensor:
+def allgather(
+    tensor: Tensor, *, communicator: Communicator | None = None, device: str | None = None
+) -> Tensor:
     """Put the ranks' tensors one below the other: y = (x_0; x_1; …) (collective).
 
     Parameters
     ----------
     tensor : [n_r, ...]; the first dimension may differ from rank to rank and be 0, the others not.
-    communicator : the ranks that take part; all by default.
+    communicator, device : as for `allreduce`.
 
     Returns
     -------
@@ -132,63 +149,152 @@ def allgather(tensor: Tensor, *, communicator: Communicator | None = None) -> Te
     Gradient: rank s receives its rows of Σ_r ḡ_r. In graphs the ranks tell each other their n_r
     when the function is traced, so tracing is collective as well.
     """
+    x, group, chain = _begin("allgather", tensor, communicator, device)
+    _check_rows(x, "allgather")
+    return _allgather(x, group, chain)
+
+
+@as_written
+def reducescatter(
+    tensor: Tensor,
+    op: ReduceOp = Average,
+    *,
+    communicator: Communicator | None = None,
+    device: str | None = None,
+) -> Tensor:
+    """Combine the ranks' tensors; each rank gets its part of the rows of the result (collective).
+
+    Parameters
+    ----------
+    tensor : [n, ...], the same shape and type on every rank.
+    op : as for `allreduce`.
+    communicator, device : as for `allreduce`.
+
+    Returns
+    -------
+    [n_r, ...]: n_r = ⌊n/P⌋ rows, one more on the first n mod P ranks; rank 0 has the first ones.
+
+    Raises
+    ------
+    InputError, CollectiveMismatchError
+        As for `allreduce`; also for a scalar.
+
+    Notes
+    -----
+    Gradients: those of `allreduce`, with (ḡ_0; ḡ_1; …) in place of Σ_r ḡ_r.
+    """
+    x, group, chain = _begin("reducescatter", tensor, communicator, device)
+    _check_rows(x, "reducescatter")
+    check_reducible(op, x.dtype.name, where="reducescatter")
+    shape = _static_shape(x, "reducescatter")
+    rows = even_rows(shape[0], group.size)
+    request = Reducescatter(x.dtype.name, shape, op, rows, group.rank)
+
+    if not x.dtype.is_floating:
+        return perform(group, request, x, chain)
+
+    @tf.custom_gradient
+    def differentiable(x: Tensor) -> Any:
+        y = perform(group, request, x, chain)
+
+        def gradient(g: Tensor) -> Tensor:
+            on = chain.resumed()
+            total = _gather(g, rows, group, on)
+            whole = _gather(y, rows, group, on) if op in (Min, Max) else y
+            return _reduction_gradient(total, x, whole, op, group, on)
+
+        return y, gradient
+
+    return differentiable(x)
+
+
+@as_written
+def alltoall(
+    tensor: Tensor,
+    splits: Sequence[int] | None = None,
+    *,
+    communicator: Communicator | None = None,
+    device: str | None = None,
+) -> tuple[Tensor, tuple[int, ...]]:
+    """Send other rows to each rank (collective).
+
+    Parameters
+    ----------
+    tensor : [n_r, ...]; the first dimension may differ from rank to rank, the others not.
+    splits : how many rows go to each rank, [P], in the order of the rows; they add up to n_r. Equal
+        numbers by default. In graphs they must be known when the function is traced.
+    communicator, device : as for `allreduce`.
+
+    Returns
+    -------
+    y : the rows that the ranks have sent to this one, in the order of ranks.
+    received : how many came from each rank, [P].
+
+    Raises
+    ------
+    InputError
+        The splits do not fit.
+    CollectiveMismatchError
+        As for `allreduce`.
+
+    Notes
+    -----
+    Gradient: the rows go back to where they came from. In graphs the ranks tell each other their
+    splits when the function is traced, so tracing is collective as well.
+    """
+    x, group, chain = _begin("alltoall", tensor, communicator, device)
+    _check_rows(x, "alltoall")
+    shape = _static_shape(x, "alltoall")
+    sent = _splits(splits, shape[0], group.size)
+    wish = any_rows("alltoall", x.dtype.name, shape)
+    received = tuple(group.exchange_rows(sent, signature=wish))
+    return _alltoall(x, sent, received, group, chain), received
+
+
+def _begin(
+    where: str, tensor: Tensor, communicator: Communicator | None, device: str | None
+) -> tuple[Tensor, Communicator, Chain]:
     group = communicator or current_world().communicator
     x = tf.convert_to_tensor(tensor)
-    element_type(x.dtype.name, where="allgather")
-    if x.shape.rank == 0:
-        raise InputError("allgather: expected a tensor [n, ...]; got a scalar. Reshape it to [1].")
-    return _allgather(x, group, Chain(group))
+    element_type(x.dtype.name, where=where)
+    check_device(device, where)
+    return x, group, Chain(group, device)
+
+
+def _differentiable(
+    forward: Callable[[Tensor], Tensor], gradient: Callable[[Tensor], Tensor], x: Tensor
+) -> Tensor:
+    return tf.custom_gradient(lambda x: (forward(x), gradient))(x)
 
 
 def _allreduce(x: Tensor, op: ReduceOp, group: Communicator, chain: Chain) -> Tensor:
+    request = Allreduce(x.dtype.name, _static_shape(x, "allreduce"), op)
     if not x.dtype.is_floating:
-        return _reduce(x, op, group, chain)
+        return perform(group, request, x, chain)
 
     @tf.custom_gradient
     def differentiable(x: Tensor) -> Any:
-        y = _reduce(x, op, group, chain)
-        return y, lambda g: _reduce_gradient(g, x, y, op, group, chain.resumed())
+        y = perform(group, request, x, chain)
 
-    return differentiable(x)
-
-
-def _allgather(x: Tensor, group: Communicator, chain: Chain) -> Tensor:
-    shape = _static_shape(x, "allgather")
-    signature = Signature("allgather", x.dtype.name, (None, *shape[1:]))
-    rows = group.gather_rows(shape[0], signature=signature)
-    first = sum(rows[: group.rank])
-
-    @tf.custom_gradient
-    def differentiable(x: Tensor) -> Any:
         def gradient(g: Tensor) -> Tensor:
-            return _allreduce(g, Sum, group, chain.resumed())[first : first + shape[0]]
+            on = chain.resumed()
+            if op is Average:
+                return _allreduce(g, Average, group, on)
+            return _reduction_gradient(_allreduce(g, Sum, group, on), x, y, op, group, on)
 
-        key = ("allgather", x.dtype.name, shape, tuple(rows))
-        return perform(
-            group, key, lambda: AllgatherCall(group, x.dtype.name, shape, rows), x, chain
-        ), gradient
+        return y, gradient
 
     return differentiable(x)
 
 
-def _reduce(x: Tensor, op: ReduceOp, group: Communicator, chain: Chain) -> Tensor:
-    """The reduction without its gradient."""
-    shape = _static_shape(x, "allreduce")
-    name = element_type(x.dtype.name, where="allreduce").reduced_as
-    wide = tf.cast(x, name)
-    key = ("allreduce", name, shape, op)
-    y = perform(group, key, lambda: AllreduceCall(group, name, shape, op), wide, chain)
-    if op is Average:
-        y = y / group.size
-    return tf.cast(y, x.dtype)
-
-
-def _reduce_gradient(
-    g: Tensor, x: Tensor, y: Tensor, op: ReduceOp, group: Communicator, chain: Chain
+def _reduction_gradient(
+    total: Tensor, x: Tensor, y: Tensor, op: ReduceOp, group: Communicator, chain: Chain
 ) -> Tensor:
-    if op in (Sum, Average):
-        return _allreduce(g, op, group, chain)
-    total = _allreduce(g, Sum, group, chain)
+    """∂L/∂x_s where ∂L/∂y is `total`, for y = x_0 ∘ x_1 ∘ … (y is looked at for Min and Max)."""
+    if op is Sum:
+        return total
+    if op is Average:
+        return total / group.size
     if op is Product:
         return total * _product_of_the_others(x, group, chain)
     assert op in (Min, Max)
@@ -202,6 +308,71 @@ def _product_of_the_others(x: Tensor, group: Communicator, chain: Chain) -> Tens
     return tf.reduce_prod(
         tf.concat([everyone[: group.rank], everyone[group.rank + 1 :]], axis=0), axis=0
     )
+
+
+def _allgather(x: Tensor, group: Communicator, chain: Chain) -> Tensor:
+    shape = _static_shape(x, "allgather")
+    wish = any_rows("allgather", x.dtype.name, shape)
+    return _gather(x, tuple(group.gather_rows(shape[0], signature=wish)), group, chain)
+
+
+def _gather(x: Tensor, rows: tuple[int, ...], group: Communicator, chain: Chain) -> Tensor:
+    """`allgather` where all ranks know how many rows each has."""
+    shape = _static_shape(x, "allgather")
+    request = Allgather(x.dtype.name, shape, rows)
+    first = sum(rows[: group.rank])
+
+    def gradient(g: Tensor) -> Tensor:
+        return _allreduce(g, Sum, group, chain.resumed())[first : first + shape[0]]
+
+    return _differentiable(lambda x: perform(group, request, x, chain), gradient, x)
+
+
+def _alltoall(
+    x: Tensor,
+    sent: tuple[int, ...],
+    received: tuple[int, ...],
+    group: Communicator,
+    chain: Chain,
+) -> Tensor:
+    request = Alltoall(x.dtype.name, _static_shape(x, "alltoall"), sent, received)
+    return _differentiable(
+        lambda x: perform(group, request, x, chain),
+        lambda g: _alltoall(g, received, sent, group, chain.resumed()),
+        x,
+    )
+
+
+def _splits(splits: Any, rows: int, size: int) -> tuple[int, ...]:
+    if splits is None:
+        if rows % size:
+            raise InputError(
+                f"alltoall: {rows} rows cannot be split evenly among {size} ranks. Say with "
+                f"splits how many go to each."
+            )
+        return even_rows(rows, size)
+    known = tf.get_static_value(tf.convert_to_tensor(splits))
+    if known is None:
+        raise InputError(
+            "alltoall: expected splits that are known when the function is traced; got a tensor "
+            "computed in the graph. Give numbers, or call alltoall eagerly."
+        )
+    if (
+        known.shape != (size,)
+        or known.dtype.kind not in "iu"
+        or known.min() < 0
+        or known.sum() != rows
+    ):
+        raise InputError(
+            f"alltoall: expected splits to be {size} integers ≥ 0 that add up to the {rows} rows "
+            f"of the tensor; got {known.tolist()}."
+        )
+    return tuple(known.tolist())
+
+
+def _check_rows(x: Tensor, where: str) -> None:
+    if x.shape.rank == 0:
+        raise InputError(f"{where}: expected a tensor [n, ...]; got a scalar. Reshape it to [1].")
 
 
 def _static_shape(x: Tensor, where: str) -> tuple[int, ...]:

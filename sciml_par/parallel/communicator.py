@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from sciml_par.errors import CollectiveMismatchError, SciMLParError
+from sciml_par.parallel.mpi_communicator import MPICommunicator
 from sciml_par.parallel.signature import Signature
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from sciml_par.parallel.call import Call
+    from sciml_par.parallel.call import Site
+    from sciml_par.parallel.cupy_binding import Gpu
+    from sciml_par.parallel.nccl_communicator import NCCLCommunicator
+    from sciml_par.parallel.request import Request
 
 T = TypeVar("T")
 
 
 class Communicator:
-    """A group of ranks that exchange tensors by MPI, from host memory.
+    """A group of ranks that exchange tensors: by MPI from host memory, by NCCL between GPUs.
 
     A communicator of size 1 is an ordinary one.
 
@@ -37,6 +41,9 @@ class Communicator:
     rank, size : this process's number in the group, 0 ≤ rank < size.
     mpi : the duplicate that carries tensors.
     control : the duplicate that carries agreements and the watchdog's messages.
+    by_mpi : carries tensors between host memory.
+    by_nccl : carries tensors between GPUs; None where the ranks do not have one each, or no NCCL.
+    gpu : this rank's GPU as CuPy sees it, or None.
     sequence : how many collectives this rank has begun.
     pending : what this rank waits for, or None.
     world_ranks : the members' numbers in the world, [P].
@@ -51,20 +58,18 @@ class Communicator:
         world: Communicator | None = None,
         check_always: bool = False,
     ) -> None:
-        from mpi4py import MPI
-
         self.mpi: MPI.Comm = mpi.Dup()
         self.control: MPI.Comm = mpi.Dup()
         self.name = name
         self.check_always = check_always
         self.rank: int = mpi.Get_rank()
         self.size: int = mpi.Get_size()
-        self.byte = MPI.BYTE
-        self.in_place = MPI.IN_PLACE
-        self.is_mpich = MPI.get_vendor()[0] == "MPICH"
+        self.by_mpi = MPICommunicator(self.mpi)
+        self.by_nccl: NCCLCommunicator | None = None
+        self.gpu: Gpu | None = None
         self.sequence = 0
         self.pending: Signature | None = None
-        self.eager_calls: dict[Hashable, Call] = {}
+        self.eager_sites: dict[Request, Site] = {}
         self._world = world or self
         self.world_ranks = _translate(self.mpi, self._world.mpi)
         # The watchdog of another thread reads it; groups are few, and live as long as the job.
@@ -81,9 +86,17 @@ class Communicator:
         name = f"{self.name}/{self._splits}.{color}"
         part = self.mpi.Split(color, self.rank)
         try:
-            return Communicator(part, name=name, world=self._world, check_always=self.check_always)
+            group = Communicator(part, name=name, world=self._world, check_always=self.check_always)
         finally:
             part.Free()
+        group.take_gpus_from(self, color)
+        return group
+
+    def take_gpus_from(self, whole: Communicator, color: int) -> None:
+        """Reach the GPUs of this part of `whole`, whose ranks alone give `color` (collective)."""
+        self.gpu = whole.gpu
+        if whole.by_nccl is not None:
+            self.by_nccl = whole.by_nccl.split(color, self.rank, self.size)
 
     def agree(self, signature: Signature, number: int = 0) -> list[int]:
         """Compare what the ranks ask for, and exchange a number on the way (collective).
@@ -112,30 +125,52 @@ class Communicator:
         wishes = [w if in_step else f"{w}, its collective number {place}" for w, place in asked]
         raise CollectiveMismatchError(mismatch_message(self.name, dict(enumerate(wishes))))
 
+    def standing(self) -> tuple[int, Signature] | None:
+        """The collective that is under way: its number and what it is (local; for the watchdog).
+
+        One that NCCL has been given counts until the GPU has done it.
+        """
+        wish = self.pending
+        if wish is None and self.by_nccl is not None:
+            wish = self.by_nccl.in_flight()
+        # The number is read after the wish: if it is that of an earlier look, so is the wish.
+        return None if wish is None else (self.sequence, wish)
+
     def barrier(self) -> None:
         """Wait until every rank has come here (collective)."""
-        with self._waiting_for(Signature("barrier")) as wish:
+        with self.waiting_for(Signature("barrier")) as wish:
             self.agree(wish)
 
     def gather_rows(self, rows: int, *, signature: Signature | None = None) -> list[int]:
         """Every rank's number of rows, [P]; they agree on `signature` as well (collective)."""
-        with self._waiting_for(signature or Signature("exchange of numbers of rows")) as wish:
+        with self.waiting_for(signature or Signature("exchange of numbers of rows")) as wish:
             return self.agree(wish, rows)
+
+    def exchange_rows(self, rows: Sequence[int], *, signature: Signature) -> list[int]:
+        """How many rows each rank has for this one, [P], where this one has `rows` for them.
+
+        They agree on `signature` as well (collective).
+        """
+        with self.waiting_for(signature) as wish:
+            self.agree(wish)
+            received = np.empty(self.size, np.int64)
+            self.control.Alltoall(np.asarray(rows, np.int64), received)
+            return received.tolist()
 
     def allgather_object(self, value: T) -> list[T]:
         """Every rank's picklable `value`, in the order of ranks (collective)."""
-        with self._waiting_for(Signature("allgather of objects")) as wish:
+        with self.waiting_for(Signature("allgather of objects")) as wish:
             self.agree(wish)
             return self.control.allgather(value)
 
     def broadcast_object(self, value: T, *, root: int = 0) -> T:
         """The picklable `value` of rank `root`, on every rank (collective)."""
-        with self._waiting_for(Signature("broadcast of an object", root=root)) as wish:
+        with self.waiting_for(Signature("broadcast of an object", root=root)) as wish:
             self.agree(wish)
             return self.control.bcast(value, root=root)
 
     @contextlib.contextmanager
-    def _waiting_for(self, wish: Signature) -> Iterator[Signature]:
+    def waiting_for(self, wish: Signature) -> Iterator[Signature]:
         """Let the watchdog see an exchange that is no tensor's."""
         self.sequence += 1
         self.pending = wish

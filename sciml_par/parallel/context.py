@@ -2,78 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.call import Call
+from sciml_par.errors import InputError
+from sciml_par.parallel.call import Site
 from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.memory import HOST_MEMORY, empty, has_gpus, kind_of_memory, view
+from sciml_par.parallel.nccl_communicator import NCCLCommunicator
+from sciml_par.parallel.request import Request
 from sciml_par.parallel.xla_bridge import bridge, in_compiled_function
 
-_EAGER_CALLS_KEPT = 4096
+_EAGER_SITES_KEPT = 4096
+_HOST = "/CPU:0"
 _LAST = "sciml_par_last_collective"
 
 
 class Chain:
-    """Where a collective and its gradients stand in the order of a compiled program.
+    """How a collective and its gradients are carried out.
 
     Made where the forward pass is built, and passed on to its gradient, which may be built in a
-    graph (the backward loop of a while loop) that can only reach the chain through the forward's.
+    graph (the backward loop of a while loop) that can only reach the order of a compiled program
+    through the forward's.
+
+    Parameters
+    ----------
+    device : where the tensors are to be taken from, as TensorFlow names it; where they are by
+        default.
     """
 
-    def __init__(self, communicator: Communicator) -> None:
+    def __init__(self, communicator: Communicator, device: str | None = None) -> None:
         compiled = not tf.executing_eagerly() and in_compiled_function()
         self._communicator = communicator
+        self.device = device
+        self.on_host = device is not None and _device_type(device) == "CPU"
         self.order = bridge().order() if compiled and communicator.size > 1 else None
 
     def resumed(self) -> Chain:
         """The chain for a gradient: this one, or a new one if the forward pass was not compiled."""
-        return Chain(self._communicator) if self.order is None else self
+        return Chain(self._communicator, self.device) if self.order is None else self
 
 
-def perform(
-    communicator: Communicator, key: Hashable, make: Callable[[], Call], x: Any, chain: Chain
-) -> Any:
+def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) -> Any:
     """Carry out a collective on `x` in the context at hand (collective).
 
     Parameters
     ----------
-    key : what distinguishes it from other calls of an eager program, which share their call sites.
-    make : makes the call.
-    x : tensor of the call's static shape.
+    x : tensor of the request's shape.
     """
     if communicator.size == 1:
         return tf.identity(x)  # what every collective of one rank amounts to
     if tf.executing_eagerly():
-        call = shared_call(communicator, key, make)
-        return tf.constant(run_on_host(call, x.numpy()), x.dtype)
-    call = make()
+        return run_eagerly(_shared_site(communicator, request), _moved(x, chain))
+    site = Site(communicator, request)
     with tf.control_dependencies(_last_collective()):
-        in_graph = chain.order is None
-        y = _in_graph(call, x) if in_graph else bridge().emit(call, x, chain.order)
+        if chain.order is not None:
+            y = bridge().emit(site, x, chain.order, on_host=chain.on_host)
+        elif chain.on_host or communicator.by_nccl is None:
+            y = _in_graph_on_host(site, x)
+        else:
+            y = _in_graph(site, x, chain)
     tf.compat.v1.get_default_graph().get_collection_ref(_LAST)[:] = [y.op]
     return y
 
 
-def shared_call(communicator: Communicator, key: Hashable, make: Callable[[], Call]) -> Call:
-    """The call site that eager calls alike in `key` share, made at the first of them."""
-    calls = communicator.eager_calls
-    call = calls.get(key)
-    if call is None:
-        if len(calls) >= _EAGER_CALLS_KEPT:
-            calls.clear()
-        call = calls[key] = make()
-    return call
+def run_eagerly(site: Site, x: Any) -> Any:
+    """Carry out a collective on an eager tensor, from where it lies (collective)."""
+    nccl = site.communicator.by_nccl
+    kind = kind_of_memory(x)
+    if nccl is not None and kind == nccl.memory and nccl.carries(site.request):
+        return _from_gpu(site, x, nccl)
+    if kind == HOST_MEMORY:
+        return _from_host(site, x)
+    with tf.device(_HOST):
+        x_on_host = tf.identity(x)
+    y = _from_host(site, x_on_host)
+    with tf.device(x.device):
+        return tf.identity(y)
 
 
-def run_on_host(call: Call, x: np.ndarray) -> np.ndarray:
-    """Carry out `call` on an array (collective)."""
-    send = np.ascontiguousarray(x)
-    receive = np.empty(call.receive_shape, x.dtype)
-    call.execute(_as_buffer(send), _as_buffer(receive))
-    return receive
+def _from_host(site: Site, x: Any) -> Any:
+    y = empty(site.receive_shape, x.dtype, _HOST)
+    source, target = view(x), view(y)
+    site.by(site.communicator.by_mpi).execute(source.address, target.address)
+    return y
+
+
+def _from_gpu(site: Site, x: Any, nccl: NCCLCommunicator) -> Any:
+    y = empty(site.receive_shape, x.dtype, x.device)
+    # Looking at the tensors waits for TensorFlow's kernels, and TensorFlow knows nothing of NCCL's
+    # stream: it may read the result once that is done.
+    source, target = view(x), view(y)
+    site.by(nccl).execute(source.address, target.address, nccl.stream)
+    nccl.gpu.synchronize(nccl.stream)
+    return y
+
+
+def check_device(device: str | None, where: str) -> None:
+    """Raise `InputError` if `device` is none of TensorFlow's device names."""
+    if device is not None and _device_type(device) not in ("CPU", "GPU"):
+        raise InputError(
+            f'{where}: expected device to be None, "/CPU:0" or "/GPU:0"; got {device!r}.'
+        )
+
+
+def _device_type(device: str) -> str | None:
+    try:
+        kind: str | None = tf.DeviceSpec.from_string(device).device_type
+    except (ValueError, AttributeError):
+        return None
+    return kind
+
+
+def _moved(x: Any, chain: Chain) -> Any:
+    if chain.device is None or (chain.on_host and not has_gpus()):
+        return x
+    with tf.device(chain.device):
+        return tf.identity(x)
+
+
+def _shared_site(communicator: Communicator, request: Request) -> Site:
+    """The site that eager calls with equal requests share, made at the first of them.
+
+    All ranks must make one at the same time, as the first execution of a site is an agreement.
+    """
+    if not request.repeats_together:
+        return Site(communicator, request)
+    sites = communicator.eager_sites
+    site = sites.get(request)
+    if site is None:
+        if len(sites) >= _EAGER_SITES_KEPT:
+            sites.clear()
+        site = sites[request] = Site(communicator, request)
+    return site
 
 
 def _last_collective() -> list[Any]:
@@ -87,12 +150,24 @@ def _last_collective() -> list[Any]:
     return [operation for operation in graph.get_collection(_LAST) if operation.graph is graph]
 
 
-def _in_graph(call: Call, x: Any) -> Any:
-    y = tf.numpy_function(lambda a: run_on_host(call, a), [x], x.dtype)
-    y.set_shape(call.receive_shape)
+def _in_graph_on_host(site: Site, x: Any) -> Any:
+    """TensorFlow brings the tensor to the host, and the result back to where it is used."""
+    call, shape = site.by(site.communicator.by_mpi), site.request.receive_shape
+
+    def run(send: np.ndarray) -> np.ndarray:
+        send = np.ascontiguousarray(send)
+        receive = np.empty(shape, send.dtype)
+        call.execute(send.ctypes.data, receive.ctypes.data)
+        return receive
+
+    y = tf.numpy_function(run, [x], x.dtype)
+    y.set_shape(shape)
     return y
 
 
-def _as_buffer(array: np.ndarray) -> Any:
-    # MPI knows no bfloat16, nor do Python's buffers; the call site knows the type.
-    return array.view(np.uint8) if array.ndim else array.reshape(1).view(np.uint8)
+def _in_graph(site: Site, x: Any, chain: Chain) -> Any:
+    """The tensor is carried from where TensorFlow has it when the graph runs."""
+    with tf.device(chain.device):
+        y = tf.py_function(lambda tensor: run_eagerly(site, tensor), [x], x.dtype)
+    y.set_shape(site.request.receive_shape)
+    return y

@@ -4,71 +4,150 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sciml_par.errors import InputError
 
 _MASK = "CUDA_VISIBLE_DEVICES"
 _SHARE = "SCIML_PAR_SHARE_GPUS"
+_DEVICE = re.compile(r"\d+|(GPU|MIG)-.+", re.ASCII)
 
 
-def gpus_of_this_host(environment: Mapping[str, str], proc: Path = Path("/proc")) -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES would name them.
+@dataclass(frozen=True)
+class VisibleGpu:
+    """A GPU that a process may use.
 
-    A mask that the scheduler or the user has set is respected, whatever its entries are: numbers,
-    UUIDs or the names of MIG slices.
+    Attributes
+    ----------
+    entry : as CUDA_VISIBLE_DEVICES names it: a number, a UUID or the name of a MIG slice.
+    identity : the same for all processes of a host. A number is not: a scheduler that hides the
+        other GPUs from a process lets it call its own one 0.
     """
+
+    entry: str
+    identity: str
+
+
+def visible_gpus(
+    environment: Mapping[str, str], root: Path = Path("/"), *, opens: bool | None = None
+) -> list[VisibleGpu]:
+    """The GPUs that this process may use, in CUDA's order (local).
+
+    A mask that the scheduler or the user has set is respected, whatever its entries are.
+
+    Parameters
+    ----------
+    root : where /proc and /dev are.
+    opens : whether device files can be opened; None tries.
+    """
+    there = _addresses(root, opens)
     mask = environment.get(_MASK)
-    if mask is not None:
-        # As CUDA reads it: what follows the first entry that is no device does not count.
-        entries = (entry.strip() for entry in mask.split(","))
-        return list(itertools.takewhile(lambda entry: entry not in ("", "-1"), entries))
-    driver = proc / "driver" / "nvidia" / "gpus"
-    count = len(list(driver.iterdir())) if driver.is_dir() else 0
-    return [str(i) for i in range(count)]
+    if mask is None:
+        return [VisibleGpu(str(i), address) for i, address in enumerate(there)]
+    # As CUDA reads it: what follows the first entry that is no device does not count. Schedulers
+    # write -1, nothing, or a word ("NoDevFiles") for none.
+    stripped = (entry.strip() for entry in mask.split(","))
+    entries = itertools.takewhile(_DEVICE.fullmatch, stripped)
+    return [VisibleGpu(entry, _identity(entry, there)) for entry in entries]
 
 
-def choose_gpu(gpus: list[str], local_rank: int, local_size: int, *, share: bool) -> str | None:
-    """The entry of `gpus` for the rank number `local_rank` of a host, None without a GPU.
+def _identity(entry: str, there: Sequence[str]) -> str:
+    number = int(entry) if entry.isdecimal() else len(there)
+    return there[number] if number < len(there) else entry
 
-    One visible GPU per rank means that the scheduler has pinned already: a mask of one entry is
-    taken as it is when each rank has its own.
+
+def _addresses(root: Path, opens: bool | None) -> list[str]:
+    """The PCI addresses of the GPUs that NVIDIA's driver lists and this process may open.
+
+    The driver tells their UUIDs as well, but only question marks before a GPU is first used.
+    """
+    listed = root / "proc" / "driver" / "nvidia" / "gpus"
+    if not listed.is_dir():
+        return []
+    found = []
+    for directory in sorted(listed.iterdir()):
+        minor = _field(_read(directory / "information"), "Device Minor")
+        if minor is None or _can_open(root / "dev" / f"nvidia{minor}", opens):
+            found.append(directory.name)
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _field(text: str, name: str) -> str | None:
+    match = re.search(rf"^{name}:\s*(\S+)", text, re.MULTILINE)
+    return match[1] if match else None
+
+
+def _can_open(device: Path, opens: bool | None) -> bool:
+    """Whether the scheduler lets this process at a device; it hides others by forbidding that."""
+    if opens is not None:
+        return opens
+    try:
+        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
+    except PermissionError:
+        return False
+    except OSError:
+        return device.exists()
+    return True
+
+
+def choose_gpus(
+    visible: Sequence[Sequence[VisibleGpu]], *, host: str, share: bool
+) -> list[VisibleGpu | None]:
+    """Which GPU each rank of a host takes; None for those that see none.
+
+    Each rank takes, of those that it sees, the first that the fewest ranks before it have taken.
+    So ranks that see the same take turns, in whatever order a launcher names the GPUs to them, and
+    ranks to which the scheduler shows one each are left with it.
+
+    Parameters
+    ----------
+    visible : the GPUs that each rank of the host sees.
+    host : its name, for messages.
 
     Raises
     ------
     InputError
-        Where a host has more ranks than GPUs, unless `share` allows it.
+        Where ranks would have to share a GPU, unless `share` allows it.
     """
-    if not gpus:
-        return None
-    if local_size > len(gpus) and not share:
+    chosen: list[VisibleGpu | None] = []
+    used: Counter[str] = Counter()
+    for gpus in visible:
+        gpu = min(gpus, key=lambda gpu: used[gpu.identity], default=None)
+        chosen.append(gpu)
+        if gpu is not None:
+            used[gpu.identity] += 1
+    if not share and any(n > 1 for n in used.values()):
+        shown = {gpu.identity: gpu.entry for gpus in visible for gpu in gpus}
+        crowded, n = used.most_common(1)[0]
         raise InputError(
-            f"{local_size} ranks run on this host, which shows {len(gpus)} GPU(s) "
-            f"({', '.join(gpus)}). Start at most one rank per GPU, or set {_SHARE}=1 to let "
-            f"ranks share GPUs, or {_MASK}= (empty) to compute on the CPU."
+            f"{used.total()} ranks run on host {host}, which shows them {len(shown)} GPU(s) "
+            f"({', '.join(shown.values())}), so that {n} of them would share GPU "
+            f"{shown[crowded]}. Start at most one rank per GPU, or set {_SHARE}=1 to let ranks "
+            f"share GPUs, or {_MASK}= (empty) to compute on the CPU."
         )
-    return gpus[local_rank % len(gpus)]
+    return chosen
 
 
-def pin_gpu(local_rank: int, masks: list[str | None]) -> str | None:
-    """Let this process see its own GPU only; a no-op without one (local).
+def sharing_is_allowed(environment: Mapping[str, str]) -> bool:
+    """Whether the user lets ranks share GPUs (local)."""
+    return environment.get(_SHARE, "0") not in ("", "0")
 
-    Parameters
-    ----------
-    local_rank : this rank's number on its host.
-    masks : CUDA_VISIBLE_DEVICES as each rank of the host has found it.
 
-    Returns
-    -------
-    The entry of CUDA_VISIBLE_DEVICES that was chosen, or None.
-    """
-    gpus = gpus_of_this_host(os.environ)
-    pinned_already = len(gpus) == 1 and len(set(masks)) == len(masks) > 1
-    share = os.environ.get(_SHARE, "0") not in ("", "0") or pinned_already
-    gpu = choose_gpu(gpus, local_rank, len(masks), share=share)
-    if gpu is not None:
-        os.environ[_MASK] = gpu
-        # Without it TensorFlow takes all memory of the GPU and leaves none for NCCL.
-        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    return gpu
+def pin(gpu: VisibleGpu | None) -> None:
+    """Let this process see `gpu` only; a no-op without one (local)."""
+    if gpu is None:
+        return
+    os.environ[_MASK] = gpu.entry
+    # Without it TensorFlow takes all memory of the GPU and leaves none for NCCL.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")

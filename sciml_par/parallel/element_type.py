@@ -1,9 +1,11 @@
-"""The element types that travel: their names in TensorFlow, in StableHLO and in MPI."""
+"""The element types that travel: their names in TensorFlow, StableHLO, MPI and NCCL."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sciml_par.errors import InputError
 
@@ -21,15 +23,14 @@ class ElementType:
     stablehlo : its spelling in StableHLO text, as "f32".
     size : bytes per element.
     mpi_name : the name of MPI's datatype, as "FLOAT".
-    reduced_as : the type in which it is reduced. MPI has no arithmetic on half-precision types, so
-        they are widened to float32, which also rounds once instead of P times.
+    nccl_name : the name of NCCL's datatype, as "FLOAT32"; None where NCCL has none.
     """
 
     name: str
     stablehlo: str
     size: int
     mpi_name: str
-    reduced_as: str
+    nccl_name: str | None
 
     @property
     def mpi(self) -> MPI.Datatype:
@@ -39,20 +40,34 @@ class ElementType:
         datatype: MPI.Datatype = getattr(MPI, self.mpi_name)
         return datatype
 
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """NumPy's type."""
+        import ml_dtypes  # noqa: F401  tells NumPy the name bfloat16; comes with TensorFlow
+
+        return np.dtype(self.name)
+
+    @property
+    def wide(self) -> ElementType:
+        """The type in which MPI reduces it: float32 for 16-bit types, which MPI cannot add."""
+        return ELEMENT_TYPES["float32"] if self.name in ("float16", "bfloat16") else self
+
 
 def _table() -> dict[str, ElementType]:
     table = {
-        "bool": ElementType("bool", "i1", 1, "C_BOOL", "bool"),
-        "float16": ElementType("float16", "f16", 2, "BYTE", "float32"),
-        "bfloat16": ElementType("bfloat16", "bf16", 2, "BYTE", "float32"),
-        "float32": ElementType("float32", "f32", 4, "FLOAT", "float32"),
-        "float64": ElementType("float64", "f64", 8, "DOUBLE", "float64"),
+        "bool": ElementType("bool", "i1", 1, "C_BOOL", None),
+        "float16": ElementType("float16", "f16", 2, "BYTE", "FLOAT16"),
+        "bfloat16": ElementType("bfloat16", "bf16", 2, "BYTE", "BFLOAT16"),
+        "float32": ElementType("float32", "f32", 4, "FLOAT", "FLOAT32"),
+        "float64": ElementType("float64", "f64", 8, "DOUBLE", "FLOAT64"),
     }
     for bits in (8, 16, 32, 64):
-        for prefix, mpi_prefix, hlo in (("int", "INT", "i"), ("uint", "UINT", "ui")):
-            name = f"{prefix}{bits}"
-            mpi_name = f"{mpi_prefix}{bits}_T"
-            table[name] = ElementType(name, f"{hlo}{bits}", bits // 8, mpi_name, name)
+        for prefix, hlo in (("INT", "i"), ("UINT", "ui")):
+            name = f"{prefix.lower()}{bits}"
+            nccl_name = f"{prefix}{bits}" if bits != 16 else None
+            table[name] = ElementType(
+                name, f"{hlo}{bits}", bits // 8, f"{prefix}{bits}_T", nccl_name
+            )
     return table
 
 

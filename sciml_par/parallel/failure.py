@@ -102,6 +102,13 @@ def end_job(communicator: Communicator, message: str) -> None:
     end_processes(communicator, 1)
 
 
+def abort_gpus(communicator: Communicator) -> None:
+    """End what the GPU is doing for the world's groups, should it wait for other ranks (local)."""
+    for group in communicator.family:
+        if group.by_nccl is not None:
+            group.by_nccl.abort()
+
+
 def end_processes(communicator: Communicator, exit_code: int) -> None:
     """End every rank of the job, from any thread (local; does not return)."""
     with contextlib.suppress(Exception):
@@ -111,6 +118,8 @@ def end_processes(communicator: Communicator, exit_code: int) -> None:
     fallback = threading.Timer(_KILL_SECONDS, os._exit, args=(exit_code,))
     fallback.daemon = True
     fallback.start()
+    with contextlib.suppress(Exception):
+        abort_gpus(communicator)
     # Everything has been said; MPI's own lines about MPI_Abort would only bury it.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     communicator.mpi.Abort(exit_code)

@@ -36,21 +36,21 @@ Max = ReduceOp.MAX
 Product = ReduceOp.PRODUCT
 
 
-def check_reducible(op: ReduceOp, dtype: str) -> None:
+def check_reducible(op: ReduceOp, dtype: str, *, where: str) -> None:
     """Raise `InputError` where `op` has no meaning for the element type named `dtype`."""
     if not isinstance(op, ReduceOp):
         raise InputError(
-            f"allreduce: expected op to be one of sciml_par.parallel's "
+            f"{where}: expected op to be one of sciml_par.parallel's "
             f"{', '.join(o.value for o in ReduceOp)}; got {op!r}."
         )
     if dtype == "bool" and op in (Sum, Average):
         raise InputError(
-            f"allreduce: {op.value} of booleans has no meaning. Use Max for «any rank», Min for "
+            f"{where}: {op.value} of booleans has no meaning. Use Max for «any rank», Min for "
             f"«every rank», or cast to an integer to count."
         )
     if op is Average and dtype.lstrip("u").startswith("int"):
         raise InputError(
-            f"allreduce: the Average of {dtype} values is not an {dtype}. Use Sum, or cast to a "
+            f"{where}: the Average of {dtype} values is not an {dtype}. Use Sum, or cast to a "
             f"floating-point type first."
         )
 

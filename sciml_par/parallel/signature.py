@@ -14,7 +14,7 @@ class Signature:
     """What all ranks must ask for alike.
 
     `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
-    Exchanges that are no tensor's have no `dtype`.
+    Exchanges that are no tensor's have no `dtype`. `by` is the name of what carries it.
     """
 
     kind: str
@@ -22,6 +22,7 @@ class Signature:
     shape: tuple[int | None, ...] = ()
     op: ReduceOp | None = None
     root: int | None = None
+    by: str = "MPI"
 
     def __str__(self) -> str:
         parts = []
@@ -32,7 +33,8 @@ class Signature:
             parts.append(self.op.value)
         if self.root is not None:
             parts.append(f"root {self.root}")
-        return f"{self.kind}({', '.join(parts)})"
+        call = f"{self.kind}({', '.join(parts)})"
+        return call if self.by == "MPI" else f"{call} by {self.by}"
 
     @cached_property
     def digest(self) -> bytes:

@@ -23,20 +23,26 @@ class DistributedGradientTape:
     ----------
     tape : what computes this rank's gradients.
     op : Average, as users of Horovod expect, or Sum.
-    communicator : the ranks that take part; all by default.
+    communicator, device : as for `allreduce`.
 
     Notes
     -----
-    All gradients travel in one buffer per element type. A gradient that is None stays None; it
-    must be so on every rank. Everything else that a tape can do it does as the inner tape.
+    All gradients travel in one buffer per element type and 64 MiB. A gradient that is None stays
+    None; it must be so on every rank. Everything else that a tape can do it does as the inner tape.
     """
 
     def __init__(
-        self, tape: Any, op: ReduceOp = Average, *, communicator: Communicator | None = None
+        self,
+        tape: Any,
+        op: ReduceOp = Average,
+        *,
+        communicator: Communicator | None = None,
+        device: str | None = None,
     ) -> None:
         self._tape = tape
         self._op = op
         self._communicator = communicator
+        self._device = device
 
     def __enter__(self) -> DistributedGradientTape:
         self._tape.__enter__()
@@ -60,6 +66,8 @@ class DistributedGradientTape:
         local = self._tape.gradient(target, sources, output_gradients, **options)
         flat = tf.nest.flatten(local, expand_composites=False)
         present = [tf.convert_to_tensor(g) for g in flat if g is not None]
-        reduced = iter(fused_allreduce(present, self._op, communicator=self._communicator))
+        reduced = iter(
+            fused_allreduce(present, self._op, communicator=self._communicator, device=self._device)
+        )
         complete = [None if g is None else next(reduced) for g in flat]
         return tf.nest.pack_sequence_as(local, complete)

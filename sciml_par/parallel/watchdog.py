@@ -72,21 +72,30 @@ class Watchdog:
                 self._look_at(communicator)
 
     def _look_at(self, communicator: Communicator) -> None:
+        self._end_on_gpu_error(communicator)
         now = time.monotonic()
         stall = self._stalls.get(communicator.name)
-        if communicator.pending is None:
+        standing = communicator.standing()
+        if standing is None:
             self._stalls.pop(communicator.name, None)
-        elif stall is None or stall.sequence != communicator.sequence:
-            self._stalls[communicator.name] = _Stall(communicator.sequence, now)
+        elif stall is None or stall.sequence != standing[0]:
+            self._stalls[communicator.name] = _Stall(standing[0], now)
         elif now - stall.since > self._patience.announce_after:
-            self._on_stall(communicator, stall, now - stall.since)
+            mine = Waiting(communicator.name, standing[0], str(standing[1]))
+            self._on_stall(communicator, mine, stall, now - stall.since)
 
-    def _on_stall(self, communicator: Communicator, stall: _Stall, seconds: float) -> None:
-        wish = communicator.pending
-        # Read after the wish, so that it is known to be that of the collective that stands.
-        if wish is None or communicator.sequence != stall.sequence:
-            return
-        mine = Waiting(communicator.name, stall.sequence, str(wish))
+    def _end_on_gpu_error(self, communicator: Communicator) -> None:
+        error = communicator.by_nccl and communicator.by_nccl.error()
+        if error:
+            self._end_job(
+                f"Rank {communicator.rank} of «{communicator.name}»: NCCL reports {error}. Another "
+                f"rank may have died, or the network between the GPUs failed. NCCL_DEBUG=INFO lets "
+                f"NCCL say more."
+            )
+
+    def _on_stall(
+        self, communicator: Communicator, mine: Waiting, stall: _Stall, seconds: float
+    ) -> None:
         if not stall.announced:
             stall.announced = True
             self._mailbox.send(mine)
@@ -160,7 +169,8 @@ class Watchdog:
         if communicator.rank != speaker:
             # Should the speaker be unable to, another one does it a little later.
             time.sleep(2.0 + 0.2 * communicator.rank)
-        if communicator.pending is not None and communicator.sequence == mine.sequence:
+        standing = communicator.standing()
+        if standing is not None and standing[0] == mine.sequence:
             self._end_job(message)
 
 

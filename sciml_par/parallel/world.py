@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError, NotInitializedError
 from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.device import pin_gpu
-from sciml_par.parallel.failure import FailureReporter, end_job
+from sciml_par.parallel.device import VisibleGpu, choose_gpus, pin, sharing_is_allowed, visible_gpus
+from sciml_par.parallel.failure import FailureReporter, abort_gpus, end_job
 from sciml_par.parallel.mailbox import Left, Mailbox
+from sciml_par.parallel.nccl_setup import Transport, set_up_transport
 from sciml_par.parallel.threads import (
     cores_of_this_process,
     limit_threads,
     requested_threads,
     share_of_cores,
 )
-from sciml_par.parallel.watchdog import Patience, Watchdog
+from sciml_par.parallel.watchdog import Patience, Watchdog, write_error
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -37,6 +39,7 @@ class World:
     alone : the group of this rank only.
     threads : the cores that this rank may keep busy.
     gpu : the GPU that this rank sees, as CUDA_VISIBLE_DEVICES names it, or None.
+    transport : how tensors travel between the ranks' GPUs.
     """
 
     communicator: Communicator
@@ -44,6 +47,7 @@ class World:
     alone: Communicator
     threads: int
     gpu: str | None
+    transport: Transport
     failures: FailureReporter
     mailbox: Mailbox
     watchdog: Watchdog | None
@@ -69,11 +73,14 @@ def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | Non
     ------
     InputError
         No MPI can be found, more ranks than GPUs on a host, or a bad environment variable.
+    BindingError
+        NCCL cannot connect the ranks' GPUs.
 
     Notes
     -----
     Environment: OMP_NUM_THREADS; SCIML_PAR_SHARE_GPUS=1 lets ranks share a GPU;
-    SCIML_PAR_CHECK=always compares the ranks' collectives at every execution;
+    SCIML_PAR_TRANSPORT=mpi carries tensors between GPUs by MPI through host memory, and =nccl
+    insists on NCCL; SCIML_PAR_CHECK=always compares the ranks' collectives at every execution;
     SCIML_PAR_STALL_WARNING and SCIML_PAR_STALL_LIMIT, in seconds, say when a collective that
     stands still is reported (60) and when it ends the job (never).
     """
@@ -95,11 +102,13 @@ def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | Non
     failures.install()
     threads = threads or requested_threads(os.environ) or _fair_share(host)
     limit_threads(threads, os.environ)
-    masks = host.allgather_object(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    gpu = everyone.attempt(lambda: pin_gpu(host.rank, masks))
-    world = World(everyone, host, alone, threads, gpu, failures, mailbox, None)
+    gpu = _pin_gpu(everyone, host)
+    name = gpu.entry if gpu else None
+    nowhere = Transport("", surprising=False)
+    world = World(everyone, host, alone, threads, name, nowhere, failures, mailbox, None)
     world.watchdog = _start_watchdog(world, patience)
     atexit.register(shutdown)
+    world.transport = _connect_gpus(world, gpu)
     import_module("tensorflow", quiet=quiet)
 
 
@@ -114,9 +123,14 @@ def shutdown() -> None:
     leaving, world = world, None
     atexit.unregister(shutdown)
     leaving.failures.uninstall()
+    family = leaving.communicator.family
+    # The watchdog still runs: should a rank be missing in what the GPU is at, it ends the job.
+    for group in family:
+        if group.by_nccl is not None:
+            group.by_nccl.finish()
     if leaving.watchdog is not None:
         leaving.watchdog.stop()
-    family = leaving.communicator.family
+    abort_gpus(leaving.communicator)
     leaving.mailbox.send(Left({group.name: group.sequence for group in family}))
 
 
@@ -169,6 +183,31 @@ def _load_mpi() -> Any:
             f"your cluster's MPI module ({reason})."
         ) from None
     return MPI
+
+
+def _pin_gpu(everyone: Communicator, host: Communicator) -> VisibleGpu | None:
+    """The GPU that this rank sees from now on (collective)."""
+    visible = host.allgather_object(visible_gpus(os.environ))
+    share = any(host.allgather_object(sharing_is_allowed(os.environ)))
+    name = socket.gethostname()
+    gpu = everyone.attempt(lambda: choose_gpus(visible, host=name, share=share))[host.rank]
+    pin(gpu)
+    return gpu
+
+
+def _connect_gpus(of: World, gpu: VisibleGpu | None) -> Transport:
+    """Let the ranks exchange tensors between their GPUs, if they can (collective)."""
+    everyone = of.communicator
+    identity = f"{socket.gethostname()} {gpu.identity}" if gpu else None
+    transport = set_up_transport(everyone, identity, os.environ)
+    if transport.surprising and everyone.rank == 0:
+        write_error(
+            f"warning: tensors in GPU memory will be carried by MPI through the host, which is "
+            f"slow. {transport.obstacle}."
+        )
+    of.host.take_gpus_from(everyone, color=of.host.world_ranks[0])
+    of.alone.take_gpus_from(everyone, color=everyone.rank)
+    return transport
 
 
 def _fair_share(host: Communicator) -> int:

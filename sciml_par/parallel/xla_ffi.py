@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from sciml_par._tensorflow import import_module
 
@@ -81,6 +82,15 @@ class _ErrorArguments(ctypes.Structure):
     )
 
 
+class _StreamArguments(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+    )
+
+
 class _Extension(ctypes.Structure):
     _fields_ = (
         ("struct_size", ctypes.c_size_t),
@@ -125,13 +135,23 @@ class _CallFrame(ctypes.Structure):
 # places of the few words that matter are computed here once, and read as plain integers.
 _FRAME_WORDS = ctypes.c_uint64 * (ctypes.sizeof(_CallFrame) // _WORD)
 _EXTENSION_AT = _CallFrame.extension.offset // _WORD
+_API_AT = _CallFrame.api.offset // _WORD
+_CONTEXT_AT = _CallFrame.context.offset // _WORD
 _ARGUMENTS_AT = (_CallFrame.arguments.offset + _List.items.offset) // _WORD
 _RESULTS_AT = (_CallFrame.results.offset + _List.items.offset) // _WORD
 _BUFFER_DATA_AT = 3 * _WORD  # struct_size, extension, dtype (padded), data
 _word = ctypes.c_uint64.from_address
 
 
-Handler = Callable[[int, int], None]
+HOST = "Host"
+"""The platform whose handlers get (send, receive): addresses in the host's memory."""
+
+CUDA = "CUDA"
+"""The platform whose handlers get (send, receive, stream): addresses in the GPU's memory, and the
+stream between whose kernels the call stands. They enqueue their work there and return."""
+
+Version = tuple[int, int]
+Entry = Callable[[int], int | None]
 
 
 class UnavailableError(RuntimeError):
@@ -158,13 +178,14 @@ class ForeignCalls:
         # XLA keeps the bare pointers for the life of the process.
         self._kept: list[object] = []
 
-    def register(self, name: str, platform: str, handler: Handler) -> None:
-        """Let custom calls named `name` on `platform` run `handler(send, receive)` (local).
+    def register(self, name: str, platform: str, handler: Callable[..., object]) -> None:
+        """Let custom calls named `name` on `platform` run `handler` (local).
 
-        The handler gets the addresses of the first operand and of the first result. What it
-        raises becomes the error of the program. A name can be registered once.
+        The handler gets the addresses of the first operand and of the first result, on `CUDA` the
+        stream as well. What it raises becomes the error of the program. A name can be registered
+        once for each platform.
         """
-        entry = _HANDLER(self._entry(handler))
+        entry = c_function(handler, self.version, with_stream=platform == CUDA)
         name_bytes, platform_bytes = name.encode(), platform.encode()
         arguments = _RegisterArguments(
             struct_size=ctypes.sizeof(_RegisterArguments),
@@ -176,36 +197,62 @@ class ForeignCalls:
         if _FUNCTION(self._api.handler_register)(ctypes.addressof(arguments)):
             raise UnavailableError(f"XLA refused the handler {name!r} for platform {platform!r}")
 
-    def _entry(self, handler: Handler) -> Callable[[int], int | None]:
-        def entry(address: int) -> int | None:
-            try:
-                words = _FRAME_WORDS.from_address(address)
-                if words[_EXTENSION_AT]:
-                    self._fill_metadata(words[_EXTENSION_AT])
-                    return None
-                send = _word(_word(words[_ARGUMENTS_AT]).value + _BUFFER_DATA_AT).value
-                receive = _word(_word(words[_RESULTS_AT]).value + _BUFFER_DATA_AT).value
+
+def c_function(handler: Callable[..., object], version: Version, *, with_stream: bool) -> Any:
+    """`handler` as XLA can call it; keep a reference for as long as it may (local).
+
+    Parameters
+    ----------
+    handler : takes (send, receive), or (send, receive, stream).
+    version : of the interface, for XLA to check.
+    """
+
+    def entry(address: int) -> int | None:
+        words = _FRAME_WORDS.from_address(address)
+        try:
+            if words[_EXTENSION_AT]:
+                _fill_metadata(words[_EXTENSION_AT], version)
+                return None
+            send = _word(_word(words[_ARGUMENTS_AT]).value + _BUFFER_DATA_AT).value
+            receive = _word(_word(words[_RESULTS_AT]).value + _BUFFER_DATA_AT).value
+            if with_stream:
+                handler(send, receive, _stream(words))
+            else:
                 handler(send, receive)
-            except BaseException as error:  # ctypes would swallow it
-                return self._error(f"{error}")
-            return None
+        except BaseException as error:  # ctypes would swallow it
+            return _error(words, f"{error}")
+        return None
 
-        return entry
+    return _HANDLER(entry)
 
-    def _fill_metadata(self, extension: int) -> None:
-        header = _Extension.from_address(extension)
-        if header.type == _METADATA_EXTENSION:
-            metadata = _Metadata.from_address(header.metadata)
-            metadata.version.major, metadata.version.minor = self.version
 
-    def _error(self, message: str) -> int | None:
-        arguments = _ErrorArguments(
-            struct_size=ctypes.sizeof(_ErrorArguments),
-            message=message.encode(),
-            code=FAILED_PRECONDITION,
-        )
-        error: int | None = _FUNCTION(self._api.error_create)(ctypes.addressof(arguments))
-        return error
+def _fill_metadata(extension: int, version: Version) -> None:
+    header = _Extension.from_address(extension)
+    if header.type == _METADATA_EXTENSION:
+        metadata = _Metadata.from_address(header.metadata)
+        metadata.version.major, metadata.version.minor = version
+
+
+def _stream(words: ctypes.Array[ctypes.c_uint64]) -> int:
+    """XLA's stream, a CUstream, of the call frame `words`."""
+    arguments = _StreamArguments(
+        struct_size=ctypes.sizeof(_StreamArguments), context=words[_CONTEXT_AT]
+    )
+    api = _Api.from_address(words[_API_AT])
+    if _FUNCTION(api.stream_get)(ctypes.addressof(arguments)):
+        raise RuntimeError("XLA has no stream for this call: the program does not run on a GPU.")
+    return arguments.stream or 0  # the default stream is a null pointer
+
+
+def _error(words: ctypes.Array[ctypes.c_uint64], message: str) -> int | None:
+    arguments = _ErrorArguments(
+        struct_size=ctypes.sizeof(_ErrorArguments),
+        message=message.encode(),
+        code=FAILED_PRECONDITION,
+    )
+    api = _Api.from_address(words[_API_AT])
+    error: int | None = _FUNCTION(api.error_create)(ctypes.addressof(arguments))
+    return error
 
 
 @lru_cache(maxsize=1)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees
 @pytest.fixture(autouse=True)
 def forget_agreements():
     """Eager calls agree once; those of another test may have been the same."""
-    sp.current_world().communicator.eager_calls.clear()
+    sp.current_world().communicator.eager_sites.clear()
 
 
 def odd_one_out():

@@ -21,7 +21,7 @@ def executed(monkeypatch):
     execute = Call.execute
 
     def recording(self, send, receive):
-        sizes.append(self.send_shape[0] if self.send_shape else 0)
+        sizes.append(self.request.shape[0] if self.request.shape else 0)
         execute(self, send, receive)
 
     monkeypatch.setattr(Call, "execute", recording)

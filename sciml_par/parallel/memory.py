@@ -1,0 +1,92 @@
+"""Where an eager tensor's elements lie.
+
+Tensors are looked at through DLPack's capsules: the address serves MPI and NCCL alike, whatever
+the element type, without a copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sciml_par._tensorflow import tf
+
+HOST_MEMORY = 1
+"""DLPack's number for the memory of the host."""
+
+_NAME = b"dltensor"
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("type", ctypes.c_uint32),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor's memory: valid while the view lives.
+
+    Attributes
+    ----------
+    address : of the first element.
+    capsule : what keeps the memory.
+    """
+
+    address: int
+    capsule: object
+
+
+def kind_of_memory(x: Any) -> int:
+    """DLPack's number for the memory that an eager tensor lies in (local).
+
+    Its device does not tell: TensorFlow keeps some tensors of a GPU (int32) on the host.
+    """
+    kind: int = x.__dlpack_device__()[0]
+    return kind
+
+
+def view(x: Any) -> View:
+    """The memory of an eager tensor (local). Waits until TensorFlow has computed it."""
+    capsule = tf.experimental.dlpack.to_dlpack(x)
+    tensor = _DLTensor.from_address(_capsule_pointer()(capsule, _NAME))
+    return View((tensor.data or 0) + tensor.byte_offset, capsule)
+
+
+def empty(shape: Any, dtype: Any, device: str) -> Any:
+    """A tensor of memory of its own, not yet written (local).
+
+    A collective may write there, and nowhere else: other tensors share their memory.
+
+    Parameters
+    ----------
+    shape : tensor of int32 in host memory.
+    device : TensorFlow's name of the device.
+    """
+    if not has_gpus():  # choosing the device costs as much as all the rest
+        return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+    with tf.device(device):
+        return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+
+
+@lru_cache(maxsize=1)
+def has_gpus() -> bool:
+    """Whether TensorFlow computes on GPUs in this process, which is settled at its start."""
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
+@lru_cache(maxsize=1)
+def _capsule_pointer() -> Any:
+    function = ctypes.pythonapi.PyCapsule_GetPointer
+    function.restype = ctypes.c_void_p
+    function.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    return function
