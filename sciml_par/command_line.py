@@ -139,7 +139,7 @@ def parse(
         Options that cannot be understood, with code 2, or --help. One rank speaks.
     """
     parser = make_parser(description, points=points, program=program)
-    with _one_voice():
+    with one_voice():
         options = parser.parse_args(arguments, namespace=Options())
         if options.mode == "data" and options.members != 1:
             parser.error("--members needs --mode ensemble: data mode trains one model on all ranks")
@@ -182,12 +182,17 @@ def make_parser(
     return parser
 
 
-def run(main: Callable[[], None]) -> None:
-    """Run a program's `main`; an error of its input is one line and exit code 2 (collective)."""
+def run(main: Callable[[], None], *, program: str = _PROGRAM) -> None:
+    """Run a program's `main`; an error of its input is one line and exit code 2 (collective).
+
+    Parameters
+    ----------
+    program : what messages call it.
+    """
     try:
         main()
     except SciMLParError as error:
-        text = f"{_PROGRAM}: error: {error}"
+        text = f"{program}: error: {error}"
         _report(error, text)
         sys.exit(_BAD_INPUT)
 
@@ -211,7 +216,7 @@ def launched_rank(environment: Mapping[str, str]) -> int:
 
 
 @contextlib.contextmanager
-def _one_voice() -> Iterator[None]:
+def one_voice() -> Iterator[None]:
     """Let only rank 0 print what argparse has to say."""
     if launched_rank(os.environ) == 0:
         yield

@@ -22,7 +22,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.autograph import as_written
 from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.context import Chain, check_device, perform
+from sciml_par.parallel.context import Chain, check_device, is_recorded, perform
 from sciml_par.parallel.element_type import element_type
 from sciml_par.parallel.reduction import Average, Max, Min, Product, ReduceOp, Sum, check_reducible
 from sciml_par.parallel.request import (
@@ -38,6 +38,9 @@ from sciml_par.parallel.world import current_world
 
 Tensor = Any
 """A `tf.Tensor`, or what `tf.convert_to_tensor` takes."""
+
+Gradient = Callable[[Tensor], Tensor]
+"""Takes ḡ, the gradient by a result, and gives that by what it was made of."""
 
 
 @as_written
@@ -121,7 +124,7 @@ def broadcast(
         with tf.control_dependencies([total]):  # or a graph would leave the collective out
             return tf.zeros(total.shape, total.dtype)
 
-    return _differentiable(lambda x: perform(group, request, x, chain), gradient, x)
+    return _differentiable(lambda x: (perform(group, request, x, chain), gradient), x)
 
 
 @as_written
@@ -193,8 +196,7 @@ def reducescatter(
     if not x.dtype.is_floating:
         return perform(group, request, x, chain)
 
-    @tf.custom_gradient
-    def differentiable(x: Tensor) -> Any:
+    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
         y = perform(group, request, x, chain)
 
         def gradient(g: Tensor) -> Tensor:
@@ -205,7 +207,7 @@ def reducescatter(
 
         return y, gradient
 
-    return differentiable(x)
+    return _differentiable(with_gradient, x)
 
 
 @as_written
@@ -261,10 +263,12 @@ def _begin(
     return x, group, Chain(group, device)
 
 
-def _differentiable(
-    forward: Callable[[Tensor], Tensor], gradient: Callable[[Tensor], Tensor], x: Tensor
-) -> Tensor:
-    return tf.custom_gradient(lambda x: (forward(x), gradient))(x)
+def _differentiable(collective: Callable[[Tensor], tuple[Tensor, Gradient]], x: Tensor) -> Tensor:
+    """y of `collective(x)`, which returns y and the function ḡ ↦ the gradient by x."""
+    # Making y differentiable takes several times as long as a short transfer.
+    if tf.executing_eagerly() and not is_recorded():
+        return collective(x)[0]
+    return tf.custom_gradient(collective)(x)
 
 
 def _allreduce(x: Tensor, op: ReduceOp, group: Communicator, chain: Chain) -> Tensor:
@@ -272,8 +276,7 @@ def _allreduce(x: Tensor, op: ReduceOp, group: Communicator, chain: Chain) -> Te
     if not x.dtype.is_floating:
         return perform(group, request, x, chain)
 
-    @tf.custom_gradient
-    def differentiable(x: Tensor) -> Any:
+    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
         y = perform(group, request, x, chain)
 
         def gradient(g: Tensor) -> Tensor:
@@ -284,7 +287,7 @@ def _allreduce(x: Tensor, op: ReduceOp, group: Communicator, chain: Chain) -> Te
 
         return y, gradient
 
-    return differentiable(x)
+    return _differentiable(with_gradient, x)
 
 
 def _reduction_gradient(
@@ -325,7 +328,7 @@ def _gather(x: Tensor, rows: tuple[int, ...], group: Communicator, chain: Chain)
     def gradient(g: Tensor) -> Tensor:
         return _allreduce(g, Sum, group, chain.resumed())[first : first + shape[0]]
 
-    return _differentiable(lambda x: perform(group, request, x, chain), gradient, x)
+    return _differentiable(lambda x: (perform(group, request, x, chain), gradient), x)
 
 
 def _alltoall(
@@ -336,11 +339,11 @@ def _alltoall(
     chain: Chain,
 ) -> Tensor:
     request = Alltoall(x.dtype.name, _static_shape(x, "alltoall"), sent, received)
-    return _differentiable(
-        lambda x: perform(group, request, x, chain),
-        lambda g: _alltoall(g, received, sent, group, chain.resumed()),
-        x,
-    )
+
+    def gradient(g: Tensor) -> Tensor:
+        return _alltoall(g, received, sent, group, chain.resumed())
+
+    return _differentiable(lambda x: (perform(group, request, x, chain), gradient), x)
 
 
 def _splits(splits: Any, rows: int, size: int) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from sciml_par.parallel.request import Request
 
 T = TypeVar("T")
+
+_LONGEST_LIST = 4
 
 
 class Communicator:
@@ -234,7 +237,13 @@ def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
 
 
 def rank_list(ranks: Sequence[int]) -> str:
-    """ "rank 3" or "ranks 0, 2 and 5"."""
+    """ "rank 3", "ranks 0, 2 and 5" or "ranks 0–63", of ascending numbers."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    return f"ranks {', '.join(str(r) for r in ranks[:-1])} and {ranks[-1]}"
+    parts: list[str] = []
+    for _, run in itertools.groupby(enumerate(ranks), lambda pair: pair[1] - pair[0]):
+        members = [rank for _, rank in run]
+        long = len(members) > _LONGEST_LIST
+        parts += [f"{members[0]}–{members[-1]}"] if long else map(str, members)
+    listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    return f"ranks {listed}"

@@ -55,7 +55,8 @@ def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) 
     if communicator.size == 1:
         return tf.identity(x)  # what every collective of one rank amounts to
     if tf.executing_eagerly():
-        return run_eagerly(_shared_site(communicator, request), _moved(x, chain))
+        site, moved = _shared_site(communicator, request), _moved(x, chain)
+        return _from_host(site, moved) if chain.on_host else run_eagerly(site, moved)
     site = Site(communicator, request)
     with tf.control_dependencies(_last_collective()):
         if chain.order is not None:
@@ -68,12 +69,22 @@ def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) 
     return y
 
 
+def is_recorded() -> bool:
+    """Whether a gradient tape, or an accumulator of forward derivatives, looks on (local)."""
+    from tensorflow.python.eager import record
+
+    return bool(record.could_possibly_record())
+
+
 def run_eagerly(site: Site, x: Any) -> Any:
     """Carry out a collective on an eager tensor, from where it lies (collective)."""
     nccl = site.communicator.by_nccl
     kind = kind_of_memory(x)
     if nccl is not None and kind == nccl.memory and nccl.carries(site.request):
-        return _from_gpu(site, x, nccl)
+        y = empty(site.receive_shape, x.dtype, x.device)
+        # TensorFlow has no such operation for uint32 on GPUs, and makes it on the host.
+        if kind_of_memory(y) == nccl.memory:
+            return _from_gpu(site, x, y, nccl)
     if kind == HOST_MEMORY:
         return _from_host(site, x)
     with tf.device(_HOST):
@@ -90,8 +101,7 @@ def _from_host(site: Site, x: Any) -> Any:
     return y
 
 
-def _from_gpu(site: Site, x: Any, nccl: NCCLCommunicator) -> Any:
-    y = empty(site.receive_shape, x.dtype, x.device)
+def _from_gpu(site: Site, x: Any, y: Any, nccl: NCCLCommunicator) -> Any:
     # Looking at the tensors waits for TensorFlow's kernels, and TensorFlow knows nothing of NCCL's
     # stream: it may read the result once that is done.
     source, target = view(x), view(y)

@@ -67,7 +67,10 @@ def _addresses(root: Path, opens: bool | None) -> list[str]:
     """
     listed = root / "proc" / "driver" / "nvidia" / "gpus"
     if not listed.is_dir():
-        return []
+        # Some containers hide the list, and leave the device files.
+        files = [file for file in (root / "dev").glob("nvidia*") if file.name[6:].isdecimal()]
+        files.sort(key=lambda file: int(file.name[6:]))
+        return [file.name for file in files if _can_open(file, opens)]
     found = []
     for directory in sorted(listed.iterdir()):
         minor = _field(_read(directory / "information"), "Device Minor")

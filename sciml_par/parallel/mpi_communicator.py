@@ -68,7 +68,7 @@ class MPICommunicator(Carrier):
 
         def reduce(send: Any, receive: Any) -> None:
             result = [receive, count, datatype]
-            if partners:
+            if partners and send is not receive:
                 self._double([send, count, datatype], result, incoming, operation, partners)
             else:
                 mine = self._in_place if send is receive else [send, count, datatype]

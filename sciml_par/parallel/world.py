@@ -92,7 +92,9 @@ def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | Non
     patience = _patience(os.environ)
     check_always = os.environ.get("SCIML_PAR_CHECK", "") == "always"
     mpi = _load_mpi()
-    everyone = Communicator(comm or mpi.COMM_WORLD, check_always=check_always)
+    everyone = Communicator(comm or mpi.COMM_WORLD)
+    # A rank that compares alone would wait for ever.
+    everyone.check_always = any(everyone.control.allgather(check_always))
     by_host = everyone.mpi.Split_type(mpi.COMM_TYPE_SHARED, everyone.rank)
     host = Communicator(by_host, name="host", world=everyone)
     alone = everyone.split(everyone.rank)

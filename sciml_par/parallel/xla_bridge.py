@@ -85,10 +85,12 @@ def _order_variable(kind: str) -> Any:
 
 
 def _device_kind() -> str:
-    """ "CPU" if the graph under construction was asked to run there, else "GPU"."""
-    with tf.name_scope("sciml_par"):
-        here = tf.no_op("device").device
-    return "CPU" if tf.DeviceSpec.from_string(here).device_type == "CPU" else "GPU"
+    """ "CPU" if the program under construction was asked to run there, else "GPU"."""
+    from tensorflow.python.eager import context
+
+    # The graph's own device is not enough: a function does not inherit that of its caller.
+    asked = context.context().device_name or ""
+    return "CPU" if tf.DeviceSpec.from_string(asked).device_type == "CPU" else "GPU"
 
 
 @lru_cache(maxsize=1)

@@ -20,6 +20,7 @@ import pytest
 from launch import ROOT, start
 
 from sciml_par import command_line
+from sciml_par.console.main import make_parser
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
@@ -141,11 +142,16 @@ def test_a_command_can_be_given(page: Path, number: int, line: str) -> None:
     if words[0] == "make":
         check_targets([word for word in words[1:] if "=" not in word])
         return
+    if "sciml-par" in words:
+        check_command(words[words.index("sciml-par") + 1 :])
+        return
     assert words[0] in ("python", "mpirun"), f"{page.name}:{number}: what is {words[0]!r}?"
     arguments = words[words.index("python") + 1 :]
     if arguments[:2] == ["-m", "pytest"]:
         paths = [word for word in arguments[2:] if "/" in word]
         assert all((ROOT / path).exists() for path in paths)
+    elif arguments[:2] == ["-m", "sciml_par.console"]:
+        check_command(arguments[2:])
     elif arguments[0].startswith("scripts/"):
         check_script(arguments[0], arguments[1:])
     elif "/" in arguments[0]:
@@ -162,10 +168,20 @@ def check_targets(targets: list[str]) -> None:
         assert re.search(rf"^{re.escape(rule)}:", makefile, re.MULTILINE), target
 
 
+def check_command(options: list[str]) -> None:
+    make_parser().parse_args(options)  # a wrong option ends the program, and the test
+
+
 def check_script(script: str, options: list[str]) -> None:
     assert (ROOT / script).is_file()
     parser = command_line.make_parser("", points={"data": 2}, program="program")
     parser.parse_args(options)  # a wrong option ends the program, and the test
+
+
+def test_the_site_shows_every_page() -> None:
+    configuration = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    shown = re.findall(r"^  - (\S+\.md)$", configuration, re.MULTILINE)
+    assert sorted(shown) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
 
 
 LINKS = [

@@ -14,6 +14,7 @@ SIBLINGS = {"problems", "networks", "parallel", "evaluation"}
 BELOW = {
     **{sibling: {"errors"} for sibling in SIBLINGS},
     "training": SIBLINGS | {"errors"},
+    "console": {"command_line", "training", *SIBLINGS, "errors"},
 }
 TOP = {"training", *SIBLINGS, "errors"}
 """What scripts, the Horovod facade, command lines and the package itself may import."""

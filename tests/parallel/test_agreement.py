@@ -60,6 +60,36 @@ DISAGREEMENTS = {
         lambda: sp.broadcast(x(6), 0),
         ("allreduce(float32 [6], Sum)", "broadcast(float32 [6], root 0)"),
     ),
+    "operation of a reducescatter": (
+        lambda: sp.reducescatter(x(9), sp.Min),
+        lambda: sp.reducescatter(x(9), sp.Product),
+        ("reducescatter(float32 [9], Min)", "reducescatter(float32 [9], Product)"),
+    ),
+    "rows of a reducescatter": (
+        lambda: sp.reducescatter(x(9, 2)),
+        lambda: sp.reducescatter(x(10, 2)),
+        ("reducescatter(float32 [9, 2], Average)", "reducescatter(float32 [10, 2], Average)"),
+    ),
+    "reducescatter and allreduce": (
+        lambda: sp.reducescatter(x(11), sp.Sum),
+        lambda: sp.allreduce(x(11), sp.Sum),
+        ("reducescatter(float32 [11], Sum)", "allreduce(float32 [11], Sum)"),
+    ),
+    "columns of an alltoall": (
+        lambda: sp.alltoall(x(sp.size(), 3)),
+        lambda: sp.alltoall(x(sp.size(), 4)),
+        ("alltoall(float32 [any, 3])", "alltoall(float32 [any, 4])"),
+    ),
+    "type of an alltoall": (
+        lambda: sp.alltoall(x(sp.size())),
+        lambda: sp.alltoall(x(2 * sp.size(), dtype="float64")),
+        ("alltoall(float32 [any])", "alltoall(float64 [any])"),
+    ),
+    "alltoall and allgather": (
+        lambda: sp.alltoall(x(sp.size())),
+        lambda: sp.allgather(x(sp.size())),
+        ("alltoall(float32 [any])", "allgather(float32 [any])"),
+    ),
     "allgather and allreduce": (
         lambda: sp.allgather(x(7)),
         lambda: sp.allreduce(x(7), sp.Sum),
@@ -99,7 +129,13 @@ def test_eager(what):
     assert_still_works()
 
 
-@pytest.mark.parametrize("what", ("operation", "type", "shape", "root", "collective"))
+@pytest.mark.parametrize(
+    "what",
+    (
+        *("operation", "type", "shape", "root", "collective"),
+        *("operation of a reducescatter", "rows of a reducescatter", "reducescatter and allreduce"),
+    ),
+)
 def test_compiled(what):
     usual, other, calls = DISAGREEMENTS[what]
     chosen = other if odd_one_out() else usual
@@ -109,7 +145,19 @@ def test_compiled(what):
     assert_still_works()
 
 
-@pytest.mark.parametrize("what", ("operation", "shape"))
+@pytest.mark.parametrize("what", ("columns", "columns of an alltoall", "alltoall and allgather"))
+@pytest.mark.parametrize("compile_it", (False, True))
+def test_while_tracing(what, compile_it):
+    """Where the ranks tell each other their numbers of rows."""
+    usual, other, calls = DISAGREEMENTS[what]
+    chosen = other if odd_one_out() else usual
+    with pytest.raises(CollectiveMismatchError) as error:
+        tf.function(chosen, jit_compile=compile_it)()
+    assert_names_everyone(str(error.value), calls)
+    assert_still_works()
+
+
+@pytest.mark.parametrize("what", ("operation", "shape", "rows of a reducescatter"))
 def test_graph(what):
     usual, other, calls = DISAGREEMENTS[what]
     chosen = other if odd_one_out() else usual

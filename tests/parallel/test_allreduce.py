@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 from ranks import (
     CONTEXTS,
-    FLOATS,
-    INTEGERS,
-    TYPES,
     all_values,
     compiled,
     eager,
@@ -20,44 +16,10 @@ from ranks import (
     numpy_type,
     values,
 )
+from reductions import CASES, assert_same, reduced, what_has_no_meaning
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-
-OPERATIONS = (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product)
-WITHOUT_MEANING = {("bool", sp.Sum), ("bool", sp.Average), *((t, sp.Average) for t in INTEGERS)}
-CASES = [(t, op) for t in TYPES for op in OPERATIONS if (t, op) not in WITHOUT_MEANING]
-
-
-def reduced(everyone: np.ndarray, op: sp.ReduceOp) -> np.ndarray:
-    """The reduction over the first axis, half precision in float32."""
-    dtype = everyone.dtype
-    half = dtype.itemsize == 2 and dtype.name in FLOATS
-    wide = everyone.astype(np.float32) if half else everyone
-    axis_0 = {"axis": 0}
-    with np.errstate(over="ignore"):
-        if dtype.name == "bool":
-            result = wide.any(**axis_0) if op is sp.Max else wide.all(**axis_0)
-        elif op in (sp.Sum, sp.Average):
-            result = wide.sum(**axis_0, dtype=wide.dtype)
-        else:
-            name = {sp.Min: "min", sp.Max: "max", sp.Product: "prod"}[op]
-            options = {"dtype": wide.dtype} if op is sp.Product else {}
-            result = getattr(wide, name)(**axis_0, **options)
-    return (result / len(everyone) if op is sp.Average else result).astype(dtype)
-
-
-def assert_same(got: tf.Tensor, expected: np.ndarray, what: str) -> None:
-    """Equal; in floating point to two units in the last place, as x/P may be x·(1/P)."""
-    result = got.numpy()
-    assert result.dtype == expected.dtype and result.shape == expected.shape, what
-    if got.dtype.is_floating:
-        tolerance = 2 * float(ml_dtypes.finfo(result.dtype).eps)
-        np.testing.assert_allclose(
-            result.astype(np.float64), expected.astype(np.float64), tolerance, 0, err_msg=what
-        )
-    else:
-        np.testing.assert_array_equal(result, expected, err_msg=what)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -139,19 +101,7 @@ def test_in_a_session():
 
 
 @pytest.mark.parametrize("context", (eager, graph, compiled))
-@pytest.mark.parametrize(
-    ("make", "op", "says"),
-    [
-        (lambda: tf.constant([True]), sp.Sum, "Sum of booleans"),
-        (lambda: tf.constant([True]), sp.Average, "Average of booleans"),
-        (lambda: tf.constant([1]), sp.Average, "Average of int32"),
-        (lambda: tf.constant([1], tf.uint8), sp.Average, "Average of uint8"),
-        (lambda: tf.constant([1.0]), "Sum", "expected op to be one of"),
-        (lambda: tf.constant([1.0]), None, "expected op to be one of"),
-        (lambda: tf.constant(["a"]), sp.Max, "elements of type string"),
-        (lambda: tf.constant([1j]), sp.Sum, "elements of type complex128"),
-    ],
-)
+@what_has_no_meaning
 def test_what_has_no_meaning(context, make, op, says):
     with pytest.raises(InputError, match=says):
         x = make()
@@ -159,7 +109,9 @@ def test_what_has_no_meaning(context, make, op, says):
 
 
 @pytest.mark.parametrize("compile_it", (False, True))
-@pytest.mark.parametrize("collective", (sp.allreduce, sp.broadcast, sp.allgather))
+@pytest.mark.parametrize(
+    "collective", (sp.allreduce, sp.broadcast, sp.allgather, sp.reducescatter, sp.alltoall)
+)
 def test_a_shape_that_is_not_known(compile_it, collective):
     run = tf.function(
         collective,

@@ -1,107 +1,312 @@
-"""One GPU for each rank, on made-up hosts."""
+"""One GPU for each rank: what a process sees on made-up hosts, and what the ranks make of it."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.device import choose_gpu, gpus_of_this_host, pin_gpu
+from sciml_par.parallel.device import VisibleGpu, choose_gpus, pin, sharing_is_allowed, visible_gpus
 
-NOWHERE = Path("/nowhere")
 UUIDS = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,GPU-1b5e2a6e-0000-4106-c12f-20bd9faed9f6"
-MIGS = "MIG-GPU-8932f937/1/0,MIG-GPU-8932f937/2/0"
+MIGS = "MIG-8c1ab97a-1f5b-5a44-9b0e-2d1fb6a6b6ea,MIG-GPU-8932f937/2/0"
+ADDRESSES = ("0000:01:00.0", "0000:41:00.0", "0000:c1:00.0")
+INFORMATION = """\
+Model: \t\t NVIDIA A100-SXM4-40GB
+GPU UUID: \t {uuid}
+Video BIOS: \t 92.00.45.00.03
+Bus Type: \t PCIe
+Bus Location: \t {address}
+Device Minor: \t {minor}
+GPU Excluded:\t No
+"""
+NOT_YET_KNOWN = "GPU-????????-????-????-????-????????????"
+
+
+class Host:
+    """A made-up host: what NVIDIA's driver shows of it under `root`."""
+
+    def __init__(self, root):
+        self.root = root
+        (root / "dev").mkdir()
+
+    def add(self, address, minor, *, uuid=NOT_YET_KNOWN, device=True):
+        directory = self.root / "proc" / "driver" / "nvidia" / "gpus" / address
+        directory.mkdir(parents=True)
+        text = INFORMATION.format(uuid=uuid, address=address, minor=minor)
+        (directory / "information").write_text(text)
+        if device:
+            self.device(minor).touch()
+        return directory / "information"
+
+    def device(self, minor):
+        return self.root / "dev" / f"nvidia{minor}"
+
+    def shows(self, mask=None):
+        environment = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
+        return visible_gpus(environment, self.root)
 
 
 @pytest.fixture
-def two_gpus(tmp_path):
-    """A /proc with the entries that NVIDIA's driver makes."""
-    for address in ("0000:01:00.0", "0000:02:00.0"):
-        (tmp_path / "driver" / "nvidia" / "gpus" / address).mkdir(parents=True)
-    return tmp_path
+def host(tmp_path):
+    return Host(tmp_path)
 
 
 @pytest.fixture
-def mask(monkeypatch):
-    """Sets CUDA_VISIBLE_DEVICES for the test; what pin_gpu sets is undone."""
-    for variable in ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", "SCIML_PAR_SHARE_GPUS"):
-        monkeypatch.setenv(variable, "")
-        monkeypatch.delenv(variable)
-    return lambda text: monkeypatch.setenv("CUDA_VISIBLE_DEVICES", text)
+def three_gpus(host):
+    """The driver's numbers of the GPUs do not follow their places on the bus."""
+    for address, minor in zip(ADDRESSES, (2, 0, 1), strict=True):
+        host.add(address, minor)
+    return host
+
+
+@pytest.fixture
+def forbidden(monkeypatch):
+    """Device files of this set cannot be opened, as a scheduler's control group has it.
+
+    Permissions of files would not do: the tests may run as root.
+    """
+    paths = set()
+    opened = os.open
+
+    def refusing(path, *arguments, **options):
+        if path in paths:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refusing)
+    return paths
+
+
+def gpus(*names):
+    """GPUs whose identity is given as "entry@identity", or is the entry."""
+    parts = (name.partition("@") for name in names)
+    return [VisibleGpu(entry, identity or entry) for entry, _, identity in parts]
+
+
+def chosen(visible, *, share=False):
+    return choose_gpus(visible, host="nid001", share=share)
+
+
+# What a process sees
+
+
+def test_a_host_without_the_driver(host):
+    assert host.shows() == []
+    assert host.shows("0,1") == gpus("0", "1")  # the mask is all that is known
+
+
+def test_without_a_mask_all_gpus_are_seen(three_gpus):
+    expected = [VisibleGpu(str(i), address) for i, address in enumerate(ADDRESSES)]
+    assert three_gpus.shows() == expected
+
+
+def test_a_container_that_hides_the_drivers_list(host, forbidden):
+    for minor in (10, 0, 2):
+        host.device(minor).touch()
+    for name in ("nvidiactl", "nvidia-uvm"):
+        (host.root / "dev" / name).touch()
+    forbidden.add(host.device(0))
+    assert host.shows() == gpus("0@nvidia2", "1@nvidia10")
+    assert host.shows("1") == gpus("1@nvidia10")
+
+
+def test_gpus_that_were_never_used_have_no_uuid_and_are_told_apart(three_gpus):
+    texts = [path.read_text() for path in three_gpus.root.glob("proc/**/information")]
+    assert [NOT_YET_KNOWN in text for text in texts] == [True] * 3
+    assert len({gpu.identity for gpu in three_gpus.shows()}) == 3
 
 
 @pytest.mark.parametrize(
-    ("text", "gpus"),
+    ("mask", "expected"),
     [
         ("", []),
+        (" ", []),
         ("-1", []),
-        ("0", ["0"]),
-        ("2,0", ["2", "0"]),
-        (" 1 , 3 ", ["1", "3"]),
-        (UUIDS, UUIDS.split(",")),
-        (MIGS, MIGS.split(",")),
+        ("NoDevFiles", []),
+        ("void", []),
+        ("0", [("0", ADDRESSES[0])]),
+        ("2,0", [("2", ADDRESSES[2]), ("0", ADDRESSES[0])]),
+        (" 1 , 2 ", [("1", ADDRESSES[1]), ("2", ADDRESSES[2])]),
+        ("7", [("7", "7")]),
+        (UUIDS, [(entry, entry) for entry in UUIDS.split(",")]),
+        (MIGS, [(entry, entry) for entry in MIGS.split(",")]),
     ],
 )
-def test_a_mask_is_respected(text, gpus, two_gpus):
-    assert gpus_of_this_host({"CUDA_VISIBLE_DEVICES": text}, two_gpus) == gpus
+def test_a_mask_is_respected(mask, expected, three_gpus):
+    assert three_gpus.shows(mask) == [VisibleGpu(*each) for each in expected]
 
 
-def test_cuda_reads_a_mask_up_to_the_first_entry_that_is_no_device(two_gpus):
-    assert gpus_of_this_host({"CUDA_VISIBLE_DEVICES": "1,-1,0"}, two_gpus) == ["1"]
+@pytest.mark.parametrize("mask", ("1,-1,0", "1,,0", "1,no,0", "1, ,0"))
+def test_cuda_reads_a_mask_up_to_the_first_entry_that_is_no_device(mask, three_gpus):
+    assert three_gpus.shows(mask) == [VisibleGpu("1", ADDRESSES[1])]
 
 
-def test_without_a_mask_the_driver_is_asked(two_gpus):
-    """Where the driver lists them: /proc/driver/nvidia/gpus."""
-    assert gpus_of_this_host({}, two_gpus) == ["0", "1"]
-    assert gpus_of_this_host({}, NOWHERE) == []
+def test_gpus_that_the_scheduler_withholds_do_not_count(three_gpus, forbidden):
+    """CUDA numbers what is left from 0."""
+    forbidden.add(three_gpus.device(2))  # the first on the bus
+    assert three_gpus.shows() == gpus(f"0@{ADDRESSES[1]}", f"1@{ADDRESSES[2]}")
+    assert three_gpus.shows("1") == gpus(f"1@{ADDRESSES[2]}")
+    forbidden.update(three_gpus.device(minor) for minor in range(3))
+    assert three_gpus.shows() == []
 
 
-def test_each_rank_its_own():
-    assert [choose_gpu(["4", "7"], r, 2, share=False) for r in range(2)] == ["4", "7"]
-    assert choose_gpu(["4", "7"], 0, 1, share=False) == "4"
-    assert choose_gpu([], 3, 8, share=False) is None
+def test_a_gpu_without_a_device_file_does_not_count(host):  # as in some containers
+    host.add(ADDRESSES[0], 0, device=False)
+    host.add(ADDRESSES[1], 1)
+    assert host.shows() == gpus(f"0@{ADDRESSES[1]}")
 
 
-def test_more_ranks_than_gpus():
+def test_a_device_that_is_busy_counts(host, monkeypatch):
+    host.add(ADDRESSES[0], 0)
+
+    def busy(*_, **__):
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(os, "open", busy)
+    assert host.shows() == gpus(f"0@{ADDRESSES[0]}")
+
+
+@pytest.mark.parametrize(("opens", "seen"), [(True, 3), (False, 0)])
+def test_the_trial_can_be_left_out(opens, seen, host):
+    for minor, address in enumerate(ADDRESSES):
+        host.add(address, minor, device=False)
+    assert len(visible_gpus({}, host.root, opens=opens)) == seen
+
+
+@pytest.mark.parametrize("text", ("", "Model: \t\t NVIDIA A100\n", None))
+def test_a_driver_that_says_less_is_believed(text, host, forbidden):
+    """Without the number of the device file nothing can be tried."""
+    information = host.add(ADDRESSES[0], 0)
+    forbidden.add(host.device(0))
+    if text is None:
+        information.unlink()
+    else:
+        information.write_text(text)
+    assert host.shows() == gpus(f"0@{ADDRESSES[0]}")
+
+
+# What the ranks of a host choose
+
+
+def test_ranks_that_see_the_same_take_one_each():
+    both = gpus("4", "7")
+    assert chosen([both, both]) == both
+    assert chosen([both]) == both[:1]
+    assert chosen([]) == []
+
+
+def test_ranks_that_the_scheduler_has_pinned_keep_their_gpu():
+    views = [gpus("3"), gpus("1"), gpus("2")]
+    assert chosen(views) == [view[0] for view in views]
+
+
+def test_ranks_that_all_call_their_own_gpu_0(host, forbidden):
+    """Slurm with one GPU a task: each process is let at its own one, and its mask says 0."""
+    for address, minor in zip(ADDRESSES, range(3), strict=True):
+        host.add(address, minor)
+    views = []
+    for mine in range(3):
+        forbidden.clear()
+        forbidden.update(host.device(minor) for minor in range(3) if minor != mine)
+        views.append(host.shows("0"))
+    assert chosen(views) == [VisibleGpu("0", address) for address in ADDRESSES]
+
+
+def test_ranks_that_were_given_different_sets():
+    """Two GPUs a task; each rank takes the first of its own."""
+    views = [gpus("0@a", "1@b"), gpus("0@c", "1@d")]
+    assert [gpu.identity for gpu in chosen(views)] == ["a", "c"]
+
+
+def test_ranks_to_which_a_launcher_names_the_same_gpus_in_another_order():
+    """Each of them first its nearest one."""
+    names = ["0", "1", "2", "3"]
+    views = [gpus(*names[r:], *names[:r]) for r in range(4)]
+    assert [gpu.entry for gpu in chosen(views)] == names
+
+
+def test_a_rank_takes_the_gpu_that_others_leave():
+    assert [gpu.entry for gpu in chosen([gpus("0"), gpus("0", "1")])] == ["0", "1"]
+
+
+def test_ranks_without_gpus_beside_ranks_with():
+    """As where a wrapper keeps some ranks on the CPU."""
+    both = gpus("0", "1")
+    assert chosen([both, [], both, []]) == [both[0], None, both[1], None]
+    assert chosen([[], []]) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("views", "counts", "crowd"),
+    [
+        ([gpus("4", "7")] * 3, "3 ranks run on host nid001, which shows them 2 GPU(s) (4, 7)", "4"),
+        ([gpus("3")] * 2, "2 ranks run on host nid001, which shows them 1 GPU(s) (3)", "3"),
+        ([gpus("0@a"), gpus("0@a"), []], "2 ranks run on host nid001, which shows them 1 GPU", "0"),
+        ([gpus("5"), gpus("5"), gpus("6", "8")], "3 ranks run on host nid001, which shows", "5"),
+        ([gpus("2", "2")] * 2, "2 ranks run on host nid001, which shows them 1 GPU(s) (2)", "2"),
+    ],
+)
+def test_more_ranks_than_gpus(views, counts, crowd):
     with pytest.raises(InputError) as error:
-        choose_gpu(["0", "1"], 0, 3, share=False)
-    for part in ("3 ranks", "2 GPU(s) (0, 1)", "SCIML_PAR_SHARE_GPUS=1", "CUDA_VISIBLE_DEVICES="):
-        assert part in str(error.value)
+        chosen(views)
+    assert counts in str(error.value)
+    assert f"2 of them would share GPU {crowd}." in str(error.value)
+    for remedy in ("at most one rank per GPU", "SCIML_PAR_SHARE_GPUS=1", "CUDA_VISIBLE_DEVICES="):
+        assert remedy in str(error.value)
 
 
-def test_ranks_may_share_where_they_are_told_to():
-    chosen = [choose_gpu(["0", "1"], r, 5, share=True) for r in range(5)]
-    assert chosen == ["0", "1", "0", "1", "0"]
+def test_ranks_share_where_they_are_told_to():
+    both = gpus("0", "1")
+    assert chosen([both] * 5, share=True) == [both[r % 2] for r in range(5)]
+    assert chosen([both[:1]] * 2, share=True) == [both[0]] * 2
 
 
-def test_pinning(mask):
-    mask(UUIDS)
-    assert pin_gpu(1, [UUIDS, UUIDS]) == UUIDS.split(",")[1]
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == UUIDS.split(",")[1]
-    assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+@pytest.mark.parametrize(
+    ("environment", "allowed"),
+    [
+        ({}, False),
+        ({"SCIML_PAR_SHARE_GPUS": ""}, False),
+        ({"SCIML_PAR_SHARE_GPUS": "0"}, False),
+        ({"SCIML_PAR_SHARE_GPUS": "1"}, True),
+    ],
+)
+def test_sharing_takes_permission(environment, allowed):
+    assert sharing_is_allowed(environment) is allowed
 
 
-def test_pinning_leaves_alone_what_the_scheduler_has_pinned(mask):
-    mask("3")
-    assert pin_gpu(1, ["2", "3"]) == "3"
+# What a rank makes of its choice
 
 
-def test_pinning_is_not_taken_for_granted(mask):
-    mask("3")
-    with pytest.raises(InputError, match="2 ranks run on this host, which shows 1 GPU"):
-        pin_gpu(1, ["3", "3"])
+@pytest.fixture
+def pinned(monkeypatch):
+    """What `pin` has made of these two variables, from what they are set to."""
+    names = ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH")
+
+    def after(gpu, **before):
+        for name in names:
+            monkeypatch.setenv(name, "")  # so that it is restored after the test
+            monkeypatch.delenv(name)
+        for name, value in before.items():
+            monkeypatch.setenv(name, value)
+        pin(gpu)
+        return tuple(os.environ.get(name) for name in names)
+
+    return after
 
 
-def test_pinning_shares_on_request(mask, monkeypatch):
-    mask("3")
-    monkeypatch.setenv("SCIML_PAR_SHARE_GPUS", "1")
-    assert pin_gpu(1, ["3", "3"]) == "3"
+def test_pinning_hides_the_other_gpus(pinned):
+    assert pinned(VisibleGpu("3", "x")) == ("3", "true")
+    assert pinned(VisibleGpu("1", "x"), CUDA_VISIBLE_DEVICES="0,1") == ("1", "true")
+    name = UUIDS.split(",")[1]
+    assert pinned(VisibleGpu(name, name), CUDA_VISIBLE_DEVICES=UUIDS) == (name, "true")
 
 
-def test_pinning_does_nothing_without_a_gpu(mask):
-    mask("-1")
-    assert pin_gpu(0, ["-1"]) is None
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1"
-    assert "TF_FORCE_GPU_ALLOW_GROWTH" not in os.environ
+def test_pinning_respects_how_the_user_wants_memory(pinned):
+    assert pinned(VisibleGpu("0", "x"), TF_FORCE_GPU_ALLOW_GROWTH="false") == ("0", "false")
+
+
+def test_pinning_does_nothing_without_a_gpu(pinned):
+    assert pinned(None) == (None, None)
+    assert pinned(None, CUDA_VISIBLE_DEVICES="-1") == ("-1", None)

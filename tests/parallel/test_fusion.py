@@ -9,6 +9,7 @@ from ranks import CONTEXTS, all_values, compiled, eager, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.call import Call
+from sciml_par.parallel.fusion import BUCKET_BYTES, fuse
 
 CASES = [
     ("float64", (3,)),
@@ -30,13 +31,13 @@ def tagged(rank, index):
 
 @pytest.fixture
 def transfers(monkeypatch):
-    """The element types of the transfers made."""
+    """What the transfers made have carried: ("float32", 5 elements)."""
     made = []
     execute = Call.execute
 
-    def recording(self, send, receive):
-        made.append(self.signature.dtype)
-        execute(self, send, receive)
+    def recording(self, *addresses):
+        made.append((self.request.dtype, self.request.count))
+        execute(self, *addresses)
 
     monkeypatch.setattr(Call, "execute", recording)
     return made
@@ -68,8 +69,7 @@ def test_fused_broadcast(context):
 def test_one_transfer_per_type(context, fused, transfers):
     run = context(lambda *xs: fused(xs[:2] + xs[3:7]))  # no integers, which have no average
     run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
-    travels_as = "float32" if fused is sp.fused_allreduce else "bfloat16"
-    assert sorted(transfers) == sorted(["float64", "float32", travels_as])
+    assert sorted(transfers) == [("bfloat16", 5), ("float32", 1), ("float64", 9)]
 
 
 @pytest.mark.parametrize("context", (eager, graph, compiled))
@@ -81,6 +81,72 @@ def test_of_the_default_average():
     results = sp.fused_allreduce([tf.constant(float(sp.rank())), tf.constant([1.0])])
     assert results[0].numpy() == pytest.approx((sp.size() - 1) / 2)
     assert results[1].numpy() == [1.0]
+
+
+# Buffers of a limited length, in float32 (4 bytes) and bfloat16 (2 bytes)
+
+BUCKETS = {
+    "all in one": (1000, [3, 4, 5], [12]),
+    "exactly full": (16, [1, 3, 4], [4, 4]),
+    "one too many": (15, [1, 3, 4], [1, 3, 4]),
+    "the next does not fit": (20, [3, 1, 2, 2, 4], [4, 4, 4]),
+    "a long one goes alone": (20, [2, 9, 3, 2], [2, 9, 5]),
+    "long ones first and last": (8, [3, 1, 1, 3], [3, 2, 3]),
+    "no room for anything": (1, [2, 1], [2, 1]),
+    "empty ones take no room": (8, [0, 2, 0, 1, 0], [2, 1]),
+    "nothing but empty ones": (8, [0, 0], [0]),
+    "no tensors": (8, [], []),
+}
+
+
+def total(x):
+    return sp.allreduce(x, sp.Sum)
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("what", BUCKETS)
+def test_buckets(what, context, transfers):
+    nbytes, lengths, expected = BUCKETS[what]
+    xs = [values(sp.rank(), (n,), "float32", f"{i}") for i, n in enumerate(lengths)]
+    results = context(lambda *xs: fuse(total, xs, bucket_bytes=nbytes))(*map(tf.constant, xs))
+    assert len(results) == len(lengths)
+    for i, (result, n) in enumerate(zip(results, lengths, strict=True)):
+        assert result.shape == (n,)
+        np.testing.assert_array_equal(result, all_values((n,), "float32", f"{i}").sum(axis=0))
+    if sp.size() > 1:
+        assert transfers == [("float32", n) for n in expected]
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_buckets_of_several_types_and_shapes(context):
+    """Types fill buckets of their own; the results keep the order of the tensors."""
+    run = context(lambda *xs: fuse(total, xs, bucket_bytes=32))
+    results = run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
+    for i, (result, (dtype, shape)) in enumerate(zip(results, CASES, strict=True)):
+        expected = all_values(shape, dtype, str(i)).astype("float64").sum(axis=0)
+        assert result.dtype == dtype and result.shape == shape
+        np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
+
+
+@pytest.mark.skipif("sp.size() == 1", reason="one rank transfers nothing")
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_buckets_are_counted_in_bytes_of_each_type(context, transfers):
+    dtypes = ["float32", "bfloat16", "float32", "bfloat16", "float32", "float64"]
+    run = context(lambda *xs: fuse(total, xs, bucket_bytes=8))
+    run(*[tf.ones([2 if dtype == "bfloat16" else 1], dtype) for dtype in dtypes])
+    fours, twos, eights = [("float32", 2), ("float32", 1)], [("bfloat16", 4)], [("float64", 1)]
+    assert transfers == [*fours, *twos, *eights]
+
+
+def test_the_usual_buckets_hold_a_network(transfers):
+    """And of two tensors that are longer together than 64 MiB, each goes alone."""
+    more_than_half = tf.ones([BUCKET_BYTES // 8 + 1])
+    small = tf.ones([3])
+    results = sp.fused_allreduce([more_than_half, small, more_than_half, small], sp.Sum)
+    assert [len(result) for result in results] == [len(more_than_half), 3] * 2
+    assert all((result.numpy() == sp.size()).all() for result in results)
+    if sp.size() > 1:
+        assert transfers == [("float32", len(more_than_half) + 3)] * 2
 
 
 @pytest.mark.parametrize("context", (eager, graph, compiled))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from adjoints import gradients_of, product_of_others, to_the_next
 from ranks import CONTEXTS, compiled, compiled_loop, eager, graph, normal, normals
 
 import sciml_par.parallel as sp
@@ -19,43 +20,84 @@ def own_rows(rank):
     return rank % 3  # uneven, and none on rank 0
 
 
+def rows_between(giver, taker):
+    return (giver + 2 * taker) % 3
+
+
+def splits(giver):
+    return [rows_between(giver, taker) for taker in range(sp.size())]
+
+
 def cases():
     """{name: (the collective, the shape of rank r's x, J·v of all ranks given all x and v)}."""
-
-    def reduction(op, derivative):
-        return (lambda x: sp.allreduce(x, op), lambda rank: (N,), derivative)
-
-    def extreme(pick):
-        def derivative(x, v):
-            holds = x == pick(x)
-            return (holds * v).sum(axis=0) / holds.sum(axis=0)
-
-        return derivative
-
     found = {
-        "Sum": reduction(sp.Sum, lambda x, v: v.sum(axis=0)),
-        "Average": reduction(sp.Average, lambda x, v: v.mean(axis=0)),
-        "Product": reduction(sp.Product, lambda x, v: (v * product_of_others(x)).sum(axis=0)),
-        "Min": reduction(sp.Min, extreme(lambda x: x.min(axis=0))),
-        "Max": reduction(sp.Max, extreme(lambda x: x.max(axis=0))),
         "allgather": (
             sp.allgather,
             lambda rank: (own_rows(rank), 2),
-            lambda x, v: np.concatenate(v),
+            lambda x, v: everywhere(np.concatenate(v)),
+        ),
+        "alltoall": (
+            lambda x: sp.alltoall(x, splits(sp.rank()))[0],
+            lambda rank: (sum(splits(rank)), 2),
+            lambda x, v: exchanged(v),
+        ),
+        "reducescatter of fewer rows than ranks": (
+            lambda x: sp.reducescatter(x, sp.Sum),
+            lambda rank: (sp.size() - 1, 2),
+            lambda x, v: scattered(v.sum(axis=0)),
         ),
     }
+    for op, derivative in DERIVATIVES.items():
+        found[f"{op.value}"] = (
+            lambda x, op=op: sp.allreduce(x, op),
+            lambda rank: (N,),
+            lambda x, v, derivative=derivative: everywhere(derivative(x, v)),
+        )
+        found[f"{op.value} scattered"] = (
+            lambda x, op=op: sp.reducescatter(x, op),
+            lambda rank: (N,),
+            lambda x, v, derivative=derivative: scattered(derivative(x, v)),
+        )
     for root in range(sp.size()):
         found[f"broadcast from {root}"] = (
             lambda x, root=root: sp.broadcast(x, root),
             lambda rank: (N,),
-            lambda x, v, root=root: v[root],
+            lambda x, v, root=root: everywhere(v[root]),
         )
     return found
 
 
-def product_of_others(x):
-    """Π_{r≠s} x_r for every s, [P, ...]."""
-    return np.stack([np.delete(x, s, axis=0).prod(axis=0) for s in range(len(x))])
+def everywhere(y):
+    """The same on every rank."""
+    return [y] * sp.size()
+
+
+def scattered(y):
+    """Some rows on each rank, one more on the first ones where need be."""
+    return np.array_split(y, sp.size())
+
+
+def exchanged(each):
+    """What alltoall makes of all ranks' tensors."""
+    parts = [np.split(x, np.cumsum(splits(r))[:-1]) for r, x in enumerate(each)]
+    return [np.concatenate([given[taker] for given in parts]) for taker in range(sp.size())]
+
+
+def extreme(pick):
+    def derivative(x, v):
+        holds = x == pick(x)
+        return (holds * v).sum(axis=0) / holds.sum(axis=0)
+
+    return derivative
+
+
+DERIVATIVES = {
+    sp.Sum: lambda x, v: v.sum(axis=0),
+    sp.Average: lambda x, v: v.mean(axis=0),
+    sp.Product: lambda x, v: (v * product_of_others(x)).sum(axis=0),
+    sp.Min: extreme(lambda x: x.min(axis=0)),
+    sp.Max: extreme(lambda x: x.max(axis=0)),
+}
 
 
 def arrays(shape_of, tag):
@@ -68,24 +110,12 @@ def sum_over_ranks(number):
     return sum(sp.current_world().communicator.allgather_object(float(number)))
 
 
-def gradients_of(collective):
-    """x, ḡ ↦ Jᵀḡ."""
-
-    def run(x, seed):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = collective(x)
-        return tape.gradient(y, x, output_gradients=seed)
-
-    return run
-
-
 def input_of(name, shape_of):
     """x with ties for Min and Max (whole numbers), and with zeros for Product."""
     x = arrays(shape_of, f"x {name}")
-    if name in ("Min", "Max"):
+    if name.startswith(("Min", "Max")):
         return np.round(x)
-    if name == "Product":
+    if name.startswith("Product"):
         x[0, 0] = 0.0  # one zero factor
         x[[0, -1], 1] = 0.0  # two, where there are two ranks
     return x
@@ -98,7 +128,10 @@ def test_the_gradient_is_the_adjoint(context):
     xs = {name: input_of(name, shape_of) for name, (_, shape_of, _) in table.items()}
     vs = {name: arrays(shape_of, f"v {name}") for name, (_, shape_of, _) in table.items()}
     outputs = {name: jv(xs[name], vs[name]) for name, (_, _, jv) in table.items()}
-    seeds = {name: normals(outputs[name].shape, f"seed {name}") for name in table}
+    seeds = {
+        name: [normal(r, y.shape, f"seed {name}") for r, y in enumerate(outputs[name])]
+        for name in table
+    }
 
     def every_gradient(*tensors):
         pairs = zip(table.values(), tensors[: len(table)], tensors[len(table) :], strict=True)
@@ -110,7 +143,7 @@ def test_the_gradient_is_the_adjoint(context):
     )
     for name, gradient in zip(table, gradients, strict=True):
         assert gradient.dtype == tf.float64
-        left = (seeds[name].sum(axis=0) * outputs[name]).sum()
+        left = sum((g * y).sum() for g, y in zip(seeds[name], outputs[name], strict=True))
         right = sum_over_ranks((vs[name][rank] * gradient.numpy()).sum())
         assert right == pytest.approx(left, rel=1e-12, abs=1e-12), name
 
@@ -148,6 +181,8 @@ def test_second_derivatives(context):
         lambda x: sp.allreduce(x, sp.Sum) ** 2,
         lambda x: sp.allreduce(x) ** 3,
         lambda x: tf.reduce_sum(sp.allgather(x) ** 2) * tf.ones_like(x),
+        lambda x: tf.reduce_sum(sp.reducescatter(x, sp.Sum) ** 2) * tf.ones_like(x),
+        lambda x: to_the_next(x) ** 3,
     ] + [lambda x: sp.allreduce(x, sp.Product)] * (size > 1)
     results = context(lambda *tensors: [second(f)(*tensors) for f in functions])(
         *[tf.constant(all_[rank]) for all_ in (x, a, w)]
@@ -157,6 +192,8 @@ def test_second_derivatives(context):
         2 * total_a * total_w,
         6 * x.mean(axis=0) * total_a * total_w / size**2,
         2 * total_a.sum() * w[rank],
+        2 * np.repeat(a.sum(axis=1), rows_of_each(3)) * total_w,
+        6 * a[(rank + 1) % size] * x[rank] * w[rank],
     ]
     if size > 1:
         others = [s for s in range(size) if s != rank]
@@ -166,74 +203,8 @@ def test_second_derivatives(context):
         np.testing.assert_allclose(result.numpy(), truth, 1e-12, 1e-12)
 
 
-def repeated_square(x, steps):
-    """y ↦ mean over the ranks of y², `steps` times, from y = x."""
-    return tf.while_loop(
-        lambda i, _: i < steps,
-        lambda i, y: (i + 1, sp.allreduce(y * y)),
-        (tf.constant(0), x),
-        maximum_iterations=steps,
-    )[1]
-
-
-def gradient_of_repeated_square(x, seeds):
-    """By hand, for three steps: y₁ = mean x², y = y₁⁴."""
-    first = (x**2).mean(axis=0)
-    return seeds.sum(axis=0) * 4 * first**3 * 2 * x[sp.rank()] / len(x)
-
-
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-def test_through_a_while_loop(context):
-    x, seeds = normals((4,), "loop x"), normals((4,), "loop seed")
-    (gradient,) = context(lambda x, seed: [gradients_of(lambda x: repeated_square(x, 3))(x, seed)])(
-        tf.constant(x[sp.rank()]), tf.constant(seeds[sp.rank()])
-    )
-    expected = gradient_of_repeated_square(x, seeds)
-    np.testing.assert_allclose(gradient.numpy(), expected, 1e-12)
-
-
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-def test_through_a_branch(context):
-    x, seeds = normals((4,), "branch x"), normals((4,), "branch seed")
-
-    def branch(x, flag):
-        return tf.cond(flag, lambda: sp.allreduce(x * x, sp.Sum), lambda: sp.allreduce(x, sp.Max))
-
-    (gradient,) = context(lambda x, seed, flag: [gradients_of(lambda x: branch(x, flag))(x, seed)])(
-        tf.constant(x[sp.rank()]), tf.constant(seeds[sp.rank()]), tf.constant(True)
-    )
-    expected = 2 * x[sp.rank()] * seeds.sum(axis=0)
-    np.testing.assert_allclose(gradient.numpy(), expected, 1e-12)
-
-
-@pytest.mark.parametrize("wrap", (graph, compiled))
-def test_of_a_function_whose_tape_is_outside(wrap):
-    """The backward pass is a function of its own, which TensorFlow derives."""
-    x, seeds = normals((4,), "outside x"), normals((4,), "outside seed")
-    table = {
-        "loop": (lambda x: repeated_square(x, 3), gradient_of_repeated_square(x, seeds)),
-        "Product": (
-            lambda x: sp.allreduce(x, sp.Product),
-            product_of_others(x)[sp.rank()] * seeds.sum(axis=0),
-        ),
-        "two": (
-            lambda x: sp.broadcast(sp.allreduce(x, sp.Sum) * x, 0),
-            expected_of_two(x, seeds),
-        ),
-    }
-    if wrap is compiled:  # TensorFlow: no TensorList crosses the boundary of a compiled function
-        del table["loop"]
-    for name, (function, expected) in table.items():
-        gradient = gradients_of(wrap(function))(
-            tf.constant(x[sp.rank()]), tf.constant(seeds[sp.rank()])
-        )
-        np.testing.assert_allclose(gradient.numpy(), expected, 1e-12, 1e-13, err_msg=name)
-
-
-def expected_of_two(x, seeds):
-    """y_r = x_0 Σ x on every rank."""
-    total = seeds.sum(axis=0)
-    return total * x[0] + (total * x.sum(axis=0) if sp.rank() == 0 else 0.0)
+def rows_of_each(n):
+    return [len(part) for part in scattered(np.empty(n))]
 
 
 @pytest.mark.parametrize("context", (eager, graph, compiled))
@@ -241,19 +212,28 @@ def test_integers_have_no_gradient(context):
     def run(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = x * tf.cast(sp.allreduce(tf.constant(sp.rank() + 1), sp.Sum), x.dtype)
+            numbers = tf.fill([sp.size()], sp.rank() + 1)
+            whole = [
+                sp.allreduce(numbers[0], sp.Sum),
+                sp.reducescatter(numbers, sp.Sum)[0],
+                tf.reduce_sum(sp.alltoall(numbers)[0]),
+            ]
+            y = x * tf.cast(tf.stack(whole), x.dtype)
         return [tape.gradient(y, x)]
 
-    (gradient,) = context(run)(tf.constant(1.0))
-    assert gradient.numpy() == sum(range(1, sp.size() + 1))
+    (gradient,) = context(run)(tf.constant([1.0] * 3))
+    assert gradient.numpy().tolist() == [sum(range(1, sp.size() + 1))] * 3
 
 
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16", "float32"))
 def test_gradients_keep_the_type(dtype):
     def run(x):
-        return gradients_of(lambda x: sp.allreduce(x, sp.Sum))(x, tf.ones_like(x))
+        together = lambda x: sp.alltoall(sp.allgather(sp.reducescatter(x, sp.Sum)))[0]  # noqa: E731
+        collectives = (lambda x: sp.allreduce(x, sp.Sum), together)
+        return [gradients_of(collective)(x, tf.ones_like(x)) for collective in collectives]
 
     for context in (run, tf.function(run, jit_compile=True)):
-        gradient = context(tf.constant([1.0, 2.0], dtype))
-        assert gradient.dtype == dtype
-        np.testing.assert_array_equal(tf.cast(gradient, tf.float32), [sp.size()] * 2)
+        for gradient in context(tf.ones([2 * sp.size()], dtype)):
+            assert gradient.dtype == dtype
+            expected = [sp.size()] * (2 * sp.size())
+            np.testing.assert_array_equal(tf.cast(gradient, tf.float32), expected)

@@ -15,17 +15,22 @@ needs_ranks = pytest.mark.skipif(
 
 
 @pytest.fixture
-def executed(monkeypatch):
-    """The number of elements of each collective's input, in the order in which they ran."""
-    sizes = []
+def requests(monkeypatch):
+    """What the collectives asked for, in the order in which they ran."""
+    made = []
     execute = Call.execute
 
-    def recording(self, send, receive):
-        sizes.append(self.request.shape[0] if self.request.shape else 0)
-        execute(self, send, receive)
+    def recording(self, *addresses):
+        made.append(self.request)
+        execute(self, *addresses)
 
     monkeypatch.setattr(Call, "execute", recording)
-    return sizes
+    return made
+
+
+def sizes_of(requests):
+    """The number of elements of each collective's input; 0 for scalars."""
+    return [request.shape[0] if request.shape else 0 for request in requests]
 
 
 def total(n, x):
@@ -60,24 +65,24 @@ def program(x):
 PROGRAM_ORDER = [12, 1, 9, 4, 3, 9, 4, 3, 5, 2, 8, 4, 3, 20, 11, 10, 13]
 
 
-def assert_same_on_all_ranks(sizes):
-    everyone = sp.current_world().communicator.allgather_object(list(sizes))
-    assert everyone == [list(sizes)] * sp.size()
+def assert_same_on_all_ranks(order):
+    everyone = sp.current_world().communicator.allgather_object(list(order))
+    assert everyone == [list(order)] * sp.size()
 
 
 @needs_ranks
 @pytest.mark.parametrize("context", (graph, compiled))
-def test_independent_collectives_keep_the_order_of_the_program(context, executed):
+def test_independent_collectives_keep_the_order_of_the_program(context, requests):
     run = context(program)
     run(tf.constant(1.0))
     run(tf.constant(1.0))
-    assert executed == PROGRAM_ORDER * 2
-    assert_same_on_all_ranks(executed)
+    assert sizes_of(requests) == PROGRAM_ORDER * 2
+    assert_same_on_all_ranks(sizes_of(requests))
 
 
 @needs_ranks
 @pytest.mark.parametrize("context", (graph, compiled))
-def test_gradients_run_in_one_order(context, executed):
+def test_gradients_run_in_one_order(context, requests):
     """Which order is TensorFlow's affair, but it must be the same on all ranks."""
 
     @context
@@ -89,13 +94,13 @@ def test_gradients_run_in_one_order(context, executed):
 
     run(tf.constant(1.0))
     # Each but the one that nobody uses has a gradient, with a collective of the same size.
-    assert sorted(executed) == sorted(PROGRAM_ORDER + set_aside(PROGRAM_ORDER, 20))
-    assert_same_on_all_ranks(executed)
+    assert sorted(sizes_of(requests)) == sorted(PROGRAM_ORDER + set_aside(PROGRAM_ORDER, 20))
+    assert_same_on_all_ranks(sizes_of(requests))
 
 
 @needs_ranks
 @pytest.mark.parametrize("wrap", (graph, compiled))
-def test_a_derived_gradient_has_one_order(wrap, executed):
+def test_a_derived_gradient_has_one_order(wrap, requests):
     """With the tape outside, TensorFlow derives the backward function, and orders nothing in it.
 
     All ranks but the root could send the zeros that they pass back before they have received.
@@ -114,9 +119,63 @@ def test_a_derived_gradient_has_one_order(wrap, executed):
         y = run(x)
     tape.gradient(y, x)
     twice = [n for n in range(1, 9) for _ in range(2)]
-    assert executed[:16] == twice
-    assert sorted(executed[16:]) == twice
-    assert_same_on_all_ranks(executed)
+    sizes = sizes_of(requests)
+    assert sizes[:16] == twice
+    assert sorted(sizes[16:]) == twice
+    assert_same_on_all_ranks(sizes)
+
+
+def every_kind(x):
+    """One collective of each kind, on as many elements as there are ranks; twice in a loop.
+
+    None depends on another, and their inputs are ready at once.
+    """
+
+    def each(x):
+        parts = [sp.alltoall(x)[0], sp.allgather(x), sp.reducescatter(x, sp.Sum)]
+        parts += [sp.broadcast(x, sp.size() - 1), sp.allreduce(x, sp.Sum)]
+        return tf.add_n([tf.reduce_sum(part) for part in parts[::-1]])
+
+    loop = tf.while_loop(
+        lambda i, s: i < 2,
+        lambda i, s: (i + 1, s + each(x)),
+        (tf.constant(0), tf.zeros([], x.dtype)),
+        maximum_iterations=2,
+    )
+    return loop[1] + each(x)
+
+
+KINDS = ["alltoall", "allgather", "reducescatter", "broadcast", "allreduce"] * 3
+# The adjoints: alltoall of itself, allgather of reducescatter, allreduce of the others.
+KINDS_BACK = ["alltoall", "allreduce", "allgather", "allreduce", "allreduce"] * 3
+
+
+@needs_ranks
+@pytest.mark.parametrize("context", (graph, compiled))
+def test_every_kind_keeps_its_place(context, requests):
+    run = context(every_kind)
+    for _ in range(2):
+        run(tf.ones([sp.size()]))
+    kinds = [request.signature.kind for request in requests]
+    assert kinds == KINDS * 2
+    assert_same_on_all_ranks(kinds)
+
+
+@needs_ranks
+@pytest.mark.parametrize("context", (graph, compiled))
+def test_gradients_of_every_kind_run_in_one_order(context, requests):
+    @context
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = every_kind(x)
+        return tape.gradient(y, x)
+
+    run(tf.ones([sp.size()]))
+    kinds = [request.signature.kind for request in requests]
+    assert kinds[: len(KINDS)] == KINDS
+    assert sorted(kinds[len(KINDS) :]) == sorted(KINDS_BACK)
+    assert_same_on_all_ranks(kinds)
 
 
 def set_aside(sizes, size):
@@ -124,10 +183,10 @@ def set_aside(sizes, size):
 
 
 @needs_ranks
-def test_eager_code_and_compiled_functions_take_turns(executed):
+def test_eager_code_and_compiled_functions_take_turns(requests):
     run = tf.function(lambda x: total(2, x), jit_compile=True)
     for n in (3, 4, 5):
         total(n, tf.constant(1.0))
         run(tf.constant(float(n)))
-    assert executed == [3, 2, 4, 2, 5, 2]
-    assert_same_on_all_ranks(executed)
+    assert sizes_of(requests) == [3, 2, 4, 2, 5, 2]
+    assert_same_on_all_ranks(sizes_of(requests))

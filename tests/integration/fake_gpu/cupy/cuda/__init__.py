@@ -1,0 +1,1 @@
+"""A fake of cupy.cuda: the two modules that are used."""

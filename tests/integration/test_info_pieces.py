@@ -1,0 +1,293 @@
+"""The pieces of `sciml-par info`: its tests, and its page for machines that are not at hand."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from info_page import sections_of
+from launch import ROOT
+
+from sciml_par.console import main as console
+from sciml_par.console.facts import Facts, Finding, RankFacts, launched_size, relevant
+from sciml_par.console.page import BAD, GOOD, ODD, Row, Section, page
+from sciml_par.console.sections import facts_sections, outcome_sections
+from sciml_par.console.self_test import (
+    COMPILED,
+    CONTEXTS,
+    COUNT,
+    Outcome,
+    addend,
+    compare,
+    in_context,
+    paths,
+    total,
+    try_collective,
+)
+from sciml_par.console.words import counted, duration, one_line, ranks_in_short
+from sciml_par.parallel import current_world
+from sciml_par.parallel.device import VisibleGpu
+
+
+def test_the_entry_of_the_project_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, _, name = project["scripts"]["sciml-par"].partition(":")
+    assert getattr(importlib.import_module(module), name) is console.main
+    assert console.make_parser().prog == "sciml-par"
+
+
+def test_help_is_printed_without_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        console.main(["info", "--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "mpirun -np 4 sciml-par info" in said and "--json FILE" in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_context_runs_and_a_wrong_result_in_it_is_seen(context: str) -> None:
+    import tensorflow as tf
+
+    alone = current_world().alone
+    seen = []
+
+    def identity(x):
+        seen.append(tf.executing_eagerly())
+        return tf.identity(x)
+
+    wrong, seconds = try_collective(in_context(context, identity, "/CPU:0"), "/CPU:0", alone)
+    assert wrong == {} and seconds > 0
+    assert set(seen) == {context == CONTEXTS[0]}
+    assert (len(seen) == 1) == (context != CONTEXTS[0])  # traced once
+    wrong, _ = try_collective(in_context(context, lambda x: 2 * x, "/CPU:0"), "/CPU:0", alone)
+    assert wrong[0].startswith("got 2 where 1 is due, at place 1, and is wrong at 999 of 1000")
+
+
+def test_a_compiled_context_is_compiled() -> None:
+    import tensorflow as tf
+
+    # What XLA cannot compile fails there and only there.
+    unknown = lambda x: tf.numpy_function(lambda a: a, [x], tf.float32)  # noqa: E731
+    for context in CONTEXTS:
+        collective = in_context(context, unknown, "/CPU:0")
+        wrong, _ = try_collective(collective, "/CPU:0", current_world().alone)
+        assert bool(wrong) == (context == COMPILED)
+        if wrong:
+            assert "failed with" in wrong[0]
+
+
+def test_a_result_of_an_earlier_call_is_wrong() -> None:
+    first = []
+
+    def stale(x):
+        first.append(x)
+        return first[0]
+
+    wrong, _ = try_collective(stale, "/CPU:0", current_world().alone)
+    assert "got 0 where 1 is due, at place 0" in wrong[0]
+
+
+def test_the_numbers_tell_ranks_places_and_operations_apart() -> None:
+    for size in (2, 3, 4, 7):
+        summed = total(size, 3)
+        assert summed.shape == (COUNT,) and summed.dtype == np.float32
+        each = [addend(rank, 3) for rank in range(size)]
+        np.testing.assert_array_equal(summed, np.sum(each, axis=0))
+        wrong = [each[0], each[-1], summed / size, np.max(each, axis=0), summed[::-1]]
+        assert all(compare(result, summed) for result in wrong)
+        assert any(compare(size * x, summed) for x in each)
+    # No rounding, in whatever order it is summed.
+    assert total(360, 20).max() < 2**24
+
+
+def test_compare_speaks_of_shapes_and_nan() -> None:
+    due = np.ones(3, np.float32)
+    assert compare(due, due) == ""
+    assert compare(due[:2], due) == "got the shape (2,) where (3,) is due"
+    assert "got nan where 1 is due, at place 1" in compare(np.array([1, np.nan, 1]), due)
+
+
+# --- pages of machines that are not at hand
+
+H100 = "NVIDIA H100"
+
+
+def rank_facts(number: int = 0, **changes) -> RankFacts:
+    """A rank with a GPU of its own, and all that it needs."""
+    gpus = tuple(VisibleGpu(str(i), f"GPU-{i}{i}{i}{i}ffff-aaaa") for i in range(2))
+    facts = RankFacts(
+        host="node-a",
+        host_number=0,
+        cores=(0, 1, 2, 3),
+        threads=2,
+        launched=2,
+        versions={"TensorFlow": "2.21.0", "CuPy": "14.2.0"},
+        mpi_library="Some MPI 5",
+        mpi_standard="4.1",
+        thread_level="MULTIPLE",
+        visible=gpus,
+        gpu=gpus[number % 2],
+        gpu_name=H100,
+        tensorflow_on_gpu=True,
+        copies=True,
+        nccl=Finding("2.30.7"),
+        foreign_calls=Finding("0.2"),
+        environment={},
+    )
+    return replace(facts, **changes)
+
+
+def two(obstacle: str = "", **changes) -> Facts:
+    """Two such ranks, rank 1 with `changes`."""
+    return Facts((rank_facts(0), rank_facts(1, **changes)), obstacle)
+
+
+def told(facts: Facts) -> dict[str, str]:
+    lines = page(facts_sections(facts), width=80)
+    return sections_of("\n".join(line.plain for line in lines))
+
+
+def moods(facts: Facts) -> dict[str, str]:
+    return {row.label: row.mood for section in facts_sections(facts) for row in section.rows}
+
+
+def test_a_machine_with_gpus_is_good() -> None:
+    facts = two()
+    assert told(facts)["GPUs"] == (
+        f"node-a GPU 0, {H100}, GPU-0000ffff: rank 0 GPU 1, {H100}, GPU-1111ffff: rank 1 "
+        "TensorFlow computes on the GPU on ranks 0–1 NCCL 2.30.7 "
+        "between GPUs tensors travel by NCCL"
+    )
+    assert set(moods(facts).values()) <= {"", GOOD}
+    assert [way.name for way in paths(facts)] == ["MPI, host memory", "NCCL, GPU memory"]
+    assert not any(way.obstacle_in(context) for way in paths(facts) for context in CONTEXTS)
+    assert told(facts)["Environment"] == "no variable that matters here is set"
+
+
+def test_hosts_of_one_name_are_told_apart_and_shared_gpus_shown() -> None:
+    ranks = [rank_facts(r, host_number=r // 3 * 3, gpu=rank_facts().visible[0]) for r in range(4)]
+    found = told(Facts(tuple(ranks), ""))
+    assert found["Ranks"] == (
+        "in all 4 ranks on 2 hosts node-a ranks 0–2: 2 threads each, on 4 cores: too many "
+        "threads, so collectives will be slow node-a rank 3: 2 threads, on 4 cores"
+    )
+    assert "GPU-0000ffff: ranks 0–2 GPU 1, GPU-1111ffff: no rank node-a GPU 0" in found["GPUs"]
+
+
+def test_what_differs_between_ranks_is_odd() -> None:
+    facts = two(versions={"TensorFlow": "2.22.0", "CuPy": "14.2.0"}, mpi_library="Other MPI")
+    found = told(facts)
+    assert found["Versions"].startswith(
+        "TensorFlow differs: 2.21.0 on rank 0; 2.22.0 on rank 1 CuPy 14.2.0"
+    )
+    assert "library differs: Some MPI 5 on rank 0; Other MPI on rank 1" in found["MPI"]
+    assert moods(facts)["library"] == moods(facts)["TensorFlow"].replace(GOOD, ODD) == ODD
+
+
+def test_gpus_without_nccl_are_bad_and_the_other_way_is_tried() -> None:
+    reason = "rank 1: CuPy finds no NCCL"
+    facts = two(reason, nccl=Finding("", "CuPy finds no NCCL"), copies=False)
+    found = told(facts)["GPUs"]
+    assert "NCCL differs: 2.30.7 on rank 0; CuPy finds no NCCL on rank 1" in found
+    assert f"by MPI through host memory, which is slow. The obstacle to NCCL: {reason}." in found
+    assert moods(facts)["NCCL"] == moods(facts)["between GPUs"] == BAD
+    ways = {way.name: way for way in paths(facts)}
+    assert ways["NCCL, GPU memory"].obstacle_in("eager") == reason
+    through_host = ways["MPI, GPU memory"]
+    assert through_host.device == "/GPU:0"
+    assert [through_host.obstacle_in(c) for c in CONTEXTS] == ["", "", "needs CuPy on rank 1"]
+
+
+def test_a_tensorflow_without_gpu_is_bad() -> None:
+    facts = two(tensorflow_on_gpu=False)
+    assert "TensorFlow finds no GPU on rank 1 and computes on the CPU" in told(facts)["GPUs"]
+    assert moods(facts)["TensorFlow"] == BAD
+    ways = {way.name: way.obstacle for way in paths(facts)}
+    assert ways == {
+        "MPI, host memory": "",
+        "NCCL, GPU memory": "TensorFlow finds no GPU on rank 1",
+    }
+
+
+def test_a_gpu_that_nobody_has_dealt_out_is_bad() -> None:
+    ranks = tuple(rank_facts(r, visible=(), gpu=None) for r in range(2))
+    facts = Facts(ranks, "ranks 0 and 1: no GPU")
+    assert "on ranks 0–1 that was not given to the rank" in told(facts)["GPUs"]
+    assert moods(facts)["TensorFlow"] == BAD
+
+
+def test_outcomes_in_the_order_of_the_ways() -> None:
+    outcomes = [
+        Outcome("MPI, host memory", "eager", seconds=4.2e-5),
+        Outcome("MPI, host memory", "jit_compile", wrong={1: "got 3", 2: "got 4"}, seconds=1.0),
+        Outcome("NCCL, GPU memory", "eager", "no rank has a GPU"),
+        Outcome("NCCL, GPU memory", "jit_compile", "no rank has a GPU"),
+    ]
+    lines = [line.plain for line in page(outcome_sections(outcomes), width=80)]
+    assert lines[1:] == [
+        "  MPI, host memory  eager        right      42 µs",
+        "                    jit_compile  WRONG: rank 1 got 3 (rank 2 went wrong, too)",
+        "  NCCL, GPU memory  not tried: no rank has a GPU",
+        "",
+        "1 of 2 tests went WRONG.",
+    ]
+
+
+def test_long_texts_are_broken_at_spaces_below_their_label() -> None:
+    rows = [
+        Row("short", "some words " * 9 + "pip install 'a-long-name[gpu]'", BAD),
+        Row("a-host-with-a-very-long-name.example.org", "below"),
+        Row("hung", "eager   " + "words " * 12, hang=8),
+    ]
+    lines = list(page([Section("Title", rows)], width=60))
+    assert all(len(line.plain) <= 60 for line in lines)
+    plain = [line.plain for line in lines]
+    assert plain[1].startswith("  short             some words")
+    assert plain[2].startswith(" " * 20 + "some") or plain[2].startswith(" " * 20 + "words")
+    at = plain.index("  a-host-with-a-very-long-name.example.org")
+    assert plain[at + 1] == " " * 20 + "below"
+    assert plain[at + 2].startswith("  hung              eager   words")
+    assert plain[at + 3].startswith(" " * 28 + "words")
+    assert str(lines[1].spans[0].style) == BAD
+
+
+def test_the_environment_that_matters() -> None:
+    everything = {"NCCL_DEBUG": "INFO", "SCIML_PAR_CHECK": "", "HOME": "/", "XNCCL_A": "1"}
+    everything["OMP_NUM_THREADS"] = everything["CUDA_VISIBLE_DEVICES"] = "1"
+    assert [*relevant(everything)] == [
+        "CUDA_VISIBLE_DEVICES",
+        "NCCL_DEBUG",
+        "OMP_NUM_THREADS",
+        "SCIML_PAR_CHECK",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environment", "size"),
+    [
+        ({}, None),
+        ({"PMI_SIZE": "4"}, 4),
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, 2),
+        ({"PMI_SIZE": ""}, None),
+    ],
+)
+def test_the_launchers_word(environment: dict[str, str], size: int | None) -> None:
+    assert launched_size(environment) == size
+
+
+def test_words() -> None:
+    assert ranks_in_short([3]) == "rank 3"
+    assert ranks_in_short([0, 1, 2, 5, 7, 8]) == "ranks 0–2, 5, 7–8"
+    assert (counted(1, "rank"), counted(0, "rank"), counted(2, "host")) == (
+        "1 rank",
+        "0 ranks",
+        "2 hosts",
+    )
+    assert (duration(4.21e-5), duration(0.0042), duration(3.0)) == ("42 µs", "4.2 ms", "3.0 s")
+    assert one_line(ValueError("a\n  b")) == "a b"
+    assert one_line(ValueError()) == "ValueError"
+    assert len(one_line(ValueError("x" * 999))) == 300

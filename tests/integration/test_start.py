@@ -1,0 +1,150 @@
+"""How `init` brings the ranks to their GPUs and to NCCL, in programs that mpirun starts.
+
+No GPU is needed: a mask is taken at its word where no driver tells better.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from launch import Ended, start
+
+pytestmark = [
+    pytest.mark.launches,
+    pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on PATH"),
+]
+
+PROGRAM = """
+import os, sys
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ.update(pair.split("=", 1) for pair in sys.argv[1:])
+if "ODD" in os.environ:
+    name, value = os.environ["ODD"].split(":")
+    if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "1":
+        os.environ[name] = value
+sys.modules["cupy"] = None  # as if it were not installed
+
+import sciml_par.parallel as sp
+
+sp.init()
+import tensorflow as tf
+
+collectives = [sp.allreduce, tf.function(sp.allreduce)]
+if not tf.config.list_physical_devices("GPU"):
+    collectives.append(tf.function(sp.allreduce, jit_compile=True))
+totals = {float(f(tf.constant(sp.rank() + 1.0), sp.Sum)) for f in collectives}
+os.write(1, f"totals {totals} with GPU «{os.environ['CUDA_VISIBLE_DEVICES']}»\\n".encode())
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs the program on some ranks with additions to their environment.
+
+    `odd`: "NAME:value" of rank 1 alone.
+    """
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+
+    def ended(ranks, *, odd=None, **environment) -> Ended:
+        if odd is not None:
+            environment["ODD"] = odd
+        additions = [f"{name}={value}" for name, value in environment.items()]
+        return start(ranks, program, *additions, folder=tmp_path, threads=1).end(60.0)
+
+    return ended
+
+
+def assert_worked(ended, total, masks):
+    assert ended.code == 0, ended.err
+    expected = [f"totals {{{total}}} with GPU «{mask}»" for mask in masks]
+    assert sorted(ended.out.splitlines()) == sorted(expected)
+
+
+def assert_one_error(ended, *parts):
+    """All ranks fail; it is told once."""
+    assert ended.code != 0
+    assert "totals" not in ended.out
+    assert ended.err.count("Traceback") == ended.err.count("InputError: ") == 1, ended.err
+    for part in parts:
+        assert ended.err.count(part) == 1, ended.err
+
+
+def warnings(ended):
+    return [line for line in ended.err.splitlines() if line.startswith("sciml_par:")]
+
+
+def test_more_ranks_than_gpus(run):
+    ended = run(3, CUDA_VISIBLE_DEVICES="0,1")
+    assert_one_error(ended, "3 ranks run on host", "which shows them 2 GPU(s) (0, 1)")
+
+
+def test_without_cupy_tensors_go_by_mpi_and_one_line_says_so(run):
+    ended = run(2, CUDA_VISIBLE_DEVICES="0,1")
+    assert_worked(ended, 3.0, "01")
+    (warning,) = warnings(ended)
+    assert "tensors in GPU memory will be carried by MPI" in warning
+    assert "ranks 0 and 1: CuPy cannot be imported" in warning
+    assert "pip install 'sciml-par[gpu]'" in warning
+
+
+def test_a_gpu_on_one_rank_only(run):
+    ended = run(2, odd="CUDA_VISIBLE_DEVICES:3")
+    assert_worked(ended, 3.0, ["", "3"])
+    (warning,) = warnings(ended)
+    assert "rank 0: no GPU; rank 1: CuPy cannot be imported" in warning
+
+
+def test_ranks_share_a_gpu_on_request(run):
+    ended = run(3, CUDA_VISIBLE_DEVICES="5", SCIML_PAR_SHARE_GPUS="1")
+    assert_worked(ended, 6.0, "555")
+
+
+@pytest.mark.parametrize("transport", ("", "auto", "mpi"))
+def test_no_gpu_is_nothing_to_warn_about(run, transport):
+    ended = run(2, SCIML_PAR_TRANSPORT=transport)
+    assert_worked(ended, 3.0, ["", ""])
+    assert warnings(ended) == []
+
+
+def test_mpi_by_request_is_nothing_to_warn_about(run):
+    ended = run(2, CUDA_VISIBLE_DEVICES="0,1", SCIML_PAR_TRANSPORT="mpi")
+    assert_worked(ended, 3.0, "01")
+    assert warnings(ended) == []
+
+
+@pytest.mark.parametrize("ranks", (1, None))
+def test_one_rank_has_nobody_to_exchange_tensors_with(run, ranks):
+    ended = run(ranks, CUDA_VISIBLE_DEVICES="4,5")
+    assert_worked(ended, 1.0, "4")
+    assert warnings(ended) == []
+
+
+def test_nccl_is_insisted_on_where_there_is_no_gpu(run):
+    ended = run(3, SCIML_PAR_TRANSPORT="nccl")
+    assert_one_error(
+        ended,
+        "SCIML_PAR_TRANSPORT=nccl: tensors cannot be carried by NCCL",
+        "ranks 0, 1 and 2: no GPU",
+    )
+
+
+def test_nccl_is_insisted_on_where_cupy_is_missing(run):
+    ended = run(2, CUDA_VISIBLE_DEVICES="0,1", SCIML_PAR_TRANSPORT="nccl")
+    assert_one_error(ended, "ranks 0 and 1: CuPy cannot be imported", "sciml-par[gpu]")
+
+
+def test_an_unknown_transport(run):
+    ended = run(2, SCIML_PAR_TRANSPORT="foo")
+    assert_one_error(ended, "SCIML_PAR_TRANSPORT: expected one of auto, mpi, nccl; got 'foo'")
+
+
+def test_an_unknown_transport_on_one_rank(run):
+    ended = run(3, odd="SCIML_PAR_TRANSPORT:foo")
+    assert_one_error(ended, "SCIML_PAR_TRANSPORT: expected one of auto, mpi, nccl; got 'foo'")
+
+
+def test_transports_differ(run):
+    ended = run(3, odd="SCIML_PAR_TRANSPORT:mpi")
+    assert_one_error(ended, "SCIML_PAR_TRANSPORT differs between the ranks: auto, mpi, auto.")

@@ -1,0 +1,96 @@
+"""The carriers as tests drive them: arrays in, arrays out, without TensorFlow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from fake_cupy import fake_nccl_communicator
+from ranks import numpy_type, values
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.mpi_communicator import MPICommunicator
+from sciml_par.parallel.request import Request
+
+ROWS = {
+    "even": lambda rank: 2,
+    "growing": lambda rank: rank + 1,
+    "only the last": lambda rank: 3 if rank == sp.size() - 1 else 0,
+    "only the first": lambda rank: 0 if rank else 2,
+    "none": lambda rank: 0,
+}
+
+
+def array(rank, shape, dtype, tag=""):
+    return np.asarray(values(rank, shape, dtype, tag))
+
+
+def sizes(rows):
+    return tuple(rows(rank) for rank in range(sp.size()))
+
+
+def world_mpi():
+    return sp.current_world().communicator.mpi
+
+
+@dataclass
+class Driver:
+    """A carrier, and how its transfers are called."""
+
+    carrier: Any
+    where: tuple[int, ...] = ()
+    kept: list[np.ndarray] = field(default_factory=list)
+
+    def carries(self, request: Request) -> bool:
+        return self.carrier.carries(request)
+
+    def start(self, request: Request, x: np.ndarray) -> np.ndarray:
+        """What the request's transfer has written when it returned."""
+        assert x.shape == request.shape and x.dtype == numpy_type(request.dtype)
+        y = np.frombuffer(
+            bytearray(b"U" * (math.prod(request.receive_shape) * x.itemsize)), x.dtype
+        )
+        y = y.reshape(request.receive_shape)
+        self.kept += [x, y]  # as a GPU may read and write them later
+        request.prepared_by(self.carrier)(x.ctypes.data, y.ctypes.data, *self.where)
+        return y
+
+    def run(self, request: Request, x: np.ndarray) -> np.ndarray:
+        """The result; the input stays as it was."""
+        before = x.copy()
+        y = self.start(request, x)
+        self.finish()
+        np.testing.assert_array_equal(x, before)
+        return y
+
+    def finish(self) -> None:
+        if self.where:
+            self.carrier.gpu.synchronize(*self.where)
+        self.kept.clear()
+
+
+@dataclass
+class FakedDriver(Driver):
+    """The carrier over the fakes, and these."""
+
+    nccl: Any = None
+    runtime: Any = None
+
+    def since(self) -> list[str]:
+        """The names of NCCL's calls since the last time."""
+        names = self.nccl.names()
+        self.nccl.calls.clear()
+        return names
+
+
+def driver_of_mpi() -> Driver:
+    """Of all ranks, by MPI (collective)."""
+    return Driver(MPICommunicator(world_mpi()))
+
+
+def driver_of_nccl() -> FakedDriver:
+    """Of all ranks, by NCCL over its fake (collective)."""
+    carrier, nccl, runtime = fake_nccl_communicator(world_mpi())
+    return FakedDriver(carrier, (carrier.stream,), nccl=nccl, runtime=runtime)

@@ -1,0 +1,248 @@
+"""alltoall against NumPy: even and uneven splits, empty ones, and splits that do not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import CONTEXTS, FLOATS, TYPES, compiled, eager, graph, numpy_type, values
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+
+# How many rows rank `giver` has for rank `taker`.
+ROWS = {
+    "even": lambda giver, taker: 2,
+    "uneven": lambda giver, taker: (giver + 2 * taker) % 4,
+    "to the next": lambda giver, taker: 3 if taker == (giver + 1) % sp.size() else 0,
+    "to oneself": lambda giver, taker: giver + 1 if taker == giver else 0,
+    "all to the last": lambda giver, taker: giver + 1 if taker == sp.size() - 1 else 0,
+    "all from the first": lambda giver, taker: 0 if giver else taker + 2,
+    "none": lambda giver, taker: 0,
+}
+
+
+def splits_of(rows, giver):
+    return [rows(giver, taker) for taker in range(sp.size())]
+
+
+def input_of(rows, giver, trailing, dtype, tag=""):
+    return values(giver, (sum(splits_of(rows, giver)), *trailing), dtype, tag)
+
+
+def exchanged(rows, trailing, dtype, tag=""):
+    """What alltoall must give on this rank: the rows, and how many come from each rank."""
+    me, parts = sp.rank(), []
+    for giver in range(sp.size()):
+        start = sum(splits_of(rows, giver)[:me])
+        x = input_of(rows, giver, trailing, dtype, tag)
+        parts.append(x[start : start + rows(giver, me)])
+    return np.concatenate(parts), tuple(len(part) for part in parts)
+
+
+def mine(rows, trailing, dtype, tag=""):
+    return tf.constant(input_of(rows, sp.rank(), trailing, dtype, tag))
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_type_with_uneven_splits(context):
+    """All in one function, so that XLA compiles once a context."""
+    rows = ROWS["uneven"]
+    splits = splits_of(rows, sp.rank())
+    run = context(lambda *xs: [sp.alltoall(x, splits)[0] for x in xs])
+    results = run(*[mine(rows, (3,), dtype) for dtype in TYPES])
+    for result, dtype in zip(results, TYPES, strict=True):
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result.numpy(), exchanged(rows, (3,), dtype)[0], dtype)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_shape_and_distribution_of_rows(context):
+    cases = [(name, trailing) for name in ROWS for trailing in ((), (2,), (0,))]
+    cases.append(("uneven", (2, 1, 3)))
+    received = {}
+
+    def every_case(*xs):
+        results = []
+        for (name, trailing), x in zip(cases, xs, strict=True):
+            y, rows = sp.alltoall(x, splits_of(ROWS[name], sp.rank()))
+            received[name, trailing] = rows
+            results.append(y)
+        return results
+
+    results = context(every_case)(*[mine(ROWS[name], t, "float64") for name, t in cases])
+    for result, (name, trailing) in zip(results, cases, strict=True):
+        expected, rows = exchanged(ROWS[name], trailing, "float64")
+        assert received[name, trailing] == rows, name
+        assert result.shape == expected.shape, f"{name} {trailing}"
+        np.testing.assert_array_equal(result.numpy(), expected, f"{name} {trailing}")
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_rows_are_split_evenly_by_default(context):
+    results = context(lambda x, y: [sp.alltoall(x)[0], sp.alltoall(y)[0]])(
+        mine(ROWS["even"], (2,), "float32"), mine(ROWS["none"], (2,), "float32")
+    )
+    for result, name in zip(results, ("even", "none"), strict=True):
+        np.testing.assert_array_equal(result, exchanged(ROWS[name], (2,), "float32")[0])
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("rows", (3, 400, 600, 200_001))
+def test_short_and_long_tensors(context, rows):
+    """On either side of 4 kB, and past what a message carries at once."""
+
+    def number(giver, taker):
+        return rows + giver
+
+    splits = splits_of(number, sp.rank())
+    (result,) = context(lambda x: [sp.alltoall(x, splits)[0]])(mine(number, (2,), "float32"))
+    np.testing.assert_array_equal(result, exchanged(number, (2,), "float32")[0])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_every_bit_arrives(dtype):
+    """Also those of numbers that are none, and of both zeros."""
+    kind = np.dtype(numpy_type(dtype))
+    bits = np.random.default_rng(sp.rank()).integers(
+        0, 256, size=4 * sp.size() * kind.itemsize, dtype=np.uint8
+    )
+    bits[: 2 * kind.itemsize] = [*[0xFF] * kind.itemsize, *[0] * (kind.itemsize - 1), 0x80]
+    result, _ = sp.alltoall(tf.constant(bits.view(kind)))
+    everyone = sp.current_world().communicator.allgather_object(bits)
+    mine = [np.split(each, sp.size())[sp.rank()] for each in everyone]
+    np.testing.assert_array_equal(result.numpy().view(np.uint8), np.concatenate(mine))
+
+
+def test_twice_is_where_it_came_from():
+    rows = ROWS["uneven"]
+    x = mine(rows, (2,), "float64")
+    there, received = sp.alltoall(x, splits_of(rows, sp.rank()))
+    back, returned = sp.alltoall(there, received)
+    np.testing.assert_array_equal(back, x)
+    assert list(returned) == splits_of(rows, sp.rank())
+
+
+def test_a_matrix_is_transposed():
+    """Its rows on the ranks: what alltoall is called for in a Fourier transform."""
+    size, rank = sp.size(), sp.rank()
+    matrix = np.arange(size * size).reshape(size, size)
+    np.testing.assert_array_equal(sp.alltoall(matrix[rank])[0], matrix.T[rank])
+
+
+@pytest.mark.parametrize("odd", ("first", "last"))
+def test_the_rows_between_two_ranks_may_change_without_the_others(odd):
+    """The other ranks repeat what they did, and must meet the one that does something new."""
+    changing = 0 if odd == "first" else sp.size() - 1
+    for step in (1, 2, 3, 2, 1):
+
+        def rows(giver, taker, step=step):
+            return step if giver == taker == changing else 1
+
+        tag = f"step {step}"
+        result, received = sp.alltoall(mine(rows, (2,), "float64", tag), splits_of(rows, sp.rank()))
+        expected, sent = exchanged(rows, (2,), "float64", tag)
+        assert received == sent
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_values_may_change_where_rows_do_not():
+    """A compiled call keeps its buffers; they must not keep what was in them."""
+    rows = ROWS["uneven"]
+    splits = splits_of(rows, sp.rank())
+    run = tf.function(lambda x: sp.alltoall(x, splits)[0], jit_compile=True)
+    for step in range(3):
+        result = run(mine(rows, (2,), "float32", f"{step}"))
+        np.testing.assert_array_equal(result, exchanged(rows, (2,), "float32", f"{step}")[0])
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_groups_of_even_and_odd_ranks(context):
+    group = sp.current_world().communicator.split(sp.rank() % 2)
+    members = range(sp.rank() % 2, sp.size(), 2)
+    x = [[10 * sp.rank() + taker] for taker in members]
+    (result,) = context(lambda x: [sp.alltoall(x, communicator=group)[0]])(tf.constant(x))
+    np.testing.assert_array_equal(result, [[10 * giver + sp.rank()] for giver in members])
+
+
+# Splits
+
+
+@pytest.mark.parametrize(
+    "convert",
+    (
+        tuple,
+        np.array,
+        lambda splits: np.array(splits, np.int64),
+        lambda splits: np.array(splits, np.uint8),
+        tf.constant,
+        lambda splits: tf.constant(splits, tf.int64),
+    ),
+)
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_splits_may_be_any_whole_numbers_that_are_known(context, convert):
+    rows = ROWS["uneven"]
+    splits = convert(splits_of(rows, sp.rank()))
+    (result,) = context(lambda x: [sp.alltoall(x, splits)[0]])(mine(rows, (2,), "float64"))
+    np.testing.assert_array_equal(result, exchanged(rows, (2,), "float64")[0])
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_splits_may_be_constants_of_the_graph(context):
+    rows = ROWS["uneven"]
+
+    def run(x):
+        return [sp.alltoall(x, tf.constant(splits_of(rows, sp.rank())))[0]]
+
+    (result,) = context(run)(mine(rows, (2,), "float64"))
+    np.testing.assert_array_equal(result, exchanged(rows, (2,), "float64")[0])
+
+
+@pytest.mark.parametrize("context", (graph, compiled))
+def test_splits_that_the_graph_computes_are_refused(context):
+    run = context(lambda x, splits: [sp.alltoall(x, splits)[0]])
+    with pytest.raises(InputError, match="splits that are known when the function is traced"):
+        run(tf.zeros([sp.size(), 2]), tf.ones([sp.size()], tf.int32))
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize(
+    "bad",
+    (
+        lambda size: [1] * (size + 1),
+        lambda size: [],
+        lambda size: [[1] * size],
+        lambda size: 2 * size,
+        lambda size: [2] * (size - 1) + [3],
+        lambda size: [2] * (size - 1) + [1],
+        lambda size: [2 * size + 2, -2] + [0] * (size - 2),
+        lambda size: [2.0] * size,
+        lambda size: [True] * size,
+        lambda size: ["2"] * size,
+    ),
+)
+def test_splits_that_do_not_fit(context, bad):
+    size = sp.size()
+    x, splits = tf.zeros([2 * size, 3]), bad(size)
+    with pytest.raises(InputError) as error:
+        context(lambda: [sp.alltoall(x, splits)[0]])()
+    expected = f"splits to be {size} integers ≥ 0 that add up to the {2 * size} rows"
+    assert expected in str(error.value)
+
+
+@pytest.mark.skipif("sp.size() == 1", reason="one rank can split any number of rows evenly")
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_rows_that_cannot_be_split_evenly(context):
+    with pytest.raises(InputError, match=r"rows cannot be split evenly among \d ranks. Say with"):
+        context(lambda: [sp.alltoall(tf.zeros([sp.size() + 1]))[0]])()
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_a_scalar_is_refused(context):
+    with pytest.raises(InputError, match=r"alltoall: .*got a scalar. Reshape it to \[1\]"):
+        context(lambda: [sp.alltoall(tf.constant(1.0))[0]])()
+
+
+def test_strings_are_refused():
+    with pytest.raises(InputError, match="alltoall: cannot carry elements of type string"):
+        sp.alltoall(tf.constant(["a"] * sp.size()))

@@ -1,0 +1,154 @@
+"""The two carriers behind one contract: MPI, and NCCL over its fake."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from carriers import ROWS, array, driver_of_mpi, driver_of_nccl, sizes
+from ranks import FLOATS, TYPES, all_values
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.request import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+
+OPERATIONS = (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product)
+
+
+@pytest.fixture(scope="module", params=(driver_of_mpi, driver_of_nccl), ids=("MPI", "NCCL"))
+def carrier(request):
+    return request.param()
+
+
+def types_of(carrier, op=None):
+    """The element types that it carries; with an operation, those for which it has a meaning."""
+    types = [t for t in TYPES if carrier.carries(Broadcast(t, (1,), 0))]
+    if op is sp.Average:
+        return [t for t in types if t in FLOATS]
+    return [t for t in types if (t, op) != ("bool", sp.Sum)]
+
+
+def reduced(everyone: np.ndarray, op: sp.ReduceOp) -> np.ndarray:
+    """The reduction over the first axis; exact, but for averages."""
+    if everyone.dtype == bool:
+        return everyone.any(0) if op is sp.Max else everyone.all(0)
+    wide = everyone.astype(np.float64 if everyone.dtype.name in FLOATS else everyone.dtype)
+    function = {sp.Min: np.min, sp.Max: np.max, sp.Product: np.prod}.get(op, np.sum)
+    options = {} if op in (sp.Min, sp.Max) else {"dtype": wide.dtype}
+    result = function(wide, axis=0, **options)
+    return (result / len(wide) if op is sp.Average else result).astype(everyone.dtype)
+
+
+def assert_result(got: np.ndarray, expected: np.ndarray, op: sp.ReduceOp) -> None:
+    """Equal; where x·(1/P) was summed, to its rounding: P + 1 of them, of numbers up to 2."""
+    assert got.dtype == expected.dtype and got.shape == expected.shape
+    if op is sp.Average:
+        error = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+        bound = (sp.size() + 1) * float(ml_dtypes.finfo(got.dtype).eps)
+        assert error.size == 0 or error.max() <= bound
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("shape", ((), (7,), (3, 0), (700, 3)))
+def test_allreduce(carrier, op, shape):
+    for dtype in types_of(carrier, op):
+        y = carrier.run(Allreduce(dtype, shape, op), array(sp.rank(), shape, dtype))
+        assert_result(y, reduced(all_values(shape, dtype), op), op)
+
+
+def test_allreduce_in_place(carrier):
+    x = array(sp.rank(), (5,), "float32")
+    transfer = Allreduce("float32", (5,), sp.Sum).prepared_by(carrier.carrier)
+    transfer(x.ctypes.data, x.ctypes.data, *carrier.where)
+    carrier.finish()
+    np.testing.assert_array_equal(x, all_values((5,), "float32").sum(0))
+
+
+@pytest.mark.parametrize("shape", ((), (2, 3), (0,)))
+def test_broadcast(carrier, shape):
+    for dtype in types_of(carrier):
+        for root in range(sp.size()):
+            tag = f"from {root}"
+            y = carrier.run(Broadcast(dtype, shape, root), array(sp.rank(), shape, dtype, tag))
+            np.testing.assert_array_equal(y, array(root, shape, dtype, tag), err_msg=dtype)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("trailing", ((), (2, 3), (0,)))
+def test_allgather(carrier, rows, trailing):
+    counts = sizes(ROWS[rows])
+    for dtype in types_of(carrier):
+        request = Allgather(dtype, (counts[sp.rank()], *trailing), counts)
+        y = carrier.run(request, array(sp.rank(), request.shape, dtype))
+        everyone = [array(rank, (n, *trailing), dtype) for rank, n in enumerate(counts)]
+        np.testing.assert_array_equal(y, np.concatenate(everyone), err_msg=dtype)
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("rows", ROWS)
+def test_reducescatter(carrier, op, rows):
+    counts = sizes(ROWS[rows])
+    shape, first = (sum(counts), 2), sum(counts[: sp.rank()])
+    for dtype in types_of(carrier, op):
+        request = Reducescatter(dtype, shape, op, counts, sp.rank())
+        y = carrier.run(request, array(sp.rank(), shape, dtype))
+        whole = reduced(all_values(shape, dtype), op)
+        assert_result(y, whole[first : first + counts[sp.rank()]], op)
+
+
+# How many rows rank s sends to rank r.
+SENT = {
+    "the same to each": lambda s, r: 2,
+    "another number to each": lambda s, r: (s + 2 * r) % 4,
+    "to oneself only": lambda s, r: 3 if s == r else 0,
+    "to the others only": lambda s, r: s + 1 if s != r else 0,
+    "all to the last": lambda s, r: 2 if r == sp.size() - 1 else 0,
+    "nothing": lambda s, r: 0,
+}
+
+
+@pytest.mark.parametrize("rows", SENT)
+@pytest.mark.parametrize("trailing", ((), (3,)))
+def test_alltoall(carrier, rows, trailing):
+    number, mine, everyone = SENT[rows], sp.rank(), range(sp.size())
+    sent = tuple(number(mine, r) for r in everyone)
+    received = tuple(number(s, mine) for s in everyone)
+
+    def part(s, r, dtype):
+        """The rows that s sends to r, out of all that it sends."""
+        counts = [number(s, q) for q in everyone]
+        outgoing = array(s, (sum(counts), *trailing), dtype)
+        return outgoing[sum(counts[:r]) : sum(counts[: r + 1])]
+
+    for dtype in types_of(carrier):
+        request = Alltoall(dtype, (sum(sent), *trailing), sent, received)
+        y = carrier.run(request, array(mine, request.shape, dtype))
+        expected = np.concatenate([part(s, mine, dtype) for s in everyone])
+        np.testing.assert_array_equal(y, expected, err_msg=dtype)
+
+
+def test_long_messages(carrier):
+    """Longer than what MPI sends before somebody takes it."""
+    n, size = 100_000, sp.size()
+    request = Alltoall("float64", (n * size,), (n,) * size, (n,) * size)
+    y = carrier.run(request, np.arange(n * size, dtype=np.float64) + 1e7 * sp.rank())
+    mine = np.arange(n * sp.rank(), n * (sp.rank() + 1), dtype=np.float64)
+    np.testing.assert_array_equal(y, np.concatenate([mine + 1e7 * r for r in range(size)]))
+
+
+def test_a_request_is_prepared_once_and_carried_out_often(carrier):
+    counts = sizes(ROWS["growing"])
+    x, y = np.zeros(counts[sp.rank()]), np.empty(sum(counts))
+    transfer = Allgather("float64", x.shape, counts).prepared_by(carrier.carrier)
+    for step in range(3):
+        x[:] = 10 * step + sp.rank()
+        transfer(x.ctypes.data, y.ctypes.data, *carrier.where)
+        carrier.finish()
+        expected = np.repeat(10 * step + np.arange(sp.size()), counts)
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_barrier(carrier):
+    carrier.carrier.barrier()
+    carrier.carrier.barrier()

@@ -1,0 +1,89 @@
+"""device=: where collectives take their tensors from. GPUs have tests of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import CONTEXTS, FLOATS, TYPES, compiled, eager, graph, normal, values
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+
+COLLECTIVES = {
+    "allreduce": lambda x, **where: sp.allreduce(x, sp.Max, **where),
+    "broadcast": lambda x, **where: sp.broadcast(x, sp.size() - 1, **where),
+    "allgather": sp.allgather,
+    "reducescatter": lambda x, **where: sp.reducescatter(x, sp.Max, **where),
+    "alltoall": lambda x, **where: sp.alltoall(x, **where)[0],
+}
+ON_HOST = ("/CPU:0", "cpu", "CPU:0", "/cpu:0", "/device:CPU:0", "/job:localhost/task:0/CPU:0")
+
+
+def mine(dtype):
+    return tf.constant(values(sp.rank(), (2 * sp.size(), 2), dtype))
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_from_the_host_is_the_same(context):
+    """For every collective and type, all in one function."""
+
+    def run(*xs):
+        return [
+            collective(x, device=device)
+            for x in xs
+            for collective in COLLECTIVES.values()
+            for device in ("/CPU:0", None)
+        ]
+
+    results = context(run)(*map(mine, TYPES))
+    assert len(results) == 2 * len(TYPES) * len(COLLECTIVES)
+    for on_host, as_it_comes in zip(results[::2], results[1::2], strict=True):
+        assert on_host.dtype == as_it_comes.dtype
+        np.testing.assert_array_equal(on_host.numpy(), as_it_comes.numpy())
+
+
+@pytest.mark.parametrize("device", ON_HOST)
+def test_the_host_has_several_names(device):
+    total = sp.allreduce(tf.constant(float(sp.rank())), sp.Sum, device=device)
+    assert total.numpy() == sum(range(sp.size()))
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_gradients_and_fused_collectives_take_it_along(context):
+    x = tf.constant(normal(sp.rank(), (2 * sp.size(),), "device"))
+    kinds = [kind for kind in COLLECTIVES if kind != "broadcast"]
+
+    def run(x, where):
+        results = [*sp.fused_allreduce([x, 2 * x], **where), *sp.fused_broadcast([x], **where)]
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            ys = [COLLECTIVES[kind](x * x, **where) for kind in kinds]
+        gradients = sp.DistributedGradientTape(tape, **where)
+        return [*results, *(gradients.gradient(y, x) for y in ys)]
+
+    on_host = context(lambda x: run(x, {"device": "/CPU:0"}))(x)
+    as_it_comes = context(lambda x: run(x, {}))(x)
+    assert len(on_host) == 3 + len(kinds)
+    for one, other in zip(on_host, as_it_comes, strict=True):
+        np.testing.assert_allclose(one, other, 1e-13)
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize(
+    "device", ("cuda:0", "/TPU:0", "/CPU:x", "", "/job:localhost", 0, "nowhere")
+)
+def test_a_name_of_no_device(context, device):
+    for kind, collective in COLLECTIVES.items():
+        with pytest.raises(InputError) as error:
+            context(lambda c=collective: [c(tf.ones([sp.size()]), device=device)])()
+        expected = f'{kind}: expected device to be None, "/CPU:0" or "/GPU:0"; got {device!r}.'
+        assert expected in str(error.value)
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="there is a GPU")
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_gpu_that_is_not_there(dtype):
+    """TensorFlow computes on the host what it was told to compute on a GPU."""
+    total = sp.allreduce(tf.constant(1.0, dtype), sp.Sum, device="/GPU:0")
+    assert total.numpy() == sp.size()

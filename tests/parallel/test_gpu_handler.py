@@ -1,0 +1,163 @@
+"""What a compiled program on a GPU does at a collective, on fakes of CuPy."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from fake_cupy import fake_nccl_communicator
+from ranks import values
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.parallel.call import Call, Site
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.gpu_handler import gpu_handler
+from sciml_par.parallel.request import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+
+MPI_IS_AT_WORK = ("MPI", ())
+COPY, WAIT = "memcpyAsync", "streamSynchronize"
+
+
+class Fakes:
+    """A group with fake GPUs; `calls` has what CUDA and MPI were asked for."""
+
+    def __init__(self, mpi, monkeypatch):
+        self.group = Communicator(mpi, name="fake GPUs")
+        self.group.by_nccl, self.nccl, self.runtime = fake_nccl_communicator(mpi)
+        self.group.gpu = self.group.by_nccl.gpu
+        self.calls = self.runtime.calls
+        execute = Call.execute
+
+        def recording(call, *arguments):
+            if call.signature.by == "MPI":
+                self.calls.append(MPI_IS_AT_WORK)
+            execute(call, *arguments)
+
+        monkeypatch.setattr(Call, "execute", recording)
+        self.stream = self.group.gpu.new_stream()
+
+    def run(self, request, x, *, on_host=False):
+        """(result, calls) of the handler, on what stands in the GPU's memory."""
+        handler = gpu_handler(Site(self.group, request), on_host=on_host)
+        send, receive = self.on_gpu(x), self.on_gpu(np.zeros(request.receive_shape, x.dtype))
+        self.calls.clear()
+        handler(send, receive, self.stream)
+        calls = list(self.calls)
+        self.group.gpu.synchronize(self.stream)
+        return self.from_gpu(receive, request.receive_shape, x.dtype), calls
+
+    def on_gpu(self, x):
+        address = self.group.gpu.allocate(x.nbytes)
+        ctypes.memmove(address, x.ctypes.data, x.nbytes)
+        return address
+
+    def from_gpu(self, address, shape, dtype):
+        y = np.empty(shape, dtype)
+        ctypes.memmove(y.ctypes.data, address, y.nbytes)
+        return y
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    return Fakes(sp.current_world().communicator.mpi, monkeypatch)
+
+
+def array_of(rank, shape, dtype):
+    return np.asarray(values(rank, shape, dtype))
+
+
+def total(shape, dtype):
+    return sum(array_of(r, shape, dtype) for r in range(sp.size()))
+
+
+# By NCCL
+
+
+def test_by_nccl_on_the_programs_stream(fakes):
+    request = Allreduce("float32", (3,), sp.Sum)
+    y, calls = fakes.run(request, array_of(sp.rank(), (3,), "float32"))
+    np.testing.assert_array_equal(y, total((3,), "float32"))
+    ((name, arguments),) = [c for c in fakes.nccl.calls if c[0] != "NcclCommunicator"][-1:]
+    assert name == "allReduce" and arguments[-1] == fakes.stream != fakes.group.by_nccl.stream
+    # A mark for the watchdog, and nobody waits.
+    assert [name for name, _ in calls] == ["eventRecord"]
+
+
+def test_many_executions_stand_on_the_stream_in_order(fakes):
+    handler = gpu_handler(Site(fakes.group, Allreduce("float64", (), sp.Sum)))
+    addresses = [fakes.on_gpu(np.array(x)) for x in (1.0 + sp.rank(), 0.0, 0.0, 0.0, 0.0, 0.0)]
+    for send, receive in zip(addresses, addresses[1:], strict=False):
+        handler(send, receive, fakes.stream)
+    assert fakes.from_gpu(addresses[-1], (), np.float64) == 0
+    fakes.group.gpu.synchronize(fakes.stream)
+    first = sum(range(1, sp.size() + 1))
+    assert fakes.from_gpu(addresses[-1], (), np.float64) == first * sp.size() ** 4
+    assert fakes.group.sequence == 5
+
+
+# Through the host
+
+
+def without_nccl(fakes):
+    fakes.group.by_nccl = None
+    return {}, "float32"
+
+
+WAYS = {
+    "an element type that NCCL lacks": lambda fakes: ({}, "int16"),
+    "the program asks for the host": lambda fakes: ({"on_host": True}, "float32"),
+    "no NCCL": without_nccl,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_through_the_host(fakes, way):
+    options, dtype = WAYS[way](fakes)
+    x = array_of(sp.rank(), (2, 3), dtype)
+    y, calls = fakes.run(Allreduce(dtype, (2, 3), sp.Sum), x, **options)
+    np.testing.assert_array_equal(y, total((2, 3), dtype))
+    assert [name for name, _ in calls] == [COPY, WAIT, "MPI", COPY, WAIT]
+    (to_host, wait, _, from_host, wait_again) = [arguments for _, arguments in calls]
+    assert to_host[2:] == (x.nbytes, 2, fakes.stream) and wait == (fakes.stream,)
+    assert from_host[2:] == (x.nbytes, 1, fakes.stream) and wait_again == (fakes.stream,)
+    assert not {"allReduce", "broadcast"} & set(fakes.nccl.names())
+
+
+def growing():
+    return tuple(r + 1 for r in range(sp.size()))
+
+
+def even(n):
+    return (n,) * sp.size()
+
+
+REQUESTS = {
+    "allreduce": lambda: Allreduce("int16", (4,), sp.Max),
+    "broadcast": lambda: Broadcast("int16", (4,), sp.size() - 1),
+    "allgather": lambda: Allgather("int16", (sp.rank() + 1, 2), growing()),
+    "reducescatter": lambda: Reducescatter(
+        "int16", (sum(growing()), 2), sp.Sum, growing(), sp.rank()
+    ),
+    "alltoall": lambda: Alltoall("int16", (2 * sp.size(),), even(2), even(2)),
+    "nothing": lambda: Allgather("int16", (0, 3), even(0)),
+}
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_every_collective_through_the_host(fakes, kind):
+    """Where input and output differ in length; against MPI itself."""
+    request = REQUESTS[kind]()
+    x = array_of(sp.rank(), request.shape, "int16")
+    y, _ = fakes.run(request, x)
+    expected = np.zeros(request.receive_shape, np.int16)
+    Site(fakes.group, request).by(fakes.group.by_mpi).execute(x.ctypes.data, expected.ctypes.data)
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_without_cupy_there_is_a_remedy(fakes):
+    fakes.group.by_nccl = fakes.group.gpu = None
+    handler = gpu_handler(Site(fakes.group, Allreduce("float32", (1,), sp.Sum)))
+    with pytest.raises(InputError, match=r"needs CuPy: pip install 'sciml-par\[gpu\]', or leave"):
+        handler(0, 0, 0)

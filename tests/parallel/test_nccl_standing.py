@@ -1,0 +1,170 @@
+"""What is known of collectives by NCCL while they are under way: to the ranks and the watchdog.
+
+On a fake NCCL that reads the host's memory.
+"""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fake_cuda_runtime import ILLEGAL_ADDRESS
+from fake_gpus import with_fake_gpus
+from ranks import eager, graph
+
+import sciml_par.parallel as sp
+from sciml_par.errors import CollectiveMismatchError
+from sciml_par.parallel.call import Site
+from sciml_par.parallel.cupy_binding import BindingError
+from sciml_par.parallel.mailbox import Waiting
+from sciml_par.parallel.request import Allreduce
+from sciml_par.parallel.watchdog import Patience, Watchdog
+
+pytestmark = pytest.mark.skipif(
+    "sp.size() == 1", reason="one rank has nobody to exchange anything with"
+)
+
+
+@pytest.fixture(scope="module")
+def made_once():
+    return with_fake_gpus(sp.current_world().communicator.mpi)
+
+
+@pytest.fixture
+def group(made_once):
+    """All ranks, with GPUs that are fakes."""
+    made_once[0].eager_sites.clear()
+    return made_once[0]
+
+
+def odd_one_out():
+    return sp.rank() == sp.size() - 1
+
+
+@pytest.mark.parametrize("context", (eager, graph))
+def test_ranks_with_different_carriers_are_told(group, context):
+    device = "/CPU:0" if odd_one_out() else None
+    with pytest.raises((CollectiveMismatchError, tf.errors.OpError)) as error:
+        context(lambda x: [sp.allreduce(x, sp.Sum, communicator=group, device=device)])(tf.ones(7))
+    last = sp.size() - 1
+    others = (
+        f"ranks {', '.join(map(str, range(last - 1)))} and {last - 1}" if last > 1 else "rank 0"
+    )
+    assert f"{others}: allreduce(float32 [7], Sum) by NCCL\n" in str(error.value)
+    assert f"rank {last}: allreduce(float32 [7], Sum)\n" in str(error.value)
+    y = sp.allreduce(tf.ones(7), sp.Sum, communicator=group)
+    assert y.numpy().tolist() == [sp.size()] * 7
+
+
+def test_one_eager_call_agrees_once_for_each_carrier(group, monkeypatch):
+    agreed = []
+    agree = group.agree
+
+    def counting(signature, number=0):
+        agreed.append(str(signature))
+        return agree(signature, number)
+
+    monkeypatch.setattr(group, "agree", counting)
+    for device in (None, "/CPU:0") * 2:
+        sp.allreduce(tf.ones(5), sp.Sum, communicator=group, device=device)
+    said = "allreduce(float32 [5], Sum)"
+    assert agreed == [f"{said} by NCCL", said]
+
+
+def test_what_is_under_way_is_visible(group, monkeypatch):
+    seen = []
+    synchronize, before = group.gpu.synchronize, group.sequence
+    in_transfer = group.by_nccl._link.allreduce
+
+    def enqueue(*arguments):
+        seen.append((group.pending, group.standing()))
+        in_transfer(*arguments)
+
+    def wait(stream):
+        seen.append((group.pending, group.standing()))
+        synchronize(stream)
+
+    monkeypatch.setattr(group.by_nccl._link, "allreduce", enqueue)
+    monkeypatch.setattr(group.gpu, "synchronize", wait)
+    sp.allreduce(tf.ones(6), sp.Sum, communicator=group)
+    (wish, standing), (later, still_standing) = seen
+    assert str(wish) == "allreduce(float32 [6], Sum) by NCCL" and later is None
+    assert standing == still_standing == (before + 1, wish)
+    assert group.sequence == before + 1 and group.standing() is None
+
+
+@pytest.fixture
+def private():
+    """A group whose GPUs may be left in disorder."""
+    return with_fake_gpus(sp.current_world().communicator.mpi)
+
+
+def enqueue_like_a_program(group, x, y):
+    """What a compiled program does: nobody waits."""
+    call = Site(group, Allreduce("float32", x.shape, sp.Sum)).by(group.by_nccl)
+    call.execute(x.ctypes.data, y.ctypes.data, group.by_nccl.stream)
+
+
+class Ended(Exception):
+    """The job would have ended with this message."""
+
+
+def looks(group, n, **patience):
+    """The messages to other ranks after `n` looks of a watchdog, a moment apart."""
+
+    def end_job(message):
+        raise Ended(message)
+
+    said = []
+    mailbox = SimpleNamespace(waiting={}, failed={}, left={}, send=said.append, poll=lambda: None)
+    quick = {"announce_after": 0.0, "interval": 0.001, **patience}
+    dog = Watchdog(mailbox, lambda: [group], end_job, Patience(**quick))
+    for _ in range(n):
+        dog._look_at(group)
+        time.sleep(0.01)
+    return said
+
+
+def test_the_watchdog_sees_what_the_gpu_waits_for(private):
+    group, _, runtime = private
+    x, y = np.ones(2, np.float32), np.zeros(2, np.float32)
+    enqueue_like_a_program(group, x, y)
+    assert group.pending is None
+    waiting = Waiting("fake GPUs", 1, "allreduce(float32 [2], Sum) by NCCL")
+    assert looks(group, 3) == [waiting]
+    with pytest.raises(Ended, match=r"waited 0 s in allreduce\(float32 \[2\], Sum\) by NCCL"):
+        looks(group, 3, end_after=0.001)
+    runtime.streamSynchronize(group.by_nccl.stream)
+    assert looks(group, 3, end_after=0.001) == []
+    assert y.tolist() == [sp.size()] * 2
+
+
+def test_an_error_that_nccl_finds_ends_the_job(private):
+    group, _, _ = private
+    group.by_nccl._link._communicator.async_error = "NCCL_ERROR_REMOTE_ERROR: a rank is gone"
+    with pytest.raises(Ended) as end:
+        looks(group, 1)
+    assert str(end.value).startswith(
+        f"Rank {sp.rank()} of «fake GPUs»: NCCL reports NCCL_ERROR_REMOTE_ERROR: a rank is gone. "
+    )
+
+
+def test_an_error_that_cuda_finds_ends_the_job(private):
+    group, _, runtime = private
+    x, y = np.ones(2, np.float32), np.zeros(2, np.float32)
+    enqueue_like_a_program(group, x, y)
+    runtime.code = ILLEGAL_ADDRESS
+    with pytest.raises(Ended, match="cudaErrorIllegalAddress: an illegal memory access was enc"):
+        looks(group, 1)
+
+
+@pytest.mark.parametrize("context", (eager, graph))
+def test_a_refused_call_is_an_error_of_the_program(private, context):
+    group, nccl, _ = private
+    nccl.failing["allReduce"] = "NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
+    with pytest.raises((BindingError, tf.errors.OpError), match="NCCL refused allreduce"):
+        context(lambda x: [sp.allreduce(x, sp.Sum, communicator=group)])(tf.ones(2))
+    assert group.pending is None

@@ -1,0 +1,171 @@
+"""The stream that XLA hands to foreign calls on GPUs, on call frames made by hand, word by word."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.parallel import xla_bridge, xla_ffi
+from sciml_par.parallel.request import Allreduce
+from sciml_par.parallel.xla_ffi import FAILED_PRECONDITION, c_function, foreign_calls
+
+POINTER = ctypes.sizeof(ctypes.c_void_p)
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+HAS_NO_STREAM, AN_ERROR = 0xE0, 0xE1
+CONTEXT = 0xC0
+
+
+def words(*values):
+    return (ctypes.c_uint64 * len(values))(*values)
+
+
+def address(thing):
+    return ctypes.cast(thing, ctypes.c_void_p).value
+
+
+class FakeXla:
+    """A fake of XLA's interface: gives a stream, and takes errors."""
+
+    def __init__(self, stream):
+        self.errors = []
+        self.contexts = []
+        self._stream = stream
+        self._kept = []
+        functions = [FUNCTION(f) for f in (self._error_create, self._stream_get)]
+        create, get = map(address, functions)
+        self._kept += functions
+        version = (24, 0, 2 << 32 | 0)  # its size, no extension, (major 0, minor 2)
+        # internal_api, error_create, error_get_message, error_destroy, handler_register, stream_get
+        self._api = words(1000, 0, *version, 0, create, 0, 0, 0, get)
+
+    def _error_create(self, at):
+        _, _, message, code = words(*(ctypes.c_uint64 * 4).from_address(at))
+        self.errors.append((ctypes.string_at(message).decode(), code & 0xFFFFFFFF))
+        return AN_ERROR
+
+    def _stream_get(self, at):
+        arguments = (ctypes.c_uint64 * 4).from_address(at)
+        self.contexts.append((arguments[0], arguments[2]))
+        if self._stream is None:
+            return HAS_NO_STREAM
+        arguments[3] = self._stream
+        return None
+
+    def frame(self, send, receive, *, extension=0):
+        """The address of a call frame with two operands and two results, as collectives have."""
+        order = self._buffer(0xDEAD)
+        operands = words(address(self._buffer(send)), address(order))
+        results = words(address(self._buffer(receive)), address(order))
+        types = words(0)
+        execute = 3
+        listed = [(40, 0, 2, address(types), address(items)) for items in (operands, results)]
+        frame = words(
+            200, extension, address(self._api), CONTEXT, execute, *listed[0], *listed[1], *[0] * 8
+        )
+        self._kept += [operands, results, types, frame]
+        return address(frame)
+
+    def _buffer(self, data):
+        float32, rank = 11, 0
+        buffer = words(48, 0, float32, data, rank, 0)
+        self._kept.append(buffer)
+        return buffer
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+def test_the_stream_reaches_the_handler(seen):
+    xla = FakeXla(stream=0x7F0000001000)
+    entry = c_function(lambda *arguments: seen.append(arguments), (0, 2), with_stream=True)
+    assert entry(xla.frame(0x1000, 0x2000)) is None
+    assert seen == [(0x1000, 0x2000, 0x7F0000001000)]
+    assert xla.contexts == [(4 * POINTER, CONTEXT)] and xla.errors == []
+
+
+def test_the_default_stream_is_zero(seen):
+    entry = c_function(lambda *arguments: seen.append(arguments), (0, 2), with_stream=True)
+    assert entry(FakeXla(stream=0).frame(0x1000, 0x2000)) is None
+    assert seen == [(0x1000, 0x2000, 0)]
+
+
+def test_on_the_host_nobody_asks_for_a_stream(seen):
+    xla = FakeXla(stream=None)
+    entry = c_function(lambda *arguments: seen.append(arguments), (0, 2), with_stream=False)
+    assert entry(xla.frame(0x1000, 0x2000)) is None
+    assert seen == [(0x1000, 0x2000)] and xla.contexts == []
+
+
+def test_a_refused_stream_is_an_error(seen):
+    xla = FakeXla(stream=None)
+    entry = c_function(lambda *arguments: seen.append(arguments), (0, 2), with_stream=True)
+    assert entry(xla.frame(0x1000, 0x2000)) == AN_ERROR
+    ((message, code),) = xla.errors
+    assert "XLA has no stream for this call" in message and code == FAILED_PRECONDITION
+    assert seen == []
+
+
+@pytest.mark.parametrize("error", (ValueError, KeyboardInterrupt))
+def test_what_a_handler_raises_is_an_error(error):
+    def handler(send, receive, stream):
+        raise error("«Größe» does not fit")
+
+    xla = FakeXla(stream=1)
+    assert c_function(handler, (0, 2), with_stream=True)(xla.frame(1, 2)) == AN_ERROR
+    assert xla.errors == [("«Größe» does not fit", FAILED_PRECONDITION)]
+
+
+def test_xla_asks_for_the_version_first(seen):
+    """With a frame that has a metadata extension, and no operands."""
+    metadata = words(80, 24, 0, 0, 0, 0, 0)
+    extension = words(32, 1, 0, address(metadata))
+    frame = words(200, address(extension), 0, 0, 0, *[0] * 20)
+    entry = c_function(lambda *arguments: seen.append(arguments), (3, 5), with_stream=True)
+    assert entry(address(frame)) is None
+    assert metadata[3] == 3 | 5 << 32 and seen == []
+
+
+def header_of_xla():
+    return (Path(tf.sysconfig.get_include()) / "xla" / "ffi" / "api" / "c_api.h").read_text()
+
+
+def test_the_interface_is_laid_out_as_in_xlas_header():
+    """The host's calls show that the rest is; only a GPU's ask for a stream."""
+    header = header_of_xla()
+    functions = re.findall(r"_XLA_FFI_API_STRUCT_FIELD\(XLA_FFI_(\w+)\);", header)
+    expected = ["Error_Create", "Error_GetMessage", "Error_Destroy", "Handler_Register"]
+    assert functions[:5] == [*expected, "Stream_Get"]
+    body = re.search(r"struct XLA_FFI_Stream_Get_Args \{(.*?)\};", header, re.DOTALL)[1]
+    fields = re.findall(r"(\w+);", body)
+    assert fields == ["struct_size", "extension_start", "ctx", "stream"]
+
+
+def test_xla_is_asked_for_the_stream(monkeypatch):
+    """On the CPU it has none; so the program gets this error, and not a wrong stream."""
+    monkeypatch.setattr(xla_ffi, "CUDA", "Host")
+    name = "sciml_par_test_stream"
+    foreign_calls().register(name, "Host", lambda send, receive, stream: None)
+    module = xla_bridge._module(Allreduce("float32", (2,), sp.Sum), name, several_platforms=False)
+
+    @tf.function(jit_compile=True)
+    def run(x):
+        from tensorflow.compiler.tf2xla.python import xla
+
+        return xla.call_module(
+            [x, tf.constant(0.0)],
+            version=9,
+            module=module,
+            Tout=[tf.float32, tf.float32],
+            Sout=[(2,), ()],
+            platforms=["CPU"],
+        )
+
+    with pytest.raises(tf.errors.FailedPreconditionError, match="XLA has no stream for this call"):
+        run(tf.ones(2))
