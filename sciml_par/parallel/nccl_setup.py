@@ -117,7 +117,7 @@ def decide(reports: Sequence[Report]) -> Transport:
         raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(wishes)}.")
     wish = wishes[0]
     obstacle = _obstacle(reports)
-    if wish == "nccl" and obstacle:
+    if wish == "nccl" and obstacle and len(reports) > 1:
         raise InputError(f"{VARIABLE}=nccl: tensors cannot be carried by NCCL. {obstacle}.")
     if wish == "mpi":
         return Transport(f"{VARIABLE}=mpi asks for MPI", surprising=False)
