@@ -25,6 +25,7 @@ class Call:
         self.request = request
         self.signature = replace(request.signature, by=carrier.name)
         self._transfer = request.prepared_by(carrier)
+        self._returns_early = carrier.returns_early
         self._agreed = False
 
     def execute(self, send: int, receive: int, *where: Any) -> None:
@@ -43,6 +44,8 @@ class Call:
             if not self._agreed:
                 communicator.agree(self.signature)
                 self._agreed = not communicator.check_always
+            if self._returns_early:
+                communicator.enqueued = communicator.sequence
             self._transfer(send, receive, *where)
         finally:
             communicator.pending = None

@@ -26,9 +26,11 @@ class Carrier(ABC):
     Attributes
     ----------
     name : as messages call it.
+    returns_early : whether a transfer returns before it is done.
     """
 
     name: str
+    returns_early = False
 
     @abstractmethod
     def carries(self, request: Request) -> bool:

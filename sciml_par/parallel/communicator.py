@@ -48,6 +48,7 @@ class Communicator:
     by_nccl : carries tensors between GPUs; None where the ranks do not have one each, or no NCCL.
     gpu : this rank's GPU as CuPy sees it, or None.
     sequence : how many collectives this rank has begun.
+    enqueued : which of them was the last that a GPU was given.
     pending : what this rank waits for, or None.
     world_ranks : the members' numbers in the world, [P].
     family : the world and all groups made of it.
@@ -71,6 +72,7 @@ class Communicator:
         self.by_nccl: NCCLCommunicator | None = None
         self.gpu: Gpu | None = None
         self.sequence = 0
+        self.enqueued = 0
         self.pending: Signature | None = None
         self.eager_sites: dict[Request, Site] = {}
         self._world = world or self
@@ -134,10 +136,12 @@ class Communicator:
         One that NCCL has been given counts until the GPU has done it.
         """
         wish = self.pending
-        if wish is None and self.by_nccl is not None:
-            wish = self.by_nccl.in_flight()
-        # The number is read after the wish: if it is that of an earlier look, so is the wish.
-        return None if wish is None else (self.sequence, wish)
+        if wish is not None:
+            # The number is read after the wish: if it is that of an earlier look, so is the wish.
+            return self.sequence, wish
+        wish = self.by_nccl.in_flight() if self.by_nccl is not None else None
+        # By MPI, the host may have done later ones in the meantime.
+        return None if wish is None else (self.enqueued, wish)
 
     def barrier(self) -> None:
         """Wait until every rank has come here (collective)."""

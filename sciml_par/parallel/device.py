@@ -32,9 +32,7 @@ class VisibleGpu:
     identity: str
 
 
-def visible_gpus(
-    environment: Mapping[str, str], root: Path = Path("/"), *, opens: bool | None = None
-) -> list[VisibleGpu]:
+def visible_gpus(environment: Mapping[str, str], root: Path = Path("/")) -> list[VisibleGpu]:
     """The GPUs that this process may use, in CUDA's order (local).
 
     A mask that the scheduler or the user has set is respected, whatever its entries are.
@@ -42,9 +40,8 @@ def visible_gpus(
     Parameters
     ----------
     root : where /proc and /dev are.
-    opens : whether device files can be opened; None tries.
     """
-    there = _addresses(root, opens)
+    there = _addresses(root)
     mask = environment.get(_MASK)
     if mask is None:
         return [VisibleGpu(str(i), address) for i, address in enumerate(there)]
@@ -60,7 +57,7 @@ def _identity(entry: str, there: Sequence[str]) -> str:
     return there[number] if number < len(there) else entry
 
 
-def _addresses(root: Path, opens: bool | None) -> list[str]:
+def _addresses(root: Path) -> list[str]:
     """The PCI addresses of the GPUs that NVIDIA's driver lists and this process may open.
 
     The driver tells their UUIDs as well, but only question marks before a GPU is first used.
@@ -70,11 +67,11 @@ def _addresses(root: Path, opens: bool | None) -> list[str]:
         # Some containers hide the list, and leave the device files.
         files = [file for file in (root / "dev").glob("nvidia*") if file.name[6:].isdecimal()]
         files.sort(key=lambda file: int(file.name[6:]))
-        return [file.name for file in files if _can_open(file, opens)]
+        return [file.name for file in files if _can_open(file)]
     found = []
     for directory in sorted(listed.iterdir()):
         minor = _field(_read(directory / "information"), "Device Minor")
-        if minor is None or _can_open(root / "dev" / f"nvidia{minor}", opens):
+        if minor is None or _can_open(root / "dev" / f"nvidia{minor}"):
             found.append(directory.name)
     return found
 
@@ -91,10 +88,8 @@ def _field(text: str, name: str) -> str | None:
     return match[1] if match else None
 
 
-def _can_open(device: Path, opens: bool | None) -> bool:
+def _can_open(device: Path) -> bool:
     """Whether the scheduler lets this process at a device; it hides others by forbidding that."""
-    if opens is not None:
-        return opens
     try:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except PermissionError:

@@ -49,6 +49,7 @@ class NCCLCommunicator(Carrier):
     """
 
     name = "NCCL"
+    returns_early = True
     memory = CUDA_MEMORY
 
     def __init__(self, nccl: Nccl, gpu: Gpu, link: Link, rank: int, size: int) -> None:

@@ -168,13 +168,6 @@ def test_a_device_that_is_busy_counts(host, monkeypatch):
     assert host.shows() == gpus(f"0@{ADDRESSES[0]}")
 
 
-@pytest.mark.parametrize(("opens", "seen"), [(True, 3), (False, 0)])
-def test_the_trial_can_be_left_out(opens, seen, host):
-    for minor, address in enumerate(ADDRESSES):
-        host.add(address, minor, device=False)
-    assert len(visible_gpus({}, host.root, opens=opens)) == seen
-
-
 @pytest.mark.parametrize("text", ("", "Model: \t\t NVIDIA A100\n", None))
 def test_a_driver_that_says_less_is_believed(text, host, forbidden):
     """Without the number of the device file nothing can be tried."""

@@ -96,6 +96,18 @@ def test_what_is_under_way_is_visible(group, monkeypatch):
     assert group.sequence == before + 1 and group.standing() is None
 
 
+def test_what_the_gpu_is_at_keeps_its_number(group, monkeypatch):
+    """The host goes on by MPI; ranks that are as far must not seem to be in another collective."""
+    monkeypatch.setattr(group.gpu, "has_passed", lambda mark: False)
+    before = group.sequence
+    sp.allreduce(tf.ones(6), sp.Sum, communicator=group)
+    for _ in range(2):
+        sp.allreduce(tf.ones(6), sp.Sum, communicator=group, device="/CPU:0")
+    number, wish = group.standing()
+    assert number == before + 1 and group.sequence == before + 3
+    assert str(wish) == "allreduce(float32 [6], Sum) by NCCL"
+
+
 @pytest.fixture
 def private():
     """A group whose GPUs may be left in disorder."""
