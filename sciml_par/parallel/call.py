@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,11 @@ class Site:
         if call is None:
             call = self._calls[carrier.name] = Call(self.communicator, self.request, carrier)
         return call
+
+    @cached_property
+    def receive_bytes(self) -> int:
+        """How long the result is."""
+        return math.prod(self.request.receive_shape) * self.request.element.size
 
     @cached_property
     def receive_shape(self) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.parallel.arguments import check_rows, rows_for_each, static_shape
 from sciml_par.parallel.autograph import as_written
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.context import Chain, check_device, is_recorded, perform
@@ -115,7 +116,7 @@ def broadcast(
     x, group, chain = _begin("broadcast", tensor, communicator, device)
     if not isinstance(root, Integral) or not 0 <= root < group.size:
         raise InputError(f"broadcast: expected root among ranks 0..{group.size - 1}; got {root!r}.")
-    request = Broadcast(x.dtype.name, _static_shape(x, "broadcast"), int(root))
+    request = Broadcast(x.dtype.name, static_shape(x, "broadcast"), int(root))
 
     def gradient(g: Tensor) -> Tensor:
         total = _allreduce(g, Sum, group, chain.resumed())
@@ -153,7 +154,7 @@ def allgather(
     when the function is traced, so tracing is collective as well.
     """
     x, group, chain = _begin("allgather", tensor, communicator, device)
-    _check_rows(x, "allgather")
+    check_rows(x, "allgather")
     return _allgather(x, group, chain)
 
 
@@ -187,9 +188,9 @@ def reducescatter(
     Gradients: those of `allreduce`, with (ḡ_0; ḡ_1; …) in place of Σ_r ḡ_r.
     """
     x, group, chain = _begin("reducescatter", tensor, communicator, device)
-    _check_rows(x, "reducescatter")
+    check_rows(x, "reducescatter")
     check_reducible(op, x.dtype.name, where="reducescatter")
-    shape = _static_shape(x, "reducescatter")
+    shape = static_shape(x, "reducescatter")
     rows = even_rows(shape[0], group.size)
     request = Reducescatter(x.dtype.name, shape, op, rows, group.rank)
 
@@ -245,9 +246,9 @@ def alltoall(
     splits when the function is traced, so tracing is collective as well.
     """
     x, group, chain = _begin("alltoall", tensor, communicator, device)
-    _check_rows(x, "alltoall")
-    shape = _static_shape(x, "alltoall")
-    sent = _splits(splits, shape[0], group.size)
+    check_rows(x, "alltoall")
+    shape = static_shape(x, "alltoall")
+    sent = rows_for_each(splits, shape[0], group.size)
     wish = any_rows("alltoall", x.dtype.name, shape)
     received = tuple(group.exchange_rows(sent, signature=wish))
     return _alltoall(x, sent, received, group, chain), received
@@ -272,7 +273,7 @@ def _differentiable(collective: Callable[[Tensor], tuple[Tensor, Gradient]], x: 
 
 
 def _allreduce(x: Tensor, op: ReduceOp, group: Communicator, chain: Chain) -> Tensor:
-    request = Allreduce(x.dtype.name, _static_shape(x, "allreduce"), op)
+    request = Allreduce(x.dtype.name, static_shape(x, "allreduce"), op)
     if not x.dtype.is_floating:
         return perform(group, request, x, chain)
 
@@ -314,14 +315,14 @@ def _product_of_the_others(x: Tensor, group: Communicator, chain: Chain) -> Tens
 
 
 def _allgather(x: Tensor, group: Communicator, chain: Chain) -> Tensor:
-    shape = _static_shape(x, "allgather")
+    shape = static_shape(x, "allgather")
     wish = any_rows("allgather", x.dtype.name, shape)
     return _gather(x, tuple(group.gather_rows(shape[0], signature=wish)), group, chain)
 
 
 def _gather(x: Tensor, rows: tuple[int, ...], group: Communicator, chain: Chain) -> Tensor:
     """`allgather` where all ranks know how many rows each has."""
-    shape = _static_shape(x, "allgather")
+    shape = static_shape(x, "allgather")
     request = Allgather(x.dtype.name, shape, rows)
     first = sum(rows[: group.rank])
 
@@ -338,51 +339,9 @@ def _alltoall(
     group: Communicator,
     chain: Chain,
 ) -> Tensor:
-    request = Alltoall(x.dtype.name, _static_shape(x, "alltoall"), sent, received)
+    request = Alltoall(x.dtype.name, static_shape(x, "alltoall"), sent, received)
 
     def gradient(g: Tensor) -> Tensor:
         return _alltoall(g, received, sent, group, chain.resumed())
 
     return _differentiable(lambda x: (perform(group, request, x, chain), gradient), x)
-
-
-def _splits(splits: Any, rows: int, size: int) -> tuple[int, ...]:
-    if splits is None:
-        if rows % size:
-            raise InputError(
-                f"alltoall: {rows} rows cannot be split evenly among {size} ranks. Say with "
-                f"splits how many go to each."
-            )
-        return even_rows(rows, size)
-    known = tf.get_static_value(tf.convert_to_tensor(splits))
-    if known is None:
-        raise InputError(
-            "alltoall: expected splits that are known when the function is traced; got a tensor "
-            "computed in the graph. Give numbers, or call alltoall eagerly."
-        )
-    if (
-        known.shape != (size,)
-        or known.dtype.kind not in "iu"
-        or known.min() < 0
-        or known.sum() != rows
-    ):
-        raise InputError(
-            f"alltoall: expected splits to be {size} integers ≥ 0 that add up to the {rows} rows "
-            f"of the tensor; got {known.tolist()}."
-        )
-    return tuple(known.tolist())
-
-
-def _check_rows(x: Tensor, where: str) -> None:
-    if x.shape.rank == 0:
-        raise InputError(f"{where}: expected a tensor [n, ...]; got a scalar. Reshape it to [1].")
-
-
-def _static_shape(x: Tensor, where: str) -> tuple[int, ...]:
-    if not x.shape.is_fully_defined():
-        raise InputError(
-            f"{where}: expected a tensor whose shape is known when the function is traced; got "
-            f"{x.shape}. Call the function with tensors of fixed shape, or set the shape with "
-            f"tf.ensure_shape."
-        )
-    return tuple(x.shape.as_list())

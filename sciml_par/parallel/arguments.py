@@ -1,0 +1,54 @@
+"""What users give to collectives, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.request import even_rows
+
+
+def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
+    """How many of `rows` rows go to each of `size` ranks, as the user says by `splits` (local)."""
+    if splits is None:
+        if rows % size:
+            raise InputError(
+                f"alltoall: {rows} rows cannot be split evenly among {size} ranks. Say with "
+                f"splits how many go to each."
+            )
+        return even_rows(rows, size)
+    known = tf.get_static_value(tf.convert_to_tensor(splits))
+    if known is None:
+        raise InputError(
+            "alltoall: expected splits that are known when the function is traced; got a tensor "
+            "computed in the graph. Give numbers, or call alltoall eagerly."
+        )
+    if (
+        known.shape != (size,)
+        or known.dtype.kind not in "iu"
+        or known.min() < 0
+        or known.sum() != rows
+    ):
+        raise InputError(
+            f"alltoall: expected splits to be {size} integers ≥ 0 that add up to the {rows} rows "
+            f"of the tensor; got {known.tolist()}."
+        )
+    return tuple(known.tolist())
+
+
+def check_rows(x: Any, where: str) -> None:
+    """Raise `InputError` for a tensor without rows (local)."""
+    if x.shape.rank == 0:
+        raise InputError(f"{where}: expected a tensor [n, ...]; got a scalar. Reshape it to [1].")
+
+
+def static_shape(x: Any, where: str) -> tuple[int, ...]:
+    """The shape of a tensor, or `InputError` where it is not known yet (local)."""
+    if not x.shape.is_fully_defined():
+        raise InputError(
+            f"{where}: expected a tensor whose shape is known when the function is traced; got "
+            f"{x.shape}. Call the function with tensors of fixed shape, or set the shape with "
+            f"tf.ensure_shape."
+        )
+    return tuple(x.shape.as_list())
