@@ -1,7 +1,7 @@
 """All that sciml_par asks of CuPy: NCCL and the CUDA runtime, on raw addresses.
 
-This is the one file that knows the binding. Another one (nccl4py, say) would replace `load`,
-`Gpu` and `Link` here, and nothing else would change.
+This is the one file that knows the binding. Another one (nccl4py, say) would replace
+what is here, `Gpu`, `Nccl`, `Link` and their `load_` functions, and nothing else would change.
 
 Addresses, streams and events are plain integers. Every call on a stream only enqueues, but for
 `Gpu.synchronize`. Errors of the libraries leave as `BindingError`.

@@ -64,7 +64,7 @@ class MPICommunicator(Carrier):
         operation = mpi_operation(request.op, wide.name)
         count, datatype = request.count, wide.mpi
         partners = self._partners(count * wide.size)
-        incoming = [bytearray(count * wide.size), count, datatype]
+        incoming = [bytearray(count * wide.size if partners else 0), count, datatype]
 
         def reduce(send: Any, receive: Any) -> None:
             result = [receive, count, datatype]
