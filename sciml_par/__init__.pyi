@@ -1,11 +1,13 @@
 from . import command_line as command_line
 from . import evaluation as evaluation
+from . import horovod as horovod
 from . import networks as networks
 from . import parallel as parallel
 from . import problems as problems
+from . import study as study
 from . import training as training
+from .parallel.ranks import rank as rank
+from .parallel.ranks import size as size
 from .parallel.world import init as init
-from .parallel.world import rank as rank
 from .parallel.world import shutdown as shutdown
-from .parallel.world import size as size
 from .training.train import train as train

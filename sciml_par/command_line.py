@@ -20,7 +20,7 @@ from sciml_par.errors import SciMLParError
 
 _BAD_INPUT = 2
 _LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-_PROGRAM = Path(sys.argv[0]).stem
+PROGRAM = Path(sys.argv[0]).stem
 
 _HELP = {
     "default": "default %(default)s",
@@ -124,7 +124,7 @@ def parse(
     *,
     points: Mapping[str, int],
     arguments: Sequence[str] | None = None,
-    program: str = _PROGRAM,
+    program: str = PROGRAM,
 ) -> Options:
     """The options of the command line (local, before `init`).
 
@@ -182,7 +182,7 @@ def make_parser(
     return parser
 
 
-def run(main: Callable[[], None], *, program: str = _PROGRAM) -> None:
+def run(main: Callable[[], None], *, program: str = PROGRAM) -> None:
     """Run a program's `main`; an error of its input is one line and exit code 2 (collective).
 
     Parameters

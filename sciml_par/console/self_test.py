@@ -14,7 +14,7 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.console.facts import Facts
 from sciml_par.console.words import one_line, ranks_in_short
-from sciml_par.parallel.collectives import allreduce
+from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.reduction import Sum
 

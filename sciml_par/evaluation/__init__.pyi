@@ -2,10 +2,15 @@ from .norms import max_error as max_error
 from .norms import pointwise_error as pointwise_error
 from .norms import relative_l2_error as relative_l2_error
 from .norms import rms_error as rms_error
+from .plot_accuracy import AccuracyCurve as AccuracyCurve
+from .plot_accuracy import plot_accuracies as plot_accuracies
 from .plot_error import plot_errors as plot_errors
 from .plot_loss import plot_losses as plot_losses
 from .plot_prediction import plot_predictions as plot_predictions
 from .save import save_figure as save_figure
+from .scaling import mean_and_deviation as mean_and_deviation
+from .scaling import parallel_efficiency as parallel_efficiency
+from .scaling import speed_up as speed_up
 from .series import LossCurve as LossCurve
 from .series import Prediction as Prediction
 from .series import Shard as Shard

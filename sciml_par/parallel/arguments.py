@@ -22,7 +22,8 @@ def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
     if known is None:
         raise InputError(
             "alltoall: expected splits that are known when the function is traced; got a tensor "
-            "computed in the graph. Give numbers, or call alltoall eagerly."
+            "computed in the graph. XLA compiles for known shapes: give numbers, or leave "
+            "jit_compile out."
         )
     if (
         known.shape != (size,)
@@ -37,18 +38,26 @@ def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
     return tuple(known.tolist())
 
 
+def unknown_splits(splits: Any) -> bool:
+    """Whether only the graph will know how many rows go to each rank (local)."""
+    return tf.is_tensor(splits) and tf.get_static_value(splits) is None
+
+
 def check_rows(x: Any, where: str) -> None:
     """Raise `InputError` for a tensor without rows (local)."""
     if x.shape.rank == 0:
         raise InputError(f"{where}: expected a tensor [n, ...]; got a scalar. Reshape it to [1].")
 
 
-def static_shape(x: Any, where: str) -> tuple[int, ...]:
-    """The shape of a tensor, or `InputError` where it is not known yet (local)."""
-    if not x.shape.is_fully_defined():
-        raise InputError(
-            f"{where}: expected a tensor whose shape is known when the function is traced; got "
-            f"{x.shape}. Call the function with tensors of fixed shape, or set the shape with "
-            f"tf.ensure_shape."
-        )
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of a tensor, which is known (local)."""
     return tuple(x.shape.as_list())
+
+
+def unknown_shape(x: Any, where: str) -> InputError:
+    """The error where a shape would have to be known."""
+    return InputError(
+        f"{where}: expected a tensor whose shape is known when the function is traced; got "
+        f"{x.shape}. XLA compiles for one shape: call the function with tensors of fixed shape, "
+        f"set the shape with tf.ensure_shape, or leave jit_compile out."
+    )

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from sciml_par.errors import CollectiveMismatchError, SciMLParError
+from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
+from sciml_par.parallel.ask import Ask, Kind
 from sciml_par.parallel.mpi_communicator import MPICommunicator
 from sciml_par.parallel.signature import Signature
+from sciml_par.parallel.wording import mismatch_message, rank_list
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from sciml_par.parallel.audience import Audience
     from sciml_par.parallel.call import Site
     from sciml_par.parallel.cupy_binding import Gpu
     from sciml_par.parallel.nccl_communicator import NCCLCommunicator
+    from sciml_par.parallel.recorder import Recorder
     from sciml_par.parallel.request import Request
+    from sciml_par.parallel.sentinel import Sentinel
 
 T = TypeVar("T")
 
-_LONGEST_LIST = 4
+_HISTORY = 1024
 
 
 class Communicator:
@@ -52,6 +57,12 @@ class Communicator:
     pending : what this rank waits for, or None.
     world_ranks : the members' numbers in the world, [P].
     family : the world and all groups made of it.
+    history : the last collectives that this rank has begun, with their numbers.
+    audience : the ranks that have joined, or None.
+    joins : how often the ranks have met in `join`.
+    joined_spans : (a, b) for each time: in the collectives a+1..b some were there by `join` only.
+    recorder : notes the collectives for the timeline, or None.
+    sentinel : of the world: the process that names this rank if it is lost; else None.
     """
 
     def __init__(
@@ -81,6 +92,14 @@ class Communicator:
         self.family: list[Communicator] = self._world.family if world else []
         self.family.append(self)
         self._splits = 0
+        # Ranks that join late hear of what they have missed; a rank can be ahead of others by the
+        # broadcasts that it has given.
+        self.history: deque[tuple[int, Ask]] = deque(maxlen=_HISTORY)
+        self.audience: Audience | None = None
+        self.joins = 0
+        self.joined_spans: list[tuple[int, int]] = []
+        self.recorder: Recorder | None = self._world.recorder if world else None
+        self.sentinel: Sentinel | None = None
 
     def __repr__(self) -> str:
         return f"Communicator({self.name!r}, rank {self.rank} of {self.size})"
@@ -96,6 +115,78 @@ class Communicator:
             part.Free()
         group.take_gpus_from(self, color)
         return group
+
+    def subset(self, ranks: Iterable[int], *, name: str | None = None) -> Communicator | None:
+        """Some of this group's ranks, as a group of their own (collective over this group).
+
+        Parameters
+        ----------
+        ranks : the members, by their number in this group; in the new one they are numbered in
+            ascending order.
+        name : how messages call it.
+
+        Returns
+        -------
+        The group, or None on a rank that is not in it.
+
+        Raises
+        ------
+        InputError
+            No ranks, a rank that does not exist or is named twice, or other ranks than elsewhere.
+        """
+        members = self._same_members(ranks)
+        self._splits += 1
+        mpi = self.mpi.Create(self.mpi.Get_group().Incl(members))
+        if self.rank not in members:
+            return None
+        try:
+            listed = name or f"{self.name}/{self._splits}.{rank_list(members)}"
+            group = Communicator(
+                mpi, name=listed, world=self._world, check_always=self.check_always
+            )
+        finally:
+            mpi.Free()
+        group.gpu = self.gpu
+        if self.by_nccl is not None:
+            group.by_nccl = self.by_nccl.connected_anew(group.rank, group.size, group.control.bcast)
+        return group
+
+    def _same_members(self, ranks: Iterable[int]) -> list[int]:
+        """`ranks` in order, if they are what all ranks give (collective)."""
+        given = list(ranks)
+        everyone = self.allgather_object(given)
+        for rank, theirs in enumerate(everyone):
+            if sorted(set(theirs)) != sorted(set(everyone[0])):
+                raise InputError(
+                    f"A group of ranks: expected the same ranks on every rank; got {everyone[0]} "
+                    f"on rank 0 and {theirs} on rank {rank}."
+                )
+        if (
+            not given
+            or sorted(set(given)) != sorted(given)
+            or not set(given) <= set(range(self.size))
+        ):
+            raise InputError(
+                f"A group of ranks: expected different ranks among 0..{self.size - 1}, at least "
+                f"one; got {given}."
+            )
+        return sorted(given)
+
+    def free(self) -> None:
+        """Give up a group that is not needed any more (collective over this group).
+
+        Functions that were traced with it must not run again.
+        """
+        if self is self._world:
+            raise InputError("The group of all ranks cannot be freed.")
+        self.barrier()
+        self.family.remove(self)
+        if self.by_nccl is not None:
+            self.by_nccl.finish()
+            self.by_nccl.abort()
+        self.eager_sites.clear()
+        self.mpi.Free()
+        self.control.Free()
 
     def take_gpus_from(self, whole: Communicator, color: int) -> None:
         """Reach the GPUs of this part of `whole`, whose ranks alone give `color` (collective)."""
@@ -158,7 +249,7 @@ class Communicator:
 
         They agree on `signature` as well (collective).
         """
-        with self.waiting_for(signature) as wish:
+        with self.waiting_for(signature, Kind.ROWS) as wish:
             self.agree(wish)
             received = np.empty(self.size, np.int64)
             self.control.Alltoall(np.asarray(rows, np.int64), received)
@@ -166,25 +257,38 @@ class Communicator:
 
     def allgather_object(self, value: T) -> list[T]:
         """Every rank's picklable `value`, in the order of ranks (collective)."""
-        with self.waiting_for(Signature("allgather of objects")) as wish:
+        with self.waiting_for(Signature("allgather of objects"), Kind.OBJECTS) as wish:
             self.agree(wish)
             return self.control.allgather(value)
 
     def broadcast_object(self, value: T, *, root: int = 0) -> T:
         """The picklable `value` of rank `root`, on every rank (collective)."""
-        with self.waiting_for(Signature("broadcast of an object", root=root)) as wish:
+        signature = Signature("broadcast of an object", root=root)
+        with self.waiting_for(signature, Kind.OBJECTS) as wish:
             self.agree(wish)
             return self.control.bcast(value, root=root)
 
-    @contextlib.contextmanager
-    def waiting_for(self, wish: Signature) -> Iterator[Signature]:
-        """Let the watchdog see an exchange that is no tensor's."""
+    def begin(self, ask: Ask) -> None:
+        """Note that this rank begins its next collective (local)."""
+        # The watchdog reads these two: a number that stands still with a wish pending is a stall.
         self.sequence += 1
-        self.pending = wish
+        self.pending = ask.signature
+        self.history.append((self.sequence, ask))
+        if self.audience is not None:
+            self.audience.tell(self.sequence, ask)
+
+    @contextlib.contextmanager
+    def waiting_for(self, wish: Signature, kind: Kind = Kind.AGREEMENT) -> Iterator[Signature]:
+        """Let the watchdog, and ranks that have joined, see an exchange that is no tensor's."""
+        recorder = self.recorder
+        begun = 0 if recorder is None else recorder.now()
+        self.begin(Ask(kind, wish))
         try:
             yield wish
         finally:
             self.pending = None
+        if recorder is not None:
+            recorder.note(self, wish, begun)
 
     def on_root(self, action: Callable[[], T], *, root: int = 0) -> T:
         """Do `action` on rank `root` alone; every rank gets its result or its error (collective).
@@ -224,30 +328,3 @@ class Communicator:
 def _translate(part: MPI.Comm, whole: MPI.Comm) -> list[int]:
     """The numbers that the ranks of `part` have in `whole`."""
     return list(part.Get_group().Translate_ranks(None, whole.Get_group()))
-
-
-def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
-    """What each rank {rank: wish} asked for, ranks with the same wish on one line."""
-    wishes: dict[str, list[int]] = {}
-    for rank, wish in asked.items():
-        wishes.setdefault(wish, []).append(rank)
-    lines = [f"  {rank_list(ranks)}: {wish}" for wish, ranks in wishes.items()]
-    return (
-        f"The ranks of «{group}» did not ask for the same collective:\n"
-        + "\n".join(lines)
-        + "\nEvery rank must call the same collectives in the same order, with the same type and "
-        "shape. Look for a branch on rank(), or for data whose shape depends on it."
-    )
-
-
-def rank_list(ranks: Sequence[int]) -> str:
-    """ "rank 3", "ranks 0, 2 and 5" or "ranks 0–63", of ascending numbers."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    parts: list[str] = []
-    for _, run in itertools.groupby(enumerate(ranks), lambda pair: pair[1] - pair[0]):
-        members = [rank for _, rank in run]
-        long = len(members) > _LONGEST_LIST
-        parts += [f"{members[0]}–{members[-1]}"] if long else map(str, members)
-    listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
-    return f"ranks {listed}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,14 +13,14 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.call import Site
 from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.memory import HOST_MEMORY, copied, empty, has_gpus, kind_of_memory, view
+from sciml_par.parallel.memory import HOST_MEMORY, empty, has_gpus, kind_of_memory, tensor_on, view
 from sciml_par.parallel.nccl_communicator import NCCLCommunicator
 from sciml_par.parallel.request import Request
+from sciml_par.parallel.result_memory import result_memory
 from sciml_par.parallel.xla_bridge import bridge, in_compiled_function
 
 _EAGER_SITES_KEPT = 4096
 _HOST = "/CPU:0"
-_SHORT_BYTES = 1 << 18
 _LAST = "sciml_par_last_collective"
 
 
@@ -59,28 +62,34 @@ def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) 
         site, moved = _shared_site(communicator, request), _moved(x, chain)
         return _from_host(site, moved) if chain.on_host else run_eagerly(site, moved)
     site = Site(communicator, request)
-    with tf.control_dependencies(_last_collective()):
+    with tf.control_dependencies(last_collective()):
         if chain.order is not None:
             y = bridge().emit(site, x, chain.order, on_host=chain.on_host)
         elif chain.on_host or communicator.by_nccl is None:
             y = _in_graph_on_host(site, x)
         else:
             y = _in_graph(site, x, chain)
-    tf.compat.v1.get_default_graph().get_collection_ref(_LAST)[:] = [y.op]
+    set_last_collective(y)
     return y
 
 
 def is_recorded() -> bool:
     """Whether a gradient tape, or an accumulator of forward derivatives, looks on (local)."""
+    return bool(_could_record()())
+
+
+@lru_cache(maxsize=1)
+def _could_record() -> Callable[[], bool]:
     from tensorflow.python.eager import record
 
-    return bool(record.could_possibly_record())
+    could_record: Callable[[], bool] = record.could_possibly_record
+    return could_record
 
 
 def run_eagerly(site: Site, x: Any) -> Any:
     """Carry out a collective on an eager tensor, from where it lies (collective)."""
     nccl = site.communicator.by_nccl
-    kind = kind_of_memory(x)
+    kind = HOST_MEMORY if nccl is None and not has_gpus() else kind_of_memory(x)
     if nccl is not None and kind == nccl.memory and nccl.carries(site.request):
         y = empty(site.receive_shape, x.dtype, x.device)
         # TensorFlow has no such operation for uint32 on GPUs, and makes it on the host.
@@ -97,14 +106,9 @@ def run_eagerly(site: Site, x: Any) -> Any:
 
 def _from_host(site: Site, x: Any) -> Any:
     call, source = site.by(site.communicator.by_mpi), view(x)
-    if site.receive_bytes <= _SHORT_BYTES:
-        array = np.empty(site.request.receive_shape, site.request.element.numpy)
-        call.execute(source.address, array.ctypes.data)
-        return copied(array)
-    y = empty(site.receive_shape, x.dtype, _HOST)
-    target = view(y)
-    call.execute(source.address, target.address)
-    return y
+    array, address = result_memory().array(*site.result)
+    call.execute(source.address, address)
+    return tensor_on(array)
 
 
 def _from_gpu(site: Site, x: Any, y: Any, nccl: NCCLCommunicator) -> Any:
@@ -155,7 +159,7 @@ def _shared_site(communicator: Communicator, request: Request) -> Site:
     return site
 
 
-def _last_collective() -> list[Any]:
+def last_collective() -> list[Any]:
     """The collective before this one in the graph under construction: [operation] or [].
 
     A `tf.function` keeps its side effects in order, but the functions that TensorFlow derives from
@@ -166,18 +170,39 @@ def _last_collective() -> list[Any]:
     return [operation for operation in graph.get_collection(_LAST) if operation.graph is graph]
 
 
+@contextlib.contextmanager
+def apart_from_the_others() -> Iterator[None]:
+    """Collectives inside are not made to wait for those outside, nor the other way round.
+
+    For a graph of TensorFlow 1, of which each run does a part: what is run by itself, as the start
+    of variables, must not bring everything along that was built before.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    before = list(graph.get_collection_ref(_LAST))
+    graph.get_collection_ref(_LAST)[:] = []
+    try:
+        yield
+    finally:
+        graph.get_collection_ref(_LAST)[:] = before
+
+
+def set_last_collective(y: Any) -> None:
+    """Let the next collective of the graph under construction wait for that which gives `y`."""
+    tf.compat.v1.get_default_graph().get_collection_ref(_LAST)[:] = [y.op]
+
+
 def _in_graph_on_host(site: Site, x: Any) -> Any:
     """TensorFlow brings the tensor to the host, and the result back to where it is used."""
-    call, shape = site.by(site.communicator.by_mpi), site.request.receive_shape
+    call = site.by(site.communicator.by_mpi)
 
     def run(send: np.ndarray) -> np.ndarray:
         send = np.ascontiguousarray(send)
-        receive = np.empty(shape, send.dtype)
-        call.execute(send.ctypes.data, receive.ctypes.data)
+        receive, address = result_memory().array(*site.result)
+        call.execute(send.ctypes.data, address)
         return receive
 
     y = tf.numpy_function(run, [x], x.dtype)
-    y.set_shape(shape)
+    y.set_shape(site.request.receive_shape)
     return y
 
 

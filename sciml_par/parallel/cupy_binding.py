@@ -40,19 +40,28 @@ class Gpu:
     Parameters
     ----------
     runtime : the module `cupy.cuda.runtime`.
+    index : its number among those that this process sees.
     """
 
-    def __init__(self, runtime: Any) -> None:
+    def __init__(self, runtime: Any, index: int = 0) -> None:
         self._cuda = runtime
+        self._index = index
 
     def name(self) -> str:
         """As the driver calls it, "NVIDIA H100"."""
         with _reported("cudaGetDeviceProperties"):
-            name: bytes = self._cuda.getDeviceProperties(0)["name"]
+            name: bytes = self._cuda.getDeviceProperties(self._index)["name"]
         return name.decode()
+
+    def use(self) -> None:
+        """Let what the calling thread makes belong to this GPU; a thread starts with the first."""
+        if self._index:
+            with _reported("cudaSetDevice"):
+                self._cuda.setDevice(self._index)
 
     def new_stream(self) -> int:
         """A stream that waits for no other."""
+        self.use()
         with _reported("cudaStreamCreate"):
             return int(self._cuda.streamCreateWithFlags(_NON_BLOCKING))
 
@@ -63,6 +72,7 @@ class Gpu:
 
     def new_event(self) -> int:
         """A mark that can be set on streams."""
+        self.use()
         with _reported("cudaEventCreate"):
             return int(self._cuda.eventCreateWithFlags(_NO_TIMING))
 
@@ -84,6 +94,7 @@ class Gpu:
 
     def allocate(self, nbytes: int) -> int:
         """The address of `nbytes` of the GPU's memory, for the life of the process."""
+        self.use()
         with _reported("cudaMalloc"):
             return int(self._cuda.malloc(nbytes))
 
@@ -197,8 +208,8 @@ def _reported(function: str) -> Iterator[None]:
         raise BindingError(f"{function} failed: {error}.") from error
 
 
-def load_gpu() -> Gpu:
-    """This process's GPU, or `MissingBindingError`."""
+def load_gpu(index: int = 0) -> Gpu:
+    """The GPU number `index` of those that this process sees, or `MissingBindingError`."""
     try:
         from cupy.cuda import runtime
     except ImportError as error:
@@ -209,7 +220,9 @@ def load_gpu() -> Gpu:
         raise MissingBindingError(f"CUDA finds no GPU ({error})") from None
     if not count:
         raise MissingBindingError("CUDA finds no GPU")
-    return Gpu(runtime)
+    gpu = Gpu(runtime, index)
+    gpu.use()  # NCCL connects the GPU of the thread that asks for it
+    return gpu
 
 
 def load_nccl() -> Nccl:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 
 _MASK = "CUDA_VISIBLE_DEVICES"
@@ -142,10 +144,27 @@ def sharing_is_allowed(environment: Mapping[str, str]) -> bool:
     return environment.get(_SHARE, "0") not in ("", "0")
 
 
-def pin(gpu: VisibleGpu | None) -> None:
-    """Let this process see `gpu` only; a no-op without one (local)."""
+def pin(gpu: VisibleGpu | None, *, hide_others: bool = True) -> None:
+    """Let this process see `gpu` only; a no-op without one (local).
+
+    Parameters
+    ----------
+    hide_others : False leaves all GPUs visible; see `choose_in_tensorflow`.
+    """
     if gpu is None:
         return
-    os.environ[_MASK] = gpu.entry
+    if hide_others:
+        os.environ[_MASK] = gpu.entry
     # Without it TensorFlow takes all memory of the GPU and leaves none for NCCL.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+
+
+def choose_in_tensorflow(index: int) -> None:
+    """Let TensorFlow compute on one of the GPUs that this process sees (local).
+
+    A program may choose the same one again by itself. Where TensorFlow has started already, the
+    program has chosen, and this does nothing.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    with contextlib.suppress(RuntimeError):
+        tf.config.set_visible_devices(gpus[index : index + 1], "GPU")

@@ -12,9 +12,10 @@ import traceback
 from collections.abc import Callable
 from types import TracebackType
 
-from sciml_par.parallel.communicator import Communicator, rank_list
+from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.mailbox import Failed, Mailbox
 from sciml_par.parallel.watchdog import write_error
+from sciml_par.parallel.wording import rank_list
 
 _GRACE_SECONDS = 1.0
 _KILL_SECONDS = 5.0
@@ -111,6 +112,8 @@ def abort_gpus(communicator: Communicator) -> None:
 
 def end_processes(communicator: Communicator, exit_code: int) -> None:
     """End every rank of the job, from any thread (local; does not return)."""
+    if communicator.sentinel is not None:
+        communicator.sentinel.said()
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     # MPI_Abort may wait for a lock that another thread holds; the launcher ends the job as well

@@ -6,12 +6,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.parallel.adasum import adasum
+from sciml_par.parallel.arguments import check_rows, shape_of
 from sciml_par.parallel.autograph import as_written
-from sciml_par.parallel.collectives import allreduce, broadcast
+from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.reduction import Average, ReduceOp
-
-Tensor = Any
+from sciml_par.parallel.conversion import Conversion
+from sciml_par.parallel.fused_rows import gathered_together, scattered_together
+from sciml_par.parallel.packing import can_pack, packed, unpacked
+from sciml_par.parallel.primitives import reduced
+from sciml_par.parallel.reduction import (
+    Adasum,
+    Average,
+    ReduceOp,
+    check_reducible,
+    check_scatterable,
+)
+from sciml_par.parallel.setting import Setting, Tensor
+from sciml_par.parallel.sparse import reduced_slices
 
 BUCKET_BYTES = 64 << 20
 """How long a flat buffer may become. Longer ones gain no speed, and take memory once more."""
@@ -22,6 +34,10 @@ def fused_allreduce(
     tensors: Sequence[Tensor],
     op: ReduceOp = Average,
     *,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    compression: Any = None,
+    name: str | None = None,
     communicator: Communicator | None = None,
     device: str | None = None,
 ) -> list[Tensor]:
@@ -29,14 +45,36 @@ def fused_allreduce(
 
     Parameters
     ----------
-    tensors : of any shapes, the same on every rank.
-    op, communicator, device : as for `allreduce`.
+    tensors : of any shapes, the same on every rank. `tf.IndexedSlices` among them are gathered, all
+        together.
+    op, prescale_factor, postscale_factor, compression, name, communicator, device : as for
+        `allreduce`. Adasum takes each tensor by itself.
 
     Returns
     -------
     The reduced tensors, in order.
     """
-    return fuse(lambda flat: allreduce(flat, op, communicator=communicator, device=device), tensors)
+    setting = Setting.of("allreduce", name, communicator, device)
+    conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
+    results: list[Tensor] = list(tensors)
+    sparse = [i for i, x in enumerate(results) if isinstance(x, tf.IndexedSlices)]
+    dense = [i for i, x in enumerate(results) if not isinstance(x, tf.IndexedSlices)]
+
+    def reduce(flat: Tensor) -> Tensor:
+        check_reducible(op, flat.dtype.name, where="allreduce")
+        return conversion.around(lambda x: reduced(x, op, setting), flat)
+
+    def reduce_each(together: list[Tensor]) -> list[Tensor]:
+        return conversion.around_all(lambda xs: adasum(xs, setting), together)
+
+    tensors = [setting.tensor(results[i]) for i in dense]
+    whole = fuse_lists(reduce_each, tensors) if op is Adasum else fuse(reduce, tensors)
+    for i, y in zip(dense, whole, strict=True):
+        results[i] = y
+    slices = [results[i] for i in sparse]
+    for i, y in zip(sparse, reduced_slices(slices, op, conversion, setting), strict=True):
+        results[i] = y
+    return results
 
 
 @as_written
@@ -44,13 +82,76 @@ def fused_broadcast(
     tensors: Sequence[Tensor],
     root: int = 0,
     *,
+    name: str | None = None,
     communicator: Communicator | None = None,
     device: str | None = None,
 ) -> list[Tensor]:
     """`broadcast` of each tensor, in one transfer per element type and 64 MiB (collective)."""
     return fuse(
-        lambda flat: broadcast(flat, root, communicator=communicator, device=device), tensors
+        lambda flat: broadcast(flat, root, name=name, communicator=communicator, device=device),
+        tensors,
     )
+
+
+@as_written
+def fused_allgather(
+    tensors: Sequence[Tensor],
+    *,
+    name: str | None = None,
+    communicator: Communicator | None = None,
+    device: str | None = None,
+) -> list[Tensor]:
+    """`allgather` of each tensor, in one transfer per element type (collective).
+
+    Parameters
+    ----------
+    tensors : [n_ri, ...] on rank r; the first dimensions may differ from rank to rank.
+    name, communicator, device : as for `allgather`.
+
+    Returns
+    -------
+    [Σ_r n_ri, ...] for each, in order.
+    """
+    setting = Setting.of("allgather", name, communicator, device)
+    converted = [setting.tensor(x) for x in tensors]
+    for x in converted:
+        check_rows(x, "allgather")
+    return gathered_together(converted, setting)
+
+
+@as_written
+def fused_reducescatter(
+    tensors: Sequence[Tensor],
+    op: ReduceOp = Average,
+    *,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    communicator: Communicator | None = None,
+    device: str | None = None,
+) -> list[Tensor]:
+    """`reducescatter` of each tensor, in one transfer per element type and 64 MiB (collective).
+
+    Parameters
+    ----------
+    tensors : [n_i, ...], of shapes that are the same on every rank.
+    op, prescale_factor, postscale_factor, name, communicator, device : as for `reducescatter`.
+
+    Returns
+    -------
+    This rank's rows of each result, in order; those that `reducescatter` gives.
+    """
+    setting = Setting.of("reducescatter", name, communicator, device)
+    conversion = Conversion(prescale_factor, postscale_factor, None, "reducescatter")
+
+    def scatter(together: list[Tensor]) -> list[Tensor]:
+        return conversion.around_all(lambda xs: scattered_together(xs, op, setting), together)
+
+    converted = [setting.tensor(x) for x in tensors]
+    for x in converted:
+        check_rows(x, "reducescatter")
+        check_scatterable(op, x.dtype.name, where="reducescatter")
+    return fuse_lists(scatter, converted)
 
 
 def fuse(
@@ -65,33 +166,53 @@ def fuse(
     ----------
     bucket_bytes : what a flat buffer may hold; a tensor that is longer goes alone.
     """
-    converted = [tf.convert_to_tensor(t) for t in tensors]
+    return fuse_lists(
+        lambda together: _apply_flat(collective, together), tensors, bucket_bytes=bucket_bytes
+    )
+
+
+def fuse_lists(
+    collective: Callable[[list[Tensor]], list[Tensor]],
+    tensors: Sequence[Tensor],
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+) -> list[Tensor]:
+    """Apply a collective on lists of tensors of one type to all `tensors`, as `fuse` does."""
+    converted = [t if isinstance(t, tf.Tensor) else tf.convert_to_tensor(t) for t in tensors]
     results: list[Tensor] = [None] * len(converted)
     for indices in _buckets(converted, bucket_bytes):
-        together = [converted[i] for i in indices]
-        for i, result in zip(indices, _apply_flat(collective, together), strict=True):
+        for i, result in zip(indices, collective([converted[i] for i in indices]), strict=True):
             results[i] = result
     return results
 
 
 def _buckets(tensors: Sequence[Tensor], bucket_bytes: int) -> list[list[int]]:
-    """The tensors of each buffer, by index: one element type, types in order of appearance."""
+    """The tensors of each buffer, by index: one element type, types in order of appearance.
+
+    One whose shape a graph leaves open goes alone, after the others.
+    """
     by_type: dict[str, list[list[int]]] = {}
     room: dict[str, int] = {}
+    alone: list[list[int]] = []
     for i, t in enumerate(tensors):
-        name = t.dtype.name
-        nbytes = (t.shape.num_elements() or 0) * t.dtype.size
+        name, count = t.dtype.name, t.shape.num_elements()
+        if count is None:
+            alone.append([i])
+            continue
+        nbytes = count * t.dtype.size
         if room.get(name, 0) < nbytes or name not in by_type:
             by_type.setdefault(name, []).append([])
             room[name] = bucket_bytes
         by_type[name][-1].append(i)
         room[name] -= nbytes
-    return [bucket for buckets in by_type.values() for bucket in buckets]
+    return [bucket for buckets in by_type.values() for bucket in buckets] + alone
 
 
 def _apply_flat(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
     if len(tensors) == 1:
         return [collective(tensors[0])]
+    if can_pack():
+        return unpacked(collective(packed(tensors)), [shape_of(t) for t in tensors])
     flat = collective(tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0))
     parts = tf.split(flat, [t.shape.num_elements() for t in tensors])
     return [tf.reshape(part, t.shape) for part, t in zip(parts, tensors, strict=True)]

@@ -7,9 +7,8 @@ the element type, without a copy.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ class _DLTensor(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A tensor's memory: valid while the view lives.
 
     Attributes
@@ -80,20 +78,20 @@ def empty(shape: Any, dtype: Any, device: str) -> Any:
         return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
 
 
-def copied(array: np.ndarray) -> Any:
-    """A tensor in host memory with the elements of a short array (local).
+def tensor_on(array: np.ndarray) -> Any:
+    """A tensor in host memory with the elements of an array that is not written any more (local).
 
-    Faster than `empty`, which is an operation of TensorFlow's, up to some hundred kilobytes.
+    It lies on the array's own memory where that is aligned as TensorFlow wants it, and keeps it.
     """
-    from tensorflow.python.framework import ops
-
-    return ops.EagerTensor(array, _host(), None)
+    make, host = _maker_of_tensors()
+    return make(array, host, None)
 
 
 @lru_cache(maxsize=1)
-def _host() -> str:
-    name: str = tf.config.list_logical_devices("CPU")[0].name
-    return name
+def _maker_of_tensors() -> tuple[Any, str]:
+    from tensorflow.python.framework import ops
+
+    return ops.EagerTensor, tf.config.list_logical_devices("CPU")[0].name
 
 
 @lru_cache(maxsize=1)

@@ -83,6 +83,12 @@ class NCCLCommunicator(Carrier):
         link = self._link.split(color, rank)
         return type(self)(self._nccl, self.gpu, link, rank, size)
 
+    def connected_anew(
+        self, rank: int, size: int, share: Callable[[bytes], bytes]
+    ) -> NCCLCommunicator:
+        """Some of the ranks, of which this one is `rank` of `size` (collective over them alone)."""
+        return self.connect(self._nccl, self.gpu, rank, size, share)
+
     def carries(self, request: Request) -> bool:
         return self._nccl.datatype(request.element) is not None
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.communicator import Communicator, rank_list
+from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.cupy_binding import Gpu, MissingBindingError, Nccl, load_gpu, load_nccl
 from sciml_par.parallel.nccl_communicator import NCCLCommunicator
 from sciml_par.parallel.signature import Signature
+from sciml_par.parallel.wording import rank_list
 
 VARIABLE = "SCIML_PAR_TRANSPORT"
 _CHOICES = ("auto", "mpi", "nccl")
@@ -58,7 +59,7 @@ def requested_transport(environment: Mapping[str, str]) -> str:
 
 
 def set_up_transport(
-    everyone: Communicator, gpu: str | None, environment: Mapping[str, str]
+    everyone: Communicator, gpu: str | None, environment: Mapping[str, str], index: int = 0
 ) -> Transport:
     """Find out whether the ranks can use NCCL, and connect them if so (collective).
 
@@ -67,6 +68,7 @@ def set_up_transport(
     Parameters
     ----------
     gpu : what tells this rank's GPU from all others of the job; None without one.
+    index : its number among those that this process sees.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def set_up_transport(
         NCCL cannot connect the ranks.
     """
     wish = everyone.attempt(lambda: requested_transport(environment))
-    everyone.gpu, nccl, obstacle = _load(gpu)
+    everyone.gpu, nccl, obstacle = _load(gpu, index)
     may_share = (
         nccl is not None
         and nccl.version >= _OLDEST_SHARING
@@ -93,12 +95,12 @@ def set_up_transport(
     return transport
 
 
-def _load(gpu: str | None) -> tuple[Gpu | None, Nccl | None, str]:
+def _load(gpu: str | None, index: int) -> tuple[Gpu | None, Nccl | None, str]:
     if gpu is None:
         return None, None, "no GPU"
     found = None
     try:
-        found = load_gpu()
+        found = load_gpu(index)
         return found, load_nccl(), ""
     except MissingBindingError as reason:
         return found, None, str(reason)

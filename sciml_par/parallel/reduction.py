@@ -24,6 +24,8 @@ class ReduceOp(enum.Enum):
     """max_r x_r; on booleans: or"""
     PRODUCT = "Product"
     """Π_r x_r; on booleans: and"""
+    ADASUM = "Adasum"
+    """a sum that counts once what the x_r have in common (`allreduce` alone)"""
 
     def __repr__(self) -> str:
         return self.value
@@ -34,6 +36,7 @@ Average = ReduceOp.AVERAGE
 Min = ReduceOp.MIN
 Max = ReduceOp.MAX
 Product = ReduceOp.PRODUCT
+Adasum = ReduceOp.ADASUM
 
 
 def check_reducible(op: ReduceOp, dtype: str, *, where: str) -> None:
@@ -48,10 +51,25 @@ def check_reducible(op: ReduceOp, dtype: str, *, where: str) -> None:
             f"{where}: {op.value} of booleans has no meaning. Use Max for «any rank», Min for "
             f"«every rank», or cast to an integer to count."
         )
+    if op is Adasum and not dtype.lstrip("b").startswith("float"):
+        raise InputError(
+            f"{where}: Adasum of {dtype} values has no meaning. Use Sum, or cast to a "
+            f"floating-point type first."
+        )
     if op is Average and dtype.lstrip("u").startswith("int"):
         raise InputError(
             f"{where}: the Average of {dtype} values is not an {dtype}. Use Sum, or cast to a "
             f"floating-point type first."
+        )
+
+
+def check_scatterable(op: ReduceOp, dtype: str, *, where: str) -> None:
+    """`check_reducible`, for a collective of which each rank gets a part alone."""
+    check_reducible(op, dtype, where=where)
+    if op is Adasum:
+        raise InputError(
+            f"{where}: Adasum is an operation of allreduce alone. Use allreduce, and take this "
+            f"rank's rows of the result."
         )
 
 

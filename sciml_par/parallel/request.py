@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.parallel.element_type import ELEMENT_TYPES, ElementType
@@ -32,10 +32,12 @@ class Request:
     ----------
     dtype : name of the element type.
     shape : of this rank's tensor.
+    name : what the user calls the collective; None where the user does not.
     """
 
     dtype: str
     shape: Shape
+    name: str | None = field(default=None, kw_only=True)
 
     @property
     def element(self) -> ElementType:
@@ -93,7 +95,7 @@ class Allreduce(Request):
 
     @property
     def signature(self) -> Signature:
-        return Signature("allreduce", self.dtype, self.shape, op=self.op)
+        return Signature("allreduce", self.dtype, self.shape, op=self.op, name=self.name)
 
     def prepared_by(self, carrier: Carrier) -> Transfer:
         return carrier.allreduce(self)
@@ -107,7 +109,7 @@ class Broadcast(Request):
 
     @property
     def signature(self) -> Signature:
-        return Signature("broadcast", self.dtype, self.shape, root=self.root)
+        return Signature("broadcast", self.dtype, self.shape, root=self.root, name=self.name)
 
     def prepared_by(self, carrier: Carrier) -> Transfer:
         return carrier.broadcast(self)
@@ -130,7 +132,7 @@ class Allgather(Request):
 
     @property
     def signature(self) -> Signature:
-        return any_rows("allgather", self.dtype, self.shape)
+        return any_rows("allgather", self.dtype, self.shape, self.name)
 
     def prepared_by(self, carrier: Carrier) -> Transfer:
         return carrier.allgather(self)
@@ -160,7 +162,7 @@ class Reducescatter(Request):
 
     @property
     def signature(self) -> Signature:
-        return Signature("reducescatter", self.dtype, self.shape, op=self.op)
+        return Signature("reducescatter", self.dtype, self.shape, op=self.op, name=self.name)
 
     def prepared_by(self, carrier: Carrier) -> Transfer:
         return carrier.reducescatter(self)
@@ -184,7 +186,7 @@ class Alltoall(Request):
 
     @property
     def signature(self) -> Signature:
-        return any_rows("alltoall", self.dtype, self.shape)
+        return any_rows("alltoall", self.dtype, self.shape, self.name)
 
     @property
     def repeats_together(self) -> bool:
@@ -194,9 +196,9 @@ class Alltoall(Request):
         return carrier.alltoall(self)
 
 
-def any_rows(kind: str, dtype: str, shape: Sequence[int]) -> Signature:
+def any_rows(kind: str, dtype: str, shape: Sequence[int], name: str | None = None) -> Signature:
     """The signature of a collective in which the ranks' first dimensions may differ."""
-    return Signature(kind, dtype, (None, *shape[1:]))
+    return Signature(kind, dtype, (None, *shape[1:]), name=name)
 
 
 def even_rows(n: int, parts: int) -> Shape:

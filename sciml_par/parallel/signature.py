@@ -14,7 +14,8 @@ class Signature:
     """What all ranks must ask for alike.
 
     `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
-    Exchanges that are no tensor's have no `dtype`. `by` is the name of what carries it.
+    Exchanges that are no tensor's have no `dtype`. `by` is the name of what carries it; `name` is
+    what the user calls it, if at all.
     """
 
     kind: str
@@ -23,6 +24,7 @@ class Signature:
     op: ReduceOp | None = None
     root: int | None = None
     by: str = "MPI"
+    name: str | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -33,6 +35,8 @@ class Signature:
             parts.append(self.op.value)
         if self.root is not None:
             parts.append(f"root {self.root}")
+        if self.name is not None:
+            parts.append(f"name {self.name!r}")
         call = f"{self.kind}({', '.join(parts)})"
         return call if self.by == "MPI" else f"{call} by {self.by}"
 

@@ -8,6 +8,7 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.fusion import fused_broadcast
+from sciml_par.parallel.layout import layout
 
 
 def broadcast_variables(
@@ -21,8 +22,14 @@ def broadcast_variables(
         every rank.
     root : the rank that gives.
     communicator : the ranks that take part; all by default.
+
+    Raises
+    ------
+    CollectiveMismatchError
+        The ranks have other variables, or the same in another order.
     """
     values = [tf.convert_to_tensor(variable) for variable in variables]
-    received = fused_broadcast(values, root, communicator=communicator)
+    name = f"{len(values)} variables of shapes {layout(value.shape for value in values)}"
+    received = fused_broadcast(values, root, name=name, communicator=communicator)
     for variable, value in zip(variables, received, strict=True):
         variable.assign(value)

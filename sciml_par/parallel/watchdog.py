@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from sciml_par.parallel.communicator import Communicator, mismatch_message, rank_list
+from sciml_par.parallel.audience import tell_who_joined
+from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.mailbox import Mailbox, Waiting
+from sciml_par.parallel.wording import mismatch_message, rank_list
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Watchdog:
         while not self._stopped.wait(self._patience.interval):
             self._mailbox.poll()
             for communicator in self._communicators():
+                tell_who_joined(communicator, self._mailbox)
                 self._look_at(communicator)
 
     def _look_at(self, communicator: Communicator) -> None:

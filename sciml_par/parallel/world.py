@@ -6,16 +6,24 @@ import atexit
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError, NotInitializedError
 from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.device import VisibleGpu, choose_gpus, pin, sharing_is_allowed, visible_gpus
-from sciml_par.parallel.failure import FailureReporter, abort_gpus, end_job
+from sciml_par.parallel.device import (
+    VisibleGpu,
+    choose_gpus,
+    choose_in_tensorflow,
+    pin,
+    sharing_is_allowed,
+    visible_gpus,
+)
+from sciml_par.parallel.failure import FailureReporter, abort_gpus, end_job, end_processes
 from sciml_par.parallel.mailbox import Left, Mailbox
 from sciml_par.parallel.nccl_setup import Transport, set_up_transport
+from sciml_par.parallel.sentinel import start_sentinel
 from sciml_par.parallel.threads import (
     cores_of_this_process,
     limit_threads,
@@ -27,6 +35,8 @@ from sciml_par.parallel.watchdog import Patience, Watchdog, write_error
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from sciml_par.parallel.timeline import Timeline
+
 
 @dataclass
 class World:
@@ -37,26 +47,43 @@ class World:
     communicator : the group of all ranks.
     host : the group of the ranks on this host, in shared memory.
     alone : the group of this rank only.
+    hosts : the host of each rank, by the number of the first rank on it, [P].
     threads : the cores that this rank may keep busy.
     gpu : the GPU that this rank sees, as CUDA_VISIBLE_DEVICES names it, or None.
     transport : how tensors travel between the ranks' GPUs.
+    process_sets : what the Horovod facade keeps of the groups that it was asked for, by number.
+    timeline : this rank's part in the recording of a timeline, or None.
+    process : the process that is this rank; a child made by a fork is not.
     """
 
     communicator: Communicator
     host: Communicator
     alone: Communicator
+    hosts: list[int]
     threads: int
     gpu: str | None
     transport: Transport
     failures: FailureReporter
     mailbox: Mailbox
     watchdog: Watchdog | None
+    process_sets: dict[int, Any]
+    timeline: Timeline | None = None
+    process: int = field(default_factory=os.getpid)
 
 
 world: World | None = None
 
 
-def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | None = None) -> None:
+def init(
+    comm: MPI.Comm | None = None,
+    *,
+    quiet: bool = True,
+    threads: int | None = None,
+    timeline: str | os.PathLike[str] | None = None,
+    stall_warning: float | None = None,
+    stall_limit: float | None = None,
+    pin_gpu: bool = True,
+) -> None:
     """Join the ranks of this job; call it before anything touches TensorFlow (collective).
 
     It starts MPI, lets each rank see one GPU where there are any, gives each rank its share of
@@ -68,6 +95,13 @@ def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | Non
     quiet : import TensorFlow without its start-up messages.
     threads : the cores that this rank may keep busy. By default OMP_NUM_THREADS, or else the
         cores of the host divided by the ranks on it.
+    timeline : a file to record all collectives in, from now on; see `start_timeline`.
+    stall_warning : after how many seconds a collective that stands still is reported; 60 by
+        default.
+    stall_limit : after how many seconds it ends the job; never by default.
+    pin_gpu : hide all GPUs but one from this rank. With False it sees them all, and only
+        TensorFlow is told which of them to use: programs that choose the GPU number
+        `local_rank()` themselves find it.
 
     Raises
     ------
@@ -81,15 +115,16 @@ def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | Non
     Environment: OMP_NUM_THREADS; SCIML_PAR_SHARE_GPUS=1 lets ranks share a GPU;
     SCIML_PAR_TRANSPORT=mpi carries tensors between GPUs by MPI through host memory, and =nccl
     insists on NCCL; SCIML_PAR_CHECK=always compares the ranks' collectives at every execution;
-    SCIML_PAR_STALL_WARNING and SCIML_PAR_STALL_LIMIT, in seconds, say when a collective that
-    stands still is reported (60) and when it ends the job (never).
+    SCIML_PAR_SENTINEL=0 starts no process that names a rank that is lost;
+    SCIML_PAR_STALL_WARNING, SCIML_PAR_STALL_LIMIT and SCIML_PAR_TIMELINE are the last three
+    options where the program does not give them.
     """
     global world  # noqa: PLW0603
     if world is not None:
         return
     if threads is not None and threads < 1:
         raise InputError(f"init: expected threads ≥ 1 or None; got {threads}.")
-    patience = _patience(os.environ)
+    patience = _patience(os.environ, stall_warning, stall_limit)
     check_always = os.environ.get("SCIML_PAR_CHECK", "") == "always"
     mpi = _load_mpi()
     everyone = Communicator(comm or mpi.COMM_WORLD)
@@ -99,19 +134,38 @@ def init(comm: MPI.Comm | None = None, *, quiet: bool = True, threads: int | Non
     host = Communicator(by_host, name="host", world=everyone)
     alone = everyone.split(everyone.rank)
     by_host.Free()
+    hosts = everyone.control.allgather(host.world_ranks[0])
     mailbox = Mailbox(everyone.control)
     failures = FailureReporter(everyone, mailbox)
     failures.install()
     threads = threads or requested_threads(os.environ) or _fair_share(host)
     limit_threads(threads, os.environ)
-    gpu = _pin_gpu(everyone, host)
+    gpu, index = _choose_gpu(everyone, host, pin_gpu=pin_gpu)
     name = gpu.entry if gpu else None
     nowhere = Transport("", surprising=False)
-    world = World(everyone, host, alone, threads, name, nowhere, failures, mailbox, None)
+    world = World(
+        everyone,
+        host,
+        alone,
+        hosts,
+        threads,
+        name,
+        nowhere,
+        failures,
+        mailbox,
+        watchdog=None,
+        process_sets={},
+    )
     world.watchdog = _start_watchdog(world, patience)
+    everyone.sentinel = start_sentinel(
+        everyone, host, os.environ, lambda: end_processes(everyone, 1)
+    )
     atexit.register(shutdown)
-    world.transport = _connect_gpus(world, gpu)
+    world.transport = _connect_gpus(world, gpu, index)
     import_module("tensorflow", quiet=quiet)
+    if gpu is not None and not pin_gpu:
+        choose_in_tensorflow(index)
+    _start_timeline(everyone, timeline or os.environ.get("SCIML_PAR_TIMELINE"))
 
 
 def shutdown() -> None:
@@ -124,6 +178,8 @@ def shutdown() -> None:
         return
     leaving, world = world, None
     atexit.unregister(shutdown)
+    if leaving.process != os.getpid():
+        return  # a child has no part in the messages of the rank that it is a copy of
     leaving.failures.uninstall()
     family = leaving.communicator.family
     # The watchdog still runs: should a rank be missing in what the GPU is at, it ends the job.
@@ -133,7 +189,11 @@ def shutdown() -> None:
     if leaving.watchdog is not None:
         leaving.watchdog.stop()
     abort_gpus(leaving.communicator)
+    if leaving.timeline is not None:
+        leaving.timeline.stop()
     leaving.mailbox.send(Left({group.name: group.sequence for group in family}))
+    if leaving.communicator.sentinel is not None:
+        leaving.communicator.sentinel.bye()
 
 
 def current_world() -> World:
@@ -150,29 +210,13 @@ def is_initialized() -> bool:
     return world is not None
 
 
-def rank() -> int:
-    """This process's number, 0 ≤ rank < size (local)."""
-    return current_world().communicator.rank
+def _start_timeline(everyone: Communicator, path: str | os.PathLike[str] | None) -> None:
+    """Record a timeline, if rank 0 is asked to (collective)."""
+    asked = everyone.broadcast_object(None if path is None else os.fspath(path))
+    if asked:
+        from sciml_par.parallel.timeline import start_timeline  # it imports this module
 
-
-def size() -> int:
-    """How many ranks there are (local)."""
-    return current_world().communicator.size
-
-
-def local_rank() -> int:
-    """This process's number among the ranks on its host (local)."""
-    return current_world().host.rank
-
-
-def local_size() -> int:
-    """How many ranks run on this host (local)."""
-    return current_world().host.size
-
-
-def barrier() -> None:
-    """Wait until every rank has come here (collective)."""
-    current_world().communicator.barrier()
+        start_timeline(asked)
 
 
 def _load_mpi() -> Any:
@@ -187,21 +231,24 @@ def _load_mpi() -> Any:
     return MPI
 
 
-def _pin_gpu(everyone: Communicator, host: Communicator) -> VisibleGpu | None:
-    """The GPU that this rank sees from now on (collective)."""
-    visible = host.allgather_object(visible_gpus(os.environ))
+def _choose_gpu(
+    everyone: Communicator, host: Communicator, *, pin_gpu: bool
+) -> tuple[VisibleGpu | None, int]:
+    """This rank's GPU, and its number among those that the rank sees from now on (collective)."""
+    seen = visible_gpus(os.environ)
+    visible = host.allgather_object(seen)
     share = any(host.allgather_object(sharing_is_allowed(os.environ)))
     name = socket.gethostname()
     gpu = everyone.attempt(lambda: choose_gpus(visible, host=name, share=share))[host.rank]
-    pin(gpu)
-    return gpu
+    pin(gpu, hide_others=pin_gpu)
+    return gpu, 0 if pin_gpu or gpu is None else seen.index(gpu)
 
 
-def _connect_gpus(of: World, gpu: VisibleGpu | None) -> Transport:
+def _connect_gpus(of: World, gpu: VisibleGpu | None, index: int) -> Transport:
     """Let the ranks exchange tensors between their GPUs, if they can (collective)."""
     everyone = of.communicator
     identity = f"{socket.gethostname()} {gpu.identity}" if gpu else None
-    transport = set_up_transport(everyone, identity, os.environ)
+    transport = set_up_transport(everyone, identity, os.environ, index)
     if transport.surprising and everyone.rank == 0:
         write_error(
             f"warning: tensors in GPU memory will be carried by MPI through the host, which is "
@@ -233,19 +280,26 @@ def _start_watchdog(of: World, patience: Patience) -> Watchdog | None:
     return watchdog
 
 
-def _patience(environment: Mapping[str, str]) -> Patience:
+def _patience(
+    environment: Mapping[str, str], warning: float | None, limit: float | None
+) -> Patience:
     return Patience(
-        warn_after=_seconds(environment, "SCIML_PAR_STALL_WARNING", Patience.warn_after),
-        end_after=_seconds(environment, "SCIML_PAR_STALL_LIMIT", Patience.end_after),
+        warn_after=_seconds("stall_warning", warning, environment, Patience.warn_after),
+        end_after=_seconds("stall_limit", limit, environment, Patience.end_after),
     )
 
 
-def _seconds(environment: Mapping[str, str], variable: str, default: float) -> float:
-    text = environment.get(variable, "")
+def _seconds(
+    option: str, given: float | None, environment: Mapping[str, str], default: float
+) -> float:
+    """The option as the program gives it, or else the user's environment, or else `default`."""
+    variable = f"SCIML_PAR_{option.upper()}"
+    where = f"init: {option}" if given is not None else variable
+    text = str(given) if given is not None else environment.get(variable, "")
     try:
         seconds = float(text) if text else default
     except ValueError:
         seconds = -1.0
     if not seconds > 0:  # nor a NaN
-        raise InputError(f"{variable}: expected a number of seconds > 0; got {text!r}.")
+        raise InputError(f"{where}: expected a number of seconds > 0; got {text!r}.")
     return seconds

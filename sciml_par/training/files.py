@@ -29,15 +29,15 @@ def write_results(
 ) -> None:
     """Write all files of a run (local). results.json comes last and marks the run as complete."""
     try:
-        _whole(folder / "predictions.npz", lambda path: _write_predictions(result, path))
-        _whole(folder / "history.csv", lambda path: _write_history(result, path))
+        write_whole(folder / "predictions.npz", lambda path: _write_predictions(result, path))
+        write_whole(folder / "history.csv", lambda path: _write_history(result, path))
         if plots:
             from sciml_par.training.figures import write_figures  # it imports Matplotlib
 
             write_figures(result, folder, title=title)
         summary = summarize(result, arguments)
         text = json.dumps(summary, indent=2, default=str)
-        _whole(folder / RESULTS, lambda path: path.write_text(text + "\n"))
+        write_whole(folder / RESULTS, lambda path: path.write_text(text + "\n"))
     except OSError as error:
         raise OutputError(f"cannot write the results to {folder}: {error}.") from None
 
@@ -46,7 +46,7 @@ def summarize(result: Result, arguments: dict[str, Any]) -> dict[str, Any]:
     """What results.json holds."""
     return {
         "arguments": arguments,
-        "versions": _versions(),
+        "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "mode": result.mode,
         "ranks": result.ranks,
@@ -107,14 +107,15 @@ def _write_history(result: Result, path: Path) -> None:
                 writer.writerow([int(step), member.number, repr(float(loss))])
 
 
-def _whole(path: Path, write: Callable[[Path], Any]) -> None:
+def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     """Write beside the file and put it in place in one piece."""
     draft = path.with_name(f".{path.name}.part")
     write(draft)
     os.replace(draft, path)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that results depend on (local)."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

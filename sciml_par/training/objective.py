@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.collectives import allreduce
+from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.reduction import Sum
 from sciml_par.problems.field import Field

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import TrainingError
-from sciml_par.parallel.communicator import Communicator, rank_list
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.wording import rank_list
 from sciml_par.training.loop import Chunk, Loop, State
 from sciml_par.training.progress import Reporter
 

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import json
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -174,7 +175,12 @@ def check_command(options: list[str]) -> None:
 
 def check_script(script: str, options: list[str]) -> None:
     assert (ROOT / script).is_file()
-    parser = command_line.make_parser("", points={"data": 2}, program="program")
+    program = runpy.run_path(str(ROOT / script))
+    parser = (
+        program["make_parser"]()
+        if "make_parser" in program
+        else command_line.make_parser("", points={"data": 2}, program="program")
+    )
     parser.parse_args(options)  # a wrong option ends the program, and the test
 
 

@@ -20,7 +20,7 @@ SECONDS = 60.0
 """How long a program that fails may take to end; on busy cores most of it is the start."""
 
 PROGRAM = """
-import os, sys
+import os, sys, time
 import sciml_par.parallel as sp
 
 sp.init()
@@ -106,6 +106,7 @@ globals()[sys.argv[1]]()
 if sys.argv[1] != "one_raises_at_the_end":
     sp.allreduce(tf.ones(2))
     say("went on")
+time.sleep(0.5 * rank)  # ranks may end at different times
 """
 
 
@@ -175,13 +176,19 @@ def test_one_rank_leaves(program, fault):
 
 
 def test_one_rank_dies(program):
-    """No Python runs any more on that rank: the launcher ends the job."""
-    assert_failed(run(program, "one_dies", ranks=3))
+    """No Python runs any more on that rank, and the launcher's message names another process."""
+    ended = run(program, "one_dies", ranks=3)
+    assert_failed(ended)
+    assert_once("sciml_par: rank 2 of 3 on ", ended)
 
 
 @pytest.mark.parametrize(("ranks", "total"), [(2, "2.0"), (1, "1.0"), (None, "1.0")])
 def test_no_fault(program, ranks, total):
-    """The same program without a fault; also without mpirun, which is a run on one rank."""
+    """The same program without a fault; also without mpirun, which is a run on one rank.
+
+    What a sentinel would write, should it outlive its ranks, is waited for: it has them in view,
+    and their standard error.
+    """
     ended = run(program, "nothing", ranks=ranks)
     assert ended.code == 0, ended.out + ended.err
     assert ended.out.count(f"total {total}\n") == ended.out.count("went on\n") == (ranks or 1)

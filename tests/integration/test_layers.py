@@ -15,6 +15,8 @@ BELOW = {
     **{sibling: {"errors"} for sibling in SIBLINGS},
     "training": SIBLINGS | {"errors"},
     "console": {"command_line", "training", *SIBLINGS, "errors"},
+    "study": {"command_line", "launcher", "training", *SIBLINGS, "errors"},
+    "horovod": {"parallel", "errors"},
 }
 TOP = {"training", *SIBLINGS, "errors"}
 """What scripts, the Horovod facade, command lines and the package itself may import."""

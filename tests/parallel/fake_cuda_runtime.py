@@ -77,6 +77,9 @@ class FakeRuntime(Recorder):
         self.record("getDeviceProperties", device)
         return {"name": b"Fake GPU"}
 
+    def setDevice(self, device: int) -> None:
+        self.record("setDevice", device)
+
     def malloc(self, size: int) -> int:
         self.record("malloc", size)
         memory = np.full(size, 0xAB, np.uint8)

@@ -95,6 +95,19 @@ DISAGREEMENTS = {
         lambda: sp.allreduce(x(7), sp.Sum),
         ("allgather(float32 [any])", "allreduce(float32 [7], Sum)"),
     ),
+    "names": (
+        lambda: sp.allreduce(x(12), sp.Sum, name="loss"),
+        lambda: sp.allreduce(x(12), sp.Sum, name="accuracy"),
+        (
+            "allreduce(float32 [12], Sum, name 'loss')",
+            "allreduce(float32 [12], Sum, name 'accuracy')",
+        ),
+    ),
+    "a name and none": (
+        lambda: sp.allgather(x(3, 2), name="rows"),
+        lambda: sp.allgather(x(3, 2)),
+        ("allgather(float32 [any, 2], name 'rows')", "allgather(float32 [any, 2])"),
+    ),
     "tensors and objects": (
         lambda: sp.allreduce(x(8), sp.Sum),
         lambda: sp.current_world().communicator.allgather_object("hello"),
@@ -132,7 +145,7 @@ def test_eager(what):
 @pytest.mark.parametrize(
     "what",
     (
-        *("operation", "type", "shape", "root", "collective"),
+        *("operation", "type", "shape", "root", "collective", "names"),
         *("operation of a reducescatter", "rows of a reducescatter", "reducescatter and allreduce"),
     ),
 )
@@ -223,3 +236,20 @@ def test_a_rank_that_made_more_collectives_is_found_at_the_next_agreement():
     calls = [f"barrier(), its collective number {n}" for n in (number, number + 1)]
     assert_names_everyone(str(error.value), calls)
     assert_still_works()
+
+
+def test_names_of_gradients_and_of_other_calls():
+    """A name makes another call of it, and its gradient is called by it."""
+    y = tf.ones(23)
+    for name in (None, "a", "b", "a"):
+        sp.allreduce(y, sp.Sum, name=name)
+    names = [request.name for request in sp.current_world().communicator.eager_sites]
+    assert names == [None, "a", "b"]
+    with pytest.raises(CollectiveMismatchError) as error, tf.GradientTape() as tape:
+        tape.watch(y)
+        z = sp.reducescatter(y, sp.Sum, name="part")
+        if odd_one_out():
+            sp.broadcast(y, 0, name="other")
+        tape.gradient(z, y)
+    for wish in ("broadcast(float32 [23], root 0, name 'other')", "name 'gradient of part'"):
+        assert wish in str(error.value)

@@ -106,17 +106,3 @@ def test_what_has_no_meaning(context, make, op, says):
     with pytest.raises(InputError, match=says):
         x = make()
         context(lambda: [sp.allreduce(x, op)])()
-
-
-@pytest.mark.parametrize("compile_it", (False, True))
-@pytest.mark.parametrize(
-    "collective", (sp.allreduce, sp.broadcast, sp.allgather, sp.reducescatter, sp.alltoall)
-)
-def test_a_shape_that_is_not_known(compile_it, collective):
-    run = tf.function(
-        collective,
-        input_signature=[tf.TensorSpec([None], tf.float32)],
-        jit_compile=compile_it,
-    )
-    with pytest.raises(InputError, match=r"shape is known .* got \(None,\)"):
-        run(tf.ones(3))

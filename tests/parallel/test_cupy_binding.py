@@ -264,6 +264,17 @@ def test_loading(installed, runtime):
     assert load_nccl().version == (2, 32, 3)
 
 
+def test_a_gpu_that_is_not_the_first_is_told_to_each_thread(installed, runtime):
+    gpu = load_gpu(2)
+    # NCCL connects the GPU of the calling thread, and what is made belongs to it.
+    assert runtime.calls[-1] == ("setDevice", (2,))
+    for make in (gpu.new_stream, gpu.new_event, lambda: gpu.allocate(8)):
+        make()
+        assert runtime.calls[-2] == ("setDevice", (2,))
+    gpu.name()
+    assert runtime.calls[-1] == ("getDeviceProperties", (2,))
+
+
 def test_the_oldest_version_that_serves(installed, nccl):
     nccl.version = 21800
     assert load_nccl().version == (*cupy_binding.OLDEST_NCCL, 0)

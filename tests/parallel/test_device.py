@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.device import VisibleGpu, choose_gpus, pin, sharing_is_allowed, visible_gpus
+from sciml_par.parallel import device
+from sciml_par.parallel.device import (
+    VisibleGpu,
+    choose_gpus,
+    choose_in_tensorflow,
+    pin,
+    sharing_is_allowed,
+    visible_gpus,
+)
 
 UUIDS = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,GPU-1b5e2a6e-0000-4106-c12f-20bd9faed9f6"
 MIGS = "MIG-8c1ab97a-1f5b-5a44-9b0e-2d1fb6a6b6ea,MIG-GPU-8932f937/2/0"
@@ -277,13 +286,13 @@ def pinned(monkeypatch):
     """What `pin` has made of these two variables, from what they are set to."""
     names = ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH")
 
-    def after(gpu, **before):
+    def after(gpu, hide_others=True, **before):
         for name in names:
             monkeypatch.setenv(name, "")  # so that it is restored after the test
             monkeypatch.delenv(name)
         for name, value in before.items():
             monkeypatch.setenv(name, value)
-        pin(gpu)
+        pin(gpu, hide_others=hide_others)
         return tuple(os.environ.get(name) for name in names)
 
     return after
@@ -294,6 +303,41 @@ def test_pinning_hides_the_other_gpus(pinned):
     assert pinned(VisibleGpu("1", "x"), CUDA_VISIBLE_DEVICES="0,1") == ("1", "true")
     name = UUIDS.split(",")[1]
     assert pinned(VisibleGpu(name, name), CUDA_VISIBLE_DEVICES=UUIDS) == (name, "true")
+
+
+def test_the_others_can_be_left_visible(pinned):
+    assert pinned(VisibleGpu("3", "x"), hide_others=False) == (None, "true")
+    seen = pinned(VisibleGpu("1", "x"), hide_others=False, CUDA_VISIBLE_DEVICES="0,1")
+    assert seen == ("0,1", "true")
+
+
+class FakeConfig:
+    """A fake of `tf.config` on a host with three GPUs.
+
+    Attributes
+    ----------
+    chosen : the calls of `set_visible_devices`.
+    """
+
+    def __init__(self, *, started=False):
+        self.started = started
+        self.chosen = []
+
+    def list_physical_devices(self, kind):
+        return [f"{kind}:{i}" for i in range(3)]
+
+    def set_visible_devices(self, devices, kind):
+        if self.started:
+            raise RuntimeError("Visible devices cannot be modified after being initialized")
+        self.chosen.append((devices, kind))
+
+
+@pytest.mark.parametrize("started", (False, True))
+def test_tensorflow_is_told_unless_it_has_started(monkeypatch, started):
+    config = FakeConfig(started=started)
+    monkeypatch.setattr(device, "tf", SimpleNamespace(config=config))
+    choose_in_tensorflow(2)
+    assert config.chosen == ([] if started else [(["GPU:2"], "GPU")])
 
 
 def test_pinning_respects_how_the_user_wants_memory(pinned):

@@ -87,20 +87,54 @@ def test_unconnected_gradients_can_be_zeros(context):
 
 
 @WRAPS
-def test_sparse_gradients_come_back_dense(context):
+@pytest.mark.parametrize("dense", (False, True))
+def test_sparse_gradients(context, dense):
     table = tf.Variable(tf.ones([sp.size() + 1, 2]))
 
     def run():
         with tf.GradientTape() as inner:
             loss = tf.reduce_sum(tf.gather(table, [sp.rank(), sp.rank()]))
-        gradient = sp.DistributedGradientTape(inner, sp.Sum).gradient(loss, table)
-        assert tf.is_tensor(gradient)
-        return [gradient]
+        tape = sp.DistributedGradientTape(inner, sp.Sum, sparse_as_dense=dense)
+        gradient = tape.gradient(loss, table)
+        assert isinstance(gradient, tf.IndexedSlices) != dense
+        return [tf.convert_to_tensor(gradient)]
 
     (gradient,) = context(run)()
     expected = np.full((sp.size() + 1, 2), 2.0)
     expected[-1] = 0.0
     np.testing.assert_array_equal(gradient, expected)
+
+
+def test_sparse_gradients_of_unknown_length_come_back_dense_from_compiled_functions():
+    table = tf.Variable(tf.ones([sp.size() + 1, 2]))
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None], tf.int32)])
+    def run(rows):
+        with tf.GradientTape() as inner:
+            loss = tf.reduce_sum(tf.gather(table, rows))
+        return sp.DistributedGradientTape(inner, sp.Sum).gradient(loss, table)
+
+    gradient = run(tf.fill([sp.rank() + 1], sp.rank()))
+    expected = [[r + 1.0] * 2 for r in range(sp.size())] + [[0.0] * 2]
+    np.testing.assert_array_equal(gradient, expected)
+
+
+@WRAPS
+def test_local_sources(context):
+    u, v, w = (tf.Variable(1.0) for _ in range(3))
+
+    def run(scale):
+        with tf.GradientTape(persistent=True) as inner:
+            loss = scale * (u + 2 * v + 3 * w)
+        tape = sp.DistributedGradientTape(inner, local_sources=[u])
+        tape.register_local_source(v)
+        own, reduced = tape.get_local_and_global_gradients(loss, {"u": u, "rest": (w, v)})
+        assert len(own) == 2 and len(reduced) == 1
+        return [*tape.gradient(loss, [u, v, w]), *own, *reduced]
+
+    got = context(run)(tf.constant(float(sp.rank())))
+    mine, mean = sp.rank() / sp.size(), (sp.size() - 1) / 2
+    np.testing.assert_allclose(got, [mine, 2 * mine, 3 * mean, 2 * mine, mine, 3 * mean])
 
 
 @WRAPS

@@ -9,6 +9,7 @@ import tensorflow as tf
 from ranks import normal, values
 
 import sciml_par.parallel as sp
+from sciml_par.errors import CollectiveMismatchError
 
 
 def of_tensorflow(rank):
@@ -64,3 +65,12 @@ def test_inside_a_function():
 
 def test_none_at_all():
     sp.broadcast_variables([])
+
+
+@pytest.mark.skipif(sp.size() == 1, reason="needs several ranks")
+def test_other_variables_on_one_rank_are_an_error_on_all():
+    variables = [tf.Variable(tf.zeros([5, 1])), tf.Variable(tf.zeros([1, 7]))]
+    if sp.rank() == 0:
+        variables.reverse()
+    with pytest.raises(CollectiveMismatchError, match="2 variables of shapes"):
+        sp.broadcast_variables(variables)

@@ -166,3 +166,15 @@ def test_shutdown_and_a_new_beginning():
         [sys.executable, "-c", SHUTDOWN], capture_output=True, check=False, text=True, timeout=120
     )
     assert (done.returncode, done.stdout) == (0, "no ranks\n3.0\n"), done.stderr
+
+
+def test_a_forked_child_does_not_leave_for_its_rank():
+    child = os.fork()
+    if child == 0:
+        sp.shutdown()
+        os._exit(0 if not sp.is_initialized() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    sp.barrier()
+    current = sp.current_world()
+    current.mailbox.poll()
+    assert not current.mailbox.left

@@ -1,0 +1,1 @@
+"""What Horovod's modules for the various frameworks share: ranks, process sets, exceptions."""

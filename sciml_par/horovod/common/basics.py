@@ -1,0 +1,231 @@
+"""The ranks of the job, asked for by Horovod's names."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sciml_par import parallel
+from sciml_par.errors import InputError
+from sciml_par.horovod.common.process_sets import (
+    ProcessSet,
+    add_process_set,
+    forget,
+    global_process_set,
+    process_set_of,
+)
+from sciml_par.parallel import Adasum, Average, Max, Min, Product, ReduceOp, Sum
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_DYNAMIC = "dynamic"
+
+
+class HorovodBasics:
+    """Start and end, and who this process is.
+
+    Parameters
+    ----------
+    pkg_path, args : what Horovod finds its library by; nothing is made of them.
+    """
+
+    Average: ReduceOp = Average
+    Sum: ReduceOp = Sum
+    Adasum: ReduceOp = Adasum
+    Min: ReduceOp = Min
+    Max: ReduceOp = Max
+    Product: ReduceOp = Product
+
+    def __init__(self, pkg_path: str, *args: Any) -> None:
+        pass
+
+    def init(
+        self,
+        comm: Sequence[int] | MPI.Comm | None = None,
+        process_sets: Sequence[ProcessSet] | str | None = None,
+    ) -> None:
+        """Join the ranks of this job (collective). A second call does nothing.
+
+        It leaves all GPUs visible, because programs choose theirs by `local_rank()` afterwards.
+
+        Parameters
+        ----------
+        comm : the ranks that take part: an MPI communicator, or a list of ranks of
+            MPI_COMM_WORLD, for which only those may call. All by default.
+        process_sets : groups of ranks to register. They can be added at any time, so "dynamic"
+            makes no difference.
+
+        Raises
+        ------
+        InputError
+            This rank is not in `comm`; or as for `sciml_par.init`.
+        """
+        if parallel.is_initialized():
+            return
+        parallel.init(_communicator(comm), pin_gpu=False, **_options(os.environ))
+        _start_timeline(os.environ)
+        sets = () if isinstance(process_sets, str) else process_sets or ()
+        for process_set in sets:
+            if process_set is not global_process_set:
+                add_process_set(process_set)
+
+    def shutdown(self) -> None:
+        """Leave the ranks of this job (local)."""
+        if not parallel.is_initialized():
+            return
+        for process_set in parallel.current_world().process_sets.values():
+            forget(process_set)
+        parallel.shutdown()
+
+    def is_initialized(self) -> bool:
+        """Whether `init` has run and `shutdown` has not (local)."""
+        return parallel.is_initialized()
+
+    def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
+        """Record all collectives from now on; there are no cycles to mark (collective)."""
+        parallel.start_timeline(file_path, overwrite=True)
+
+    def stop_timeline(self) -> None:
+        """End the recording (collective)."""
+        parallel.stop_timeline()
+
+    def size(self) -> int:
+        """How many ranks there are (local)."""
+        return parallel.size()
+
+    def local_size(self) -> int:
+        """How many ranks run on this host (local)."""
+        return parallel.local_size()
+
+    def cross_size(self) -> int:
+        """On how many hosts there is a rank with this `local_rank` (local)."""
+        return parallel.cross_size()
+
+    def rank(self) -> int:
+        """This process's number, 0 ≤ rank < size (local)."""
+        return parallel.rank()
+
+    def local_rank(self) -> int:
+        """This process's number among the ranks on its host (local)."""
+        return parallel.local_rank()
+
+    def cross_rank(self) -> int:
+        """This host's number among those that have a rank with this `local_rank` (local)."""
+        return parallel.cross_rank()
+
+    def is_homogeneous(self) -> bool:
+        """Whether as many ranks run on every host (local)."""
+        return parallel.is_homogeneous()
+
+    def mpi_threads_supported(self) -> bool:
+        """Whether several threads of a rank may call MPI at once (local)."""
+        parallel.current_world()
+        from mpi4py import MPI
+
+        return bool(MPI.Query_thread() == MPI.THREAD_MULTIPLE)
+
+    def mpi_enabled(self) -> bool:
+        """True: the ranks find each other by MPI (local)."""
+        return True
+
+    def mpi_built(self) -> bool:
+        """True: MPI carries tensors in host memory (local)."""
+        return True
+
+    def gloo_enabled(self) -> bool:
+        """False: there is no Gloo (local)."""
+        return False
+
+    def gloo_built(self) -> bool:
+        """False: there is no Gloo (local)."""
+        return False
+
+    def nccl_built(self) -> int:
+        """The version of the NCCL that can be loaded, as 22703 for 2.27.3; 0 without (local)."""
+        from sciml_par.parallel.cupy_binding import MissingBindingError, load_nccl
+
+        try:
+            major, minor, patch = load_nccl().version
+        except MissingBindingError:
+            return 0
+        return major * 10000 + minor * 100 + patch
+
+    def ddl_built(self) -> bool:
+        """False: there is no DDL (local)."""
+        return False
+
+    def ccl_built(self) -> bool:
+        """False: there is no oneCCL (local)."""
+        return False
+
+    def cuda_built(self) -> bool:
+        """Whether this TensorFlow computes on NVIDIA's GPUs (local)."""
+        from sciml_par._tensorflow import tf
+
+        return bool(tf.test.is_built_with_cuda())
+
+    def rocm_built(self) -> bool:
+        """False: AMD's GPUs are not supported (local)."""
+        return False
+
+    def _process_set(self, process_set_id: int) -> ProcessSet:
+        return process_set_of(process_set_id)
+
+
+def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
+    """The ranks that take part, as MPI has them; None for all (collective over them)."""
+    if comm is None or hasattr(comm, "Get_group"):
+        return comm  # type: ignore[return-value]
+    ranks = list(comm)
+    if not ranks:
+        return None
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    if sorted(set(ranks)) != sorted(ranks) or not set(ranks) <= set(range(world.size)):
+        raise InputError(
+            f"init: expected comm to be different ranks among 0..{world.size - 1}; got {ranks}."
+        )
+    if world.rank not in ranks:
+        raise InputError(
+            f"init: rank {world.rank} of MPI_COMM_WORLD is not in comm={ranks}: only the ranks in "
+            f"it may call init. Let the others do something else, or start fewer."
+        )
+    return world.Create_group(world.Get_group().Incl(ranks))
+
+
+def _options(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What `sciml_par.init` is to be told of Horovod's variables; sciml_par's own come first."""
+    options: dict[str, Any] = {}
+    warning = _seconds(environment, "HOROVOD_STALL_CHECK_TIME_SECONDS")
+    limit = _seconds(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
+    if environment.get("HOROVOD_STALL_CHECK_DISABLE", "0") not in ("", "0"):
+        warning = limit = math.inf
+    options |= {"stall_warning": warning, "stall_limit": limit}
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None and not environment.get(f"SCIML_PAR_{name.upper()}")
+    }
+
+
+def _start_timeline(environment: Mapping[str, str]) -> None:
+    """Record a timeline if rank 0's environment asks for it (collective)."""
+    path = environment.get("HOROVOD_TIMELINE", "")
+    if environment.get("SCIML_PAR_TIMELINE") or path.lower() == _DYNAMIC:
+        path = ""
+    path = parallel.current_world().communicator.broadcast_object(path)
+    if path:
+        parallel.start_timeline(path, overwrite=True)  # as Horovod does
+
+
+def _seconds(environment: Mapping[str, str], variable: str) -> float | None:
+    """A number of seconds; None where there is none or 0, Horovod's "never"."""
+    text = environment.get(variable, "")
+    try:
+        return float(text or 0) or None
+    except ValueError:
+        raise InputError(f"{variable}: expected a number of seconds; got {text!r}.") from None

@@ -1,0 +1,225 @@
+"""Groups of ranks as Horovod has them: process sets, each with a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sciml_par.errors import InputError
+from sciml_par.parallel import Communicator, current_world, is_initialized
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_GLOBAL_ID = 0
+
+
+class ProcessSet:
+    """Some of the ranks. It is of use once `init` or `add_process_set` has registered it.
+
+    Parameters
+    ----------
+    ranks_or_comm : the members' ranks, or an MPI communicator of them (a part of the one that
+        `init` was given).
+
+    Attributes
+    ----------
+    process_set_id : its number while it is registered, otherwise None.
+    ranks : the members in ascending order; of a set given as a communicator, once registered.
+    mpi_comm : the communicator that it was made of, or None.
+    """
+
+    def __init__(self, ranks_or_comm: Sequence[int] | MPI.Comm) -> None:
+        self.process_set_id: int | None = None
+        self._communicator: Communicator | None = None
+        self.mpi_comm: Any = None
+        self.ranks: list[int] | None = None
+        if hasattr(ranks_or_comm, "Get_group"):
+            self.mpi_comm = ranks_or_comm
+        else:
+            self.ranks = sorted(ranks_or_comm)
+
+    def __repr__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+    def _is_registered(self) -> bool:
+        if not is_initialized() or self.process_set_id is None:
+            return False
+        return current_world().process_sets.get(self.process_set_id) is self
+
+    def size(self) -> int | None:
+        """How many members it has; None if it is not registered (local)."""
+        return len(self.ranks or ()) if self._is_registered() else None
+
+    def rank(self) -> int | None:
+        """This process's number among the members; None if it is not registered (local).
+
+        Collectives take ranks of the whole job all the same, as `root_rank`.
+
+        Raises
+        ------
+        InputError
+            This process is not a member.
+        """
+        return communicator_of(self).rank if self._is_registered() else None
+
+    def included(self) -> bool | None:
+        """Whether this process is a member; None if it is not registered (local)."""
+        return self._communicator is not None if self._is_registered() else None
+
+
+class _AllRanks(ProcessSet):
+    """The set of all ranks, which is there as long as there are ranks."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.process_set_id = _GLOBAL_ID
+
+    def __repr__(self) -> str:
+        return "global_process_set"
+
+    def _is_registered(self) -> bool:
+        return is_initialized()
+
+    def size(self) -> int | None:
+        return current_world().communicator.size if is_initialized() else None
+
+    def included(self) -> bool | None:
+        return True if is_initialized() else None
+
+
+global_process_set: ProcessSet = _AllRanks()
+
+
+def communicator_of(process_set: ProcessSet) -> Communicator:
+    """The group of ranks that stands behind a process set (local).
+
+    Raises
+    ------
+    InputError
+        The set is not registered, or this rank is not a member.
+    """
+    if process_set is global_process_set:
+        return current_world().communicator
+    if not isinstance(process_set, ProcessSet):
+        raise InputError(f"process_set: expected a ProcessSet; got {process_set!r}.")
+    if not process_set._is_registered():
+        raise InputError(
+            f"{process_set!r} is not registered: give it to init(process_sets=[...]) or to "
+            f"add_process_set() on all ranks first."
+        )
+    if process_set._communicator is None:
+        raise InputError(
+            f"rank {current_world().communicator.rank} is not in {process_set!r}: only its members "
+            f"may take part in its collectives. Ask process_set.included() before."
+        )
+    return process_set._communicator
+
+
+def root_in(process_set: ProcessSet, root_rank: int) -> int:
+    """The number that rank `root_rank` of the whole job has within the set (local)."""
+    members = communicator_of(process_set).world_ranks
+    if root_rank not in members:
+        raise InputError(
+            f"root_rank: expected a rank of the whole job that is in {process_set!r}, one of "
+            f"{members}; got {root_rank!r}."
+        )
+    return members.index(root_rank)
+
+
+def process_set_of(process_set_id: int) -> ProcessSet:
+    """The registered set with a number (local)."""
+    if process_set_id == _GLOBAL_ID:
+        return global_process_set
+    found = current_world().process_sets.get(process_set_id)
+    if found is None:
+        known = [_GLOBAL_ID, *_registered()]
+        raise InputError(f"process_set_id: expected one of {known}; got {process_set_id!r}.")
+    return found
+
+
+def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
+    """Register a set of ranks (collective over all ranks, members or not).
+
+    Returns
+    -------
+    The set, with its number.
+
+    Raises
+    ------
+    InputError
+        A set of the same ranks is registered, or the ranks do not exist.
+    """
+    given = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    everyone = current_world().communicator
+    if given is global_process_set or given._is_registered():
+        raise InputError(f"{given!r} is registered already.")
+    ranks = _ranks_of(given, everyone)
+    for other in (global_process_set, *_registered().values()):
+        if ranks == _members(other):
+            raise InputError(f"A process set of the ranks {ranks} is registered already: {other}.")
+    number = 1 + max(_registered(), default=_GLOBAL_ID)
+    given._communicator = everyone.subset(ranks, name=f"process set {number}")
+    given.ranks = ranks
+    given.process_set_id = number
+    current_world().process_sets[number] = given
+    return given
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Take a set out of the register (collective over all ranks).
+
+    Returns
+    -------
+    Whether it was registered. The set of all ranks cannot be removed: False.
+    """
+    if process_set is global_process_set or not process_set._is_registered():
+        return False
+    assert process_set.process_set_id is not None
+    everyone = current_world().communicator
+    everyone.barrier()  # no member may be in one of its collectives
+    if process_set._communicator is not None:
+        process_set._communicator.free()
+    del current_world().process_sets[process_set.process_set_id]
+    forget(process_set)
+    return True
+
+
+def forget(process_set: ProcessSet) -> None:
+    """Let a set be one that was never registered (local)."""
+    process_set.process_set_id = None
+    process_set._communicator = None
+
+
+def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
+    """All registered sets: {number: ranks} (local)."""
+    sets = {_GLOBAL_ID: global_process_set, **_registered()}
+    return {number: _members(each) for number, each in sets.items()}
+
+
+def _registered() -> Mapping[int, ProcessSet]:
+    sets: dict[int, ProcessSet] = current_world().process_sets
+    return sets
+
+
+def _members(process_set: ProcessSet) -> list[int]:
+    if process_set is global_process_set:
+        return list(range(current_world().communicator.size))
+    return list(process_set.ranks or ())
+
+
+def _ranks_of(process_set: ProcessSet, everyone: Communicator) -> list[int]:
+    """The members' ranks (collective where the set was made of an MPI communicator)."""
+    if process_set.ranks is not None:
+        return process_set.ranks
+    mine: list[int] | None = None
+    if process_set.mpi_comm:  # MPI.COMM_NULL, which is false, where this rank is not a member
+        group = process_set.mpi_comm.Get_group()
+        mine = sorted(group.Translate_ranks(None, everyone.mpi.Get_group()))
+    said = [ranks for ranks in everyone.allgather_object(mine) if ranks is not None]
+    if not said or any(ranks != said[0] for ranks in said):
+        raise InputError(
+            f"A process set: expected one communicator of which all members give the same, and "
+            f"MPI.COMM_NULL elsewhere; got communicators of the ranks {said}."
+        )
+    return said[0]

@@ -1,0 +1,5 @@
+"""Horovod for TensorFlow: `import sciml_par.horovod.tensorflow as hvd`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,5 @@
+"""Horovod's names for Keras: the optimizer, the callbacks, and collectives on values."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,242 @@
+"""Callbacks for `fit` on many ranks: all begin with the same weights, and decide alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.errors import InputError
+from sciml_par.horovod.common.arguments import device_of
+from sciml_par.horovod.tensorflow.keras.learning_rate import (
+    LearningRateScheduleCallback,
+    LearningRateWarmupCallback,
+)
+from sciml_par.parallel import Average, allreduce, current_world, fused_broadcast, rank
+
+# A callback needs Keras when it is defined; this way it comes without TensorFlow's messages.
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = import_module("keras")
+
+__all__ = [
+    "BestModelCheckpoint",
+    "BroadcastGlobalVariablesCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]
+
+Logs = dict[str, Any] | None
+
+
+class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
+    """Give the model's weights and the optimizer's state of one rank to all, once (collective).
+
+    It does so when the training begins. A model that has no weights yet, because Keras learns the
+    shape of its input from the data, is made equal after the first batch.
+
+    Parameters
+    ----------
+    root_rank : the rank that gives.
+    device : where to carry them from; from where they are by default.
+    local_variables : a variable, or several, which each rank keeps, with the optimizer's state for
+        them.
+
+    Raises
+    ------
+    InputError
+        `local_variables` are no variables.
+    CollectiveMismatchError
+        The ranks' models have different weights.
+
+    Notes
+    -----
+    The states of random number generators (of Dropout, say) are not weights: the ranks keep theirs.
+    """
+
+    def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
+        super().__init__()
+        self.root_rank = root_rank
+        self.device = device
+        self.broadcast_done = False
+        self._local: list[Any] = []
+        for variable in _as_list(local_variables):
+            self.register_local_var(variable)
+
+    def register_local_var(self, variable: Any) -> None:
+        """Let each rank keep its values of `variable` (local)."""
+        if not isinstance(variable, (tf.Variable, keras.Variable)):
+            raise InputError(
+                f"{type(self).__name__}: expected local_variables to be variables; got "
+                f"{variable!r}."
+            )
+        self._local.append(variable)
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self._broadcast_once()
+
+    # Not at the end of a batch: Keras would then wait for the result of each one.
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        self._broadcast_once()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self._broadcast_once()
+
+    def _broadcast_once(self) -> None:
+        if self.broadcast_done:
+            return
+        group = current_world().communicator
+        # Ranks that disagree about it would wait for each other for ever.
+        if not all(group.allgather_object(bool(self.model.built))):
+            return
+        variables = [*self._weights(), *self._optimizer_state()]
+        values = [tf.convert_to_tensor(variable) for variable in variables]
+        received = fused_broadcast(values, self.root_rank, device=device_of(self.device))
+        for variable, value in zip(variables, received, strict=True):
+            variable.assign(value)
+        self.broadcast_done = True
+
+    def _weights(self) -> list[Any]:
+        local = {id(_backend(variable)) for variable in self._local}
+        return [w for w in self.model.weights if id(_backend(w)) not in local]
+
+    def _optimizer_state(self) -> list[Any]:
+        optimizer = self.model.optimizer
+        if not optimizer.built:
+            optimizer.build(self.model.trainable_variables)
+        own = {id(_backend(variable)) for variable in self._local}
+        # Keras calls the state of a weight by the weight's path and what it is.
+        kept = tuple(
+            f"{w.path.replace('/', '_')}_" for w in self.model.weights if id(_backend(w)) in own
+        )
+        return [v for v in optimizer.variables if not v.name.startswith(kept)]
+
+
+class MetricAverageCallback(keras.callbacks.Callback):
+    """Average the metrics of an epoch over the ranks: m = (1/P) Σ_r m_r (collective).
+
+    Every callback after it in the list finds the averages in its logs, the same on every rank, and
+    so do the progress bar and the history. Put it before EarlyStopping, ReduceLROnPlateau and
+    checkpoints of the best model: then all ranks decide alike.
+
+    Parameters
+    ----------
+    device : where to carry them from; from the host by default.
+
+    Raises
+    ------
+    InputError
+        The ranks do not have the same metrics.
+    """
+
+    def __init__(self, device: str = "") -> None:
+        super().__init__()
+        self.device = device
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        metrics = {} if logs is None else logs
+        mine = {name: np.asarray(metrics[name]) for name in sorted(metrics)}
+        _check_metrics([(name, each.shape, each.dtype.kind) for name, each in mine.items()])
+        if not mine:
+            return
+        flat = np.concatenate([each.astype(np.float64).ravel() for each in mine.values()])
+        means = allreduce(
+            tf.constant(flat), Average, name="metrics of the epoch", device=device_of(self.device)
+        ).numpy()
+        for name, each in mine.items():
+            value, means = means[: each.size].reshape(each.shape), means[each.size :]
+            metrics[name] = float(value) if each.ndim == 0 else value
+
+
+class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
+    """`keras.callbacks.ModelCheckpoint` of the best model only, written by rank 0 (local).
+
+    Where to write is said afterwards, by the attribute `filepath`. Every rank may have it, or rank
+    0 alone. The metric is that of rank 0: put `MetricAverageCallback` before it.
+
+    Parameters
+    ----------
+    monitor, verbose, save_weights_only, mode, save_freq : as for `keras.callbacks.ModelCheckpoint`.
+
+    Raises
+    ------
+    InputError
+        When the training begins: `filepath` is not set.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: str | int = "epoch",
+    ) -> None:
+        super().__init__(
+            filepath=".weights.h5" if save_weights_only else ".keras",
+            monitor=monitor,
+            verbose=verbose,
+            save_best_only=True,
+            save_weights_only=save_weights_only,
+            mode=mode,
+            save_freq=save_freq,
+        )
+        self.filepath: Any = None
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        endings = (".weights.h5",) if self.save_weights_only else (".keras", ".h5")
+        if not str(self.filepath or "").endswith(endings):
+            raise InputError(
+                f"BestModelCheckpoint: expected its attribute filepath to be a file's name that "
+                f"ends in {' or '.join(endings)}; got {self.filepath!r}. Set it before fit."
+            )
+        self.filepath = str(self.filepath)
+        super().on_train_begin(logs)
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_train_batch_end(batch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_epoch_end(epoch, logs)
+
+
+def _check_metrics(mine: list[tuple[str, tuple[int, ...], str]]) -> None:
+    """Raise the same error on all ranks where these are not alike, or no numbers (collective)."""
+    everyone = current_world().communicator.allgather_object(mine)
+    for number, theirs in enumerate(everyone):
+        if [each[:2] for each in theirs] != [each[:2] for each in everyone[0]]:
+            raise InputError(
+                f"MetricAverageCallback: the ranks do not have the same metrics: "
+                f"{_listed(everyone[0])} on rank 0, {_listed(theirs)} on rank {number}. Give every "
+                f"rank the same metrics, and validation data to all ranks or to none."
+            )
+        for name, _, kind in theirs:
+            if kind not in "biuf":
+                raise InputError(
+                    f"MetricAverageCallback: expected numbers; «{name}» on rank {number} is none."
+                )
+
+
+def _listed(metrics: Iterable[tuple[str, tuple[int, ...], str]]) -> str:
+    return (
+        ", ".join(f"{name}{list(shape) if shape else ''}" for name, shape, _ in metrics) or "none"
+    )
+
+
+def _as_list(variables: Any) -> list[Any]:
+    if variables is None:
+        return []
+    if isinstance(variables, (tf.Variable, keras.Variable)):
+        return [variables]
+    return list(variables)
+
+
+def _backend(variable: Any) -> Any:
+    """The `tf.Variable` of a `keras.Variable`."""
+    return variable.value if isinstance(variable, keras.Variable) else variable

@@ -1,0 +1,207 @@
+"""Callbacks that set the learning rate: a schedule by epochs, and the gradual warm-up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sciml_par._tensorflow import import_module
+from sciml_par.errors import InputError
+from sciml_par.horovod.tensorflow.keras.momentum import LiveMomentum
+from sciml_par.parallel import rank, size
+
+# A callback needs Keras when it is defined; this way it comes without TensorFlow's messages.
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = import_module("keras")
+
+Logs = dict[str, Any] | None
+
+
+class LearningRateScheduleCallback(keras.callbacks.Callback):
+    """Set the learning rate η = initial_lr · m(e) in epochs start_epoch ≤ e < end_epoch (local).
+
+    At the end of each epoch it puts the learning rate into the logs, as "lr".
+
+    Parameters
+    ----------
+    initial_lr : the learning rate that the multiplier refers to.
+    multiplier : m, a function of the epoch; or a number, for m(e) = multiplier^(e − start_epoch).
+    start_epoch, end_epoch : where it acts; without end by default.
+    staircase : set it at the begin of each epoch. Otherwise at each batch, with the epoch as
+        e = epoch + batch/steps_per_epoch.
+    momentum_correction : where the optimizer is SGD with a momentum, multiply that by η_new/η_old
+        in the step that first uses η_new (Goyal et al. 2017, arXiv 1706.02677, section 2.3).
+    steps_per_epoch : for staircase=False, where Keras does not know the number of batches.
+
+    Raises
+    ------
+    InputError
+        No initial_lr, an optimizer whose learning rate is a schedule or a function, no number of
+        steps, or a momentum to correct under steps_per_execution > 1.
+    """
+
+    def __init__(
+        self,
+        initial_lr: float,
+        multiplier: float | Callable[[float], float],
+        start_epoch: int = 0,
+        end_epoch: int | None = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+    ) -> None:
+        super().__init__()
+        if initial_lr is None:
+            raise InputError(f"{self._name}: expected initial_lr, the learning rate at the start.")
+        self.initial_lr = initial_lr
+        self.start_epoch = start_epoch
+        self.end_epoch = end_epoch
+        self.staircase = staircase
+        self.momentum_correction = momentum_correction
+        self.steps_per_epoch = steps_per_epoch
+        self.multiplier: Callable[[float], float] = (
+            multiplier
+            if callable(multiplier)
+            else lambda epoch: float(multiplier ** (epoch - start_epoch))
+        )
+        self.current_epoch = 0
+        self._momentum: LiveMomentum | None = None
+        self._corrected = False
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        optimizer = self._optimizer()
+        if not isinstance(optimizer.learning_rate, keras.Variable):
+            raise InputError(
+                f"{self._name}: expected an optimizer whose learning rate is a number; that of "
+                f"{optimizer.name} is a schedule or a function. Use one or the other."
+            )
+        if not self.staircase:
+            self.steps_per_epoch = self.steps_per_epoch or self._known_steps()
+        momentum = getattr(optimizer, "momentum", 0.0)
+        if self.momentum_correction and isinstance(optimizer, keras.optimizers.SGD) and momentum:
+            self._momentum = self._live_momentum(optimizer)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._restore_momentum()
+        self.current_epoch = epoch
+
+    # Not at the end of a batch: Keras would then wait for the result of each one.
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        self._restore_momentum()
+        epoch = self.current_epoch
+        if epoch < self.start_epoch or (self.end_epoch is not None and epoch >= self.end_epoch):
+            return
+        if not self.staircase:
+            self._set(epoch + batch / self._steps())
+        elif batch == 0:
+            self._set(epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if logs is not None:
+            logs["lr"] = self._learning_rate()
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        self._restore_momentum()
+
+    def _set(self, epoch: float) -> None:
+        old, new = self._learning_rate(), float(self.initial_lr * self.multiplier(epoch))
+        self._optimizer().learning_rate = new
+        if self._momentum is not None and old > 0.0:
+            self._momentum.multiply(new / old)
+            self._corrected = True
+
+    def _restore_momentum(self) -> None:
+        if self._momentum is not None and self._corrected:
+            self._momentum.multiply(1.0)
+            self._corrected = False
+
+    def _optimizer(self) -> Any:
+        optimizer = self.model.optimizer
+        return getattr(optimizer, "inner_optimizer", optimizer)
+
+    def _learning_rate(self) -> float:
+        return float(keras.ops.convert_to_numpy(self._optimizer().learning_rate))
+
+    def _live_momentum(self, optimizer: Any) -> LiveMomentum:
+        """The optimizer's momentum, which the steps compiled from now on read from a variable."""
+        if self.model.steps_per_execution > 1:
+            raise InputError(
+                f"{self._name}: the momentum cannot be corrected for one step alone where "
+                f"steps_per_execution is {self.model.steps_per_execution}. Pass "
+                f"momentum_correction=False."
+            )
+        if not isinstance(optimizer.momentum, LiveMomentum):
+            optimizer.momentum = LiveMomentum(optimizer.momentum)
+            self.model.make_train_function(force=True)  # one traced before has the number
+        momentum: LiveMomentum = optimizer.momentum
+        return momentum
+
+    def _steps(self) -> int:
+        assert self.steps_per_epoch is not None
+        return self.steps_per_epoch
+
+    def _known_steps(self) -> int:
+        steps: int | None = (self.params or {}).get("steps")
+        if not steps:
+            raise InputError(
+                f"{self._name}: Keras does not know how many batches an epoch has. Pass "
+                f"steps_per_epoch to the callback."
+            )
+        return steps
+
+
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """Raise the learning rate from initial_lr/P to initial_lr over the first epochs (local).
+
+        η(e) = (initial_lr/P) (1 + e (P − 1)/warmup_epochs),   e = epoch + (batch + 1)/steps
+
+    of Goyal et al. 2017, arXiv 1706.02677, section 2.2. On one rank the learning rate stays.
+
+    Parameters
+    ----------
+    initial_lr : the learning rate after the warm-up, already scaled by the number P of ranks.
+    warmup_epochs : how many epochs it takes.
+    momentum_correction, steps_per_epoch : as for `LearningRateScheduleCallback`.
+    verbose : 1 to have rank 0 say when it is over.
+
+    Raises
+    ------
+    InputError
+        As for `LearningRateScheduleCallback`.
+    """
+
+    def __init__(
+        self,
+        initial_lr: float,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        def multiplier(epoch: float) -> float:
+            ranks = size()
+            reached = epoch + 1.0 / self._steps()
+            return (1.0 + reached * (ranks - 1) / warmup_epochs) / ranks
+
+        super().__init__(
+            initial_lr,
+            multiplier,
+            end_epoch=warmup_epochs,
+            staircase=False,
+            momentum_correction=momentum_correction,
+            steps_per_epoch=steps_per_epoch,
+        )
+        self.verbose = verbose
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        super().on_epoch_end(epoch, logs)
+        if self.verbose > 0 and epoch + 1 == self.end_epoch and rank() == 0:
+            print(
+                f"\nEpoch {epoch + 1}: the warm-up ends at learning rate {self._learning_rate():g}."
+            )

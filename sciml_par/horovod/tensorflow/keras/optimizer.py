@@ -1,0 +1,137 @@
+"""Keras optimizers that reduce their gradients over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sciml_par import parallel
+from sciml_par.errors import InputError
+from sciml_par.horovod.common.arguments import device_for, groups_of
+from sciml_par.horovod.common.process_sets import (
+    ProcessSet,
+    communicator_of,
+    global_process_set,
+)
+from sciml_par.horovod.tensorflow.compression import Compression
+from sciml_par.parallel import Average, ReduceOp
+
+Optimizer = Any
+"""A `keras.optimizers.Optimizer`."""
+
+
+def DistributedOptimizer(
+    optimizer: Optimizer,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: ReduceOp = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Optimizer:
+    """An optimizer like the one given that applies the gradients of all ranks (local).
+
+    It is `sciml_par.parallel.DistributedOptimizer` by Horovod's name: a step is collective. A model
+    that was compiled with it is saved with the plain optimizer.
+
+    Parameters
+    ----------
+    optimizer : a Keras optimizer.
+    name : of operations in Horovod's graphs; nothing is made of it.
+    device_dense, device_sparse : where to carry the gradients from; from where they are by default.
+    num_groups : the older name of `groups` with a number.
+    process_set : the ranks that train together.
+    others : as for `sciml_par.parallel.DistributedOptimizer`.
+
+    Raises
+    ------
+    InputError
+        As for `sciml_par.parallel.DistributedOptimizer`.
+    """
+    return parallel.DistributedOptimizer(
+        optimizer,
+        op,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        gradient_predivide_factor=gradient_predivide_factor,
+        groups=groups_of(num_groups, groups),
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        scale_local_gradients=scale_local_gradients,
+        communicator=communicator_of(process_set),
+        device=device_for(device_dense, device_sparse),
+    )
+
+
+def PartialDistributedOptimizer(
+    optimizer: Optimizer,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: ReduceOp = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+) -> Optimizer:
+    """`DistributedOptimizer` for a model of which each rank keeps some layers to itself (local).
+
+    Parameters
+    ----------
+    local_layers : a Keras layer, or several; their gradients are not reduced, but divided by the
+        number of ranks where `scale_local_gradients` says so.
+    others : as for `DistributedOptimizer`.
+
+    Raises
+    ------
+    InputError
+        `local_layers` are no layers, or have no weights yet; or as for `DistributedOptimizer`.
+    """
+    local = _weights_of(local_layers)
+    distributed = DistributedOptimizer(
+        optimizer,
+        name=name,
+        device_dense=device_dense,
+        device_sparse=device_sparse,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        gradient_predivide_factor=gradient_predivide_factor,
+        op=op,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        groups=groups,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )
+    for variable in local:
+        distributed.register_local_var(variable)
+    return distributed
+
+
+def _weights_of(layers: Any) -> list[Any]:
+    import keras
+
+    if layers is None:
+        return []
+    several: Sequence[Any] = [layers] if isinstance(layers, keras.Layer) else list(layers)
+    for layer in several:
+        if not isinstance(layer, keras.Layer):
+            raise InputError(f"local_layers: expected Keras layers; got {layer!r}.")
+        if not layer.built:
+            raise InputError(
+                f"local_layers: the layer «{layer.name}» has no weights yet. Build the model "
+                f"first, by an Input or by model.build."
+            )
+    return [weight for layer in several for weight in layer.trainable_weights]

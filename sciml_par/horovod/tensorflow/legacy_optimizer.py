@@ -1,0 +1,209 @@
+"""Optimizers of TensorFlow 1 whose updates are made by all ranks together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.horovod.common.arguments import device_for
+from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
+from sciml_par.horovod.tensorflow.compression import Compression
+from sciml_par.horovod.tensorflow.legacy_passes import (
+    Counter,
+    LegacyPasses,
+    after,
+    done,
+    local_variable,
+)
+from sciml_par.parallel import Adasum, Average, ReduceOp, fused_allreduce
+from sciml_par.parallel.context import apart_from_the_others
+from sciml_par.parallel.gradient_reduction import GradientReduction
+
+_LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
+
+
+class _Wrapper(_LegacyOptimizer):
+    """What both have in common: the inner optimizer keeps the slots.
+
+    Parameters
+    ----------
+    passes : how many backward passes make a step, n ≥ 1.
+    """
+
+    def __init__(self, optimizer: Any, name: str | None, use_locking: bool, passes: int) -> None:
+        if not isinstance(passes, int) or passes < 1:
+            raise InputError(
+                f"DistributedOptimizer: expected backward_passes_per_step to be an integer ≥ 1; "
+                f"got {passes!r}."
+            )
+        super().__init__(
+            name=name or f"Distributed{type(optimizer).__name__}", use_locking=use_locking
+        )
+        self._optimizer = optimizer
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """The inner optimizer's (local)."""
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        """The inner optimizer's (local)."""
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        """The inner optimizer's (local)."""
+        return self._optimizer.variables(*args, **kwargs)
+
+
+class _DistributedOptimizer(_Wrapper):
+    """An optimizer of `tf.compat.v1.train` whose gradients are those of all ranks together.
+
+    What `DistributedOptimizer` gives; the parameters are explained there.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        name: str | None = None,
+        use_locking: bool = False,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: Any = Compression.none,
+        sparse_as_dense: bool = False,
+        op: ReduceOp = Average,
+        gradient_predivide_factor: float = 1.0,
+        backward_passes_per_step: int = 1,
+        average_aggregated_gradients: bool = False,
+        groups: Any = None,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+    ) -> None:
+        super().__init__(optimizer, name, use_locking, backward_passes_per_step)
+        self._reduction = GradientReduction(
+            op,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            groups=groups,
+            scale_local_gradients=scale_local_gradients,
+            communicator=communicator_of(process_set),
+            device=device_for(device_dense, device_sparse),
+            where="DistributedOptimizer",
+        )
+        self._passes: LegacyPasses | None = None
+        if backward_passes_per_step > 1:
+            average = average_aggregated_gradients
+            self._passes = LegacyPasses(backward_passes_per_step, average=average)
+
+    def register_local_var(self, var: Any) -> None:
+        """From now on, leave the gradient by `var` to this rank (local)."""
+        self._reduction = self._reduction.with_local(var)
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
+        """As the inner optimizer's, reduced (collective)."""
+        pairs = self._optimizer.compute_gradients(*args, **kwargs)
+        gradients = [gradient for gradient, _ in pairs]
+        variables = [variable for _, variable in pairs]
+
+        def reduce(gradients: list[Any]) -> list[Any]:
+            return self._reduction.reduce(gradients, variables)
+
+        passes = self._passes
+        reduced = reduce(gradients) if passes is None else passes.add(gradients, reduce)
+        return list(zip(reduced, variables, strict=True))
+
+    def apply_gradients(
+        self, grads_and_vars: Any, global_step: Any = None, name: Any = None
+    ) -> Any:
+        """As the inner optimizer's; at every n-th backward pass only (local).
+
+        The global step counts every pass.
+        """
+        pairs = list(grads_and_vars)
+
+        def apply() -> Any:
+            return self._optimizer.apply_gradients(pairs, global_step=global_step, name=name)
+
+        def skip() -> Any:
+            return None if global_step is None else global_step.assign_add(1)
+
+        if self._passes is None:
+            return apply()
+        return self._passes.when_complete([gradient for gradient, _ in pairs], apply, skip)
+
+
+class _DistributedAdasumOptimizer(_Wrapper):
+    """An optimizer of `tf.compat.v1.train` whose steps are combined by Adasum.
+
+        v ← v₀ + Adasum_r (v_r − v₀)
+
+    where v_r is what n steps with this rank's own gradients make of v₀.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        name: str | None = None,
+        use_locking: bool = False,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: Any = Compression.none,
+        backward_passes_per_step: int = 1,
+    ) -> None:
+        super().__init__(optimizer, name, use_locking, backward_passes_per_step)
+        self._compression = compression
+        self._device = device_for(device_dense, device_sparse)
+        self._number = backward_passes_per_step
+        self._counter: Counter | None = None
+        self._before: list[Any] = []
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """The inner optimizer's: this rank's own (local)."""
+        return self._optimizer.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """As the inner optimizer's; at every n-th step the ranks meet (collective)."""
+        pairs = list(kwargs.pop("grads_and_vars", args[0] if args else ()))
+        variables = [variable for gradient, variable in pairs if gradient is not None]
+        if self._counter is None:
+            self._counter = Counter(self._number)
+            self._before = [
+                local_variable(tf.zeros(v.shape, v.dtype.base_dtype), "before") for v in variables
+            ]
+        first = self._counter.at_the_start()
+        kept = [
+            done(before.assign(tf.where(first, tf.convert_to_tensor(variable), before)))
+            for before, variable in zip(self._before, variables, strict=True)
+        ]
+        with tf.control_dependencies(kept):
+            stepped = after(self._optimizer.apply_gradients(pairs, *args[1:], **kwargs))
+        with tf.control_dependencies([stepped]):
+            complete = self._counter.count()
+        with apart_from_the_others():
+            met = tf.cond(complete, lambda: self._meet(variables), lambda: tf.constant(True))
+        return met if tf.executing_eagerly() else tf.group(met)
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """The inner optimizer's (local)."""
+        return self._optimizer.get_slot(var, name)
+
+    def get_slot_names(self) -> Any:
+        """The inner optimizer's (local)."""
+        return self._optimizer.get_slot_names()
+
+    def _meet(self, variables: list[Any]) -> Any:
+        assert self._counter is not None
+        starts = [before.read_value() for before in self._before]
+        steps = fused_allreduce(
+            [v.read_value() - start for v, start in zip(variables, starts, strict=True)],
+            Adasum,
+            compression=self._compression,
+            device=self._device,
+        )
+        met = [
+            done(variable.assign(start + step))
+            for variable, start, step in zip(variables, starts, steps, strict=True)
+        ]
+        met.append(self._counter.reset())
+        with tf.control_dependencies(met):
+            return tf.constant(True)

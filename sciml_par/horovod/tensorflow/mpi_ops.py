@@ -1,0 +1,209 @@
+"""Ranks, and the collectives that only move tensors, by Horovod's names."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sciml_par import parallel
+from sciml_par._tensorflow import tf
+from sciml_par.horovod.common.basics import HorovodBasics
+from sciml_par.horovod.common.process_sets import (
+    ProcessSet,
+    communicator_of,
+    global_process_set,
+    process_set_of,
+    root_in,
+)
+from sciml_par.parallel.autograph import as_written
+from sciml_par.parallel.context import apart_from_the_others
+from sciml_par.parallel.xla_bridge import in_compiled_function
+
+Tensor = Any
+
+_basics = HorovodBasics(__file__, "mpi_lib")
+
+shutdown = _basics.shutdown
+is_initialized = _basics.is_initialized
+start_timeline = _basics.start_timeline
+stop_timeline = _basics.stop_timeline
+size = _basics.size
+local_size = _basics.local_size
+cross_size = _basics.cross_size
+rank = _basics.rank
+local_rank = _basics.local_rank
+cross_rank = _basics.cross_rank
+is_homogeneous = _basics.is_homogeneous
+mpi_threads_supported = _basics.mpi_threads_supported
+mpi_enabled = _basics.mpi_enabled
+mpi_built = _basics.mpi_built
+gloo_enabled = _basics.gloo_enabled
+gloo_built = _basics.gloo_built
+nccl_built = _basics.nccl_built
+ddl_built = _basics.ddl_built
+ccl_built = _basics.ccl_built
+cuda_built = _basics.cuda_built
+rocm_built = _basics.rocm_built
+Average = _basics.Average
+Sum = _basics.Sum
+Adasum = _basics.Adasum
+Min = _basics.Min
+Max = _basics.Max
+Product = _basics.Product
+
+
+def init(*args: Any, **kwargs: Any) -> None:
+    """Join the ranks of this job (collective); see `HorovodBasics.init` for the parameters."""
+    _basics.init(*args, **kwargs)
+
+
+@as_written
+def allgather(
+    tensor: Tensor,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Put the ranks' tensors [n_r, ...] one below the other: [Σ_r n_r, ...] (collective)."""
+    return parallel.allgather(tensor, name=name, communicator=communicator_of(process_set))
+
+
+@as_written
+def grouped_allgather(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """`allgather` of each tensor, together (collective)."""
+    group = communicator_of(process_set)
+    return parallel.fused_allgather(tensors, name=name, communicator=group)
+
+
+@as_written
+def broadcast(
+    tensor: Tensor,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Give the tensor of rank `root_rank` of the job to every rank of the set (collective)."""
+    root = root_in(process_set, root_rank)
+    group = communicator_of(process_set)
+    return parallel.broadcast(tensor, root, name=name, communicator=group)
+
+
+@as_written
+def broadcast_(
+    variables: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """Assign what rank `root_rank` of the job has to the variables of every rank (collective).
+
+    Returns
+    -------
+    The new values, in order. In graphs of TensorFlow 1, running them makes the assignments.
+    """
+    variables = list(variables)
+    # A session may run this before it has anything to feed to what was built before.
+    with apart_from_the_others() if _in_a_session() else contextlib.nullcontext():
+        received = parallel.fused_broadcast(
+            [tf.convert_to_tensor(variable) for variable in variables],
+            root_in(process_set, root_rank),
+            name=name,
+            communicator=communicator_of(process_set),
+        )
+    values = []
+    for variable, value in zip(variables, received, strict=True):
+        assigned = variable.assign(value)
+        operation = getattr(assigned, "op", None) if not tf.executing_eagerly() else None
+        with tf.control_dependencies([] if operation is None else [operation]):
+            values.append(tf.identity(value))
+    return values
+
+
+@as_written
+def alltoall(
+    tensor: Tensor,
+    splits: Any = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Send other rows to each rank (collective).
+
+    Parameters
+    ----------
+    tensor : [n_r, ...], any number of rows.
+    splits : how many rows go to each rank, [P]; equal numbers by default.
+
+    Returns
+    -------
+    The rows received, in the order of ranks; with `splits`, also how many came from each rank, as
+    a tensor of int32 [P].
+    """
+    group = communicator_of(process_set)
+    received, counts = parallel.alltoall(tensor, splits, name=name, communicator=group)
+    if splits is None:
+        return received
+    return received, tf.cast(tf.convert_to_tensor(counts), tf.int32)
+
+
+def join() -> Tensor:
+    """Take part in the others' collectives until every rank has come here (collective).
+
+    Returns
+    -------
+    The last rank to come, as a tensor of int32.
+    """
+    return tf.constant(parallel.join(), tf.int32)
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Wait until every rank of the set has come here (collective)."""
+    communicator_of(process_set).barrier()
+
+
+def size_op(process_set_id: int = 0, name: str | None = None) -> Tensor:
+    """How many ranks a process set has, asked for when the graph runs: int32 (local)."""
+    return _number(lambda: process_set_of(process_set_id).size(), name)
+
+
+def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Tensor:
+    """1 if this rank is in a process set, otherwise 0, when the graph runs: int32 (local)."""
+    return _number(lambda: process_set_of(process_set_id).included(), name)
+
+
+def local_size_op(name: str | None = None) -> Tensor:
+    """How many ranks run on this host, asked for when the graph runs: int32 (local)."""
+    return _number(local_size, name)
+
+
+def rank_op(name: str | None = None) -> Tensor:
+    """This process's number, asked for when the graph runs: int32 (local)."""
+    return _number(rank, name)
+
+
+def local_rank_op(name: str | None = None) -> Tensor:
+    """This process's number on its host, asked for when the graph runs: int32 (local)."""
+    return _number(local_rank, name)
+
+
+def _in_a_session() -> bool:
+    """Whether the graph under construction is one of TensorFlow 1."""
+    return not (tf.executing_eagerly() or tf.compat.v1.get_default_graph().building_function)
+
+
+@as_written
+def _number(ask: Callable[[], Any], name: str | None) -> Tensor:
+    if tf.executing_eagerly() or in_compiled_function():
+        return tf.constant(int(ask()), tf.int32, name=name or "Const")
+    import numpy as np
+
+    y = tf.numpy_function(lambda: np.int32(ask()), [], tf.int32, name=name)
+    y.set_shape(())
+    return y

@@ -1,0 +1,112 @@
+"""Optimizers over the ranks, by Horovod's name: Keras' own, and those of TensorFlow 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sciml_par import parallel
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.horovod.common.arguments import device_for, groups_of
+from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
+from sciml_par.horovod.tensorflow.compression import Compression
+from sciml_par.horovod.tensorflow.legacy_optimizer import (
+    _DistributedAdasumOptimizer,
+    _DistributedOptimizer,
+)
+from sciml_par.parallel import Adasum, Average, ReduceOp
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: str | None = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """An optimizer that reduces the gradients over the ranks before it applies them (local).
+
+    Parameters
+    ----------
+    optimizer : one of Keras', or of `tf.compat.v1.train`.
+    name, use_locking : for optimizers of TensorFlow 1; others keep their name.
+    device_dense, device_sparse : where to carry gradients from; from where they are by default.
+    compression : how they travel.
+    sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
+    backward_passes_per_step : n > 1 adds up the gradients of n passes before each update.
+    op : Average, Sum or Adasum. Adasum combines gradients for an optimizer of Keras', and the
+        steps that the ranks make by their own gradients for one of TensorFlow 1.
+    gradient_predivide_factor : f divides an Average in two, by f before the sum and P/f after it.
+    average_aggregated_gradients : divide the sum of n passes by n.
+    num_groups : what `groups` was called.
+    groups : in how many parts the gradients travel, or lists of the variables of each; all
+        together by default.
+    process_set : the ranks that take part.
+    scale_local_gradients : divide the gradients of variables given to `register_local_var` by P.
+
+    Raises
+    ------
+    InputError
+        It is neither kind of optimizer, or two options exclude each other.
+    """
+    groups = groups_of(num_groups, groups)
+    if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        return parallel.DistributedOptimizer(
+            optimizer,
+            op,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            groups=groups,
+            backward_passes_per_step=backward_passes_per_step,
+            average_aggregated_gradients=average_aggregated_gradients,
+            scale_local_gradients=scale_local_gradients,
+            communicator=communicator_of(process_set),
+            device=device_for(device_dense, device_sparse),
+        )
+    if op is Adasum:
+        unused = {
+            "sparse_as_dense": sparse_as_dense,
+            "average_aggregated_gradients": average_aggregated_gradients,
+            "groups": groups is not None,
+            "gradient_predivide_factor": gradient_predivide_factor != 1,
+            "process_set": process_set is not global_process_set,
+        }
+        if any(unused.values()):
+            given = ", ".join(option for option, is_given in unused.items() if is_given)
+            raise InputError(f"DistributedOptimizer: op=Adasum makes no use of {given}.")
+        return _DistributedAdasumOptimizer(
+            optimizer,
+            name,
+            use_locking,
+            device_dense,
+            device_sparse,
+            compression,
+            backward_passes_per_step,
+        )
+    return _DistributedOptimizer(
+        optimizer,
+        name,
+        use_locking,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        backward_passes_per_step,
+        average_aggregated_gradients,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )

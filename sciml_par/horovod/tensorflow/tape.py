@@ -1,0 +1,152 @@
+"""Gradient tapes over the ranks, by Horovod's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sciml_par import parallel
+from sciml_par.horovod.common.arguments import device_for, groups_of, variables_of
+from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
+from sciml_par.horovod.tensorflow.compression import Compression
+from sciml_par.parallel import Average, ReduceOp
+
+
+class _DistributedGradientTape(parallel.DistributedGradientTape):
+    """A `tf.GradientTape` that reduces its gradients over the ranks.
+
+    What `DistributedGradientTape` gives; the parameters are explained there. `persistent` and
+    `watch_accessed_variables` are those that `tape` was made with.
+    """
+
+    def __init__(
+        self,
+        tape: Any,
+        device_dense: str,
+        device_sparse: str,
+        compression: Any,
+        sparse_as_dense: bool,
+        op: ReduceOp,
+        gradient_predivide_factor: float,
+        groups: Any,
+        persistent: bool = False,
+        watch_accessed_variables: bool = True,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+    ) -> None:
+        super().__init__(
+            tape,
+            op,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            groups=groups,
+            scale_local_gradients=scale_local_gradients,
+            communicator=communicator_of(process_set),
+            device=device_for(device_dense, device_sparse),
+        )
+
+    def gradient(  # type: ignore[override]
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+    ) -> Any:
+        """The gradient of `target` with respect to `sources`, reduced (collective)."""
+        return super().gradient(target, sources, output_gradients)
+
+    def get_local_and_global_gradients(  # type: ignore[override]
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+    ) -> Any:
+        """The gradients by the local sources, and the reduced ones by all others (collective)."""
+        return super().get_local_and_global_gradients(target, sources, output_gradients)
+
+
+def DistributedGradientTape(
+    gradtape: Any,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """A `tf.GradientTape` that reduces its gradients over the ranks (local).
+
+        with tf.GradientTape() as tape:
+            loss = ...
+        tape = hvd.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, variables)
+
+    Parameters
+    ----------
+    gradtape : what computes this rank's gradients.
+    device_dense, device_sparse : where to carry gradients from; from where they are by default.
+    compression : how they travel.
+    sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
+    op : Average, Sum or Adasum.
+    gradient_predivide_factor : f divides an Average in two, by f before the sum and P/f after it.
+    num_groups : what `groups` was called.
+    groups : in how many parts the gradients travel, or lists of the variables of each; all
+        together by default.
+    process_set : the ranks that take part.
+    scale_local_gradients : divide the gradients by sources given to `register_local_source` by P.
+    """
+    return _DistributedGradientTape(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        groups_of(num_groups, groups),
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )
+
+
+def PartialDistributedGradientTape(
+    gradtape: Any,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """A `DistributedGradientTape` that leaves some layers' gradients to each rank (local).
+
+    Parameters
+    ----------
+    local_layers : a Keras layer, or several, whose gradients are not reduced.
+    """
+    tape = DistributedGradientTape(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
+    for variable in variables_of(local_layers):
+        tape.register_local_source(variable)
+    return tape

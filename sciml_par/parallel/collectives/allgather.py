@@ -1,0 +1,45 @@
+"""allgather: put the ranks' tensors one below the other, for every rank."""
+
+from __future__ import annotations
+
+from sciml_par.parallel.arguments import check_rows
+from sciml_par.parallel.autograph import as_written
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.primitives import gathered
+from sciml_par.parallel.setting import Setting, Tensor
+
+
+@as_written
+def allgather(
+    tensor: Tensor,
+    *,
+    name: str | None = None,
+    communicator: Communicator | None = None,
+    device: str | None = None,
+) -> Tensor:
+    """Put the ranks' tensors one below the other: y = (x_0; x_1; …) (collective).
+
+    Parameters
+    ----------
+    tensor : [n_r, ...]; the first dimension may differ from rank to rank and be 0, the others not.
+    name, communicator, device : as for `allreduce`.
+
+    Returns
+    -------
+    [Σ_r n_r, ...], the same on every rank, in the order of ranks.
+
+    Raises
+    ------
+    InputError, CollectiveMismatchError
+        As for `allreduce`; also for a scalar.
+
+    Notes
+    -----
+    Gradient: rank s receives its rows of Σ_r ḡ_r. In graphs the ranks tell each other their n_r
+    when the function is traced, so tracing is collective as well; where the shape is not known
+    then, they do so each time when the graph runs.
+    """
+    setting = Setting.of("allgather", name, communicator, device)
+    x = setting.tensor(tensor)
+    check_rows(x, "allgather")
+    return gathered(x, setting)

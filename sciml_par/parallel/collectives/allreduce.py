@@ -1,0 +1,72 @@
+"""allreduce: combine the ranks' tensors, for every rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.adasum import adasum
+from sciml_par.parallel.autograph import as_written
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.conversion import Conversion
+from sciml_par.parallel.primitives import reduced
+from sciml_par.parallel.reduction import Adasum, Average, ReduceOp, check_reducible
+from sciml_par.parallel.setting import Setting, Tensor
+from sciml_par.parallel.sparse import reduced_slices
+
+
+@as_written
+def allreduce(
+    tensor: Tensor,
+    op: ReduceOp = Average,
+    *,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    compression: Any = None,
+    name: str | None = None,
+    communicator: Communicator | None = None,
+    device: str | None = None,
+) -> Tensor:
+    """Combine the ranks' tensors element by element; every rank gets the result (collective).
+
+        Sum: y = Σ_r x_r    Average: y = (1/P) Σ_r x_r    Min, Max, Product alike
+        Adasum: see `sciml_par.parallel.adasum`
+
+    Parameters
+    ----------
+    tensor : [...], the same shape and type on every rank. Floating point, integer, or (Min, Max,
+        Product) boolean. 16-bit floating-point types are combined in float32 by MPI, in their own
+        type by NCCL.
+    op : one of Sum, Average, Min, Max, Product.
+    communicator : the ranks that take part; all by default.
+    device : where to carry it from, "/CPU:0" or "/GPU:0"; from where it is by default.
+
+    Returns
+    -------
+    tensor of the same shape and type, the same on every rank.
+
+    Raises
+    ------
+    InputError
+        The operation or a factor has no meaning for the type; the shape is unknown in a compiled
+        function; an option is not what it should be.
+    CollectiveMismatchError
+        The ranks do not ask for the same; inside compiled functions it comes as a
+        `tf.errors.FailedPreconditionError` with the same text.
+
+    Notes
+    -----
+    Gradients: Sum ↦ Σ_r ḡ_r, Average ↦ (1/P) Σ_r ḡ_r, Min and Max ↦ Σ_r ḡ_r to the ranks that
+    hold the extreme value, divided by their number, Product ↦ (Σ_r ḡ_r) Π_{r≠s} x_r; that of
+    Adasum is exact too. Where a graph that XLA does not compile leaves the shape open, the
+    collective is settled when the graph runs, and its agreement is repeated each time.
+    """
+    setting = Setting.of("allreduce", name, communicator, device)
+    conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
+    if isinstance(tensor, tf.IndexedSlices):
+        return reduced_slices([tensor], op, conversion, setting)[0]
+    x = setting.tensor(tensor)
+    check_reducible(op, x.dtype.name, where="allreduce")
+    if op is Adasum:
+        return conversion.around(lambda x: adasum([x], setting)[0], x)
+    return conversion.around(lambda x: reduced(x, op, setting), x)

@@ -1,0 +1,62 @@
+"""alltoall: send other rows to each rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sciml_par.parallel.arguments import check_rows, rows_for_each, shape_of, unknown_splits
+from sciml_par.parallel.autograph import as_written
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.deferred import can_wait
+from sciml_par.parallel.primitives import exchanged, exchanged_later
+from sciml_par.parallel.request import any_rows
+from sciml_par.parallel.setting import Setting, Tensor
+
+
+@as_written
+def alltoall(
+    tensor: Tensor,
+    splits: Any = None,
+    *,
+    name: str | None = None,
+    communicator: Communicator | None = None,
+    device: str | None = None,
+) -> tuple[Tensor, Any]:
+    """Send other rows to each rank (collective).
+
+    Parameters
+    ----------
+    tensor : [n_r, ...]; the first dimension may differ from rank to rank, the others not.
+    splits : how many rows go to each rank, [P], in the order of the rows; they add up to n_r. Equal
+        numbers by default. In compiled functions they must be known when these are traced.
+    name, communicator, device : as for `allreduce`.
+
+    Returns
+    -------
+    y : the rows that the ranks have sent to this one, in the order of ranks.
+    received : how many came from each rank, [P]: whole numbers, or an int32 tensor where a graph
+        leaves the shape or the splits open.
+
+    Raises
+    ------
+    InputError
+        The splits do not fit.
+    CollectiveMismatchError
+        As for `allreduce`.
+
+    Notes
+    -----
+    Gradient: the rows go back to where they came from. In graphs the ranks tell each other their
+    splits when the function is traced, so tracing is collective as well; where the shape or the
+    splits are not known then, they do so each time when the graph runs.
+    """
+    setting = Setting.of("alltoall", name, communicator, device)
+    x, group = setting.tensor(tensor), setting.group
+    check_rows(x, "alltoall")
+    if setting.waits(x) or (can_wait() and unknown_splits(splits)):
+        return exchanged_later(x, splits, setting)
+    shape = shape_of(x)
+    sent = rows_for_each(splits, shape[0], group.size)
+    wish = any_rows("alltoall", x.dtype.name, shape, name)
+    received = tuple(group.exchange_rows(sent, signature=wish))
+    return exchanged(x, sent, received, setting), received

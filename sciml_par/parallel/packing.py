@@ -1,0 +1,48 @@
+"""Tensors in host memory as one flat tensor, and back.
+
+NumPy does it for eager tensors several times as fast as operations of TensorFlow's, each of which
+costs as much as a short transfer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.context import is_recorded
+from sciml_par.parallel.memory import has_gpus, tensor_on
+from sciml_par.parallel.result_memory import result_memory
+
+Tensor = Any
+
+
+def can_pack() -> bool:
+    """Whether tensors are at hand, in host memory, and no tape looks on (local)."""
+    return tf.executing_eagerly() and not has_gpus() and not is_recorded()
+
+
+def packed(tensors: Sequence[Tensor]) -> Tensor:
+    """The elements of all `tensors`, which are of one type, one after the other (local)."""
+    # NumPy cannot look at every scalar of TensorFlow's without a copy.
+    arrays = [np.asarray(x if x.ndim else x.numpy()) for x in tensors]
+    count, dtype = sum(array.size for array in arrays), arrays[0].dtype
+    flat, _ = result_memory().array((count,), dtype, count * dtype.itemsize)
+    np.concatenate(arrays, axis=None, out=flat)
+    return tensor_on(flat)
+
+
+def unpacked(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    """The tensors of these shapes that were `packed` (local).
+
+    One that begins at an address that suits TensorFlow stays where it is, and keeps all of `flat`.
+    """
+    whole, results, begin = np.asarray(flat), [], 0
+    for shape in shapes:
+        end = begin + math.prod(shape)
+        results.append(tensor_on(whole[begin:end].reshape(shape)))
+        begin = end
+    return results

@@ -1,0 +1,128 @@
+"""Host memory for the results of eager collectives, used again once nobody has them.
+
+Fresh memory is slow: its pages come from the operating system one by one, as they are first
+written, which takes a quarter of the time of a transfer of 1 MiB between two ranks of a host.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+KEPT_BYTES = 128 << 20
+"""How much memory is kept for later results, at the most; what live tensors hold of it counts."""
+
+_ALIGNMENT = 64
+"""TensorFlow takes memory over as it is where it is aligned so, and copies it elsewhere."""
+
+_SIZES_KEPT = 64
+_BUFFERS_OF_A_SIZE = 4
+
+
+class _Buffer:
+    """Memory for one result at a time.
+
+    Every array on it, NumPy's or TensorFlow's, holds a reference to `_memory`: it is idle when
+    there are as few as at its start.
+    """
+
+    __slots__ = ("_idle", "_memory", "_offset", "address")
+
+    def __init__(self, nbytes: int) -> None:
+        self._memory = np.empty(nbytes + _ALIGNMENT, np.uint8)
+        start = self._memory.ctypes.data
+        self._offset = -start % _ALIGNMENT
+        self.address = start + self._offset
+        self._idle = self._references()
+
+    def _references(self) -> int:
+        return sys.getrefcount(self._memory)
+
+    def is_idle(self) -> bool:
+        return self._references() == self._idle
+
+    def array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+        return np.ndarray(shape, dtype, self._memory, self._offset)
+
+
+class ResultMemory:
+    """Gives memory for results, that of dropped results first (local; for any thread).
+
+    Parameters
+    ----------
+    kept_bytes : how much it keeps for later, at the most. What it does not keep, tensors still
+        may: it is freed with them.
+    """
+
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self._kept_bytes = kept_bytes
+        self._bytes = 0
+        self._by_size: OrderedDict[int, list[_Buffer]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def array(
+        self, shape: Sequence[int], dtype: np.dtype[Any], nbytes: int
+    ) -> tuple[np.ndarray, int]:
+        """An array that has its memory for itself as long as it or a tensor on it lives.
+
+        Parameters
+        ----------
+        nbytes : what it holds.
+
+        Returns
+        -------
+        The array, not yet written, and its address.
+        """
+        with self._lock:
+            buffer = self._idle_buffer(nbytes)
+            if buffer is None:
+                buffer = _Buffer(nbytes)
+                self._keep(buffer, nbytes)
+            return buffer.array(shape, dtype), buffer.address
+
+    @property
+    def kept(self) -> int:
+        """How many bytes are kept."""
+        return self._bytes
+
+    def _idle_buffer(self, nbytes: int) -> _Buffer | None:
+        buffers = self._by_size.get(nbytes)
+        if buffers is None:
+            return None
+        self._by_size.move_to_end(nbytes)
+        for buffer in buffers:
+            if buffer.is_idle():
+                return buffer
+        return None
+
+    def _keep(self, buffer: _Buffer, nbytes: int) -> None:
+        if nbytes > self._kept_bytes:
+            return
+        buffers = self._by_size.setdefault(nbytes, [])
+        if len(buffers) == _BUFFERS_OF_A_SIZE:  # all in use: the oldest is left to its tensor
+            self._bytes -= nbytes
+            del buffers[0]
+        buffers.append(buffer)
+        self._bytes += nbytes
+        while self._bytes > self._kept_bytes or len(self._by_size) > _SIZES_KEPT:
+            self._forget_one()
+
+    def _forget_one(self) -> None:
+        """Leave a buffer of the size that has not been asked for the longest to its tensor."""
+        nbytes, buffers = next(iter(self._by_size.items()))
+        self._bytes -= nbytes
+        del buffers[0]
+        if not buffers:
+            del self._by_size[nbytes]
+
+
+@lru_cache(maxsize=1)
+def result_memory() -> ResultMemory:
+    """That of this process."""
+    return ResultMemory()

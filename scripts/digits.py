@@ -1,0 +1,184 @@
+"""Train a convolutional network on handwritten digits with Keras' `fit`, on any number of ranks.
+
+Every rank has a copy of the network, every P-th training image, and batches of a fixed size. The
+gradients are averaged over the ranks, so P ranks take steps on batches P times as large, P times
+fewer an epoch. The learning rate is therefore P times as large too, after a warm-up of some epochs
+that begins with that of one rank (Goyal et al. 2017, arXiv:1706.02677).
+
+    mpirun -np 2 python scripts/digits.py
+    python scripts/digits.py --ranks 1,2,4
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sciml_par import command_line, rank, size, study
+from sciml_par.errors import InputError
+from sciml_par.evaluation import AccuracyCurve, plot_accuracies, save_figure
+from sciml_par.parallel import Sum, allreduce, current_world
+
+TEST_IMAGES = 360  # of scikit-learn's 1797; the rest is for training
+DIGITS = 10
+
+
+def make_parser():
+    parser = study.make_parser(__doc__)
+    add = parser.add_argument
+    whole, natural = command_line.positive_integer, command_line.integer_from(0)
+    number = command_line.positive_number
+    add("--epochs", type=whole, default=15, metavar="N", help="default %(default)s")
+    add("--batch", type=whole, default=32, metavar="N", help="of one rank (default %(default)s)")
+    add(
+        "--learning-rate",
+        type=number,
+        default=0.02,
+        metavar="R",
+        help="of stochastic gradient descent on one rank (default %(default)s)",
+    )
+    add("--warm-up", type=natural, default=3, metavar="N", help="epochs (default %(default)s)")
+    add("--seed", type=natural, default=0, metavar="N", help="default %(default)s")
+    add(
+        "--mnist",
+        type=Path,
+        metavar="FILE",
+        help="MNIST as mnist.npz has it, instead of the digits that come with scikit-learn",
+    )
+    add("--no-plots", dest="plots", action="store_false", help="draw no figure")
+    return parser
+
+
+def load(file: Path | None):
+    """Images [n, h, w, 1] from 0 to 1 and digits [n], for training and for the test."""
+    if file is not None:
+        names = ("x_train", "y_train", "x_test", "y_test")
+        try:
+            with np.load(file) as stored:
+                x, y, x_test, y_test = (stored[name] for name in names)
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(
+                f"--mnist: expected {file} to hold the arrays {', '.join(names)}; {error}."
+            ) from None
+    else:
+        try:
+            from sklearn.datasets import load_digits
+        except ImportError:
+            raise InputError(
+                "the digits come with scikit-learn, which is not installed: pip install "
+                "'sciml-par[examples]', or name a file by --mnist."
+            ) from None
+        images, digits = load_digits(return_X_y=True)
+        order = np.random.default_rng(0).permutation(len(images))
+        images, digits = images.reshape(-1, 8, 8)[order], digits[order]
+        x, x_test = images[TEST_IMAGES:], images[:TEST_IMAGES]
+        y, y_test = digits[TEST_IMAGES:], digits[:TEST_IMAGES]
+    white = np.float32(x.max())
+    x, x_test = (images[..., np.newaxis].astype(np.float32) / white for images in (x, x_test))
+    return (x, y.astype(np.int64)), (x_test, y_test.astype(np.int64))
+
+
+def convolutional_network(shape):
+    """Two convolutions, pooling and a dense layer: 151,306 weights for 8 × 8 pixels."""
+    import keras
+    from keras import layers
+
+    return keras.Sequential(
+        [
+            keras.Input(shape),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.Conv2D(64, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(2),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu"),
+            layers.Dropout(0.25),
+            layers.Dense(DIGITS, activation="softmax"),
+        ]
+    )
+
+
+def measure(options) -> study.Record:
+    import keras  # not above: `init` comes before TensorFlow
+
+    train, test = current_world().communicator.attempt(partial(load, options.mnist))
+    shard, (x_test, y_test) = (
+        tuple(array[rank() :: size()] for array in part) for part in (train, test)
+    )
+    # The ranks draw their own dropout and order of images; the initial weights are rank 0's.
+    keras.utils.set_random_seed(options.seed + rank())
+    model = convolutional_network(x_test.shape[1:])
+    steps = -(-len(train[0]) // (options.batch * size()))
+    start = time.perf_counter()
+    history = fit(model, shard, (x_test, y_test), steps, options)
+    seconds = time.perf_counter() - start
+    right = np.count_nonzero(model.predict(x_test, verbose=0).argmax(axis=1) == y_test)
+    return {
+        "seconds": seconds,
+        "test_accuracy": int(allreduce(np.int64(right), Sum)) / len(test[0]),
+        "accuracies": [float(value) for value in history["val_accuracy"]],
+        "training_accuracies": [float(value) for value in history["accuracy"]],
+    }
+
+
+def fit(model, shard, test, steps: int, options) -> dict[str, list[float]]:
+    """Train on this rank's images together with the other ranks; the metrics after each epoch."""
+    import keras
+    import tensorflow as tf
+
+    import sciml_par.horovod.tensorflow.keras as hvd
+
+    learning_rate = options.learning_rate * size()
+    model.compile(
+        optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(learning_rate, momentum=0.9)),
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    # The shards may differ by an image, but all ranks must take the same number of steps.
+    images = tf.data.Dataset.from_tensor_slices(shard).shuffle(len(shard[0])).repeat()
+    history = model.fit(
+        images.batch(options.batch),
+        epochs=options.epochs,
+        steps_per_epoch=steps,
+        validation_data=test,
+        callbacks=[
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvd.callbacks.MetricAverageCallback(),
+            hvd.callbacks.LearningRateWarmupCallback(learning_rate, warmup_epochs=options.warm_up),
+        ],
+        shuffle=False,  # the images are
+        verbose=0,
+    )
+    return history.history
+
+
+def show(options, records: list[study.Record], folder: Path) -> None:
+    rows = [
+        [
+            str(record["ranks"]),
+            str(record["ranks"] * options.batch),
+            f"{record['ranks'] * options.learning_rate:g}",
+            f"{record['seconds']:.1f}",
+            f"{100 * record['test_accuracy']:.2f} %",
+        ]
+        for record in records
+    ]
+    study.print_table(["ranks", "batch of all", "learning rate", "seconds", "test accuracy"], rows)
+    if options.plots:
+        curves = [
+            AccuracyCurve(
+                f"{record['ranks']} rank{'s' * (record['ranks'] > 1)}",
+                record["accuracies"],
+                record["training_accuracies"],
+            )
+            for record in records
+        ]
+        save_figure(plot_accuracies(curves, title="Handwritten digits"), folder, "accuracy")
+
+
+def main() -> None:
+    study.run(make_parser(), measure, show)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,95 @@
+"""Estimate π: four times the share of random points of the unit square with x² + y² < 1.
+
+The samples are dealt out in chunks, each with random numbers of its own. So any number of ranks
+draws the same points and finds the same π. The ranks communicate once, to add up their hits.
+
+    mpirun -np 2 python scripts/pi.py
+    python scripts/pi.py --ranks 1,2,4,8
+"""
+
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+
+from sciml_par import command_line, rank, size, study
+from sciml_par.evaluation import parallel_efficiency, speed_up
+from sciml_par.parallel import Sum, allreduce, barrier
+
+CHUNK = 1 << 16  # samples; their coordinates fit into a core's cache
+
+
+def make_parser():
+    parser = study.make_parser(__doc__)
+    parser.add_argument(
+        "--samples",
+        type=command_line.positive_integer,
+        default=200_000_000,
+        metavar="N",
+        help="points drawn by all ranks together (default %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=command_line.integer_from(0),
+        default=0,
+        metavar="N",
+        help="of the random numbers (default %(default)s)",
+    )
+    return parser
+
+
+def count_hits(chunk: int, samples: int, seed: int) -> int:
+    """How many points of this chunk lie in the circle."""
+    x, y = np.random.default_rng([seed, chunk]).random((2, samples))
+    return np.count_nonzero(x * x + y * y < 1.0)
+
+
+def measure(options) -> study.Record:
+    n, chunks = options.samples, -(-options.samples // CHUNK)
+    allreduce(np.int64(0), Sum)  # the first collective sets up connections
+    barrier()
+    start = time.perf_counter()
+    mine = 0
+    for chunk in range(rank(), chunks, size()):
+        mine += count_hits(chunk, min(CHUNK, n - chunk * CHUNK), options.seed)
+    hits = int(allreduce(np.int64(mine), Sum))
+    return {"samples": n, "hits": hits, "seconds": time.perf_counter() - start}
+
+
+def show(options, records: list[study.Record], folder: Path) -> None:
+    ranks, seconds = ([record[name] for record in records] for name in ("ranks", "seconds"))
+    rows = []
+    for record, speed, efficiency in zip(
+        records, speed_up(ranks, seconds), parallel_efficiency(ranks, seconds), strict=True
+    ):
+        pi, error = estimate(record)
+        rows.append(
+            [
+                str(record["ranks"]),
+                f"{record['samples']:,}",
+                f"{record['seconds']:.3f}",
+                f"{speed:.2f}",
+                f"{efficiency:.2f}",
+                f"{pi:.8f}",
+                f"{pi - math.pi:+.1e}",
+                f"{error:.1e}",
+            ]
+        )
+    headings = ["ranks", "samples", "seconds", "speed-up", "efficiency", "π", "error", "std. error"]
+    study.print_table(headings, rows)
+
+
+def estimate(record: study.Record) -> tuple[float, float]:
+    """π, and the standard error 4 √(p (1 − p) / n) of a share p of n samples."""
+    n = record["samples"]
+    share = record["hits"] / n
+    return 4.0 * share, 4.0 * math.sqrt(share * (1.0 - share) / n)
+
+
+def main() -> None:
+    study.run(make_parser(), measure, show)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

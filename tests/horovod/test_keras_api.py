@@ -1,0 +1,204 @@
+"""The names of horovod.tensorflow.keras and horovod.keras: signatures, values, optimizers."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.horovod.keras as by_keras
+import sciml_par.horovod.tensorflow.keras as hvd
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+
+ROOT = "sciml_par.horovod."
+OPTIMIZER = """(optimizer, name=None, device_dense='', device_sparse='',
+    compression=Compression.none, sparse_as_dense=False, gradient_predivide_factor=1.0,
+    op=Average, """
+VALUES = {
+    "allgather": "(value, name=None)",
+    "broadcast": "(value, root_rank, name=None)",
+    "reducescatter": "(value, name=None, op=Average)",
+    "broadcast_global_variables": "(root_rank)",
+    "load_model": """(filepath, custom_optimizers=None, custom_objects=None,
+        compression=Compression.none, legacy_opts=False)""",
+    "PartialDistributedOptimizer": OPTIMIZER
+    + """backward_passes_per_step=1, average_aggregated_gradients=False, groups=None,
+        process_set=global_process_set, local_layers=None, scale_local_gradients=True)""",
+}
+CALLBACKS = {
+    "BroadcastGlobalVariablesCallback": "(root_rank, device='', local_variables=None)",
+    "MetricAverageCallback": "(device='')",
+    "LearningRateScheduleCallback": """(initial_lr, multiplier, start_epoch=0, end_epoch=None,
+        staircase=True, momentum_correction=True, steps_per_epoch=None)""",
+    "LearningRateWarmupCallback": """(initial_lr, warmup_epochs=5, momentum_correction=True,
+        steps_per_epoch=None, verbose=0)""",
+    "BestModelCheckpoint": """(monitor='val_loss', verbose=0, save_weights_only=False, mode='auto',
+        save_freq='epoch')""",
+}
+ELASTIC = {
+    "KerasState": "(model, optimizer=None, **kwargs)",
+    "CommitStateCallback": "(state, batches_per_commit=1)",
+    "UpdateBatchStateCallback": "(state)",
+    "UpdateEpochStateCallback": "(state)",
+}
+SIGNATURES = {
+    "tensorflow.keras": VALUES
+    | {
+        "DistributedOptimizer": OPTIMIZER
+        + """backward_passes_per_step=1, average_aggregated_gradients=False, num_groups=0,
+            groups=None, process_set=global_process_set, scale_local_gradients=True)""",
+        "allreduce": """(value, name=None, average=None, prescale_factor=1.0, postscale_factor=1.0,
+            op=None, compression=Compression.none)""",
+    },
+    "keras": VALUES
+    | {
+        "DistributedOptimizer": OPTIMIZER + "num_groups=0, groups=None)",
+        "allreduce": """(value, name=None, average=True, prescale_factor=1.0, postscale_factor=1.0,
+            op=None, compression=Compression.none)""",
+    },
+    "tensorflow.keras.callbacks": CALLBACKS,
+    "keras.callbacks": CALLBACKS,
+    "tensorflow.keras.elastic": ELASTIC,
+    "keras.elastic": ELASTIC,
+    "tensorflow.sync_batch_norm": {"SyncBatchNormalization": "(fused=False, **kwargs)"},
+}
+BASICS = """init shutdown is_initialized start_timeline stop_timeline size local_size cross_size
+    rank local_rank cross_rank is_homogeneous mpi_threads_supported mpi_enabled mpi_built
+    gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built Average Sum Adasum
+    Min Max Product Compression ProcessSet global_process_set add_process_set remove_process_set
+    broadcast_object allgather_object callbacks elastic"""
+
+
+@pytest.mark.parametrize("module", SIGNATURES)
+def test_signatures_are_horovods(module):
+    names = {n: getattr(hvd, n) for n in ("Average", "Compression", "global_process_set")}
+    for name, text in SIGNATURES[module].items():
+        found = inspect.signature(getattr(importlib.import_module(ROOT + module), name))
+        (wanted,) = ast.parse(f"def f{text}: pass").body
+        assert isinstance(wanted, ast.FunctionDef)
+        ours = [p for p in found.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        assert [p.name for p in ours] == [a.arg for a in wanted.args.args], name
+        assert len(found.parameters) - len(ours) == (wanted.args.kwarg is not None), name
+        defaults = [p.default for p in ours if p.default is not p.empty]
+        assert defaults == [eval(ast.unparse(d), names) for d in wanted.args.defaults], name
+
+
+@pytest.mark.parametrize("module", (hvd, by_keras))
+def test_has_the_names_of_the_ranks(module):
+    for name in BASICS.split():
+        getattr(module, name)
+    assert (module.rank(), module.size()) == (sp.rank(), sp.size())
+
+
+@pytest.mark.parametrize("module", (hvd, by_keras))
+def test_values(module):
+    everyone = np.arange(sp.size(), dtype="float32")
+    mine = [1.0, float(sp.rank())]
+    mean = module.allreduce(mine)
+    assert isinstance(mean, np.ndarray)
+    np.testing.assert_allclose(mean, [1.0, everyone.mean()])
+    assert module.allreduce(float(sp.rank()), average=False) == everyone.sum()
+    assert module.allreduce(float(sp.rank()), op=module.Max, name="most") == sp.size() - 1
+    halved = module.allreduce(np.ones(1), op=module.Sum, postscale_factor=0.5)
+    assert halved == sp.size() / 2
+    rows = module.allgather(np.full((sp.rank(), 2), sp.rank()))
+    assert rows[:, 0].tolist() == [r for r in range(sp.size()) for _ in range(r)]
+    assert module.broadcast(mine, sp.size() - 1)[1] == sp.size() - 1
+    part = module.reducescatter(np.full(sp.size(), float(sp.rank())), op=module.Sum)
+    np.testing.assert_allclose(part, [everyone.sum()])
+    with pytest.raises(InputError):
+        module.allreduce(mine, average=False, op=module.Sum)
+
+
+def step(optimizer, variables):
+    """The change of the variables, which begin at 0, by gradients of 1, 2, … times the rank + 1."""
+    gradients = [tf.fill(v.shape, (i + 1.0) * (sp.rank() + 1)) for i, v in enumerate(variables)]
+    optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    return [float(v.numpy().flat[0]) for v in variables]
+
+
+def zeros(number):
+    return [keras.Variable(np.zeros(3, "float32")) for _ in range(number)]
+
+
+def test_the_optimizer_takes_horovods_options():
+    total = sum(rank + 1.0 for rank in range(sp.size()))
+    plain = keras.optimizers.SGD(1.0)
+    with pytest.warns(DeprecationWarning, match="groups"):
+        summed = by_keras.DistributedOptimizer(plain, op=by_keras.Sum, num_groups=2)
+    assert step(summed, zeros(2)) == [-total, -2 * total]
+    two_passes = hvd.DistributedOptimizer(
+        plain, device_dense="/cpu:0", backward_passes_per_step=2, average_aggregated_gradients=True
+    )
+    variables = zeros(1)
+    assert step(two_passes, variables) == [0.0]
+    assert step(two_passes, variables) == pytest.approx([-total / sp.size()])
+
+
+def test_the_ranks_of_a_process_set_train_together():
+    last = hvd.add_process_set([sp.size() - 1]) if sp.size() > 1 else hvd.global_process_set
+    if last.included():
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), process_set=last)
+        assert step(optimizer, zeros(1)) == [-float(sp.size())]
+    if sp.size() > 1:
+        assert hvd.remove_process_set(last)
+
+
+def test_local_layers_keep_their_gradients():
+    shared, local, unbuilt = (keras.layers.Dense(1, use_bias=False) for _ in range(3))
+    keras.Sequential([keras.Input([1]), shared, local])
+    optimizer = hvd.PartialDistributedOptimizer(
+        keras.optimizers.SGD(1.0), local_layers=local, scale_local_gradients=False
+    )
+    variables = [shared.kernel, local.kernel]
+    for variable in variables:
+        variable.assign([[0.0]])
+    mean = (sp.size() + 1) / 2
+    assert step(optimizer, variables) == pytest.approx([-mean, -2.0 * (sp.rank() + 1)])
+    with pytest.raises(InputError, match="no weights yet"):
+        hvd.PartialDistributedOptimizer(keras.optimizers.SGD(1.0), local_layers=[unbuilt])
+    with pytest.raises(InputError, match="Keras layers"):
+        hvd.PartialDistributedOptimizer(keras.optimizers.SGD(1.0), local_layers=[shared.kernel])
+
+
+class Own(keras.optimizers.Adam):
+    """An optimizer that Keras does not know."""
+
+
+def test_a_loaded_model_goes_on_distributed(tmp_path):
+    path = hvd.broadcast_object(str(tmp_path / "model.keras"))
+    x = np.full((2, 1), 1.0 + sp.rank(), "float32")
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(hvd.DistributedOptimizer(Own(0.125)), loss="mse", run_eagerly=True)
+    model.fit(x, x, verbose=0)
+    if sp.rank() == 0:
+        model.save(path)
+    sp.barrier()
+    loaded = hvd.load_model(path, custom_optimizers=[Own], compression=hvd.Compression.fp16)
+    for before, after in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(before.numpy(), after.numpy())
+    began = sp.current_world().communicator.sequence
+    loaded.run_eagerly = True
+    loaded.fit(x, x - 3.0, verbose=0)
+    assert (sp.current_world().communicator.sequence > began) == (sp.size() > 1)
+    weights = sp.allgather(np.concatenate([w.ravel() for w in loaded.get_weights()])[None])
+    assert (weights.numpy() == weights.numpy()[0]).all()
+    assert isinstance(loaded.optimizer, Own)
+
+
+def test_a_model_without_optimizer_is_loaded_as_it_is(tmp_path):
+    path = tmp_path / "bare.keras"
+    keras.Sequential([keras.Input([1]), keras.layers.Dense(1)]).save(path)
+    assert not hvd.load_model(path).compiled
+
+
+@pytest.mark.parametrize("name", (*ELASTIC, "run"))
+def test_elastic_names_say_what_to_do_instead(name):
+    with pytest.raises(InputError, match="checkpoint"):
+        getattr(by_keras.elastic, name)(None)

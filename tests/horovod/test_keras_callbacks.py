@@ -1,0 +1,160 @@
+"""The callbacks that let all ranks begin with the same weights, and decide alike."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.errors import CollectiveMismatchError, InputError
+from sciml_par.horovod.tensorflow.keras import callbacks as hvd
+
+several_ranks = pytest.mark.skipif("sp.size() == 1", reason="one rank cannot differ from others")
+
+
+def small_model(*layers, inputs=2):
+    """A compiled model whose weights, and optimizer's state, differ from rank to rank."""
+    model = keras.Sequential([keras.Input([inputs]), *(layers or [keras.layers.Dense(1)])])
+    model.compile(keras.optimizers.SGD(0.25, momentum=0.5), loss="mse", run_eagerly=True)
+    model.optimizer.build(model.trainable_variables)
+    for i, variable in enumerate([*model.weights, *model.optimizer.variables]):
+        variable.assign(tf.cast(tf.fill(variable.shape, 10 * sp.rank() + i), variable.dtype))
+    return model
+
+
+def values(variables):
+    return [np.asarray(keras.ops.convert_to_numpy(v)).flat[0] for v in variables]
+
+
+def begin(callback, model):
+    callback.set_model(model)
+    callback.on_train_begin()
+
+
+def test_broadcast_gives_weights_and_optimizer_state_before_the_first_batch():
+    root = sp.size() - 1
+    model = small_model()
+    callback = hvd.BroadcastGlobalVariablesCallback(root)
+    begin(callback, model)
+    got = values([*model.weights, *model.optimizer.variables])
+    assert got == [10 * root + i for i in range(len(got))]
+    assert len(got) == 2 + 4  # two weights; iterations, learning rate and two momenta
+    assert callback.broadcast_done
+
+    model.weights[0].assign(tf.fill(model.weights[0].shape, float(sp.rank())))
+    callback.on_train_begin()  # a second fit
+    assert values(model.weights[:1]) == [sp.rank()]
+
+
+def test_broadcast_leaves_local_variables_and_their_state():
+    root = sp.size() - 1
+    model = small_model()
+    kernel = model.layers[0].kernel
+    begin(hvd.BroadcastGlobalVariablesCallback(root, local_variables=kernel.value), model)
+    for i, v in enumerate([*model.weights, *model.optimizer.variables]):
+        own = v is kernel or "kernel" in v.name
+        assert values([v]) == [10 * (sp.rank() if own else root) + i], v.path
+
+
+def test_broadcast_waits_for_a_model_without_weights():
+    model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(keras.optimizers.SGD(0.5), loss="mse", run_eagerly=True)
+    x = np.full((4, 2), 1.0 + sp.rank(), "float32")
+    model.fit(
+        x, x[:, :1], batch_size=2, verbose=0, callbacks=[hvd.BroadcastGlobalVariablesCallback(0)]
+    )
+    # After the first batch all have the weights of rank 0; the second one is each rank's own.
+    kernel, bias = np.ones(2), 0.0
+    for point in (np.ones(2), x[0]):
+        error = kernel @ point + bias - point[0]
+        kernel, bias = kernel - error * point, bias - error
+    np.testing.assert_allclose(values(model.weights), [kernel[0], bias], 1e-5)
+
+
+def test_broadcast_refuses_what_is_no_variable():
+    with pytest.raises(InputError, match="local_variables"):
+        hvd.BroadcastGlobalVariablesCallback(0, local_variables=[1.0])
+
+
+@several_ranks
+def test_broadcast_of_models_that_differ():
+    width = 2 if sp.rank() == 0 else 3
+    model = small_model(keras.layers.Dense(width))
+    with pytest.raises(CollectiveMismatchError):
+        begin(hvd.BroadcastGlobalVariablesCallback(0), model)
+
+
+def test_metrics_are_averaged_whatever_their_order():
+    everyone = range(sp.size())
+    logs = {
+        "loss": 1.0 + sp.rank(),
+        "f1": np.array([0.5, 2.0 * sp.rank()], "float32"),
+        "n": sp.rank(),
+    }
+    if sp.rank() == 0:
+        logs = dict(reversed(logs.items()))
+    hvd.MetricAverageCallback().on_epoch_end(0, logs)
+    mean = np.mean(everyone)
+    assert logs.keys() == {"loss", "f1", "n"}
+    assert logs["loss"] == pytest.approx(1.0 + mean) and isinstance(logs["loss"], float)
+    assert logs["n"] == pytest.approx(mean)
+    np.testing.assert_allclose(logs["f1"], [0.5, 2.0 * mean])
+    hvd.MetricAverageCallback().on_epoch_end(0, {})
+    hvd.MetricAverageCallback().on_epoch_end(0)
+
+
+@several_ranks
+@pytest.mark.parametrize("extra", (1.0, "text"))
+def test_a_metric_of_one_rank_only_is_an_error_on_all(extra):
+    logs = {"loss": 1.0} | ({"val_loss": extra} if sp.rank() == 1 else {})
+    with pytest.raises(InputError, match="loss on rank 0, loss, val_loss on rank 1"):
+        hvd.MetricAverageCallback().on_epoch_end(0, logs)
+    assert logs["loss"] == 1.0
+
+
+def test_a_metric_that_is_no_number():
+    with pytest.raises(InputError, match="«name»"):
+        hvd.MetricAverageCallback().on_epoch_end(0, {"name": "text"})
+
+
+def test_other_callbacks_see_the_averages():
+    # Alone, rank 0 would see the loss rise and stop, the others would see it fall.
+    model = small_model()
+    seen = []
+
+    class OwnLoss(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            logs["loss"] = float(epoch if sp.rank() == 0 else -3 * epoch)
+
+    class Recorder(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append(logs["loss"])
+
+    stop = keras.callbacks.EarlyStopping("loss", patience=0)
+    x = np.ones((2, 2), "float32")
+    history = model.fit(
+        x,
+        x[:, :1],
+        epochs=3,
+        verbose=0,
+        callbacks=[OwnLoss(), hvd.MetricAverageCallback(), stop, Recorder()],
+    )
+    slope = (1 - 3 * (sp.size() - 1)) / sp.size()
+    epochs = 2 if slope > 0 else 3
+    assert seen == history.history["loss"] == pytest.approx([slope * e for e in range(epochs)])
+
+
+def test_the_best_model_is_written_by_rank_0(tmp_path):
+    model = small_model()
+    x = np.ones((4, 2), "float32")
+    callback = hvd.BestModelCheckpoint(monitor="loss")
+    with pytest.raises(InputError, match="filepath"):
+        model.fit(x, x[:, :1], verbose=0, callbacks=[callback])
+    callback.filepath = str(tmp_path / "best.keras")
+    model.fit(x, x[:, :1], epochs=2, verbose=0, callbacks=[callback])
+    assert [each.name for each in tmp_path.iterdir()] == ["best.keras"] * (sp.rank() == 0)
+    if sp.rank() == 0:
+        best = keras.models.load_model(callback.filepath)
+        assert best.input_shape == (None, 2)

@@ -1,0 +1,165 @@
+"""Optimizers of TensorFlow 1 in graphs and sessions, against the same done in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.horovod.tensorflow as hvd
+from sciml_par.errors import InputError
+
+v1 = tf.compat.v1
+RATE = 0.125  # exact in float32, in which these optimizers keep it
+STEPS = 4
+
+
+def data(rank: int) -> np.ndarray:
+    """One row of factors for each step of a rank, [STEPS, 3]."""
+    return np.random.default_rng([rank, 5]).normal(size=(STEPS, 3))
+
+
+def everyone() -> np.ndarray:
+    """[P, STEPS, 3]."""
+    return np.stack([data(rank) for rank in range(hvd.size())])
+
+
+@pytest.fixture(params=(True, False), ids=("control flow v2", "control flow v1"))
+def graph(request):
+    enabled = v1.control_flow_v2_enabled()
+    (v1.enable_control_flow_v2 if request.param else v1.disable_control_flow_v2)()
+    with v1.Graph().as_default() as graph:
+        yield graph
+    (v1.enable_control_flow_v2 if enabled else v1.disable_control_flow_v2)()
+
+
+def train(optimizer, *, steps: int = STEPS) -> list[list[np.ndarray]]:
+    """[w, b, global step] after each step of minimizing x·w² + 2b, from w = 1, b = 0."""
+    x = v1.placeholder(tf.float64, [3])
+    w = v1.get_variable("w", initializer=tf.ones([3], tf.float64))
+    # As programs without TensorFlow 2's behaviour have them; with it, they are no references.
+    resource = v1.control_flow_v2_enabled()
+    b = v1.get_variable("b", initializer=tf.zeros([], tf.float64), use_resource=resource)
+    step = v1.train.get_or_create_global_step()
+    loss = tf.reduce_sum(x * w**2) + 2 * b
+    if hasattr(optimizer, "register_local_var"):
+        optimizer.register_local_var(b)
+    train_op = optimizer.minimize(loss, global_step=step)
+    seen = []
+    with v1.Session() as session:
+        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+        for row in data(hvd.rank())[:steps]:
+            session.run(train_op, {x: row})
+            seen.append(session.run([w, b, step]))
+    return seen
+
+
+def test_gradients_are_averaged_and_local_ones_scaled(graph):
+    optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(RATE))
+    found = train(optimizer)
+    w = np.ones(3)
+    for i, row in enumerate(everyone().mean(axis=0)):
+        w = w - RATE * 2 * row * w
+        np.testing.assert_allclose(found[i][0], w, 1e-12)
+    assert found[-1][1] == pytest.approx(-RATE * STEPS * 2 / hvd.size())
+    assert found[-1][2] == STEPS
+
+
+@pytest.mark.parametrize("average", (False, True))
+def test_several_passes_a_step(graph, average):
+    optimizer = hvd.DistributedOptimizer(
+        v1.train.MomentumOptimizer(RATE, 0.5),
+        op=hvd.Sum,
+        backward_passes_per_step=2,
+        average_aggregated_gradients=average,
+    )
+    found = train(optimizer)
+    w, velocity = np.ones(3), np.zeros(3)
+    rows = everyone().sum(axis=0)
+    for i in (1, 3):
+        np.testing.assert_allclose(found[i - 1][0], w, 1e-12)  # nothing changes in between
+        gradient = 2 * (rows[i - 1] + rows[i]) * w * (0.5 if average else 1.0)
+        velocity = 0.5 * velocity + gradient
+        w = w - RATE * velocity
+        np.testing.assert_allclose(found[i][0], w, 1e-12)
+    assert [at[2] for at in found] == [1, 2, 3, 4]
+    assert optimizer.get_slot_names() == ["momentum"]
+
+
+def test_other_collectives_in_the_same_graph(graph):
+    """They run by themselves, and after a step that held its collective in a branch."""
+    optimizer = hvd.DistributedOptimizer(
+        v1.train.GradientDescentOptimizer(RATE), backward_passes_per_step=2
+    )
+    x = v1.placeholder(tf.float64, [3])
+    w = v1.get_variable("w", initializer=tf.ones([3], tf.float64))
+    train_op = optimizer.minimize(tf.reduce_sum(x * w))
+    mean = hvd.allreduce(tf.constant(float(hvd.rank()), tf.float64))
+    start = hvd.broadcast_global_variables(0)
+    with v1.Session() as session:
+        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+        session.run(start)  # x is not fed: what was built before does not run
+        for row in data(hvd.rank()):
+            session.run(train_op, {x: row})
+            assert session.run(mean) == pytest.approx((hvd.size() - 1) / 2)
+        found = session.run(w)
+    np.testing.assert_allclose(found, 1 - RATE * everyone().mean(axis=0).sum(axis=0), 1e-12)
+
+
+def adasum(steps: np.ndarray) -> np.ndarray:
+    """Of the rows [P, n], in float64: pairs of neighbours, P a power of two."""
+    if len(steps) == 1:
+        return steps[0]
+    half = len(steps) // 2
+    a, b = adasum(steps[:half]), adasum(steps[half:])
+    dot = a @ b
+    return (1 - dot / (2 * a @ a)) * a + (1 - dot / (2 * b @ b)) * b
+
+
+@pytest.mark.parametrize("passes", (1, 2))
+def test_steps_are_combined_by_adasum(graph, passes):
+    if hvd.size() & (hvd.size() - 1):
+        pytest.skip("the formula here is that of 2^k ranks")
+    optimizer = hvd.DistributedOptimizer(
+        v1.train.GradientDescentOptimizer(RATE), op=hvd.Adasum, backward_passes_per_step=passes
+    )
+    x = v1.placeholder(tf.float64, [3])
+    w = v1.get_variable("w", initializer=tf.ones([3], tf.float64))
+    train_op = optimizer.minimize(tf.reduce_sum(x * w))
+    with v1.Session() as session:
+        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+        session.run(w.assign([3.0, 4.0, 5.0]))  # values that the sums of steps must start from
+        for row in data(hvd.rank()):
+            session.run(train_op, {x: row})
+        found = session.run(w)
+    expected = np.array([3.0, 4.0, 5.0])
+    for i in range(0, STEPS, passes):
+        expected = expected + adasum(-RATE * everyone()[:, i : i + passes].sum(axis=1))
+    np.testing.assert_allclose(found, expected, 1e-9)
+
+
+def test_executed_eagerly():
+    w = tf.Variable([1.0, 1.0, 1.0])
+    optimizer = hvd.DistributedOptimizer(
+        v1.train.GradientDescentOptimizer(RATE), backward_passes_per_step=2
+    )
+    for row in data(hvd.rank()).astype("float32"):
+        optimizer.minimize(lambda row=row: tf.reduce_sum(row * w), var_list=[w])
+    expected = 1 - RATE * everyone().mean(axis=0).sum(axis=0)
+    np.testing.assert_allclose(w.numpy(), expected, 1e-4, 1e-5)
+
+
+def test_what_cannot_be_meant_is_refused():
+    inner = v1.train.GradientDescentOptimizer(RATE)
+    with pytest.raises(InputError, match="op=Adasum makes no use of groups"):
+        hvd.DistributedOptimizer(inner, op=hvd.Adasum, groups=2)
+    with pytest.raises(InputError, match="backward_passes_per_step"):
+        hvd.DistributedOptimizer(inner, backward_passes_per_step=0)
+    with pytest.raises(InputError, match="Average, Sum or Adasum"):
+        hvd.DistributedOptimizer(inner, op=hvd.Max)
+    with pytest.raises(InputError, match="optimizer"):
+        hvd.DistributedOptimizer("adam")
+    with pytest.raises(InputError, match="num_groups"):
+        hvd.DistributedOptimizer(inner, num_groups=-1)
+    with pytest.warns(DeprecationWarning, match="groups"):
+        hvd.DistributedOptimizer(inner, num_groups=2)

@@ -1,0 +1,152 @@
+"""A rank that is lost without a word is named, and the job ends with it, wherever it happens.
+
+What the sentinel makes of it is tested piece by piece in tests/parallel/test_sentinel.py; here are
+real ranks under a real launcher, which kills the others by itself in most cases.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+
+import pytest
+from launch import start
+
+pytestmark = [
+    pytest.mark.launches,
+    pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on PATH"),
+]
+
+SECONDS_TO_END = 10.0
+"""How long the job may last after the fault."""
+
+PROGRAM = """
+import os, signal, sys, threading, time
+import sciml_par.parallel as sp
+
+sp.init()
+import tensorflow as tf
+
+place, how = sys.argv[1:]
+
+
+def fail():
+    os.write(1, f"fault at {time.time()}\\n".encode())
+    if how == "leaves":
+        os._exit(0)
+    if how == "raises":
+        raise MemoryError("the furnace is full")
+    os.kill(os.getpid(), signal.Signals[how])
+
+
+def eager():
+    for step in range(100_000):
+        sp.allreduce(tf.ones(2))
+        if step == 100 and sp.rank() == 1:
+            fail()
+
+
+@tf.function(jit_compile=True)
+def loop(steps):
+    step = lambda i, x: (i + 1, sp.allreduce(x))
+    return tf.while_loop(lambda i, x: i < steps, step, (0, tf.ones(3)))[1]
+
+
+def compiled():
+    loop(tf.constant(10))  # the fault comes in the midst of the steps, not while XLA compiles
+    if sp.rank() == 1:
+        threading.Timer(0.2, fail).start()
+    while True:
+        loop(tf.constant(10_000))
+
+
+def fit():
+    import keras
+
+    class Fault(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 5 and sp.rank() == 1:
+                fail()
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(sp.DistributedOptimizer(keras.optimizers.SGD()), "mse")
+    x = tf.ones((100_000, 2))
+    model.fit(x, x[:, :1], batch_size=1, callbacks=[Fault()], verbose=0)
+
+
+globals()[place]()
+os.write(1, b"went on\\n")
+"""
+
+TWO_HOSTS = """
+import os, time
+from mpi4py import MPI
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.failure import end_processes
+from sciml_par.parallel.sentinel import start_sentinel
+
+everyone = Communicator(MPI.COMM_WORLD)
+host = everyone.split(everyone.rank % 2)  # made up: ranks 0 and 2 here, rank 1 there
+end = lambda: end_processes(everyone, 1)
+everyone.sentinel = start_sentinel(everyone, host, os.environ, end)
+if everyone.rank == 1:
+    time.sleep(0.5)
+    os.write(1, f"fault at {time.time()}\\n".encode())
+    os._exit(0)
+everyone.mpi.Barrier()
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("killed") / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def run(program, *arguments, ranks):
+    """What the program has said, once it has ended as it should."""
+    ended = start(ranks, program, *arguments, folder=program.parent, threads=1).end()
+    now = time.time()
+    said = ended.out + ended.err
+    assert ended.code != 0, said
+    assert "went on" not in said
+    assert now - float(re.search(r"^fault at (\S+)$", ended.out, re.MULTILINE)[1]) < SECONDS_TO_END
+    return said
+
+
+@pytest.mark.parametrize(
+    ("place", "how", "ranks"),
+    [
+        ("compiled", "SIGKILL", 3),
+        ("compiled", "leaves", 2),
+        ("fit", "SIGKILL", 2),
+        ("eager", "SIGSEGV", 3),
+    ],
+)
+def test_a_rank_that_is_lost_is_named_once(program, place, how, ranks):
+    said = run(program, place, how, ranks=ranks)
+    # How it ended can be seen only until the launcher has asked for it.
+    seen = "left with exit code 0" if how == "leaves" else rf"was killed by signal \d+ \({how}\)"
+    assert_named(1, ranks, said, f"({seen}|is gone)")
+
+
+def test_a_rank_alone_on_its_host_is_named_by_the_other_host(program):
+    """One that the launcher would not miss, and no rank of its own host could tell the others."""
+    path = program.with_name("two_hosts.py")
+    path.write_text(TWO_HOSTS)
+    assert_named(1, 3, run(path, ranks=3), "(left with exit code 0|is gone)")
+
+
+def assert_named(rank, ranks, said, how):
+    ours = [line for line in said.splitlines() if line.startswith("sciml_par: ")]
+    assert len(ours) == 2 and ours[1] == "sciml_par: the job ends.", said
+    assert re.match(rf"sciml_par: rank {rank} of {ranks} on \S+ \(process \d+\) {how}", ours[0])
+
+
+def test_a_rank_that_has_no_memory_left_says_so_itself(program):
+    said = run(program, "fit", "raises", ranks=2)
+    assert said.count("MemoryError: the furnace is full") == 1
+    assert said.count("sciml_par: rank 1 of 2 on ") == 1
+    assert said.count("sciml_par: ") == 1

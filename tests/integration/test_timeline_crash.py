@@ -1,0 +1,64 @@
+"""The timeline of a program that ends by itself, and of one that dies in a compiled loop."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from launch import start
+
+pytestmark = [
+    pytest.mark.launches,
+    pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on PATH"),
+]
+
+SECONDS = 60.0
+
+PROGRAM = """
+import os, sys, threading
+os.environ["SCIML_PAR_TIMELINE"] = "timeline.json"
+import sciml_par.parallel as sp
+
+sp.init()
+import tensorflow as tf
+
+
+@tf.function(jit_compile=True)
+def loop(steps, x):
+    step = lambda i, x: (i + 1, sp.allreduce(x, name="step"))
+    return tf.while_loop(lambda i, x: i < steps, step, (0, x))[1]
+
+
+x = tf.fill([3], float(sp.rank()))
+loop(100, x)
+if sys.argv[1] == "dies":
+    if sp.rank() == 1:
+        threading.Timer(2.0, os._exit, args=[3]).start()
+    loop(2_000_000_000, x)
+"""
+
+
+def test_a_timeline_of_a_program_that_ends_or_dies(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    folders = [tmp_path / "ends", tmp_path / "dies"]
+    running = []
+    for folder in folders:
+        folder.mkdir()
+        running.append(start(2, "../program.py", folder.name, folder=folder, threads=1))
+    ends, dies = (each.end(SECONDS) for each in running)
+    ends.succeeded()
+    assert dies.code != 0
+
+    ended, died = (json.loads((each / "timeline.json").read_text()) for each in folders)
+    # Nobody called stop_timeline: the end of the program did.
+    assert (steps(ended, 0), steps(ended, 1)) == (100, 100)
+    assert ended[-1]["name"] == "timeline ends"
+    assert ended[-1]["args"] == {"dropped": {}, "unmatched": 0}
+    assert steps(died, 0) == steps(died, 1) > 100
+    assert all(event["name"] != "timeline ends" for event in died)
+
+
+def steps(events: list[dict], rank: int) -> int:
+    return sum(event["name"] == "step" and event["args"]["rank"] == rank for event in events)

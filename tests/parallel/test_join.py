@@ -1,0 +1,181 @@
+"""Ranks with uneven numbers of steps: those that are done take part without data."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import values
+
+import sciml_par.parallel as sp
+from sciml_par.errors import SciMLParError
+from sciml_par.parallel.ask import Ask, Kind
+from sciml_par.parallel.join import _Join, neutral
+from sciml_par.parallel.mailbox import Left
+from sciml_par.parallel.request import Alltoall, Broadcast
+from sciml_par.parallel.signature import Signature
+
+WORLD = sp.current_world().communicator
+ONES = (1,) * sp.size()
+FROM_THIS = Broadcast("float32", (2,), sp.rank())
+TRACED = Alltoall("float32", (sp.size(),), ONES, ONES)
+
+
+def steps_of(rank: int) -> int:
+    """Rank 0 has the most steps."""
+    return 2 + 3 * (sp.size() - 1 - rank)
+
+
+def at_step(step: int) -> range:
+    """The ranks that still have data, which are the first ones."""
+    return range(sum(step < steps_of(rank) for rank in range(sp.size())))
+
+
+def data(rank: int, step: int, dtype: str = "float64") -> np.ndarray:
+    return values(rank, (3, 2), dtype, f"step {step}")
+
+
+def reduced(step: int, op: sp.ReduceOp, dtype: str) -> np.ndarray:
+    present = np.stack([data(rank, step, dtype) for rank in at_step(step)])
+    return {
+        sp.Sum: lambda: present.sum(0),
+        sp.Average: lambda: present.sum(0) / sp.size(),
+        sp.Min: lambda: present.min(0),
+        sp.Max: lambda: present.max(0),
+        sp.Product: lambda: present.prod(0),
+    }[op]()
+
+
+@pytest.mark.parametrize("op", (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product))
+def test_allreduce_goes_on_without_those_that_are_done(op):
+    for step in range(steps_of(sp.rank())):
+        y = sp.allreduce(data(sp.rank(), step), op)
+        np.testing.assert_allclose(y, reduced(step, op, "float64"), rtol=1e-15)
+    assert sp.join() == 0
+    # All meet again as before.
+    total = sp.allreduce(tf.constant(float(sp.rank())), sp.Sum)
+    assert total == sum(range(sp.size()))
+
+
+def test_what_was_first_done_while_others_had_joined_is_agreed_on_again():
+    run = tf.function(lambda x: sp.allreduce(x, sp.Sum))
+    alone = tf.constant([1.0, 2.0, 4.0, 8.0, 16.0])  # a shape that no other test has
+    if sp.rank() == 0:
+        for _ in range(2):
+            np.testing.assert_array_equal(sp.allreduce(alone, sp.Sum), alone)
+            np.testing.assert_array_equal(run(alone), alone)
+    assert sp.join() == 0
+    for _ in range(2):
+        np.testing.assert_array_equal(sp.allreduce(alone, sp.Sum), sp.size() * alone)
+        np.testing.assert_array_equal(run(alone), sp.size() * alone)
+
+
+def test_a_compiled_function_that_was_traced_by_all():
+    run = tf.function(lambda x: sp.allreduce(x, sp.Sum), jit_compile=True)
+    for step in range(steps_of(sp.rank())):
+        y = run(tf.constant(data(sp.rank(), step)))
+        np.testing.assert_allclose(y, reduced(step, sp.Sum, "float64"))
+    assert sp.join() == 0
+
+
+def test_a_compiled_loop_that_one_rank_traces_alone():
+    if sp.rank() == 0:
+        x = tf.constant(data(0, 0))
+
+        @tf.function(jit_compile=True)
+        def run():
+            return tf.while_loop(
+                lambda i, _: i < 20,
+                lambda i, total: (i + 1, total + sp.allreduce(x, sp.Sum)),
+                (tf.constant(0), tf.zeros_like(x)),
+            )[1]
+
+        np.testing.assert_allclose(run(), 20 * data(0, 0))
+    assert sp.join() == 0
+
+
+def test_rows_without_those_that_are_done():
+    for step in range(steps_of(sp.rank())):
+        mine = data(sp.rank(), step)[: 1 + sp.rank() % 3]
+        y = sp.allgather(mine)
+        wanted = [data(rank, step)[: 1 + rank % 3] for rank in at_step(step)]
+        np.testing.assert_array_equal(y, np.concatenate(wanted))
+        part = sp.reducescatter(data(sp.rank(), step), sp.Sum)
+        whole = np.array_split(reduced(step, sp.Sum, "float64"), sp.size())
+        np.testing.assert_allclose(part, whole[sp.rank()])
+        rows, received = sp.alltoall(np.full((sp.size(), 1), sp.rank()))
+        assert list(received) == [int(rank in at_step(step)) for rank in range(sp.size())]
+        assert rows.numpy().ravel().tolist() == list(at_step(step))
+    assert sp.join() == 0
+
+
+def test_broadcasts_from_a_rank_that_runs_ahead():
+    if sp.rank() == 0:
+        for step in range(50):
+            y = sp.broadcast(tf.constant([float(step)]), 0)
+            assert y == [float(step)]
+        sp.barrier()
+    assert sp.join() == 0
+
+
+def test_several_kinds_and_types_in_a_row():
+    if sp.rank() == sp.size() - 1:
+        for dtype in ("bfloat16", "int32", "uint8", "float16"):
+            mine = values(sp.rank(), (5,), dtype)
+            np.testing.assert_array_equal(sp.allreduce(mine, sp.Max), mine)
+        np.testing.assert_array_equal(sp.allreduce([True, False], sp.Min), [True, False])
+        sp.barrier()
+    assert sp.join() == sp.size() - 1
+
+
+def test_a_group_joins_alone():
+    group = WORLD.split(sp.rank() % 2)
+    if group.rank == 0:
+        assert sp.allreduce(1.0, sp.Sum, communicator=group) == 1.0
+    assert sp.join(communicator=group) == 0
+    group.free()
+
+
+def test_the_last_of_equals_is_the_highest():
+    assert sp.join() == sp.size() - 1
+
+
+@pytest.mark.parametrize(
+    ("ask", "reason"),
+    (
+        (Ask(Kind.OBJECTS, Signature("allgather of objects")), "objects cannot be made up"),
+        (Ask(Kind.TRANSFER, FROM_THIS.signature, FROM_THIS), "it is the one to give"),
+        (Ask(Kind.TRANSFER, TRACED.signature, TRACED), "it needs rows of this rank"),
+    ),
+)
+def test_what_a_rank_that_has_joined_cannot_do(ask, reason):
+    with pytest.raises(SciMLParError, match=f"Rank {sp.rank()} has joined.*: {reason}"):
+        _Join(WORLD, sp.current_world().mailbox)._take_part(ask)
+
+
+def test_a_rank_that_ended_without_join():
+    gone = (sp.rank() + 1) % sp.size()
+    stay = _Join(WORLD, SimpleNamespace(left={gone: Left({})}))
+    with pytest.raises(
+        SciMLParError, match=f"Rank {gone} ended the program while rank {sp.rank()}"
+    ):
+        stay._check_still_there([])
+    stay._check_still_there([gone])
+
+
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16", "int8", "uint16", "bool"))
+def test_neutral_elements(dtype):
+    x = tf.constant(values(sp.rank(), (20,), dtype))
+    if dtype == "bool":
+        assert [bool(neutral(op, dtype)) for op in (sp.Min, sp.Product, sp.Max)] == [
+            True,
+            True,
+            False,
+        ]
+        return
+    np.testing.assert_array_equal(x + neutral(sp.Sum, dtype), x)
+    np.testing.assert_array_equal(x * neutral(sp.Product, dtype), x)
+    np.testing.assert_array_equal(tf.minimum(x, neutral(sp.Min, dtype)), x)
+    np.testing.assert_array_equal(tf.maximum(x, neutral(sp.Max, dtype)), x)

@@ -1,0 +1,264 @@
+"""DistributedOptimizer against the plain optimizer that sees the average gradients."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import compiled, eager, graph, normal, normals
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+
+SHAPES = ((3, 2), (4,))
+
+
+def new_variables():
+    starts = [normals(shape, f"start {shape}")[0] for shape in SHAPES]
+    return [keras.Variable(start, dtype="float64") for start in starts]
+
+
+def of_rank(rank, step):
+    return [normal(rank, shape, f"{shape} {step}") for shape in SHAPES]
+
+
+def mine(step):
+    return [tf.constant(g) for g in of_rank(sp.rank(), step)]
+
+
+def mean(step):
+    everyone = [of_rank(rank, step) for rank in range(sp.size())]
+    return [tf.constant(np.mean(of_all, axis=0)) for of_all in zip(*everyone, strict=True)]
+
+
+def serially(optimizer, steps, gradients=mean):
+    """The variables after the plain optimizer has seen the gradients of all ranks."""
+    variables = new_variables()
+    for step in steps:
+        optimizer.apply_gradients(zip(gradients(step), variables, strict=True))
+    return variables
+
+
+def train(optimizer, steps, context=eager):
+    variables = new_variables()
+    optimizer.build(variables)
+
+    def update(*gradients):
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return []
+
+    update = context(update)
+    for step in steps:
+        update(*mine(step))
+    return variables
+
+
+def check(got, expected):
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, 1e-10, 1e-13)
+
+
+def same_on_all_ranks(variables):
+    everyone = sp.current_world().communicator.allgather_object(
+        [v.numpy().tobytes() for v in variables]
+    )
+    return all(theirs == everyone[0] for theirs in everyone)
+
+
+def decay():
+    return keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
+
+
+def constant_rate():
+    return 0.05
+
+
+OPTIMIZERS = {
+    "clipnorm": lambda: keras.optimizers.SGD(0.1, momentum=0.9, clipnorm=0.3),
+    "global_clipnorm": lambda: keras.optimizers.Adam(0.1, global_clipnorm=0.3),
+    "schedule and decay": lambda: keras.optimizers.AdamW(decay(), weight_decay=0.1),
+    "average weights": lambda: keras.optimizers.RMSprop(
+        0.1, use_ema=True, ema_overwrite_frequency=2
+    ),
+    "accumulation": lambda: keras.optimizers.Adam(0.1, gradient_accumulation_steps=2),
+    "loss scaling": lambda: keras.optimizers.LossScaleOptimizer(
+        keras.optimizers.Adam(0.1), initial_scale=4.0, dynamic_growth_steps=2
+    ),
+    "function as rate": lambda: keras.optimizers.SGD(constant_rate),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_sees_what_the_serial_one_would(name):
+    make = OPTIMIZERS[name]
+    optimizer = sp.DistributedOptimizer(make())
+    got = train(optimizer, range(5))
+    check(got, serially(make(), range(5)))
+    assert same_on_all_ranks([*got, *optimizer.variables])
+
+
+@pytest.mark.parametrize("context", (graph, compiled))
+def test_inside_a_function(context):
+    optimizer = sp.DistributedOptimizer(keras.optimizers.Adam(0.1), sp.Sum)
+    before = sp.current_world().communicator.sequence
+    got = train(optimizer, range(3), context)
+    assert sp.current_world().communicator.sequence - before == (3 if sp.size() > 1 else 0)
+
+    def sums(step):
+        return [sp.size() * g for g in mean(step)]
+
+    check(got, serially(keras.optimizers.Adam(0.1), range(3), sums))
+
+
+@pytest.mark.parametrize(("context", "average"), ((eager, True), (graph, False), (compiled, True)))
+def test_several_passes_for_one_step(context, average):
+    optimizer = sp.DistributedOptimizer(
+        keras.optimizers.Adam(0.1), backward_passes_per_step=2, average_aggregated_gradients=average
+    )
+    before = sp.current_world().communicator.sequence
+    got = train(optimizer, range(5), context)  # the fifth pass waits for a sixth
+    assert sp.current_world().communicator.sequence - before == (2 if sp.size() > 1 else 0)
+    assert int(optimizer.iterations) == 2
+    factor = 0.5 if average else 1.0
+
+    def pairs(step):
+        two = zip(mean(2 * step), mean(2 * step + 1), strict=True)
+        return [factor * (first + second) for first, second in two]
+
+    check(got, serially(keras.optimizers.Adam(0.1), range(2), pairs))
+
+
+def test_takes_over_what_the_given_one_has_reached():
+    plain = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.1), initial_scale=8.0)
+    variables = serially(plain, range(2))
+    optimizer = sp.DistributedOptimizer(plain)
+    assert optimizer.built and int(optimizer.iterations) == 2
+    expected = new_variables()
+    for variable, reached in zip(expected, variables, strict=True):
+        variable.assign(reached)
+    plain_again = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.1))
+    plain_again.build(expected)
+    for new, old in zip(plain_again.variables, plain.variables, strict=True):
+        new.assign(old)
+    optimizer.apply_gradients(zip(mine(2), variables, strict=True))
+    plain_again.apply_gradients(zip(mean(2), expected, strict=True))
+    check(variables, expected)
+
+
+def test_keeps_what_is_excluded_from_weight_decay():
+    plain = keras.optimizers.AdamW(0.1, weight_decay=0.5)
+    plain.exclude_from_weight_decay(var_names=["bias"])
+    kernel, bias = (keras.Variable(2.0, name=name) for name in ("kernel", "bias"))
+    optimizer = sp.DistributedOptimizer(plain)
+    optimizer.apply_gradients([(tf.constant(0.0), kernel), (tf.constant(0.0), bias)])
+    assert float(kernel) < 2.0 and float(bias) == 2.0
+
+
+def test_no_gradient_is_passed_on():
+    variables = [keras.Variable(1.0), keras.Variable(2.0)]
+    optimizer = sp.DistributedOptimizer(keras.optimizers.SGD(1.0))
+    with pytest.warns(UserWarning, match="Gradients do not exist"):
+        optimizer.apply_gradients(
+            [(tf.constant(float(sp.rank())), variables[0]), (None, variables[1])]
+        )
+    assert float(variables[0]) == pytest.approx(1 - (sp.size() - 1) / 2)
+    assert float(variables[1]) == 2.0
+
+
+@pytest.mark.parametrize("local", (False, True))
+@pytest.mark.parametrize("passes", (1, 2))
+def test_an_overflow_on_one_rank_stops_the_step_on_all(local, passes):
+    shared, own = keras.Variable([1.0, 2.0]), keras.Variable(3.0)
+    optimizer = sp.DistributedOptimizer(
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0), initial_scale=16.0),
+        local_variables=[own],
+        backward_passes_per_step=passes,
+    )
+    gradients = [tf.constant([16.0, 32.0]) * sp.rank(), tf.constant(16.0)]
+    overflowing = list(gradients)
+    if sp.rank() == sp.size() - 1:
+        overflowing[int(local)] = overflowing[int(local)] * float("inf") + float("inf")
+    for _ in range(passes):
+        optimizer.apply(overflowing, [shared, own])
+    np.testing.assert_array_equal(shared, [1.0, 2.0])
+    assert float(optimizer.dynamic_scale) == 8.0 and int(optimizer.iterations) == 0
+    for _ in range(passes):
+        optimizer.apply(gradients, [shared, own])
+    total = passes * 2 * (sp.size() - 1) / 2  # gradients were scaled by 16, and the scale is 8
+    np.testing.assert_allclose(shared, [1.0 - total, 2.0 - 2 * total])
+    assert float(own) == pytest.approx(3.0 - 2 * passes / sp.size())
+
+
+def test_local_variables_go_their_own_way():
+    shared, own = keras.Variable(1.0), keras.Variable(1.0)
+    optimizer = sp.DistributedOptimizer(keras.optimizers.SGD(1.0), scale_local_gradients=False)
+    optimizer.register_local_var(own)
+    gradient = tf.constant(float(sp.rank()))
+    optimizer.apply([gradient, gradient], [shared, own])
+    assert float(shared) == pytest.approx(1 - (sp.size() - 1) / 2)
+    assert float(own) == 1.0 - sp.rank()
+
+
+def test_norms_of_all_gradients_need_all_of_them():
+    variable = keras.Variable(1.0)
+    optimizer = sp.DistributedOptimizer(
+        keras.optimizers.SGD(1.0, global_clipnorm=1.0), local_variables=[variable]
+    )
+    with pytest.raises(InputError, match="global_clipnorm"):
+        optimizer.apply([tf.constant(1.0)], [variable])
+
+
+@pytest.mark.parametrize("sparse_as_dense", (False, True))
+def test_sparse_gradients(sparse_as_dense):
+    table = keras.Variable(np.ones([sp.size() + 1, 2]))
+    optimizer = sp.DistributedOptimizer(
+        keras.optimizers.SGD(1.0), sp.Sum, sparse_as_dense=sparse_as_dense
+    )
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.gather(table.value, [sp.rank(), sp.size()]) * (sp.rank() + 1.0))
+    optimizer.apply(tape.gradient(loss, [table.value]), [table])
+    factors = np.arange(1.0, sp.size() + 1)
+    expected = 1 - np.append(factors, factors.sum())[:, None] * np.ones(2)
+    np.testing.assert_allclose(table, expected)
+
+
+def test_what_cannot_be_distributed():
+    distributed = sp.DistributedOptimizer(keras.optimizers.Adam())
+    for optimizer, says in (
+        (distributed, "distributed already"),
+        (tf.compat.v1.train.AdamOptimizer(), "sciml_par.horovod.tensorflow"),
+        ("adam", "keras.optimizers.Adam"),
+    ):
+        with pytest.raises(InputError, match=says):
+            sp.DistributedOptimizer(optimizer)
+    with pytest.raises(InputError, match="backward_passes_per_step"):
+        sp.DistributedOptimizer(keras.optimizers.Adam(), backward_passes_per_step=0)
+    with pytest.raises(InputError, match="DistributedOptimizer: .* Adasum"):
+        sp.DistributedOptimizer(keras.optimizers.Adam(), sp.Min)
+
+
+def test_a_distributed_optimizer_is_outermost():
+    with pytest.raises(InputError, match="the other way round"):
+        keras.optimizers.LossScaleOptimizer(sp.DistributedOptimizer(keras.optimizers.Adam()))
+    model = keras.Sequential([keras.layers.Dense(1, dtype="mixed_float16")], name="mixed")
+    model.dtype_policy = "mixed_float16"
+    with pytest.raises(InputError, match="the other way round"):
+        model.compile(sp.DistributedOptimizer(keras.optimizers.Adam()), loss="mse")
+
+
+def test_a_mixed_policy_adds_loss_scaling():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        optimizer = sp.DistributedOptimizer(keras.optimizers.SGD(0.5))
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile(optimizer, loss="mse")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    assert model.optimizer is optimizer
+    variable = keras.Variable(1.0)
+    optimizer.build([variable])
+    scaled = optimizer.scale_loss(tf.constant(float(sp.rank())))
+    optimizer.apply([scaled], [variable])
+    assert float(variable) == pytest.approx(1 - 0.5 * (sp.size() - 1) / 2)

@@ -1,0 +1,128 @@
+"""The memory of results: nobody else's while a tensor or an array lies on it, and used again."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sciml_par.parallel.memory import tensor_on, view
+from sciml_par.parallel.result_memory import ResultMemory
+
+FLOAT = np.dtype("float32")
+N = 1000
+
+
+def floats(memory, n=N):
+    return memory.array((n,), FLOAT, 4 * n)
+
+
+def tensor_of(memory, value, n=N):
+    array, _ = floats(memory, n)
+    array[:] = value
+    return tensor_on(array)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((), "int8"), ((0, 3), "float64"), ((5, 2), "bool")])
+def test_an_array_is_what_was_asked_for(shape, dtype):
+    array, address = ResultMemory().array(shape, np.dtype(dtype), 16)
+    assert array.shape == shape
+    assert array.dtype == dtype
+    assert address == array.ctypes.data
+    assert address % 64 == 0
+
+
+def test_a_tensor_lies_on_the_arrays_memory():
+    array, address = floats(ResultMemory())
+    assert view(tensor_on(array)).address == address
+
+
+def test_arrays_that_live_share_nothing():
+    memory = ResultMemory()
+    arrays = [floats(memory)[0] for _ in range(10)]
+    starts = sorted(array.ctypes.data for array in arrays)
+    assert min(np.diff(starts)) >= 4 * N
+
+
+def test_dropped_memory_is_used_again():
+    memory = ResultMemory()
+    array, first = floats(memory)
+    del array
+    assert floats(memory)[1] == first
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda x: x,
+        lambda x: x._numpy(),
+        lambda x: x._numpy()[5:10],
+        tf.identity,
+        tf.Variable,
+        view,
+    ],
+    ids=["tensor", "array", "part", "identity", "variable", "view"],
+)
+def test_what_is_held_is_not_used_again(hold):
+    memory = ResultMemory()
+    tensor = tensor_of(memory, 7)
+    held = hold(tensor)
+    del tensor
+    others = [tensor_of(memory, value) for value in range(10)]
+    seen = np.asarray(tf.convert_to_tensor(held)) if held.__class__.__name__ != "View" else None
+    if seen is None:
+        assert held.address not in [view(other).address for other in others]
+    else:
+        np.testing.assert_array_equal(seen, 7)
+
+
+def test_a_dropped_tensor_gives_its_memory_back():
+    memory = ResultMemory()
+    tensor = tensor_of(memory, 1)
+    first = view(tensor).address
+    del tensor
+    tf.zeros([2]).numpy()  # TensorFlow may put it off until its next operation
+    assert floats(memory)[1] == first
+
+
+def test_what_is_kept_is_bounded():
+    memory = ResultMemory(kept_bytes=10_000)
+    held = []
+    for i in range(40):
+        held.append(tensor_of(memory, i, n=200 + i % 7))
+        assert memory.kept <= 10_000
+    before = memory.kept
+    held.append(tensor_of(memory, -1, n=3000))
+    assert memory.kept == before, "longer than all that may be kept"
+    for i, tensor in enumerate(held[:-1]):
+        np.testing.assert_array_equal(tensor, i)
+
+
+def test_sizes_that_do_not_come_again_are_forgotten():
+    memory = ResultMemory()
+    for n in range(1, 1000):
+        floats(memory, n)
+    assert memory.kept < 4 * 1000 * 100
+    array, address = floats(memory, 999)
+    del array
+    assert floats(memory, 999)[1] == address
+
+
+def test_threads_get_memory_of_their_own():
+    memory = ResultMemory()
+    wrong = []
+
+    def take(value):
+        for i in range(300):
+            tensor = tensor_of(memory, value + i)
+            if not (tensor._numpy() == value + i).all():
+                wrong.append(value + i)
+
+    threads = [threading.Thread(target=take, args=(1000 * t,)) for t in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,89 @@
+"""Results stay as they are, whatever collectives follow."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import TYPES, all_values, compiled, eager, graph, values
+
+import sciml_par.parallel as sp
+from sciml_par.parallel import mpi_communicator
+from sciml_par.parallel.result_memory import result_memory
+
+SHAPES = ((), (0,), (16,), (3, 5), (0, 4))
+ROUNDS = 6
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_results_outlive_later_collectives(dtype):
+    """By allreduce, fused_allreduce and allgather, eagerly and in a graph."""
+    collect = {
+        "max": lambda xs: [sp.allreduce(x, sp.Max) for x in xs],
+        "fused": lambda xs: sp.fused_allreduce(xs, sp.Max),
+        "rows": lambda xs: [sp.allgather(x) for x in xs[1:]],
+    }
+    in_graph = tf.function(collect["max"])
+    found, expected = [], []
+    for i in range(ROUNDS):
+        xs = [tf.constant(values(sp.rank(), s, dtype, f"{s}{i}")) for s in SHAPES]
+        everyone = [all_values(s, dtype, f"{s}{i}") for s in SHAPES]
+        largest = [np.maximum.reduce(x, axis=0) for x in everyone]
+        found += [*collect["max"](xs), *collect["fused"](xs), *collect["rows"](xs), *in_graph(xs)]
+        rows = [x.reshape(-1, *s[1:]) for s, x in zip(SHAPES[1:], everyone[1:], strict=True)]
+        expected += [*largest, *largest, *rows, *largest]
+    for y, right in zip(found, expected, strict=True):
+        assert y.dtype == dtype
+        np.testing.assert_array_equal(y.numpy(), right)
+
+
+@pytest.mark.skipif("sp.size() == 1", reason="one rank carries nothing")
+def test_memory_is_used_again():
+    x = tf.fill([5000], float(sp.rank()))
+    for _ in range(3):
+        y = sp.allreduce(x, sp.Sum)
+    before = result_memory().kept
+    for _ in range(20):
+        y = sp.allreduce(x, sp.Sum)
+    assert result_memory().kept == before
+    np.testing.assert_array_equal(y, sum(range(sp.size())))
+
+
+def test_a_result_feeds_the_next():
+    """y ← allreduce(y) reads the memory that would be used again."""
+    y = tf.range(2000, dtype=tf.float32) + sp.rank()
+    for _ in range(10):
+        y = sp.allreduce(y, sp.Average)
+    np.testing.assert_allclose(y, np.arange(2000) + (sp.size() - 1) / 2, rtol=1e-5)
+
+
+def test_results_made_in_another_thread():
+    kept = sp.allreduce(tf.fill([300], 1.0 + sp.rank()), sp.Sum)
+    results = []
+
+    def collect():
+        results.extend(sp.allreduce(tf.fill([300], float(i)), sp.Max) for i in range(5))
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    thread.join()
+    total = sp.size() * (sp.size() + 1) / 2
+    np.testing.assert_array_equal(kept, np.full(300, total))
+    np.testing.assert_array_equal(results, np.tile(np.arange(5.0)[:, None], 300))
+
+
+@pytest.mark.parametrize("op", [sp.Sum, sp.Average, sp.Min], ids=repr)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("context", [eager, graph, compiled])
+def test_long_buffers_go_in_pieces(monkeypatch, context, dtype, op):
+    """Pieces of 32 elements a rank, and a rest; a length that nothing else here has."""
+    monkeypatch.setattr(mpi_communicator, "_PIECE_BYTES", 128)
+    n = 1013
+    everyone = all_values((n,), dtype, "pieces").astype(np.float32)
+    right = {sp.Sum: everyone.sum(0), sp.Average: everyone.mean(0), sp.Min: everyone.min(0)}[op]
+    x = tf.constant(values(sp.rank(), (n,), dtype, "pieces"))
+    (y,) = context(lambda x: [sp.allreduce(x, op)])(x)
+    rtol = 1e-6 if dtype == "float32" else 1e-2
+    np.testing.assert_allclose(tf.cast(y, tf.float32), right, rtol=rtol)

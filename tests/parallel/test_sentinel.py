@@ -1,0 +1,359 @@
+"""The sentinel: which rank it names, when it is silent, and what it tells the others.
+
+Ranks and hosts are made up here, as sockets or as small processes. That real ones are named is in
+tests/integration/test_killed_ranks.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import sciml_par.parallel as sp
+from sciml_par.parallel import sentinel, sentinel_process
+from sciml_par.parallel.sentinel_process import Watch, ending
+
+SIZE = 5
+GONE = "is gone: it was killed, or left by os._exit; how cannot be seen any more."
+
+
+class Rank(SimpleNamespace):
+    """A made-up rank: the other end of a connection to a `Watch` in this process."""
+
+    def tell(self, line):
+        self.connection.sendall(f"{line}\n".encode())
+
+    def hears(self):
+        self.connection.settimeout(0.0)
+        try:
+            return self.connection.recv(100).decode()
+        except BlockingIOError:
+            return None
+
+
+@pytest.fixture
+def folder():
+    """A short path: that of a socket has about 100 characters at the most."""
+    with tempfile.TemporaryDirectory(prefix="sciml_par-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def make_host(folder, monkeypatch):
+    """Makes a host with a watch and its made-up ranks; and what the watches write."""
+    written = []
+    monkeypatch.setattr(sentinel_process, "write", written.append)
+
+    def make(numbers, name="here", hub=None, link=None, token="secret", pid=0):
+        listener = socket.socket(socket.AF_UNIX)
+        path = str(folder / name)
+        listener.bind(path)
+        listener.listen()
+        watch = Watch(size=SIZE, host=name, listener=listener, hub=hub, link=link, token=token)
+        ranks = {number: Rank(connection=socket.socket(socket.AF_UNIX)) for number in numbers}
+        for number, rank in ranks.items():
+            rank.connection.connect(path)
+            rank.tell(f"rank {number} {pid}")
+        settle(watch)
+        return SimpleNamespace(watch=watch, ranks=ranks, written=written)
+
+    return make
+
+
+def settle(*watches):
+    """Let the watches take in all there is."""
+    while any([watch.look(0.02) for watch in watches]):  # noqa: C419 - every one has a look
+        pass
+
+
+def message(rank, host="here", how=GONE):
+    return (
+        f"sciml_par: rank {rank} of {SIZE} on {host} (process 0) {how}\nsciml_par: the job ends.\n"
+    )
+
+
+@pytest.mark.parametrize("order", ((3, 0, 1, 4, 2), (1, 3, 2, 0, 4)))
+def test_the_rank_that_goes_first_is_named(make_host, order):
+    """All have gone before the sentinel looks, as when the launcher kills the others."""
+    host = make_host(range(SIZE))
+    for number in order:
+        host.ranks[number].connection.close()
+    host.watch.run()
+    assert host.written == [message(order[0])]
+
+
+def test_the_others_are_told_to_end(make_host):
+    host = make_host(range(SIZE))
+    host.ranks[2].connection.close()
+    settle(host.watch)
+    assert [host.ranks[rank].hears() for rank in (0, 1, 3, 4)] == ["end\n"] * 4
+    assert len(host.written) == 1
+
+
+def test_ranks_that_leave_in_order_are_not_named(make_host):
+    """At different times, and some only after others have gone."""
+    host = make_host(range(SIZE))
+    for rank in host.ranks.values():
+        rank.tell("bye")
+        settle(host.watch)
+        assert rank.hears() is None
+        rank.connection.close()
+    host.watch.run()
+    assert host.written == []
+
+
+def test_a_rank_is_named_although_others_have_left(make_host):
+    host = make_host(range(SIZE))
+    host.ranks[0].tell("bye")
+    host.ranks[0].connection.close()
+    host.ranks[1].tell("bye")
+    host.ranks[4].connection.close()
+    settle(host.watch)
+    assert host.written == [message(4)]
+    assert host.ranks[1].hears() == "end\n"
+
+
+def test_what_has_been_said_is_not_said_again(make_host):
+    """A rank has told its error and ends the job; the launcher kills the others."""
+    host = make_host(range(SIZE))
+    host.ranks[3].tell("said")
+    for rank in host.ranks.values():
+        rank.connection.close()
+    host.watch.run()
+    assert host.written == []
+
+
+def test_a_rank_that_only_closes_its_files_is_not_lost(make_host):
+    host = make_host(range(SIZE), pid=os.getpid())
+    host.ranks[1].connection.close()
+    settle(host.watch)
+    assert host.written == []
+    assert host.ranks[0].hears() is None
+
+
+def test_ranks_that_do_not_heed_are_killed(make_host, monkeypatch):
+    """Made-up ranks cannot be killed: after the last signal the sentinel goes all the same."""
+    killed = []
+    monkeypatch.setattr(sentinel_process, "_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(sentinel_process, "_SECONDS_TO_DIE", 0.05)
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append((pid, number)))
+    host = make_host([0, 1])
+    host.ranks[1].connection.close()
+    host.watch.run()
+    assert killed == [(0, signal.SIGTERM), (0, signal.SIGKILL)]
+
+
+@pytest.mark.parametrize("leaves", (True, False))
+def test_a_lost_ranks_line_to_the_launcher_stays_open(make_host, leaves):
+    """Or the launcher would end the job before the sentinel has, and call it a success."""
+    host = make_host([0])
+    launcher, line = socket.socketpair()
+    connection = host.ranks[0].connection
+    socket.send_fds(connection, [b"bye\n" if leaves else b"\n"], [line.fileno()])
+    line.close()
+    connection.close()
+    settle(host.watch)
+    launcher.settimeout(0.0)
+    if leaves:
+        assert launcher.recv(1) == b""
+    else:
+        with pytest.raises(BlockingIOError):
+            launcher.recv(1)
+
+
+@pytest.fixture
+def two_hosts(make_host):
+    """Ranks 0 and 1 here, 2 to 4 there, whose sentinel reports to the one here."""
+    hub = socket.create_server(("localhost", 0))
+    link = socket.create_connection(hub.getsockname())
+    here = make_host([0, 1], hub=hub)
+    there = make_host([2, 3, 4], name="there", link=link)
+    settle(here.watch, there.watch)
+    return here, there
+
+
+@pytest.mark.parametrize("lost", (1, 3))
+def test_of_all_hosts_one_sentinel_speaks(two_hosts, lost):
+    here, there = two_hosts
+    ranks = {**here.ranks, **there.ranks}
+    ranks[lost].connection.close()
+    settle(here.watch, there.watch)
+    others = [rank for number, rank in ranks.items() if number != lost]
+    assert [rank.hears() for rank in others] == ["end\n"] * 4
+    for rank in others:
+        rank.connection.close()
+    settle(here.watch, there.watch)
+    assert here.written == [message(lost, "here" if lost == 1 else "there")]
+    # The sentinel that holds the lost rank's line to the launcher is the last to go.
+    first, last = (there, here) if lost == 1 else (here, there)
+    assert not first.watch._is_needed() and last.watch._is_needed()
+    first.watch.run()
+    last.watch.run()
+
+
+@pytest.mark.parametrize("speaker", (0, 4))
+def test_what_was_said_on_one_host_is_not_said_on_another(two_hosts, speaker):
+    here, there = two_hosts
+    {**here.ranks, **there.ranks}[speaker].tell("said")
+    settle(here.watch, there.watch)
+    for rank in (*here.ranks.values(), *there.ranks.values()):
+        rank.connection.close()
+    settle(here.watch, there.watch)
+    assert here.written == []
+
+
+def test_without_a_link_every_host_speaks_for_itself(make_host):
+    hosts = [make_host([0, 1]), make_host([2, 3, 4], name="there")]
+    for host, number in zip(hosts, (1, 4), strict=True):
+        host.ranks[number].connection.close()
+        settle(host.watch)
+    assert hosts[0].written == [message(1), message(4, "there")]
+
+
+def test_a_stranger_is_not_believed(make_host):
+    hub = socket.create_server(("localhost", 0))
+    host = make_host([0, 1], hub=hub)
+    for lines in (b"host guess\n", b'gone "rank 1 is gone"\n', b"said\n"):
+        stranger = socket.create_connection(hub.getsockname())
+        stranger.sendall(lines)
+        settle(host.watch)
+        stranger.settimeout(5.0)
+        assert stranger.recv(10) == b""
+    assert host.written == []
+    host.ranks[0].connection.close()
+    settle(host.watch)
+    assert host.written == [message(0)]
+
+
+def test_how_a_process_ended():
+    assert ending(signal.SIGSEGV | 0x80, 0) == "was killed by signal 11 (SIGSEGV)."
+    assert ending(signal.SIGKILL, 0) == "was killed by signal 9 (SIGKILL)."
+    assert "killed 2 process(es) of this host for lack of memory" in ending(signal.SIGKILL, 2)
+    assert "memory" not in ending(signal.SIGSEGV, 2)
+    assert "asked it to end" in ending(signal.SIGTERM, 0)
+    assert "exit code 3 " in ending(3 << 8, 0)
+
+
+def test_ranks_have_a_sentinel_where_there_are_several():
+    watched = sp.current_world().communicator.sentinel is not None
+    assert watched == (sp.size() > 1 and os.environ.get("SCIML_PAR_SENTINEL") != "0")
+
+
+def test_one_rank_can_switch_it_off_for_all():
+    world = sp.current_world()
+    last = sp.rank() == sp.size() - 1
+    environment = {"SCIML_PAR_SENTINEL": "0"} if last else {}
+    assert sentinel.start_sentinel(world.communicator, world.host, environment, sys.exit) is None
+
+
+PROGRAM = """
+import os, sys, time
+from sciml_par.parallel.sentinel import Sentinel
+
+sentinel = Sentinel(sys.argv[1], int(sys.argv[2]))
+sentinel.obey(lambda: (os.write(1, b"end\\n"), os._exit(1)), None)
+print("ready", flush=True)
+for line in sys.stdin:
+    exec(line)
+"""
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """Three processes and a sentinel; its standard error ends when it has gone."""
+    monkeypatch.setattr(
+        sentinel.subprocess,
+        "Popen",
+        functools.partial(subprocess.Popen, stderr=subprocess.PIPE),
+    )
+    starter, path = sentinel.start_process(3)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, path, str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(3)
+    ]
+    for rank in ranks:
+        assert rank.stdout.readline() == "ready\n"
+    yield SimpleNamespace(starter=starter, ranks=ranks)
+    for rank in ranks:
+        rank.kill()
+        rank.communicate()
+    starter.wait()
+    starter.stderr.close()
+    os.remove(path)
+    os.rmdir(os.path.dirname(path))
+
+
+def do(rank, line):
+    rank.stdin.write(line + "\n")
+    rank.stdin.flush()
+
+
+def said_at_the_end(processes):
+    """What the sentinel has said by the time it ends."""
+    said = []
+    reader = threading.Thread(target=lambda: said.append(processes.starter.stderr.read().decode()))
+    reader.daemon = True
+    reader.start()
+    reader.join(20.0)
+    assert said, "the sentinel is still there"
+    return said[0]
+
+
+@pytest.mark.launches
+@pytest.mark.parametrize(
+    ("action", "how"),
+    [
+        ("os.kill(os.getpid(), 9)", "was killed by signal 9 (SIGKILL)."),
+        ("os._exit(0)", "left with exit code 0 past the end of the program"),
+        # A child holds whatever it was given; the sentinel must not wait for it.
+        ("print(os.fork() or time.sleep(30), flush=True); os._exit(7)", "left with exit code 7"),
+    ],
+)
+def test_a_process_is_named_with_its_end(processes, action, how):
+    """This process has not asked for their ends yet, so the kernel still shows them."""
+    victim = processes.ranks[1]
+    do(victim, action)
+    said = said_at_the_end(processes)
+    host = socket.gethostname()
+    assert said.startswith(f"sciml_par: rank 1 of 3 on {host} (process {victim.pid}) {how}")
+    assert said.count("sciml_par:") == 2
+    assert [processes.ranks[rank].stdout.readline() for rank in (0, 2)] == ["end\n"] * 2
+    if "fork" in action:
+        os.kill(int(victim.stdout.readline()), signal.SIGKILL)
+
+
+@pytest.mark.launches
+def test_a_process_whose_parent_was_quicker():
+    """Only a new Linux still knows; none invents an end."""
+    process = subprocess.Popen(
+        [sys.executable, "-ISc", "import os; input(); os._exit(7)"], stdin=-1
+    )
+    peer = sentinel_process.Peer(socket.socket())
+    peer.is_rank(1, process.pid)
+    assert peer.wait_status() == -1
+    process.communicate(b"\n")
+    assert peer.wait_status() in (None, 7 << 8)
+    peer.close()
+
+
+@pytest.mark.launches
+def test_processes_that_say_good_bye(processes):
+    for rank in processes.ranks:
+        do(rank, "sentinel.bye(); sys.exit()")
+        rank.wait(20.0)
+    assert said_at_the_end(processes) == ""

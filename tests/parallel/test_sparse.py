@@ -1,0 +1,119 @@
+"""allreduce of tf.IndexedSlices: the ranks' rows together, in one exchange."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import compiled, eager, generator, graph, values
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.parallel.call import Call
+
+LENGTH = 7
+
+
+def rows_of(rank, more=0):
+    """Other numbers of rows on every rank, and none on rank 0."""
+    return 2 * rank + more
+
+
+def slices(rank, dtype="float64", more=0):
+    """Values and indices, some of these twice."""
+    n = rows_of(rank, more)
+    indices = generator(rank, f"indices {more}").integers(0, LENGTH, n)
+    return values(rank, (n, 2), dtype, f"sparse {more}"), indices
+
+
+def indexed(rank, dtype="float64", more=0):
+    x, indices = slices(rank, dtype, more)
+    return tf.IndexedSlices(tf.constant(x), tf.constant(indices), tf.constant([LENGTH, 2]))
+
+
+def dense_sum(dtype="float64", more=0):
+    total = np.zeros((LENGTH, 2))
+    for rank in range(sp.size()):
+        x, indices = slices(rank, dtype, more)
+        np.add.at(total, indices, x.astype("float64"))
+    return total
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("op", (sp.Sum, sp.Average))
+def test_the_sum_is_that_of_the_dense_tensors(context, op):
+    def run(x, indices):
+        y = sp.allreduce(tf.IndexedSlices(x, indices, tf.constant([LENGTH, 2])), op)
+        assert isinstance(y, tf.IndexedSlices)
+        return [y.values, y.indices, y.dense_shape]
+
+    x, indices = slices(sp.rank())
+    got, where, shape = context(run)(tf.constant(x), tf.constant(indices))
+    assert got.shape[0] == where.shape[0] == sum(map(rows_of, range(sp.size())))
+    np.testing.assert_array_equal(shape, [LENGTH, 2])
+    total = np.zeros((LENGTH, 2))
+    np.add.at(total, where.numpy(), got.numpy())
+    expected = dense_sum() / (sp.size() if op is sp.Average else 1)
+    np.testing.assert_allclose(total, expected, 1e-13, 1e-14)
+
+
+def test_fused_with_dense_tensors(monkeypatch):
+    """In order; all slices in one exchange of rows and one transfer an element type."""
+    made = []
+    execute = Call.execute
+
+    def noting(self, *addresses):
+        made.append((self.request.signature.kind, self.request.dtype))
+        execute(self, *addresses)
+
+    monkeypatch.setattr(Call, "execute", noting)
+    rank = sp.rank()
+    tensors = [indexed(rank), tf.ones([3]), indexed(rank, "float64", 1), indexed(rank, "float32")]
+    results = sp.fused_allreduce([*tensors, tf.ones([2])], sp.Sum)
+    assert [isinstance(y, tf.IndexedSlices) for y in results] == [True, False, True, True, False]
+    cases = [(0, ("float64", 0)), (2, ("float64", 1)), (3, ("float32", 0))]
+    for i, case in cases:
+        assert results[i].values.dtype == case[0]
+        np.testing.assert_allclose(tf.convert_to_tensor(results[i]), dense_sum(*case), 1e-12)
+    np.testing.assert_array_equal(results[4], [sp.size()] * 2)
+    if sp.size() > 1:
+        gathers = [("allgather", t) for t in ("int64", "float64", "float32", "int64")]
+        assert made == [("allreduce", "float32"), *gathers]
+
+
+def test_factors_and_compression(monkeypatch):
+    y = sp.allreduce(
+        indexed(sp.rank()),
+        prescale_factor=4.0,
+        postscale_factor=0.5,
+        compression=sp.Compression.bf16,
+    )
+    assert y.values.dtype == "float64"
+    np.testing.assert_allclose(tf.convert_to_tensor(y), 2 * dense_sum() / sp.size(), 1e-12)
+
+
+def test_the_gradient_of_an_embedding_in_a_graph():
+    """Where the graph leaves open how many rows there are."""
+    table = tf.Variable(tf.ones([LENGTH, 2], tf.float64))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def run(where):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, where)) * (sp.rank() + 1.0)
+        slope = tape.gradient(loss, table)
+        assert isinstance(slope, tf.IndexedSlices)
+        return tf.convert_to_tensor(sp.fused_allreduce([slope], sp.Sum)[0])
+
+    for more in (0, 1):
+        _, where = slices(sp.rank(), more=more)
+        expected = np.zeros((LENGTH, 2))
+        for rank in range(sp.size()):
+            np.add.at(expected, slices(rank, more=more)[1], rank + 1.0)
+        np.testing.assert_array_equal(run(tf.constant(where, tf.int32)), expected)
+
+
+@pytest.mark.parametrize("op", (sp.Max, sp.Product, sp.Adasum))
+def test_other_operations_are_refused(op):
+    for reduce in (sp.allreduce, lambda x, op: sp.fused_allreduce([x], op)):
+        with pytest.raises(InputError, match=r"expected Sum or Average for tf.IndexedSlices; got"):
+            reduce(indexed(sp.rank()), op)

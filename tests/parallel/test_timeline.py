@@ -1,0 +1,260 @@
+"""The timeline: every collective of every rank in the file, with name, bytes, wait, transfer."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from ranks import compiled, values
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError, OutputError
+from sciml_par.parallel import clock
+from sciml_par.parallel.communicator import Communicator
+
+SEVERAL = pytest.mark.skipif("sp.size() == 1", reason="one rank exchanges nothing")
+
+
+@pytest.fixture
+def folder(tmp_path_factory) -> Path:
+    """One folder for all ranks."""
+    mine = str(tmp_path_factory.mktemp("timeline"))
+    return Path(sp.current_world().communicator.broadcast_object(mine))
+
+
+@pytest.fixture
+def recorded(folder):
+    """Begins a timeline; a call ends it and gives its events, on every rank."""
+
+    def end() -> list[dict]:
+        sp.stop_timeline()
+        return json.loads((folder / "timeline.json").read_text())
+
+    sp.start_timeline(folder / "timeline.json")
+    yield end
+    sp.stop_timeline()
+
+
+def of(rank: int, events: list[dict], *categories: str) -> list[dict]:
+    """The rank's events of these categories."""
+    return [e for e in events if e["pid"] == rank + 1 and e.get("cat") in categories]
+
+
+def metadata(events: list[dict], name: str) -> dict[tuple[int, int], dict]:
+    return {(e["pid"], e["tid"]): e["args"] for e in events if e["name"] == name}
+
+
+def test_ranks_and_groups_have_names(recorded):
+    sp.barrier()
+    events = recorded()
+    names = metadata(events, "process_name")
+    host = os.uname().nodename
+    assert {pid: args["name"] for (pid, _), args in names.items()} == {
+        r + 1: f"rank {r} on {host}" for r in range(sp.size())
+    }
+    (group,) = {args["name"] for args in metadata(events, "thread_name").values()}
+    assert group == "world"
+
+
+@SEVERAL
+def test_each_collective_has_its_name_and_bytes(recorded):
+    group, rank = sp.current_world().communicator, sp.rank()
+    before = group.sequence
+    x = tf.constant(values(rank, (3, 2), "float32"))
+    for _ in range(2):
+        sp.allreduce(x, sp.Sum)
+    sp.broadcast(tf.cast(x, tf.float64), 1, name="weights")
+    sp.allgather(tf.zeros([rank + 1, 5], tf.int16))
+    sp.barrier()
+    events = recorded()
+    for r in range(sp.size()):
+        mine = of(r, events, "collective")
+        assert [(e["name"], e["args"]["bytes"]) for e in mine] == [
+            ("allreduce(float32 [3, 2], Sum)", 24),
+            ("allreduce(float32 [3, 2], Sum)", 24),
+            ("weights", 48),
+            ("allgather(int16 [any, 5])", (r + 1) * 10),
+        ]
+        first, second, named, _ = (e["args"] for e in mine)
+        assert (first["rank"], first["group"], first["carrier"]) == (r, "world", "MPI")
+        assert first["agreed"] and "agreed" not in second
+        assert [first["number"], second["number"]] == [before + 1, before + 2]
+        assert named["call"] == "broadcast(float64 [3, 2], root 1, name 'weights')"
+        assert of(r, events, "exchange")[-1]["name"] == "barrier()"
+    assert not [e for e in events if "unmatched" in e.get("args", {}) and e["ph"] == "X"]
+
+
+@SEVERAL
+def test_who_comes_last_does_not_wait(recorded):
+    last = sp.size() - 1
+    x = tf.fill([3], float(sp.rank()))
+    sp.allreduce(x)
+    sp.barrier()
+    if sp.rank() == last:
+        time.sleep(0.3)
+    sp.allreduce(x)
+    events = recorded()
+    waits = [of(r, events, "collective")[-1]["args"]["wait_us"] for r in range(sp.size())]
+    assert min(waits[:last]) > 150_000
+    assert waits[last] < 100_000
+    assert all(of(r, events, "collective")[-1]["args"]["transfer_us"] > 0 for r in range(sp.size()))
+
+
+@SEVERAL
+def test_wait_and_transfer_lie_inside_one_after_the_other(recorded):
+    x = tf.fill([3], float(sp.rank()))
+    for step in range(4):
+        time.sleep(0.002 * ((step + sp.rank()) % sp.size()))
+        sp.allreduce(x)
+    events = recorded()
+    for r in range(sp.size()):
+        waits = {e["ts"]: e for e in of(r, events, "wait")}
+        transfers = of(r, events, "transfer")
+        whole = of(r, events, "collective", "exchange")
+        assert len(transfers) == len(whole)
+        for event, transfer in zip(whole, transfers, strict=True):
+            wait, close = event["args"]["wait_us"], pytest.approx
+            if wait > 0:
+                assert waits[event["ts"]]["dur"] == wait
+            assert transfer["ts"] == close(event["ts"] + wait, abs=0.01)
+            assert transfer["dur"] == event["args"]["transfer_us"]
+            assert event["dur"] == close(wait + transfer["dur"], abs=0.01)
+        ends = [e["ts"] + e["dur"] for e in whole]
+        assert all(end <= after["ts"] + 0.01 for end, after in zip(ends, whole[1:], strict=False))
+
+
+@SEVERAL
+def test_a_compiled_loop_shows_each_step(recorded):
+    def steps(x):
+        body = lambda i, y: (i + 1, sp.allreduce(y, sp.Average, name="step"))  # noqa: E731
+        return [tf.while_loop(lambda i, y: i < 50, body, (0, x))[1]]
+
+    compiled(steps)(tf.fill([4], float(sp.rank())))
+    events = recorded()
+    for r in range(sp.size()):
+        shown = [e for e in of(r, events, "collective") if e["name"] == "step"]
+        assert len(shown) == 50
+        assert [e["args"].get("agreed", False) for e in shown] == [True] + [False] * 49
+        assert all(e["args"]["bytes"] == 16 for e in shown)
+
+
+@SEVERAL
+def test_what_a_rank_does_for_others_after_it_has_joined_shows(recorded):
+    for _ in range(1 if sp.rank() == sp.size() - 1 else 3):
+        sp.allreduce(tf.fill([2], float(sp.rank())), name="uneven")
+    sp.join()
+    events = recorded()
+    for r in range(sp.size()):
+        shown = [e for e in of(r, events, "collective") if e["name"] == "uneven"]
+        assert len(shown) == 3 and all("wait_us" in e["args"] for e in shown)
+
+
+def test_groups_have_rows_of_their_own(recorded):
+    world = sp.current_world().communicator
+    group = world.split(sp.rank() % 2)
+    for _ in range(sp.rank() % 2 + 1):  # the groups need not do the same
+        group.barrier()
+    events = recorded()
+    names = {key: args["name"] for key, args in metadata(events, "thread_name").items()}
+    for r in range(sp.size()):
+        parity = r % 2
+        mine = [e for e in of(r, events, "exchange") if e["args"]["group"] != "world"]
+        assert len(mine) == parity + 1
+        assert {names[e["pid"], e["tid"]] for e in mine} == {mine[0]["args"]["group"]}
+        assert mine[0]["args"]["group"].endswith(f".{parity}")
+        assert all("wait_us" in e["args"] for e in mine)
+
+
+def test_it_records_from_its_start_to_its_end(folder):
+    group = sp.current_world().communicator
+    group.barrier()
+    sp.start_timeline(folder / "one.json")
+    group.barrier()
+    sp.stop_timeline()
+    group.barrier()
+    sp.stop_timeline()  # there is none: nothing happens
+    events = json.loads((folder / "one.json").read_text())
+    assert [len(of(r, events, "exchange")) for r in range(sp.size())] == [1] * sp.size()
+    assert events[-1]["args"] == {"dropped": {}, "unmatched": 0}
+    assert all(each.recorder is None for each in group.family)
+
+
+def test_it_is_written_while_the_program_runs(folder):
+    sp.start_timeline(folder / "now.json")
+    sp.barrier()
+    deadline = time.monotonic() + 30
+    while '"barrier()"' not in (folder / "now.json").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    sp.stop_timeline()
+
+
+def test_a_file_that_is_there_stays(folder):
+    path = folder / "old.json"
+    if sp.rank() == 0:
+        path.write_text("precious")
+    sp.barrier()
+    with pytest.raises(OutputError, match=r"old\.json is there already; remove it"):
+        sp.start_timeline(path)
+    assert path.read_text() == "precious"
+    sp.barrier()
+    sp.start_timeline(path, overwrite=True)
+    sp.stop_timeline()
+    assert json.loads(path.read_text())
+
+
+def test_a_folder_that_is_missing(folder):
+    with pytest.raises(OutputError, match="cannot write the timeline .*: No such file"):
+        sp.start_timeline(folder / "nowhere" / "timeline.json")
+    assert sp.current_world().timeline is None
+
+
+def test_one_at_a_time(recorded, folder):
+    with pytest.raises(InputError, match=r"call stop_timeline\(\) first"):
+        sp.start_timeline(folder / "second.json")
+    assert not (folder / "second.json").exists()
+    recorded()
+
+
+def test_a_full_disk_is_said_once_and_the_program_goes_on(folder, monkeypatch):
+    from sciml_par.parallel import timeline
+
+    said = []
+    monkeypatch.setattr(timeline, "write_error", said.append)
+    sp.start_timeline(folder / "full.json")
+    if sp.rank() == 0:
+        monkeypatch.setattr(os, "pwrite", full)
+    sp.barrier()
+    with pytest.raises(OutputError, match="No space left"):
+        sp.stop_timeline()
+    assert len(said) == (sp.rank() == 0)
+    assert sp.current_world().timeline is None
+
+
+def full(*_):
+    raise OSError(28, "No space left on device")
+
+
+@SEVERAL
+def test_the_offset_of_a_clock_is_known_to_half_a_round_trip():
+    """The ranks of one host share a clock: the true offset is zero."""
+    group: Communicator = sp.current_world().communicator
+    if sp.rank() == 0:
+        for rank in range(1, sp.size()):
+            offset, round_trip = clock.measure(group.control, rank)
+            assert round_trip > 0 and abs(offset) <= round_trip / 2 + 1
+    else:
+        clock.answer(group.control)
+
+
+def test_only_other_clocks_are_measured():
+    """Ranks 0 and 1 have the same one, and the rest others."""
+    clocks = [max(0, rank - 1) for rank in range(sp.size())]
+    offsets = clock.clock_offsets(sp.current_world().communicator.control, clocks)
+    assert len(offsets) == sp.size() and offsets[:2] == [0, 0][: sp.size()]
+    if sp.rank() == 0:
+        assert all(offset != 0 for offset in offsets[2:])

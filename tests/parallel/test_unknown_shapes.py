@@ -1,0 +1,221 @@
+"""Tensors whose shape is known only when the graph runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import all_values, normal, normals, values
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.parallel.call import Call
+
+ANY_ROWS = tf.TensorSpec([None, 2], tf.float64)
+ANYTHING = tf.TensorSpec(None, tf.float64)
+
+
+def traced(function, *specs):
+    return tf.function(function, input_signature=specs or [ANY_ROWS])
+
+
+def part(whole):
+    return np.array_split(whole, sp.size())[sp.rank()]
+
+
+def sent_rows():
+    """Rank r sends r rows to rank 0, and one to every other."""
+    return [sp.rank()] + [1] * (sp.size() - 1)
+
+
+@pytest.mark.parametrize("spec", (ANY_ROWS, ANYTHING))
+def test_every_collective_of_the_same_shape(spec):
+    """For two shapes, by one trace."""
+
+    def all_of_them(x):
+        return [
+            sp.allreduce(x, sp.Average),
+            sp.allreduce(x, sp.Max, prescale_factor=2.0, compression=sp.Compression.fp16),
+            sp.broadcast(x, sp.size() - 1),
+            sp.reducescatter(x, sp.Sum),
+            sp.allgather(x),
+            *sp.fused_allreduce([x, tf.ones([3], tf.float64)], sp.Sum),
+        ]
+
+    run = traced(all_of_them, spec)
+    for rows in (sp.size() + 1, 3):
+        tag = f"{rows} rows"
+        everyone = all_values((rows, 2), "float64", tag)
+        total = everyone.sum(axis=0)
+        expected = [total / sp.size(), 2 * everyone.max(axis=0), everyone[-1], part(total)]
+        expected += [np.concatenate(everyone), total, [sp.size()] * 3]
+        results = run(tf.constant(values(sp.rank(), (rows, 2), "float64", tag)))
+        for result, each in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, each)
+    assert run.experimental_get_tracing_count() == 1
+
+
+def test_what_is_known_of_the_shape_is_kept():
+    shapes = {}
+
+    def note(x):
+        shapes["allreduce"] = sp.allreduce(x).shape
+        shapes["broadcast"] = sp.broadcast(x).shape
+        shapes["allgather"] = sp.allgather(x).shape
+        shapes["reducescatter"] = sp.reducescatter(x).shape
+        y, received = sp.alltoall(x)
+        shapes["alltoall"] = y.shape
+        assert received.dtype == tf.int32 and received.shape == (sp.size(),)
+
+    traced(note).get_concrete_function()
+    assert {name: shape.as_list() for name, shape in shapes.items()} == dict.fromkeys(
+        ("allreduce", "broadcast", "allgather", "reducescatter", "alltoall"), [None, 2]
+    )
+
+
+def test_other_rows_on_every_rank():
+    run = traced(sp.allgather)
+    for more in (1, 0):
+        shapes = [(rank + more, 2) for rank in range(sp.size())]
+        expected = np.concatenate([normal(r, s, "rows") for r, s in enumerate(shapes)])
+        result = run(tf.constant(normal(sp.rank(), shapes[sp.rank()], "rows")))
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_splits_that_the_graph_computes():
+    def exchange(x, splits):
+        return sp.alltoall(x, splits + 0)
+
+    size, rank = sp.size(), sp.rank()
+    for spec in (ANY_ROWS, tf.TensorSpec([sum(sent_rows()), 2], tf.float64)):
+        run = traced(exchange, spec, tf.TensorSpec([None], tf.int64))
+        x = normal(rank, (sum(sent_rows()), 2), "splits")
+        y, received = run(x, sent_rows())
+        np.testing.assert_array_equal(received, [r if rank == 0 else 1 for r in range(size)])
+        parts = []
+        for r in range(size):
+            first = 0 if rank == 0 else r + rank - 1
+            count = r if rank == 0 else 1
+            parts.append(normal(r, (r + size - 1, 2), "splits")[first : first + count])
+        np.testing.assert_array_equal(y, np.concatenate(parts))
+
+
+def test_even_splits_of_unknown_rows():
+    y, received = traced(sp.alltoall)(normal(sp.rank(), (2 * sp.size(), 2), "even"))
+    mine = slice(2 * sp.rank(), 2 * sp.rank() + 2)
+    everyone = normals((2 * sp.size(), 2), "even")
+    np.testing.assert_array_equal(y, np.concatenate([x[mine] for x in everyone]))
+    np.testing.assert_array_equal(received, [2] * sp.size())
+
+
+def everything(x):
+    """A result of each collective and operation. x: [n, 2], the same n on every rank."""
+    splits = tf.concat([tf.shape(x)[:1], tf.zeros([sp.size() - 1], tf.int32)], axis=0)
+    return {
+        "sum": sp.allreduce(x, sp.Sum),
+        "average": sp.allreduce(x, postscale_factor=3.0),
+        "max": sp.allreduce(x, sp.Max),
+        "product": sp.allreduce(x, sp.Product),
+        "broadcast": sp.broadcast(x, sp.size() - 1),
+        "allgather": sp.allgather(x),
+        "reducescatter": sp.reducescatter(x, sp.Min),
+        "alltoall": sp.alltoall(x, splits)[0],
+    }
+
+
+def test_gradients_are_those_of_known_shapes():
+    """All of one function, so that a collective out of order would disturb the others."""
+
+    def gradients(x):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            results = everything(x)
+            losses = {name: tf.reduce_sum((sp.rank() + 1.0) * y**3) for name, y in results.items()}
+        return {name: tape.gradient(loss, x) for name, loss in losses.items()}
+
+    x = tf.constant(normal(sp.rank(), (sp.size() + 1, 2), "gradient"))
+    results, expected = traced(gradients)(x), gradients(x)
+    assert expected["allgather"].numpy().any()
+    for name, result in results.items():
+        np.testing.assert_allclose(result, expected[name], 1e-12, err_msg=name)
+
+
+def test_in_a_session():
+    rows = sp.size() + 1
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float64, [None, 2])
+        y = sp.allreduce(x, sp.Sum)
+        z = sp.allgather(x)
+        (slope,) = tf.gradients([y * y], [x])
+        mine = normal(sp.rank(), (rows, 2), "session")
+        total, whole, gradient = session.run([y, z, slope], {x: mine})
+    everyone = normals((rows, 2), "session")
+    np.testing.assert_allclose(total, everyone.sum(axis=0), 1e-13)
+    np.testing.assert_array_equal(whole, np.concatenate(everyone))
+    np.testing.assert_allclose(gradient, 2 * sp.size() * everyone.sum(axis=0), 1e-13)
+
+
+@pytest.mark.skipif("sp.size() == 1", reason="one rank transfers nothing")
+def test_the_order_of_the_program_is_kept(monkeypatch):
+    """Known and unknown shapes take turns, none depends on another, also in the gradient."""
+    seen = []
+    execute = Call.execute
+
+    def noting(self, *addresses):
+        seen.append(self.request.row)
+        execute(self, *addresses)
+
+    monkeypatch.setattr(Call, "execute", noting)
+
+    def total(n, x):
+        return tf.reduce_sum(sp.allreduce(tf.tile(x, [1, n]), sp.Sum))
+
+    @tf.function
+    def run(x, known):
+        parts = [total(n, x if n % 3 else known) for n in range(1, 10)]
+        return tf.add_n(parts[::-1])
+
+    known = tf.constant(1.0, shape=[4, 1])
+    run = run.get_concrete_function(tf.TensorSpec([None, 1], tf.float32), known)
+    with tf.GradientTape() as tape:
+        tape.watch(known)
+        y = run(known, known)
+    tape.gradient(y, known)
+    assert seen[:9] == list(range(1, 10))
+    assert sorted(seen[9:]) == list(range(1, 10))
+    assert sp.current_world().communicator.allgather_object(seen) == [seen] * sp.size()
+
+
+@pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees with itself")
+def test_rows_that_differ_where_they_must_not():
+    """Every execution agrees, also of shapes that have been seen before."""
+    run = traced(lambda x: sp.allreduce(x, sp.Sum))
+    for rows in (3, 2):
+        run(tf.ones([rows, 2], tf.float64))
+    with pytest.raises(tf.errors.OpError) as error:
+        run(tf.ones([3 if sp.rank() else 2, 2], tf.float64))
+    for wish in ("rank 0: allreduce(float64 [2, 2], Sum)", ": allreduce(float64 [3, 2], Sum)"):
+        assert wish in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "collective",
+    (
+        *(sp.allreduce, sp.broadcast, sp.allgather, sp.reducescatter, sp.alltoall),
+        lambda x: sp.fused_allgather([x, x]),
+        lambda x: sp.allreduce(x, sp.Adasum),
+    ),
+)
+def test_compiled_functions_refuse_them(collective):
+    run = tf.function(
+        collective,
+        input_signature=[tf.TensorSpec([None], tf.float32)],
+        jit_compile=True,
+    )
+    with pytest.raises(InputError, match=r"shape is known .* got \(None,\)"):
+        run(tf.ones(3))
+
+
+def test_adasum_refuses_them():
+    with pytest.raises(InputError, match=r"shape is known .* got \(None, 2\)"):
+        traced(lambda x: sp.allreduce(x, sp.Adasum)).get_concrete_function()
