@@ -9,7 +9,7 @@ import numpy as np
 
 from sciml_par.errors import InputError
 from sciml_par.parallel.element_type import ELEMENT_TYPES
-from sciml_par.parallel.reduction import Average, Max, Min, ReduceOp, Sum, check_reducible
+from sciml_par.parallel.reduction import Average, Max, Min, ReduceOp, Sum, check_scatterable
 from sciml_par.parallel.request import (
     Allgather,
     Allreduce,
@@ -57,7 +57,7 @@ def cases(dtype: str, rank: int, size: int) -> list[Case]:
 
 def _has(dtype: str, op: ReduceOp) -> bool:
     try:
-        check_reducible(op, dtype, where="")
+        check_scatterable(op, dtype, where="")
     except InputError:
         return False
     return True

@@ -38,7 +38,9 @@ class Chain:
     """
 
     def __init__(self, communicator: Communicator, device: str | None = None) -> None:
-        compiled = not tf.executing_eagerly() and in_compiled_function()
+        # Asked once: each question costs as much as a step of the way.
+        self.eager: bool = tf.executing_eagerly()
+        compiled = not self.eager and in_compiled_function()
         self._communicator = communicator
         self.device = device
         self.on_host = device is not None and _device_type(device) == "CPU"
@@ -58,7 +60,7 @@ def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) 
     """
     if communicator.size == 1:
         return tf.identity(x)  # what every collective of one rank amounts to
-    if tf.executing_eagerly():
+    if chain.eager:
         site, moved = _shared_site(communicator, request), _moved(x, chain)
         return _from_host(site, moved) if chain.on_host else run_eagerly(site, moved)
     site = Site(communicator, request)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -57,23 +59,26 @@ def fused_allreduce(
     setting = Setting.of("allreduce", name, communicator, device)
     conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
     results: list[Tensor] = list(tensors)
-    sparse = [i for i, x in enumerate(results) if isinstance(x, tf.IndexedSlices)]
-    dense = [i for i, x in enumerate(results) if not isinstance(x, tf.IndexedSlices)]
+    slices_type = tf.IndexedSlices
+    sparse = [i for i, x in enumerate(results) if isinstance(x, slices_type)]
+    dense = sorted({*range(len(results))}.difference(sparse))
 
     def reduce(flat: Tensor) -> Tensor:
-        check_reducible(op, flat.dtype.name, where="allreduce")
-        return conversion.around(lambda x: reduced(x, op, setting), flat)
+        x = setting.tensor(flat)
+        check_reducible(op, x.dtype.name, where="allreduce")
+        return conversion.around(lambda x: reduced(x, op, setting), x)
 
     def reduce_each(together: list[Tensor]) -> list[Tensor]:
         return conversion.around_all(lambda xs: adasum(xs, setting), together)
 
-    tensors = [setting.tensor(results[i]) for i in dense]
+    tensors = [results[i] for i in dense]
     whole = fuse_lists(reduce_each, tensors) if op is Adasum else fuse(reduce, tensors)
     for i, y in zip(dense, whole, strict=True):
         results[i] = y
-    slices = [results[i] for i in sparse]
-    for i, y in zip(sparse, reduced_slices(slices, op, conversion, setting), strict=True):
-        results[i] = y
+    if sparse:
+        slices = [results[i] for i in sparse]
+        for i, y in zip(sparse, reduced_slices(slices, op, conversion, setting), strict=True):
+            results[i] = y
     return results
 
 
@@ -166,8 +171,9 @@ def fuse(
     ----------
     bucket_bytes : what a flat buffer may hold; a tensor that is longer goes alone.
     """
+    apply = _apply_packed if can_pack() else _apply_flat
     return fuse_lists(
-        lambda together: _apply_flat(collective, together), tensors, bucket_bytes=bucket_bytes
+        lambda together: apply(collective, together), tensors, bucket_bytes=bucket_bytes
     )
 
 
@@ -178,41 +184,70 @@ def fuse_lists(
     bucket_bytes: int = BUCKET_BYTES,
 ) -> list[Tensor]:
     """Apply a collective on lists of tensors of one type to all `tensors`, as `fuse` does."""
-    converted = [t if isinstance(t, tf.Tensor) else tf.convert_to_tensor(t) for t in tensors]
+    converted = _tensors_of(tensors)
     results: list[Tensor] = [None] * len(converted)
-    for indices in _buckets(converted, bucket_bytes):
+    for indices in _buckets(tuple(map(_kind_of, converted)), bucket_bytes):
         for i, result in zip(indices, collective([converted[i] for i in indices]), strict=True):
             results[i] = result
     return results
 
 
-def _buckets(tensors: Sequence[Tensor], bucket_bytes: int) -> list[list[int]]:
+def _tensors_of(values: Sequence[Any]) -> list[Tensor]:
+    """Each of `values` as a tensor (local)."""
+    tensor_type, convert = tf.Tensor, tf.convert_to_tensor
+    return [x if isinstance(x, tensor_type) else convert(x) for x in values]
+
+
+Kind = tuple[Any, tuple[int, ...] | None]
+"""A tensor's element type and shape, the latter None where a graph leaves it open."""
+
+
+def _kind_of(x: Tensor) -> Kind:
+    if x.__class__ is _eager_tensor():
+        return x._datatype_enum(), x._shape_tuple()  # the properties take ten times as long
+    return x.dtype, shape_of(x) if x.shape.is_fully_defined() else None
+
+
+@lru_cache(maxsize=1)
+def _eager_tensor() -> Any:
+    from tensorflow.python.framework import ops
+
+    return ops.EagerTensor
+
+
+@lru_cache(maxsize=64)
+def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
     """The tensors of each buffer, by index: one element type, types in order of appearance.
 
     One whose shape a graph leaves open goes alone, after the others.
     """
-    by_type: dict[str, list[list[int]]] = {}
-    room: dict[str, int] = {}
+    by_type: dict[Any, list[list[int]]] = {}
+    room: dict[Any, int] = {}
     alone: list[list[int]] = []
-    for i, t in enumerate(tensors):
-        name, count = t.dtype.name, t.shape.num_elements()
-        if count is None:
+    for i, (kind, shape) in enumerate(kinds):
+        dtype = tf.as_dtype(kind)
+        if shape is None:
             alone.append([i])
             continue
-        nbytes = count * t.dtype.size
-        if room.get(name, 0) < nbytes or name not in by_type:
-            by_type.setdefault(name, []).append([])
-            room[name] = bucket_bytes
-        by_type[name][-1].append(i)
-        room[name] -= nbytes
+        nbytes = math.prod(shape) * dtype.size
+        if room.get(dtype, 0) < nbytes or dtype not in by_type:
+            by_type.setdefault(dtype, []).append([])
+            room[dtype] = bucket_bytes
+        by_type[dtype][-1].append(i)
+        room[dtype] -= nbytes
     return [bucket for buckets in by_type.values() for bucket in buckets] + alone
+
+
+def _apply_packed(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
+    if len(tensors) == 1:
+        return [collective(tensors[0])]
+    shapes = [x._shape_tuple() for x in tensors]
+    return unpacked(collective(packed(tensors, shapes)), shapes)
 
 
 def _apply_flat(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
     if len(tensors) == 1:
         return [collective(tensors[0])]
-    if can_pack():
-        return unpacked(collective(packed(tensors)), [shape_of(t) for t in tensors])
     flat = collective(tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0))
     parts = tf.split(flat, [t.shape.num_elements() for t in tensors])
     return [tf.reshape(part, t.shape) for part, t in zip(parts, tensors, strict=True)]

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 _SHORT_BYTES = 4096
 _VIEWS_KEPT = 64
 
-_PIECE_BYTES = 1 << 21
+_PIECE_BYTES = 1 << 18
 """What each rank reduces at once. For a longer buffer MPICH takes as much memory again each time,
-fresh from the operating system: 46 ms for 64 MiB between two ranks of a host, 28 in pieces."""
+fresh from the operating system, and leaves the cache. Between two ranks of a host: 48 ms for
+64 MiB, 25 in pieces; 0.39 ms for 1 MiB, 0.32 in pieces."""
 
 
 class MPICommunicator(Carrier):
@@ -229,7 +230,7 @@ def _in_wide_type(
     element, wide = request.element, request.element.wide
     sent, received = counts
     transfer = _between_buffers(reduce, sent * wide.size, received * wide.size)
-    divide = _division(size) if request.op is Average else None
+    divide = _division(size, wide.numpy) if request.op is Average else None
     if element is wide:
         return transfer if divide is None else _divided(transfer, divide, received, wide)
     # Made once, so that a step of a long run allocates nothing.
@@ -248,12 +249,15 @@ def _in_wide_type(
     return widened
 
 
-def _division(divisor: int) -> Callable[[np.ndarray], object]:
+def _division(divisor: int, dtype: np.dtype[Any]) -> Callable[[np.ndarray], object]:
     """Divides an array in place."""
+    # An array as the factor: NumPy would have to convert a number each time.
     if divisor & (divisor - 1) == 0:
         # The same to the last bit, and faster.
-        return lambda array: np.multiply(array, 1 / divisor, out=array)
-    return lambda array: np.divide(array, divisor, out=array)
+        factor = np.asarray(1 / divisor, dtype)
+        return lambda array: np.multiply(array, factor, array)
+    whole = np.asarray(divisor, dtype)
+    return lambda array: np.divide(array, whole, array)
 
 
 def _divided(

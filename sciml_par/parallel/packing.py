@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sciml_par.parallel.memory import has_gpus, tensor_on
 from sciml_par.parallel.result_memory import result_memory
 
 Tensor = Any
+Shape = tuple[int, ...]
 
 
 def can_pack() -> bool:
@@ -25,24 +27,42 @@ def can_pack() -> bool:
     return tf.executing_eagerly() and not has_gpus() and not is_recorded()
 
 
-def packed(tensors: Sequence[Tensor]) -> Tensor:
+def packed(tensors: Sequence[Tensor], shapes: Sequence[Shape]) -> Tensor:
     """The elements of all `tensors`, which are of one type, one after the other (local)."""
     # NumPy cannot look at every scalar of TensorFlow's without a copy.
-    arrays = [np.asarray(x if x.ndim else x.numpy()) for x in tensors]
-    count, dtype = sum(array.size for array in arrays), arrays[0].dtype
+    arrays = [
+        np.asarray(x if shape else x.numpy()) for x, shape in zip(tensors, shapes, strict=True)
+    ]
+    count, dtype = sum(map(math.prod, shapes)), arrays[0].dtype
     flat, _ = result_memory().array((count,), dtype, count * dtype.itemsize)
     np.concatenate(arrays, axis=None, out=flat)
     return tensor_on(flat)
 
 
-def unpacked(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+def unpacked(flat: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
     """The tensors of these shapes that were `packed` (local).
 
     One that begins at an address that suits TensorFlow stays where it is, and keeps all of `flat`.
     """
+    if all(len(shape) == 1 for shape in shapes):
+        # Several times as fast as one by one, but for vectors only.
+        return _split(flat, tuple(length for (length,) in shapes))
     whole, results, begin = np.asarray(flat), [], 0
     for shape in shapes:
         end = begin + math.prod(shape)
         results.append(tensor_on(whole[begin:end].reshape(shape)))
         begin = end
     return results
+
+
+def _split(flat: Tensor, lengths: Shape) -> list[Tensor]:
+    sizes, axis = _constants(lengths)
+    parts: list[Tensor] = tf.raw_ops.SplitV(
+        value=flat, size_splits=sizes, axis=axis, num_split=len(lengths)
+    )
+    return parts
+
+
+@lru_cache(maxsize=64)
+def _constants(lengths: Shape) -> tuple[Tensor, Tensor]:
+    return tf.constant(lengths, tf.int64), tf.constant(0)

@@ -22,7 +22,7 @@ from sciml_par.parallel.request import (
     any_rows,
     even_rows,
 )
-from sciml_par.parallel.setting import Gradient, Setting, Tensor, differentiable
+from sciml_par.parallel.setting import Gradient, Setting, Tensor
 
 
 def reduced(x: Tensor, op: ReduceOp, setting: Setting) -> Tensor:
@@ -45,7 +45,7 @@ def reduced(x: Tensor, op: ReduceOp, setting: Setting) -> Tensor:
 
         return y, gradient
 
-    return differentiable(with_gradient, x)
+    return setting.differentiable(with_gradient, x)
 
 
 def given(x: Tensor, root: int, setting: Setting) -> Tensor:
@@ -61,7 +61,7 @@ def given(x: Tensor, root: int, setting: Setting) -> Tensor:
         with tf.control_dependencies([total]):  # or a graph would leave the collective out
             return tf.zeros_like(total)
 
-    return differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
+    return setting.differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
 
 
 def gathered(x: Tensor, setting: Setting) -> Tensor:
@@ -86,7 +86,7 @@ def gathered_rows(x: Tensor, rows: Shape, setting: Setting) -> Tensor:
     def gradient(g: Tensor) -> Tensor:
         return reduced(g, Sum, setting.of_gradient())[first : first + own]
 
-    return differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
+    return setting.differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
 
 
 def _gathered_later(x: Tensor, setting: Setting) -> Tensor:
@@ -110,7 +110,7 @@ def _gathered_later(x: Tensor, setting: Setting) -> Tensor:
 
         return y, gradient
 
-    return differentiable(with_gradient, x)
+    return setting.differentiable(with_gradient, x)
 
 
 def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None = None) -> Tensor:
@@ -147,7 +147,7 @@ def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None =
 
     if not x.dtype.is_floating:
         return with_gradient(x)[0]
-    return differentiable(with_gradient, x)
+    return setting.differentiable(with_gradient, x)
 
 
 def exchanged(x: Tensor, sent: Shape, received: Shape, setting: Setting) -> Tensor:
@@ -159,7 +159,7 @@ def exchanged(x: Tensor, sent: Shape, received: Shape, setting: Setting) -> Tens
     def gradient(g: Tensor) -> Tensor:
         return exchanged(g, received, sent, setting.of_gradient())
 
-    return differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
+    return setting.differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
 
 
 def exchanged_later(x: Tensor, splits: Tensor | None, setting: Setting) -> tuple[Tensor, Tensor]:

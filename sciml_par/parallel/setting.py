@@ -92,16 +92,17 @@ class Setting:
         spec = tf.TensorSpec(x.shape if shape is None else shape, x.dtype)
         return self.later(lambda ask, x: [ask(request_of(shape_of(x)), x)], [x], [spec])[0]
 
+    def differentiable(
+        self, collective: Callable[[Tensor], tuple[Tensor, Gradient]], x: Tensor
+    ) -> Tensor:
+        """y of `collective(x)`, which returns y and the function ḡ ↦ the gradient by x."""
+        # Making y differentiable takes several times as long as a short transfer.
+        if self.chain.eager and not is_recorded():
+            return collective(x)[0]
+        return tf.custom_gradient(collective)(x)
+
     def later(
         self, run: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], results: Sequence[Any]
     ) -> list[Tensor]:
         """What `run` gives when the graph runs; see `deferred.later` (collective)."""
         return later(self.group, run, inputs, results, self.chain)
-
-
-def differentiable(collective: Callable[[Tensor], tuple[Tensor, Gradient]], x: Tensor) -> Tensor:
-    """y of `collective(x)`, which returns y and the function ḡ ↦ the gradient by x."""
-    # Making y differentiable takes several times as long as a short transfer.
-    if tf.executing_eagerly() and not is_recorded():
-        return collective(x)[0]
-    return tf.custom_gradient(collective)(x)

@@ -53,6 +53,18 @@ def test_fused_allreduce(context):
         np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
 
 
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
+def test_vectors_of_several_lengths(dtype):
+    lengths = (3, 0, 5, 1)
+    results = sp.fused_allreduce(
+        [tf.constant(values(sp.rank(), (n,), dtype, str(n))) for n in lengths], sp.Sum
+    )
+    for n, result in zip(lengths, results, strict=True):
+        expected = all_values((n,), dtype, str(n)).astype("float64").sum(axis=0)
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
+
+
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 def test_fused_broadcast(context):
     root = sp.size() - 1
