@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.conversion import Conversion
 from sciml_par.parallel.fused_rows import gathered_together, scattered_together
+from sciml_par.parallel.layout import layout
 from sciml_par.parallel.packing import can_pack, packed, unpacked
 from sciml_par.parallel.primitives import reduced
 from sciml_par.parallel.reduction import (
@@ -56,23 +58,23 @@ def fused_allreduce(
     -------
     The reduced tensors, in order.
     """
-    setting = Setting.of("allreduce", name, communicator, device)
-    conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
     results: list[Tensor] = list(tensors)
     slices_type = tf.IndexedSlices
     sparse = [i for i, x in enumerate(results) if isinstance(x, slices_type)]
     dense = sorted({*range(len(results))}.difference(sparse))
+    together = Together.of([results[i] for i in dense])
+    setting = Setting.of("allreduce", together.called(name), communicator, device)
+    conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
 
     def reduce(flat: Tensor) -> Tensor:
         x = setting.tensor(flat)
         check_reducible(op, x.dtype.name, where="allreduce")
         return conversion.around(lambda x: reduced(x, op, setting), x)
 
-    def reduce_each(together: list[Tensor]) -> list[Tensor]:
-        return conversion.around_all(lambda xs: adasum(xs, setting), together)
+    def reduce_each(tensors: list[Tensor]) -> list[Tensor]:
+        return conversion.around_all(lambda xs: adasum(xs, setting), tensors)
 
-    tensors = [results[i] for i in dense]
-    whole = fuse_lists(reduce_each, tensors) if op is Adasum else fuse(reduce, tensors)
+    whole = fuse_lists(reduce_each, together) if op is Adasum else fuse(reduce, together)
     for i, y in zip(dense, whole, strict=True):
         results[i] = y
     if sparse:
@@ -92,9 +94,11 @@ def fused_broadcast(
     device: str | None = None,
 ) -> list[Tensor]:
     """`broadcast` of each tensor, in one transfer per element type and 64 MiB (collective)."""
+    together = Together.of(tensors)
+    name = together.called(name)
     return fuse(
         lambda flat: broadcast(flat, root, name=name, communicator=communicator, device=device),
-        tensors,
+        together,
     )
 
 
@@ -146,26 +150,63 @@ def fused_reducescatter(
     -------
     This rank's rows of each result, in order; those that `reducescatter` gives.
     """
-    setting = Setting.of("reducescatter", name, communicator, device)
+    together = Together.of(tensors)
+    setting = Setting.of("reducescatter", together.called(name), communicator, device)
     conversion = Conversion(prescale_factor, postscale_factor, None, "reducescatter")
 
-    def scatter(together: list[Tensor]) -> list[Tensor]:
-        return conversion.around_all(lambda xs: scattered_together(xs, op, setting), together)
+    def scatter(tensors: list[Tensor]) -> list[Tensor]:
+        return conversion.around_all(lambda xs: scattered_together(xs, op, setting), tensors)
 
-    converted = [setting.tensor(x) for x in tensors]
-    for x in converted:
+    for x in map(setting.tensor, together.tensors):
         check_rows(x, "reducescatter")
         check_scatterable(op, x.dtype.name, where="reducescatter")
-    return fuse_lists(scatter, converted)
+    return fuse_lists(scatter, together)
+
+
+Kind = tuple[Any, tuple[int, ...] | None]
+"""A tensor's element type and shape, the latter None where a graph leaves it open."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Tensors that travel as few as can be.
+
+    Parameters
+    ----------
+    tensors : in order.
+    kinds : what each of them is.
+    """
+
+    tensors: list[Tensor]
+    kinds: tuple[Kind, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Together:
+        """Each of `values` as a tensor (local)."""
+        tensor_type, convert = tf.Tensor, tf.convert_to_tensor
+        tensors = [x if isinstance(x, tensor_type) else convert(x) for x in values]
+        return cls(tensors, tuple(map(_kind_of, tensors)))
+
+    def called(self, name: str | None) -> str | None:
+        """What the ranks agree on, with the shapes, which a flat buffer does not show (local)."""
+        if len(self.tensors) < 2:
+            return name
+        label = _label(self.kinds)
+        return label if name is None else f"{name} ({label})"
+
+
+@lru_cache(maxsize=64)
+def _label(kinds: tuple[Kind, ...]) -> str:
+    return f"{len(kinds)} tensors of shapes {layout(shape for _, shape in kinds)}"
 
 
 def fuse(
     collective: Callable[[Tensor], Tensor],
-    tensors: Sequence[Tensor],
+    together: Together,
     *,
     bucket_bytes: int = BUCKET_BYTES,
 ) -> list[Tensor]:
-    """Apply an element-wise collective to all `tensors`, as many as fit at once.
+    """Apply an element-wise collective to all tensors, as many as fit at once.
 
     Parameters
     ----------
@@ -173,33 +214,23 @@ def fuse(
     """
     apply = _apply_packed if can_pack() else _apply_flat
     return fuse_lists(
-        lambda together: apply(collective, together), tensors, bucket_bytes=bucket_bytes
+        lambda tensors: apply(collective, tensors), together, bucket_bytes=bucket_bytes
     )
 
 
 def fuse_lists(
     collective: Callable[[list[Tensor]], list[Tensor]],
-    tensors: Sequence[Tensor],
+    together: Together,
     *,
     bucket_bytes: int = BUCKET_BYTES,
 ) -> list[Tensor]:
-    """Apply a collective on lists of tensors of one type to all `tensors`, as `fuse` does."""
-    converted = _tensors_of(tensors)
-    results: list[Tensor] = [None] * len(converted)
-    for indices in _buckets(tuple(map(_kind_of, converted)), bucket_bytes):
-        for i, result in zip(indices, collective([converted[i] for i in indices]), strict=True):
+    """Apply a collective on lists of tensors of one type to all tensors, as `fuse` does."""
+    tensors = together.tensors
+    results: list[Tensor] = [None] * len(tensors)
+    for indices in _buckets(together.kinds, bucket_bytes):
+        for i, result in zip(indices, collective([tensors[i] for i in indices]), strict=True):
             results[i] = result
     return results
-
-
-def _tensors_of(values: Sequence[Any]) -> list[Tensor]:
-    """Each of `values` as a tensor (local)."""
-    tensor_type, convert = tf.Tensor, tf.convert_to_tensor
-    return [x if isinstance(x, tensor_type) else convert(x) for x in values]
-
-
-Kind = tuple[Any, tuple[int, ...] | None]
-"""A tensor's element type and shape, the latter None where a graph leaves it open."""
 
 
 def _kind_of(x: Tensor) -> Kind:

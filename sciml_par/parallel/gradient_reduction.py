@@ -133,7 +133,7 @@ class GradientReduction:
         shared = [i for i, source in enumerate(sources) if not self.is_local(source)]
         present = [i for i in shared if gradients[i] is not None]
         missing = [n for n, i in enumerate(shared) if gradients[i] is None]
-        name = _name([sources[i].shape for i in shared], missing)
+        name = _name(len(shared), missing)
         if shared and not present:
             # Others may have gradients: then this fails on all ranks, and none waits.
             nothing = tf.zeros([0])
@@ -229,13 +229,13 @@ def _bytes_of(gradient: Gradient) -> int:
     return (rows.num_elements() or 1) * values.dtype.size
 
 
-def _name(shapes: list[Any], missing: list[int]) -> str:
+def _name(number: int, missing: list[int]) -> str:
     """What the gradients are called, so that ranks with other gradients do not agree."""
-    name = f"{len(shapes)} gradients of shapes {layout(shapes)}"
+    name = f"{number} gradients"
     if not missing:
         return name
     if len(missing) <= _NUMBERS_SHOWN:
-        return f"{name}, None for {', '.join(map(str, missing))} of 0..{len(shapes) - 1}"
+        return f"{name}, None for {', '.join(map(str, missing))} of 0..{number - 1}"
     shown = ", ".join(map(str, missing[:_NUMBERS_SHOWN]))
     return f"{name}, None for {len(missing)}: {shown}, … ({layout(missing)})"
 

@@ -8,7 +8,6 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.fusion import fused_broadcast
-from sciml_par.parallel.layout import layout
 
 
 def broadcast_variables(
@@ -29,7 +28,6 @@ def broadcast_variables(
         The ranks have other variables, or the same in another order.
     """
     values = [tf.convert_to_tensor(variable) for variable in variables]
-    name = f"{len(values)} variables of shapes {layout(value.shape for value in values)}"
-    received = fused_broadcast(values, root, name=name, communicator=communicator)
+    received = fused_broadcast(values, root, communicator=communicator)
     for variable, value in zip(variables, received, strict=True):
         variable.assign(value)

@@ -8,8 +8,9 @@ import tensorflow as tf
 from ranks import CONTEXTS, all_values, compiled, eager, graph, values
 
 import sciml_par.parallel as sp
+from sciml_par.errors import CollectiveMismatchError
 from sciml_par.parallel.call import Call
-from sciml_par.parallel.fusion import BUCKET_BYTES, fuse
+from sciml_par.parallel.fusion import BUCKET_BYTES, Together, fuse
 
 CASES = [
     ("float64", (3,)),
@@ -51,6 +52,16 @@ def test_fused_allreduce(context):
         expected = all_values(shape, dtype, str(i)).astype("float64").sum(axis=0)
         assert result.dtype == dtype and result.shape == shape
         np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
+
+
+@pytest.mark.skipif(sp.size() == 1, reason="needs two ranks")
+@pytest.mark.parametrize(
+    "collective", (sp.fused_allreduce, sp.fused_broadcast, sp.fused_reducescatter)
+)
+def test_shapes_in_another_order_are_an_error(collective):
+    xs = [tf.zeros([2, 5]), tf.zeros([5, 2])]
+    with pytest.raises(CollectiveMismatchError, match=r"name 'both \(2 tensors of shapes"):
+        collective(xs[::-1] if sp.rank() == 1 else xs, name="both")
 
 
 @pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
@@ -120,7 +131,9 @@ def total(x):
 def test_buckets(what, context, transfers):
     nbytes, lengths, expected = BUCKETS[what]
     xs = [values(sp.rank(), (n,), "float32", f"{i}") for i, n in enumerate(lengths)]
-    results = context(lambda *xs: fuse(total, xs, bucket_bytes=nbytes))(*map(tf.constant, xs))
+    results = context(lambda *xs: fuse(total, Together.of(xs), bucket_bytes=nbytes))(
+        *map(tf.constant, xs)
+    )
     assert len(results) == len(lengths)
     for i, (result, n) in enumerate(zip(results, lengths, strict=True)):
         assert result.shape == (n,)
@@ -132,7 +145,7 @@ def test_buckets(what, context, transfers):
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_buckets_of_several_types_and_shapes(context):
     """Types fill buckets of their own; the results keep the order of the tensors."""
-    run = context(lambda *xs: fuse(total, xs, bucket_bytes=32))
+    run = context(lambda *xs: fuse(total, Together.of(xs), bucket_bytes=32))
     results = run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
     for i, (result, (dtype, shape)) in enumerate(zip(results, CASES, strict=True)):
         expected = all_values(shape, dtype, str(i)).astype("float64").sum(axis=0)
@@ -144,7 +157,7 @@ def test_buckets_of_several_types_and_shapes(context):
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 def test_buckets_are_counted_in_bytes_of_each_type(context, transfers):
     dtypes = ["float32", "bfloat16", "float32", "bfloat16", "float32", "float64"]
-    run = context(lambda *xs: fuse(total, xs, bucket_bytes=8))
+    run = context(lambda *xs: fuse(total, Together.of(xs), bucket_bytes=8))
     run(*[tf.ones([2 if dtype == "bfloat16" else 1], dtype) for dtype in dtypes])
     fours, twos, eights = [("float32", 2), ("float32", 1)], [("bfloat16", 4)], [("float64", 1)]
     assert transfers == [*fours, *twos, *eights]

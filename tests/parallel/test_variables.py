@@ -72,5 +72,5 @@ def test_other_variables_on_one_rank_are_an_error_on_all():
     variables = [tf.Variable(tf.zeros([5, 1])), tf.Variable(tf.zeros([1, 7]))]
     if sp.rank() == 0:
         variables.reverse()
-    with pytest.raises(CollectiveMismatchError, match="2 variables of shapes"):
+    with pytest.raises(CollectiveMismatchError, match="2 tensors of shapes"):
         sp.broadcast_variables(variables)
