@@ -113,3 +113,11 @@ def test_exceptions_can_be_caught():
     assert hvd.HostsUpdatedInterrupt(skip_sync=True).skip_sync is True
     error = exceptions.HorovodVersionMismatchError("tensorflow", "1", "2")
     assert "tensorflow 2" in str(error) and isinstance(error, ImportError)
+
+
+def test_local_layers_without_weights_are_an_error():
+    layer = tf.keras.layers.Dense(2)
+    with pytest.raises(InputError, match="has no weights yet"):
+        hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[layer])
+    layer.build((None, 3))
+    hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[layer])

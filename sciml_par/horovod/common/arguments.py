@@ -58,7 +58,7 @@ def variables_of(local_layers: Any) -> list[Any]:
     Raises
     ------
     InputError
-        Something in it is no layer.
+        Something in it is no layer, or has no weights yet.
     """
     if local_layers is None:
         return []
@@ -66,4 +66,9 @@ def variables_of(local_layers: Any) -> list[Any]:
     for layer in layers:
         if not hasattr(layer, "trainable_weights"):
             raise InputError(f"local_layers: expected Keras layers; got {layer!r}.")
+        if not layer.built:
+            raise InputError(
+                f"local_layers: the layer «{layer.name}» has no weights yet. Build the model "
+                f"first, by an Input or by model.build."
+            )
     return [variable for layer in layers for variable in layer.trainable_weights]

@@ -75,16 +75,13 @@ def DistributedOptimizer(
             device=device_for(device_dense, device_sparse),
         )
     if op is Adasum:
-        unused = {
-            "sparse_as_dense": sparse_as_dense,
-            "average_aggregated_gradients": average_aggregated_gradients,
-            "groups": groups is not None,
-            "gradient_predivide_factor": gradient_predivide_factor != 1,
-            "process_set": process_set is not global_process_set,
-        }
-        if any(unused.values()):
-            given = ", ".join(option for option, is_given in unused.items() if is_given)
-            raise InputError(f"DistributedOptimizer: op=Adasum makes no use of {given}.")
+        _refuse_given(
+            sparse_as_dense=sparse_as_dense,
+            average_aggregated_gradients=average_aggregated_gradients,
+            groups=groups is not None,
+            gradient_predivide_factor=gradient_predivide_factor != 1,
+            process_set=process_set is not global_process_set,
+        )
         return _DistributedAdasumOptimizer(
             optimizer,
             name,
@@ -110,3 +107,10 @@ def DistributedOptimizer(
         process_set,
         scale_local_gradients,
     )
+
+
+def _refuse_given(**options: bool) -> None:
+    """Raise `InputError` for the options that are given, which Adasum of steps does not have."""
+    given = [option for option, is_given in options.items() if is_given]
+    if given:
+        raise InputError(f"DistributedOptimizer: op=Adasum makes no use of {', '.join(given)}.")

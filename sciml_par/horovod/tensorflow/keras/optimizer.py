@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from sciml_par import parallel
-from sciml_par.errors import InputError
-from sciml_par.horovod.common.arguments import device_for, groups_of
+from sciml_par.horovod.common.arguments import device_for, groups_of, variables_of
 from sciml_par.horovod.common.process_sets import (
     ProcessSet,
     communicator_of,
@@ -99,7 +97,7 @@ def PartialDistributedOptimizer(
     InputError
         `local_layers` are no layers, or have no weights yet; or as for `DistributedOptimizer`.
     """
-    local = _weights_of(local_layers)
+    local = variables_of(local_layers)
     distributed = DistributedOptimizer(
         optimizer,
         name=name,
@@ -118,20 +116,3 @@ def PartialDistributedOptimizer(
     for variable in local:
         distributed.register_local_var(variable)
     return distributed
-
-
-def _weights_of(layers: Any) -> list[Any]:
-    import keras
-
-    if layers is None:
-        return []
-    several: Sequence[Any] = [layers] if isinstance(layers, keras.Layer) else list(layers)
-    for layer in several:
-        if not isinstance(layer, keras.Layer):
-            raise InputError(f"local_layers: expected Keras layers; got {layer!r}.")
-        if not layer.built:
-            raise InputError(
-                f"local_layers: the layer «{layer.name}» has no weights yet. Build the model "
-                f"first, by an Input or by model.build."
-            )
-    return [weight for layer in several for weight in layer.trainable_weights]
