@@ -17,7 +17,7 @@ from gpu.arena import ADDRESSES, COMPILED, AddressArena, Once, Program
 from gpu.cases import stepped
 from gpu.device import Device
 from sciml_par.parallel.request import Request
-from sciml_par.parallel.xla_ffi import TESTED_VERSIONS, Version, c_function
+from sciml_par.parallel.xla_ffi import TESTED_VERSIONS, Version, c_function, one_tensor
 
 _NEWEST_MINOR = 9
 _TARGET = "sciml_par_check"
@@ -119,7 +119,7 @@ class JaxArena(AddressArena):
         major, minor = TESTED_VERSIONS[0]
         versions = [(major, m) for m in range(minor, _NEWEST_MINOR + 1)]
         for version in [self.version] if self.version else versions:
-            entry = c_function(handler, version, with_stream=self._platform == "CUDA")
+            entry = c_function(one_tensor(handler, with_stream=self._platform == "CUDA"), version)
             self._kept.append(entry)
             pointer = ctypes.cast(entry, ctypes.c_void_p).value
             try:

@@ -8,24 +8,35 @@ collectives of a program form one chain, and all ranks run them in the same orde
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.parallel.arguments import shape_of
 from sciml_par.parallel.call import Site
 from sciml_par.parallel.gpu_handler import gpu_handler
 from sciml_par.parallel.memory import has_gpus
-from sciml_par.parallel.request import Request
-from sciml_par.parallel.xla_ffi import CUDA, HOST, UnavailableError, foreign_calls
+from sciml_par.parallel.request import Shape
+from sciml_par.parallel.xla_call_sites import CallSiteNumbers, CallSites
+from sciml_par.parallel.xla_ffi import (
+    CUDA,
+    HOST,
+    Act,
+    UnavailableError,
+    all_addresses,
+    foreign_calls,
+    one_tensor,
+)
+from sciml_par.parallel.xla_module import SCALAR, TARGET, ArrayType, custom_call
 
-_TARGET = "sciml_par_collective"
+if TYPE_CHECKING:
+    from sciml_par.parallel.bundle import BundleCall
 
 
 class Bridge:
-    """What puts custom calls into programs. Each call site is a target of its own to XLA, which
-    saves the reading of attributes at every execution; it stays for the life of the process.
+    """What puts custom calls into programs.
 
     Parameters
     ----------
@@ -34,8 +45,14 @@ class Bridge:
 
     def __init__(self, *, with_gpus: bool) -> None:
         self._foreign = foreign_calls()
-        self._numbers = itertools.count()
-        self._platforms = ["CPU", "CUDA"] if with_gpus else ["CPU"]
+        self._numbers = CallSiteNumbers()
+        self.on_host = CallSites()
+        self.on_gpu = CallSites()
+        self._foreign.register(TARGET, HOST, self.on_host.act)
+        self._platforms = ["CPU"]
+        if with_gpus:
+            self._foreign.register(TARGET, CUDA, self.on_gpu.act)
+            self._platforms.append("CUDA")
         # XLA wants a program's variables on the program's device.
         self._orders = {kind: _order_variable(kind) for kind in (["CPU", "GPU"][: 1 + with_gpus])}
 
@@ -44,6 +61,11 @@ class Bridge:
         graph = tf.compat.v1.get_default_graph()
         kind = _device_kind() if len(self._orders) > 1 else "CPU"
         return graph.capture(self._orders[kind].handle)
+
+    @property
+    def takes_bundles(self) -> bool:
+        """Whether one custom call may take many tensors: where programs run on the host alone."""
+        return self._platforms == ["CPU"]
 
     def emit(self, site: Site, x: Any, order: Any, *, on_host: bool = False) -> Any:
         """Put a collective into the graph under construction (local).
@@ -58,24 +80,68 @@ class Bridge:
         -------
         tensor of the request's `receive_shape`.
         """
-        from tensorflow.compiler.tf2xla.python import xla
-
-        target = f"{_TARGET}_{next(self._numbers)}"
-        self._foreign.register(target, HOST, site.by(site.communicator.by_mpi).execute)
+        execute = site.by(site.communicator.by_mpi).execute
+        number = self._new_call_site(one_tensor(execute, with_stream=False))
         if "CUDA" in self._platforms:
-            self._foreign.register(target, CUDA, gpu_handler(site, on_host=on_host))
+            handler = gpu_handler(site, on_host=on_host)
+            self.on_gpu.add(number, one_tensor(handler, with_stream=True))
+        return self._call(number, [x], [site.request.receive_shape], order)[0]
+
+    def emit_bundle(self, call: BundleCall, xs: Sequence[Any], order: Any) -> list[Any]:
+        """Put a collective on many tensors into the graph under construction, as `emit` (local).
+
+        Parameters
+        ----------
+        xs : tensors of one type.
+
+        Returns
+        -------
+        tensors of the same shapes.
+        """
+        shapes = [shape_of(x) for x in xs]
+        number = self._new_call_site(lambda frame: call.execute(all_addresses(frame, len(shapes))))
+        # XLA would copy each result by itself to where a loop wants it.
+        return self._call(number, xs, shapes, order, in_place=len(xs))
+
+    def failing(self, act: Callable[[], None], operand: Any) -> Any:
+        """A call that fails with the error that `act` raises, in a plain graph (local).
+
+        Parameters
+        ----------
+        operand : a scalar bool, which is also the type of the result that will never be.
+        """
+        number, flag = self._new_call_site(lambda frame: act()), ArrayType("bool", ())
+        with tf.device("/CPU:0"):
+            return custom_call([operand], [flag], [flag], number, ["CPU"])[0]
+
+    def _new_call_site(self, act: Act) -> int:
+        number = self._numbers.take(self.on_host, self.on_gpu)
+        self.on_host.add(number, act)
+        return number
+
+    def _call(
+        self,
+        number: int,
+        xs: Sequence[Any],
+        shapes: Sequence[Shape],
+        order: Any,
+        *,
+        in_place: int = 0,
+    ) -> list[Any]:
+        """The custom call in its place of the order: after the last one, before the next."""
+        dtype = xs[0].dtype.name
         token = tf.raw_ops.ReadVariableOp(resource=order, dtype=tf.float32)
-        y, token = xla.call_module(
-            [x, token],
-            version=9,
-            module=_module(site.request, target, several_platforms=len(self._platforms) > 1),
-            Tout=[x.dtype, tf.float32],
-            Sout=[site.request.receive_shape, ()],
-            platforms=self._platforms,
+        *ys, token = custom_call(
+            [*xs, token],
+            [*(ArrayType(dtype, shape_of(x)) for x in xs), SCALAR],
+            [*(ArrayType(dtype, shape) for shape in shapes), SCALAR],
+            number,
+            self._platforms,
+            in_place=in_place,
         )
         passed_on = tf.raw_ops.AssignVariableOp(resource=order, value=token)
         with tf.control_dependencies([passed_on]):
-            return tf.identity(y)
+            return [tf.identity(y) for y in ys]
 
 
 def _order_variable(kind: str) -> Any:
@@ -111,33 +177,3 @@ def in_compiled_function() -> bool:
 
     graph = tf.compat.v1.get_default_graph()
     return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
-
-
-def _module(request: Request, target: str, *, several_platforms: bool) -> str:
-    sent = _tensor_type(request.shape, request.element.stablehlo)
-    received = _tensor_type(request.receive_shape, request.element.stablehlo)
-    # A module for several platforms is told which of them it is compiled for, and asks nobody.
-    platform = "%platform: tensor<i32>, " if several_platforms else ""
-    return f"""
-    module @{target} {{
-      func.func public @main(
-        {platform}%x: {sent}, %order: tensor<f32>
-      ) -> ({received}, tensor<f32>) {{
-        %0:2 = stablehlo.custom_call @{target}(%x, %order) {{
-          api_version = 4 : i32, has_side_effect = true,
-          operand_layouts = [{_row_major(request.shape)}, {_row_major(())}],
-          result_layouts = [{_row_major(request.receive_shape)}, {_row_major(())}]
-        }} : ({sent}, tensor<f32>) -> ({received}, tensor<f32>)
-        return %0#0, %0#1 : {received}, tensor<f32>
-      }}
-    }}"""
-
-
-def _tensor_type(shape: tuple[int, ...], element: str) -> str:
-    return f"tensor<{'x'.join([*map(str, shape), element])}>"
-
-
-def _row_major(shape: tuple[int, ...]) -> str:
-    """Unless it is told, XLA may hand over a buffer in the layout that suits its neighbours."""
-    fastest_first = list(range(len(shape)))[::-1]
-    return f"dense<{fastest_first}> : tensor<{len(shape)}xindex>"

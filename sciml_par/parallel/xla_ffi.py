@@ -8,7 +8,7 @@ versions stay usable for twelve months at least. On the host a call costs about 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -119,6 +119,19 @@ class _List(ctypes.Structure):
     )
 
 
+class _Attributes(ctypes.Structure):
+    """XLA_FFI_Attrs."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("size", ctypes.c_int64),
+        ("types", ctypes.c_void_p),
+        ("names", ctypes.c_void_p),
+        ("items", ctypes.c_void_p),
+    )
+
+
 class _CallFrame(ctypes.Structure):
     _fields_ = (
         ("struct_size", ctypes.c_size_t),
@@ -128,7 +141,8 @@ class _CallFrame(ctypes.Structure):
         ("stage", ctypes.c_int),
         ("arguments", _List),
         ("results", _List),
-    )  # attributes follow, which are not read here
+        ("attributes", _Attributes),
+    )
 
 
 # Reading a frame through nested structures costs more than the transfer of a small buffer. So the
@@ -139,19 +153,26 @@ _API_AT = _CallFrame.api.offset // _WORD
 _CONTEXT_AT = _CallFrame.context.offset // _WORD
 _ARGUMENTS_AT = (_CallFrame.arguments.offset + _List.items.offset) // _WORD
 _RESULTS_AT = (_CallFrame.results.offset + _List.items.offset) // _WORD
+_ATTRIBUTES_AT = (_CallFrame.attributes.offset + _Attributes.items.offset) // _WORD
 _BUFFER_DATA_AT = 3 * _WORD  # struct_size, extension, dtype (padded), data
+_SCALAR_VALUE_AT = _WORD  # dtype (padded), value
 _word = ctypes.c_uint64.from_address
 
 
 HOST = "Host"
-"""The platform whose handlers get (send, receive): addresses in the host's memory."""
+"""The platform whose operands and results are in the host's memory."""
 
 CUDA = "CUDA"
-"""The platform whose handlers get (send, receive, stream): addresses in the GPU's memory, and the
-stream between whose kernels the call stands. They enqueue their work there and return."""
+"""The platform whose operands and results are in the GPU's memory. What is called there enqueues
+its work on the stream between whose kernels the call stands, and returns."""
 
 Version = tuple[int, int]
-Entry = Callable[[int], int | None]
+
+Frame = Sequence[int]
+"""The words of a call frame, XLA_FFI_CallFrame."""
+
+Act = Callable[[Frame], object]
+"""What a custom call does."""
 
 
 class UnavailableError(RuntimeError):
@@ -177,15 +198,17 @@ class ForeignCalls:
             )
         # XLA keeps the bare pointers for the life of the process.
         self._kept: list[object] = []
+        self._targets: set[tuple[str, str]] = set()
 
-    def register(self, name: str, platform: str, handler: Callable[..., object]) -> None:
-        """Let custom calls named `name` on `platform` run `handler` (local).
+    def register(self, name: str, platform: str, act: Act) -> None:
+        """Let custom calls named `name` on `platform` run `act` (local).
 
-        The handler gets the addresses of the first operand and of the first result, on `CUDA` the
-        stream as well. What it raises becomes the error of the program. A name can be registered
-        once for each platform.
+        What it raises becomes the error of the program. A name can be registered once for each
+        platform, and stays for the life of the process; once more does nothing.
         """
-        entry = c_function(handler, self.version, with_stream=platform == CUDA)
+        if (name, platform) in self._targets:
+            return
+        entry = c_function(act, self.version)
         name_bytes, platform_bytes = name.encode(), platform.encode()
         arguments = _RegisterArguments(
             struct_size=ctypes.sizeof(_RegisterArguments),
@@ -196,34 +219,77 @@ class ForeignCalls:
         self._kept.append((entry, arguments))
         if _FUNCTION(self._api.handler_register)(ctypes.addressof(arguments)):
             raise UnavailableError(f"XLA refused the handler {name!r} for platform {platform!r}")
+        self._targets.add((name, platform))
 
 
-def c_function(handler: Callable[..., object], version: Version, *, with_stream: bool) -> Any:
-    """`handler` as XLA can call it; keep a reference for as long as it may (local).
+def c_function(act: Act, version: Version) -> Any:
+    """`act` as XLA can call it; keep a reference for as long as it may (local).
 
     Parameters
     ----------
-    handler : takes (send, receive), or (send, receive, stream).
+    act : takes the call frame.
     version : of the interface, for XLA to check.
     """
 
     def entry(address: int) -> int | None:
-        words = _FRAME_WORDS.from_address(address)
+        frame = _FRAME_WORDS.from_address(address)
         try:
-            if words[_EXTENSION_AT]:
-                _fill_metadata(words[_EXTENSION_AT], version)
-                return None
-            send = _word(_word(words[_ARGUMENTS_AT]).value + _BUFFER_DATA_AT).value
-            receive = _word(_word(words[_RESULTS_AT]).value + _BUFFER_DATA_AT).value
-            if with_stream:
-                handler(send, receive, _stream(words))
+            if frame[_EXTENSION_AT]:
+                _fill_metadata(frame[_EXTENSION_AT], version)
             else:
-                handler(send, receive)
+                act(frame)
         except BaseException as error:  # ctypes would swallow it
-            return _error(words, f"{error}")
+            return _error(frame, error)
         return None
 
     return _HANDLER(entry)
+
+
+def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
+    """Calls `handler` with the addresses of the first operand and of the first result.
+
+    Parameters
+    ----------
+    handler : takes (send, receive), or (send, receive, stream).
+    """
+
+    def act(frame: Frame) -> None:
+        if with_stream:
+            handler(*addresses(frame), stream(frame))
+        else:
+            handler(*addresses(frame))
+
+    return act
+
+
+def addresses(frame: Frame) -> tuple[int, int]:
+    """The addresses of the first operand and of the first result (local)."""
+    send = _word(_word(frame[_ARGUMENTS_AT]).value + _BUFFER_DATA_AT).value
+    receive = _word(_word(frame[_RESULTS_AT]).value + _BUFFER_DATA_AT).value
+    return send, receive
+
+
+def all_addresses(frame: Frame, count: int) -> list[int]:
+    """The addresses of the first `count` operands (local)."""
+    items = frame[_ARGUMENTS_AT]
+    buffers = (ctypes.c_uint64 * count).from_address(items)[:]
+    first, step = buffers[0], buffers[-1] - buffers[0]
+    step = step // (count - 1) if count > 1 else 0
+    # XLA has them in one array. Then their words can be read at once, many times as fast.
+    if (
+        step > _BUFFER_DATA_AT
+        and step % _WORD == 0
+        and buffers == [*range(first, buffers[-1] + 1, step)]
+    ):
+        words = (ctypes.c_uint64 * (count * step // _WORD)).from_address(first)
+        return words[_BUFFER_DATA_AT // _WORD :: step // _WORD]
+    return [_word(buffer + _BUFFER_DATA_AT).value for buffer in buffers]
+
+
+def number_attribute(frame: Frame) -> int:
+    """The only attribute of the custom call, an i64 (local)."""
+    scalar = _word(frame[_ATTRIBUTES_AT]).value
+    return _word(_word(scalar + _SCALAR_VALUE_AT).value).value
 
 
 def _fill_metadata(extension: int, version: Version) -> None:
@@ -233,26 +299,35 @@ def _fill_metadata(extension: int, version: Version) -> None:
         metadata.version.major, metadata.version.minor = version
 
 
-def _stream(words: ctypes.Array[ctypes.c_uint64]) -> int:
-    """XLA's stream, a CUstream, of the call frame `words`."""
+def stream(frame: Frame) -> int:
+    """XLA's stream, a CUstream, between whose kernels the call stands (local)."""
     arguments = _StreamArguments(
-        struct_size=ctypes.sizeof(_StreamArguments), context=words[_CONTEXT_AT]
+        struct_size=ctypes.sizeof(_StreamArguments), context=frame[_CONTEXT_AT]
     )
-    api = _Api.from_address(words[_API_AT])
+    api = _Api.from_address(frame[_API_AT])
     if _FUNCTION(api.stream_get)(ctypes.addressof(arguments)):
         raise RuntimeError("XLA has no stream for this call: the program does not run on a GPU.")
     return arguments.stream or 0  # the default stream is a null pointer
 
 
-def _error(words: ctypes.Array[ctypes.c_uint64], message: str) -> int | None:
+def _error(frame: Frame, error: BaseException) -> int | None:
+    """What makes the foreign call fail with the text of `error`."""
     arguments = _ErrorArguments(
         struct_size=ctypes.sizeof(_ErrorArguments),
-        message=message.encode(),
+        message=_text(error),
         code=FAILED_PRECONDITION,
     )
-    api = _Api.from_address(words[_API_AT])
-    error: int | None = _FUNCTION(api.error_create)(ctypes.addressof(arguments))
-    return error
+    api = _Api.from_address(frame[_API_AT])
+    failure: int | None = _FUNCTION(api.error_create)(ctypes.addressof(arguments))
+    return failure
+
+
+def _text(error: BaseException) -> bytes:
+    """The text of an error, whatever it is: without one, the call would seem to have succeeded."""
+    try:
+        return str(error).encode(errors="backslashreplace").replace(b"\0", b"")
+    except BaseException:
+        return f"{type(error).__name__}, whose text cannot be made".encode()
 
 
 @lru_cache(maxsize=1)

@@ -164,7 +164,7 @@ def test_what_jax_needs_is_imported_without_tensorflow_and_mpi4py():
         "for name in ('tensorflow', 'keras', 'mpi4py'): sys.modules[name] = None\n"
         "from sciml_par.parallel import cupy_binding, nccl_communicator, request, xla_ffi\n"
         "from gpu import arena, checks, jax_arena, measure, session, worker\n"
-        "xla_ffi.c_function(print, (0, 2), with_stream=True)\n"
+        "xla_ffi.c_function(xla_ffi.one_tensor(print, with_stream=True), (0, 2))\n"
     )
     paths = f"{ROOT}:{ROOT / 'benchmarks'}"
     command = [sys.executable, "-c", program]

@@ -10,7 +10,12 @@ import tensorflow as tf
 
 from sciml_par.errors import InputError
 from sciml_par.parallel import xla_bridge, xla_ffi
-from sciml_par.parallel.xla_ffi import ForeignCalls, UnavailableError, foreign_calls
+from sciml_par.parallel.xla_ffi import (
+    ForeignCalls,
+    UnavailableError,
+    foreign_calls,
+    one_tensor,
+)
 
 _numbers = itertools.count()
 
@@ -20,7 +25,7 @@ def program(handler):
     from tensorflow.compiler.tf2xla.python import xla
 
     target = f"sciml_par_test_{next(_numbers)}"
-    foreign_calls().register(target, "Host", handler)
+    foreign_calls().register(target, "Host", one_tensor(handler, with_stream=False))
     module = f"""
     module @test {{
       func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {{

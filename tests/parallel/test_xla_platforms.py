@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,20 +10,21 @@ from ranks import all_values, compiled, compiled_branch, compiled_loop, nested, 
 import sciml_par.parallel as sp
 from sciml_par.parallel import context
 from sciml_par.parallel.xla_bridge import Bridge
+from sciml_par.parallel.xla_bridge import bridge as usual_bridge
 from sciml_par.parallel.xla_ffi import foreign_calls
 
 
 def test_tensorflow_takes_handlers_of_gpus():
     name = "sciml_par_test_gpu"
-    foreign_calls().register(name, "CUDA", lambda send, receive, stream: None)
-    foreign_calls().register(name, "Host", lambda send, receive: None)
+    foreign_calls().register(name, "CUDA", lambda frame: None)
+    foreign_calls().register(name, "Host", lambda frame: None)
 
 
 @pytest.fixture(scope="module")
 def bridge_for_gpus():
     """As on a machine with a GPU; what is to lie there, TensorFlow puts on the CPU here."""
     bridge = Bridge(with_gpus=True)
-    bridge._numbers = itertools.count(1_000_000)  # the process's own bridge has the first names
+    bridge.on_host = usual_bridge().on_host  # a target has one table in a process
     return bridge
 
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-import sciml_par.parallel as sp
-from sciml_par.parallel import xla_bridge, xla_ffi
-from sciml_par.parallel.request import Allreduce
-from sciml_par.parallel.xla_ffi import FAILED_PRECONDITION, c_function, foreign_calls
+from sciml_par.parallel import xla_module
+from sciml_par.parallel.xla_ffi import (
+    FAILED_PRECONDITION,
+    c_function,
+    foreign_calls,
+    one_tensor,
+)
 
 POINTER = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -82,30 +85,34 @@ def seen():
     return []
 
 
+def noting(seen):
+    return lambda *arguments: seen.append(arguments)
+
+
 def test_the_stream_reaches_the_handler(seen):
     xla = FakeXla(stream=0x7F0000001000)
-    entry = c_function(lambda *arguments: seen.append(arguments), (0, 2), with_stream=True)
+    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2))
     assert entry(xla.frame(0x1000, 0x2000)) is None
     assert seen == [(0x1000, 0x2000, 0x7F0000001000)]
     assert xla.contexts == [(4 * POINTER, CONTEXT)] and xla.errors == []
 
 
 def test_the_default_stream_is_zero(seen):
-    entry = c_function(lambda *arguments: seen.append(arguments), (0, 2), with_stream=True)
+    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2))
     assert entry(FakeXla(stream=0).frame(0x1000, 0x2000)) is None
     assert seen == [(0x1000, 0x2000, 0)]
 
 
 def test_on_the_host_nobody_asks_for_a_stream(seen):
     xla = FakeXla(stream=None)
-    entry = c_function(lambda *arguments: seen.append(arguments), (0, 2), with_stream=False)
+    entry = c_function(one_tensor(noting(seen), with_stream=False), (0, 2))
     assert entry(xla.frame(0x1000, 0x2000)) is None
     assert seen == [(0x1000, 0x2000)] and xla.contexts == []
 
 
 def test_a_refused_stream_is_an_error(seen):
     xla = FakeXla(stream=None)
-    entry = c_function(lambda *arguments: seen.append(arguments), (0, 2), with_stream=True)
+    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2))
     assert entry(xla.frame(0x1000, 0x2000)) == AN_ERROR
     ((message, code),) = xla.errors
     assert "XLA has no stream for this call" in message and code == FAILED_PRECONDITION
@@ -118,7 +125,8 @@ def test_what_a_handler_raises_is_an_error(error):
         raise error("«Größe» does not fit")
 
     xla = FakeXla(stream=1)
-    assert c_function(handler, (0, 2), with_stream=True)(xla.frame(1, 2)) == AN_ERROR
+    entry = c_function(one_tensor(handler, with_stream=True), (0, 2))
+    assert entry(xla.frame(1, 2)) == AN_ERROR
     assert xla.errors == [("«Größe» does not fit", FAILED_PRECONDITION)]
 
 
@@ -127,7 +135,7 @@ def test_xla_asks_for_the_version_first(seen):
     metadata = words(80, 24, 0, 0, 0, 0, 0)
     extension = words(32, 1, 0, address(metadata))
     frame = words(200, address(extension), 0, 0, 0, *[0] * 20)
-    entry = c_function(lambda *arguments: seen.append(arguments), (3, 5), with_stream=True)
+    entry = c_function(one_tensor(noting(seen), with_stream=True), (3, 5))
     assert entry(address(frame)) is None
     assert metadata[3] == 3 | 5 << 32 and seen == []
 
@@ -149,23 +157,35 @@ def test_the_interface_is_laid_out_as_in_xlas_header():
 
 def test_xla_is_asked_for_the_stream(monkeypatch):
     """On the CPU it has none; so the program gets this error, and not a wrong stream."""
-    monkeypatch.setattr(xla_ffi, "CUDA", "Host")
     name = "sciml_par_test_stream"
-    foreign_calls().register(name, "Host", lambda send, receive, stream: None)
-    module = xla_bridge._module(Allreduce("float32", (2,), sp.Sum), name, several_platforms=False)
+    handler = one_tensor(lambda send, receive, stream: None, with_stream=True)
+    foreign_calls().register(name, "Host", handler)
+    monkeypatch.setattr(xla_module, "TARGET", name)
+    vector = xla_module.ArrayType("float32", (2,))
 
     @tf.function(jit_compile=True)
     def run(x):
-        from tensorflow.compiler.tf2xla.python import xla
-
-        return xla.call_module(
-            [x, tf.constant(0.0)],
-            version=9,
-            module=module,
-            Tout=[tf.float32, tf.float32],
-            Sout=[(2,), ()],
-            platforms=["CPU"],
-        )
+        return xla_module.custom_call([x], [vector], [vector], 1, ["CPU"])
 
     with pytest.raises(tf.errors.FailedPreconditionError, match="XLA has no stream for this call"):
         run(tf.ones(2))
+
+
+class WithoutText(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    "error, text",
+    ((ValueError("\udc80"), "\\udc80"), (WithoutText(), "WithoutText, whose text cannot be made")),
+)
+def test_an_error_without_a_text_is_an_error(error, text):
+    """Its text cannot be encoded, or not even made."""
+
+    def handler(send, receive):
+        raise error
+
+    xla = FakeXla(stream=None)
+    assert c_function(one_tensor(handler, with_stream=False), (0, 2))(xla.frame(1, 2)) == AN_ERROR
+    assert xla.errors == [(text, FAILED_PRECONDITION)]
