@@ -26,10 +26,8 @@ class Ask:
     ----------
     signature : what the ranks ask for alike.
     request : what this rank asks for, of a tensor.
-    agreeing : whether the ranks compare their signatures first.
     """
 
     kind: Kind
     signature: Signature
     request: Request | None = None
-    agreeing: bool = True

@@ -1,4 +1,4 @@
-"""One place in a program where a collective stands, and its execution."""
+"""A call site of a collective, and its execution."""
 
 from __future__ import annotations
 
@@ -19,82 +19,65 @@ if TYPE_CHECKING:
 
 
 class Call:
-    """A request in the hands of a carrier.
+    """A request that a transport carries out.
 
-    The first execution agrees with the other ranks on the signature; later ones only transfer.
+    The ranks compare signatures that are new to the group; what they have agreed on is only
+    transferred.
     """
 
-    def __init__(
-        self,
-        communicator: Communicator,
-        request: Request,
-        carrier: Carrier,
-        *,
-        agreed: bool = False,
-    ) -> None:
+    def __init__(self, communicator: Communicator, request: Request, carrier: Carrier) -> None:
         self._communicator = communicator
         self.request = request
         self.signature = replace(request.signature, by=carrier.name)
         self._transfer = request.prepared_by(carrier)
         self._returns_early = carrier.returns_early
         self._bytes = request.count * request.element.size
-        self._agreed = agreed
-        self._agreed_at = 0
-        self._joins = communicator.joins
-        self._asks = {agreeing: self._ask(agreeing) for agreeing in (True, False)}
+        self._ask = Ask(Kind.TRANSFER, self.signature, request)
+        self._ledger = communicator.ledger
+        self._agreed_in = -1  # the generation of the ledger in which the signature was found
 
-    def execute(self, send: int, receive: int, *where: Any) -> None:
+    def execute(self, *where: Any) -> None:
         """Carry it out (collective).
 
         Parameters
         ----------
-        send, receive : addresses of the input and of the output; the same twice means in place.
-        where : what else the carrier needs to know: NCCL, the stream.
+        where : what the transfer takes: the addresses of the input and of the output, the same
+            twice for in place; by NCCL, the stream as well.
         """
         communicator = self._communicator
         recorder = communicator.recorder
         begun = 0 if recorder is None else recorder.now()
-        if self._joins != communicator.joins:
-            self._look_back()
-        first = not self._agreed
-        communicator.begin(self._asks[first])
+        communicator.begin(self._ask)
         try:
-            if first:
-                communicator.agree(self.signature)
-                self._agreed = not communicator.check_always
-                self._agreed_at = communicator.sequence
+            new = self._agreed_in != self._ledger.generation or communicator.check_always
+            if new:
+                new = self._agree()
             if self._returns_early:
                 communicator.enqueued = communicator.sequence
-            self._transfer(send, receive, *where)
+            self._transfer(*where)
         finally:
-            communicator.pending = None
+            communicator.end()
         if recorder is not None:
             recorder.note(
-                communicator, self.signature, begun, self._bytes, first, self._returns_early
+                communicator, self.signature, begun, self._bytes, new, self._returns_early
             )
 
-    def _look_back(self) -> None:
-        """Forget an agreement that a rank in `join` took part in: it was at no place of its own."""
-        self._joins = self._communicator.joins
-        if any(first < self._agreed_at <= last for first, last in self._communicator.joined_spans):
-            self._agreed = False
-
-    def _ask(self, agreeing: bool) -> Ask:
-        return Ask(Kind.TRANSFER, self.signature, self.request, agreeing)
+    def _agree(self) -> bool:
+        """Compare the signature, unless the ranks have agreed on it; whether they compared it."""
+        digest, always = self.signature.digest, self.signature.is_compared_always
+        new = self._communicator.check_always or always or digest not in self._ledger
+        if new:
+            self._communicator.agree(self.signature)
+            self._ledger.add(digest)
+        if not always:
+            self._agreed_in = self._ledger.generation
+        return new
 
 
 class Site:
-    """Where a collective stands in a program: what it asks for, and its call by each carrier.
+    """A call site: what a collective asks for, and how each transport carries it out."""
 
-    Parameters
-    ----------
-    agreed : whether the ranks have compared their requests already.
-    """
-
-    def __init__(
-        self, communicator: Communicator, request: Request, *, agreed: bool = False
-    ) -> None:
-        self._agreed = agreed
+    def __init__(self, communicator: Communicator, request: Request) -> None:
         self.communicator = communicator
         self.request = request
         self._calls: dict[str, Call] = {}
@@ -103,9 +86,7 @@ class Site:
         """The call that `carrier` executes."""
         call = self._calls.get(carrier.name)
         if call is None:
-            call = self._calls[carrier.name] = Call(
-                self.communicator, self.request, carrier, agreed=self._agreed
-            )
+            call = self._calls[carrier.name] = Call(self.communicator, self.request, carrier)
         return call
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
+from sciml_par.parallel.agreement import compare, extended
 from sciml_par.parallel.ask import Ask, Kind
+from sciml_par.parallel.ledger import Ledger
 from sciml_par.parallel.mpi_communicator import MPICommunicator
 from sciml_par.parallel.signature import Signature
-from sciml_par.parallel.wording import mismatch_message, rank_list
+from sciml_par.parallel.wording import rank_list
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -30,6 +33,10 @@ T = TypeVar("T")
 
 _HISTORY = 1024
 
+TRAIL_STEP, TRAILS_KEPT = 16, 8192
+"""Every how many collectives the trail is kept for the watchdogs to compare, and how many of them:
+more than ranks do in a second."""
+
 
 class Communicator:
     """A group of ranks that exchange tensors: by MPI from host memory, by NCCL between GPUs.
@@ -42,7 +49,8 @@ class Communicator:
         the control messages can meet those of the program or of another library.
     name : how messages call the group.
     world : the group of all ranks, of which this one is a part; itself by default.
-    check_always : agree on the signature at every execution of a collective, not at the first.
+    check_always : agree on the signature at every execution of a collective, not at the first with
+        that signature.
 
     Attributes
     ----------
@@ -60,7 +68,9 @@ class Communicator:
     history : the last collectives that this rank has begun, with their numbers.
     audience : the ranks that have joined, or None.
     joins : how often the ranks have met in `join`.
-    joined_spans : (a, b) for each time: in the collectives a+1..b some were there by `join` only.
+    trail : a number that all collectives so far, in their order, have made.
+    trails : what it was after some of the last ones, with their numbers.
+    ledger : the signatures that the ranks have agreed on.
     recorder : notes the collectives for the timeline, or None.
     sentinel : of the world: the process that names this rank if it is lost; else None.
     """
@@ -85,6 +95,11 @@ class Communicator:
         self.sequence = 0
         self.enqueued = 0
         self.pending: Signature | None = None
+        self.trail = 0
+        self.trails: list[tuple[int, int] | None] = [None] * TRAILS_KEPT
+        self.ledger = Ledger()
+        self._turn = threading.Lock()
+        self._disordered: str | None = None
         self.eager_sites: dict[Request, Site] = {}
         self._world = world or self
         self.world_ranks = _translate(self.mpi, self._world.mpi)
@@ -97,7 +112,6 @@ class Communicator:
         self.history: deque[tuple[int, Ask]] = deque(maxlen=_HISTORY)
         self.audience: Audience | None = None
         self.joins = 0
-        self.joined_spans: list[tuple[int, int]] = []
         self.recorder: Recorder | None = self._world.recorder if world else None
         self.sentinel: Sentinel | None = None
 
@@ -197,8 +211,8 @@ class Communicator:
     def agree(self, signature: Signature, number: int = 0) -> list[int]:
         """Compare what the ranks ask for, and exchange a number on the way (collective).
 
-        How many collectives each rank has begun is compared as well: a rank that left a loop
-        early may have paired its collectives with the others' in silence until here.
+        What they have asked for until here is compared as well: what was agreed on before is not
+        compared each time, and ranks that did other things may have gone unnoticed.
 
         Returns
         -------
@@ -207,19 +221,15 @@ class Communicator:
         Raises
         ------
         CollectiveMismatchError
-            On all ranks alike, with what each of them asked for.
+            On all ranks alike, with what each of them asked for. The group can be used again.
         """
-        counts = self.sequence.to_bytes(8, "little") + number.to_bytes(8, "little")
-        mine = np.frombuffer(signature.digest + counts, np.uint8)
-        everyone = np.empty((self.size, mine.size), np.uint8)
-        self.control.Allgather(mine, everyone)
-        if (everyone[:, :-8] == everyone[0, :-8]).all():
-            return [int.from_bytes(each[-8:].tobytes(), "little") for each in everyone]
-        self.pending = None
-        asked = self.control.allgather((str(signature), self.sequence))
-        in_step = len({place for _, place in asked}) == 1
-        wishes = [w if in_step else f"{w}, its collective number {place}" for w, place in asked]
-        raise CollectiveMismatchError(mismatch_message(self.name, dict(enumerate(wishes))))
+        try:
+            return compare(self, signature, number)
+        except CollectiveMismatchError:
+            # All ranks are here and have been told, so they can go on together.
+            self.sequence = max(self.control.allgather(self.sequence))
+            self.trail = 0
+            raise
 
     def standing(self) -> tuple[int, Signature] | None:
         """The collective that is under way: its number and what it is (local; for the watchdog).
@@ -269,13 +279,46 @@ class Communicator:
             return self.control.bcast(value, root=root)
 
     def begin(self, ask: Ask) -> None:
-        """Note that this rank begins its next collective (local)."""
+        """Note that this rank begins its next collective (local); `end` must follow.
+
+        Raises
+        ------
+        InputError
+            Another one is in progress on this rank, in another thread.
+        """
+        if not self._turn.acquire(False):
+            raise self._disorder(ask)
         # The watchdog reads these two: a number that stands still with a wish pending is a stall.
         self.sequence += 1
         self.pending = ask.signature
+        self.trail = extended(self.trail, ask.signature)
+        if not self.sequence % TRAIL_STEP:
+            self.trails[self.sequence // TRAIL_STEP % TRAILS_KEPT] = self.sequence, self.trail
         self.history.append((self.sequence, ask))
         if self.audience is not None:
             self.audience.tell(self.sequence, ask)
+
+    def end(self) -> None:
+        """Note that the collective which this rank has begun is over, or has failed (local)."""
+        self.pending = None
+        if self._disordered is None:
+            self._turn.release()
+
+    def _disorder(self, ask: Ask) -> InputError:
+        """The error of two collectives at once, which all later ones get, too.
+
+        Which of the two the other ranks begin first is not known, so nothing that this group does
+        from here on can be trusted.
+        """
+        if self._disordered is None:
+            self._disordered = (
+                f"Rank {self.rank} of «{self.name}» was asked for {ask.signature} while "
+                f"{self.pending or 'another collective'} was in progress in another thread. The "
+                f"order in which threads call collectives is not the same on all ranks. Call them "
+                f"from one thread (Dataset.map without num_parallel_calls, no prefetch behind it), "
+                f"or give each thread a group of its own, made by Communicator.split(0)."
+            )
+        return InputError(self._disordered)
 
     @contextlib.contextmanager
     def waiting_for(self, wish: Signature, kind: Kind = Kind.AGREEMENT) -> Iterator[Signature]:
@@ -286,7 +329,7 @@ class Communicator:
         try:
             yield wish
         finally:
-            self.pending = None
+            self.end()
         if recorder is not None:
             recorder.note(self, wish, begun)
 

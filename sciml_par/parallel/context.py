@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,8 +11,10 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.parallel.bundle import BundleCall
 from sciml_par.parallel.call import Site
 from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.graph_errors import MismatchInGraph
 from sciml_par.parallel.memory import HOST_MEMORY, empty, has_gpus, kind_of_memory, tensor_on, view
 from sciml_par.parallel.nccl_communicator import NCCLCommunicator
 from sciml_par.parallel.request import Request
@@ -63,6 +65,7 @@ def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) 
     if chain.eager:
         site, moved = _shared_site(communicator, request), _moved(x, chain)
         return _from_host(site, moved) if chain.on_host else run_eagerly(site, moved)
+    check_threads_of_mpi()
     site = Site(communicator, request)
     with tf.control_dependencies(last_collective()):
         if chain.order is not None:
@@ -73,6 +76,45 @@ def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) 
             y = _in_graph(site, x, chain)
     set_last_collective(y)
     return y
+
+
+def takes_bundles(chain: Chain) -> bool:
+    """Whether many tensors may be one operand where `chain` leads (local)."""
+    return chain.order is not None and bridge().takes_bundles
+
+
+def perform_bundle(
+    communicator: Communicator, request: Request, xs: Sequence[Any], chain: Chain
+) -> list[Any]:
+    """Carry out a collective on many tensors as on one, where `takes_bundles` (collective).
+
+    Parameters
+    ----------
+    request : for all elements of `xs`, one tensor after the other, as a vector.
+    """
+    check_threads_of_mpi()
+    call = BundleCall(communicator, request, [tuple(x.shape.as_list()) for x in xs])
+    with tf.control_dependencies(last_collective()):
+        ys = bridge().emit_bundle(call, xs, chain.order)
+    set_last_collective(ys[0])
+    return ys
+
+
+@lru_cache(maxsize=1)
+def check_threads_of_mpi() -> None:
+    """Raise `InputError` if MPI must not be called from the threads on which graphs run (local)."""
+    from mpi4py import MPI
+
+    levels = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
+    level = next(each for each in levels if getattr(MPI, f"THREAD_{each}") == MPI.Query_thread())
+    if level != "MULTIPLE":
+        raise InputError(
+            f"A collective stands inside a tf.function or a graph, which TensorFlow runs on its "
+            f"threads: expected an MPI started with MPI_THREAD_MULTIPLE; got MPI_THREAD_{level}. "
+            f"Call sciml_par.init() before anything else starts MPI; or set "
+            f"mpi4py.rc.thread_level = 'multiple' before MPI is imported; or load an MPI that is "
+            f"built for threads. Eager collectives work without it."
+        )
 
 
 def is_recorded() -> bool:
@@ -146,12 +188,7 @@ def _moved(x: Any, chain: Chain) -> Any:
 
 
 def _shared_site(communicator: Communicator, request: Request) -> Site:
-    """The site that eager calls with equal requests share, made at the first of them.
-
-    All ranks must make one at the same time, as the first execution of a site is an agreement.
-    """
-    if not request.repeats_together:
-        return Site(communicator, request)
+    """The call site that eager calls with equal requests share, made at the first of them."""
     sites = communicator.eager_sites
     site = sites.get(request)
     if site is None:
@@ -195,22 +232,28 @@ def set_last_collective(y: Any) -> None:
 
 def _in_graph_on_host(site: Site, x: Any) -> Any:
     """TensorFlow brings the tensor to the host, and the result back to where it is used."""
-    call = site.by(site.communicator.by_mpi)
+    call, mismatch = site.by(site.communicator.by_mpi), MismatchInGraph()
+    shape, dtype, _ = site.result
 
-    def run(send: np.ndarray) -> np.ndarray:
+    def run(send: np.ndarray) -> list[np.ndarray]:
         send = np.ascontiguousarray(send)
         receive, address = result_memory().array(*site.result)
         call.execute(send.ctypes.data, address)
-        return receive
+        return [receive]
 
-    y = tf.numpy_function(run, [x], x.dtype)
-    y.set_shape(site.request.receive_shape)
-    return y
+    caught = mismatch.caught(run, lambda: [np.zeros(shape, dtype)])
+    y, failed = tf.numpy_function(caught, [x], [x.dtype, tf.bool])
+    y.set_shape(shape)
+    return mismatch.checked([y], failed)[0]
 
 
 def _in_graph(site: Site, x: Any, chain: Chain) -> Any:
     """The tensor is carried from where TensorFlow has it when the graph runs."""
+    shape, mismatch = site.request.receive_shape, MismatchInGraph()
+    caught = mismatch.caught(
+        lambda tensor: [run_eagerly(site, tensor)], lambda: [tf.zeros(shape, x.dtype)]
+    )
     with tf.device(chain.device):
-        y = tf.py_function(lambda tensor: run_eagerly(site, tensor), [x], x.dtype)
-    y.set_shape(site.request.receive_shape)
-    return y
+        y, failed = tf.py_function(caught, [x], [x.dtype, tf.bool])
+    y.set_shape(shape)
+    return mismatch.checked([y], failed)[0]

@@ -13,7 +13,14 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.call import Site
 from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.context import Chain, last_collective, run_eagerly, set_last_collective
+from sciml_par.parallel.context import (
+    Chain,
+    check_threads_of_mpi,
+    last_collective,
+    run_eagerly,
+    set_last_collective,
+)
+from sciml_par.parallel.graph_errors import MismatchInGraph
 from sciml_par.parallel.request import Request
 from sciml_par.parallel.xla_bridge import in_compiled_function
 
@@ -52,9 +59,13 @@ def later(
         with record.stop_recording():
             return run(ask, *tensors)
 
+    check_threads_of_mpi()
+    mismatch = MismatchInGraph()
+    caught = mismatch.caught(run_now, lambda: [tf.zeros([0], spec.dtype) for spec in results])
     with tf.control_dependencies(last_collective()), tf.device(chain.device):
-        ys = tf.py_function(run_now, inputs, [spec.dtype for spec in results])
+        *ys, failed = tf.py_function(caught, inputs, [*(spec.dtype for spec in results), tf.bool])
+    ys = mismatch.checked(ys, failed)
     set_last_collective(ys[0])
     for y, spec in zip(ys, results, strict=True):
         y.set_shape(spec.shape)
-    return list(ys)
+    return ys

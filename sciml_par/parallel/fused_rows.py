@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.arguments import shape_of
 from sciml_par.parallel.call import Site
-from sciml_par.parallel.primitives import gathered, gathered_rows, scattered
-from sciml_par.parallel.reduction import ReduceOp
+from sciml_par.parallel.context import Chain
+from sciml_par.parallel.custom_gradient import custom_gradient
+from sciml_par.parallel.deferred import can_wait
+from sciml_par.parallel.primitives import any_rows_of, gathered_rows, reduced, scattered
+from sciml_par.parallel.reduction import ReduceOp, Sum
 from sciml_par.parallel.request import Allgather, any_rows, even_rows
 from sciml_par.parallel.setting import Setting, Tensor
 
@@ -18,14 +22,21 @@ from sciml_par.parallel.setting import Setting, Tensor
 def gathered_together(tensors: Sequence[Tensor], setting: Setting) -> list[Tensor]:
     """`gathered` of each, in one exchange of all numbers of rows and one transfer a type.
 
-    Tensors whose shape a graph leaves open go one by one (collective).
+    As for `gathered`, the exchange is made when the graph runs, or when XLA's program is traced
+    (collective).
     """
     if not tensors:
         return []
-    open_shapes = [setting.waits(x) for x in tensors]
-    if any(open_shapes):
-        return [gathered(x, setting) for x in tensors]
+    if any(setting.waits(x) for x in tensors) or can_wait():
+        return _gathered_together_later(tensors, setting)
     rows = _rows_of_all(tensors, setting)
+    return _gathered_by_type(tensors, rows, setting)
+
+
+def _gathered_by_type(
+    tensors: Sequence[Tensor], rows: np.ndarray, setting: Setting
+) -> list[Tensor]:
+    """rows: [P, n], of every rank's tensors."""
     results: list[Tensor] = [None] * len(tensors)
     for dtype in dict.fromkeys(x.dtype for x in tensors):
         indices = [i for i, x in enumerate(tensors) if x.dtype == dtype]
@@ -33,6 +44,36 @@ def gathered_together(tensors: Sequence[Tensor], setting: Setting) -> list[Tenso
         for i, y in zip(indices, whole, strict=True):
             results[i] = y
     return results
+
+
+def _gathered_together_later(tensors: Sequence[Tensor], setting: Setting) -> list[Tensor]:
+    group, n = setting.group, len(tensors)
+    if group.size == 1:
+        return [tf.identity(x) for x in tensors]
+    results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], tf.int32)]
+
+    def run(_: Any, *xs: Tensor) -> list[Tensor]:
+        now = Setting(group, Chain(group, setting.chain.device), setting.kind, setting.name)
+        rows = _rows_of_all(xs, now)
+        return [*_gathered_by_type(xs, rows, now), tf.constant(rows, tf.int32)]
+
+    def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
+        *ys, rows = setting.later(run, xs, results)
+        first = tf.reduce_sum(rows[: group.rank], axis=0)
+
+        def gradient(*gs: Tensor) -> list[Tensor]:
+            after = setting.of_gradient()
+            mine = rows[group.rank]
+            totals = [None if g is None else reduced(g, Sum, after) for g in gs]
+            return [
+                None if g is None else g[first[i] : first[i] + mine[i]]
+                for i, g in enumerate(totals)
+            ]
+
+        return ys, gradient
+
+    ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
+    return ys
 
 
 def _gathered_flat(tensors: Sequence[Tensor], rows: np.ndarray, setting: Setting) -> list[Tensor]:

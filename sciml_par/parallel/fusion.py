@@ -14,19 +14,24 @@ from sciml_par.parallel.arguments import check_rows, shape_of
 from sciml_par.parallel.autograph import as_written
 from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.compression import Compression
+from sciml_par.parallel.context import takes_bundles
 from sciml_par.parallel.conversion import Conversion
+from sciml_par.parallel.custom_gradient import custom_gradient
+from sciml_par.parallel.deferred import can_wait
 from sciml_par.parallel.fused_rows import gathered_together, scattered_together
 from sciml_par.parallel.layout import layout
 from sciml_par.parallel.packing import can_pack, packed, unpacked
-from sciml_par.parallel.primitives import reduced
+from sciml_par.parallel.primitives import reduced, reduced_bundle
 from sciml_par.parallel.reduction import (
     Adasum,
     Average,
     ReduceOp,
+    Sum,
     check_reducible,
     check_scatterable,
 )
-from sciml_par.parallel.setting import Setting, Tensor
+from sciml_par.parallel.setting import Setting, Tensor, gradient_name
 from sciml_par.parallel.sparse import reduced_slices
 
 BUCKET_BYTES = 64 << 20
@@ -74,7 +79,24 @@ def fused_allreduce(
     def reduce_each(tensors: list[Tensor]) -> list[Tensor]:
         return conversion.around_all(lambda xs: adasum(xs, setting), tensors)
 
-    whole = fuse_lists(reduce_each, together) if op is Adasum else fuse(reduce, together)
+    def reduce_bundle(tensors: list[Tensor]) -> list[Tensor]:
+        if len(tensors) == 1 or not all(x.shape.is_fully_defined() for x in tensors):
+            return [reduce(x) for x in tensors]
+        for x in tensors:
+            check_reducible(op, x.dtype.name, where="allreduce")
+        return conversion.around_all(lambda xs: reduced_bundle(xs, op, setting), tensors)
+
+    def reduce_later(tensors: list[Tensor]) -> list[Tensor]:
+        return conversion.around_all(lambda xs: _reduced_later(xs, op, setting, name), tensors)
+
+    if op is Adasum:
+        whole = fuse_lists(reduce_each, together)
+    elif together.has_open_shapes and op in (Sum, Average) and can_wait():
+        whole = reduce_later(together.tensors)
+    elif _as_bundle(op, compression, setting):
+        whole = fuse_lists(reduce_bundle, together)
+    else:
+        whole = fuse(reduce, together)
     for i, y in zip(dense, whole, strict=True):
         results[i] = y
     if sparse:
@@ -163,6 +185,46 @@ def fused_reducescatter(
     return fuse_lists(scatter, together)
 
 
+def _reduced_later(
+    tensors: list[Tensor], op: ReduceOp, setting: Setting, name: str | None, order: int = 0
+) -> list[Tensor]:
+    """`fused_allreduce` by Sum or Average when a plain graph runs, which then knows all shapes.
+
+    It asks for what a rank asks for that has known them when it was traced (collective).
+
+    Parameters
+    ----------
+    order : 1 for the gradient, 2 for the gradient of that, ...
+    """
+    group = setting.group
+    if group.size == 1:
+        return [tf.identity(x) for x in tensors]
+    specs = [tf.TensorSpec(x.shape, x.dtype) for x in tensors]
+
+    def run(_: Any, *xs: Tensor) -> list[Tensor]:
+        together = Together.of(xs)
+        called = together.called(name)
+        for _ in range(order):
+            called = gradient_name(called)
+        now = Setting.of(setting.kind, called, group, setting.chain.device)
+        return fuse(lambda flat: reduced(flat, op, now), together)
+
+    def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
+        def gradient(*gs: Tensor) -> list[Tensor]:
+            return _reduced_later(list(gs), op, setting.of_gradient(), name, order + 1)
+
+        return setting.later(run, xs, specs), gradient
+
+    ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
+    return ys
+
+
+def _as_bundle(op: ReduceOp, compression: Any, setting: Setting) -> bool:
+    """Whether tensors need not be laid in one first: a compressor of the user's sees them all."""
+    known = (None, Compression.none, Compression.fp16, Compression.bf16)
+    return op in (Sum, Average) and compression in known and takes_bundles(setting.chain)
+
+
 Kind = tuple[Any, tuple[int, ...] | None]
 """A tensor's element type and shape, the latter None where a graph leaves it open."""
 
@@ -186,6 +248,11 @@ class Together:
         tensor_type, convert = tf.Tensor, tf.convert_to_tensor
         tensors = [x if isinstance(x, tensor_type) else convert(x) for x in values]
         return cls(tensors, tuple(map(_kind_of, tensors)))
+
+    @property
+    def has_open_shapes(self) -> bool:
+        """Whether a graph leaves the shape of one of them open."""
+        return any(shape is None for _, shape in self.kinds)
 
     def called(self, name: str | None) -> str | None:
         """What the ranks agree on, with the shapes, which a flat buffer does not show (local)."""

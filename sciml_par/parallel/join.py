@@ -91,7 +91,6 @@ class _Join:
         group.audience = None
         self.mailbox.asked.pop(group.name, None)
         counts = group.control.allgather(begun)
-        group.joined_spans.append((min(counts), group.sequence))
         return max(range(group.size), key=lambda rank: (counts[rank], rank))
 
     def _next(self) -> Ask | None:
@@ -135,7 +134,7 @@ class _Join:
         device = "/GPU:0" if ask.signature.by == "NCCL" else "/CPU:0"
         with tf.init_scope(), tf.device(device):
             x = tf.fill(request.shape, neutral(request.reduction, request.dtype))
-            run_eagerly(Site(self.group, request, agreed=not ask.agreeing), x)
+            run_eagerly(Site(self.group, request), x)
 
     def _without_data(self, ask: Ask, request: Request) -> Request:
         """The request that this rank makes where another one makes `request`."""

@@ -10,6 +10,9 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.arguments import rows_for_each, shape_of
+from sciml_par.parallel.context import perform_bundle
+from sciml_par.parallel.custom_gradient import custom_gradient
+from sciml_par.parallel.deferred import can_wait
 from sciml_par.parallel.reduction import Average, Max, Min, Product, ReduceOp, Sum
 from sciml_par.parallel.request import (
     Allgather,
@@ -48,6 +51,27 @@ def reduced(x: Tensor, op: ReduceOp, setting: Setting) -> Tensor:
     return setting.differentiable(with_gradient, x)
 
 
+def reduced_bundle(tensors: list[Tensor], op: ReduceOp, setting: Setting) -> list[Tensor]:
+    """`reduced` of each tensor by Sum or Average, as one vector of XLA's (collective).
+
+    Parameters
+    ----------
+    tensors : of one element type and of known shapes.
+    """
+    assert op in (Sum, Average)
+    count = sum(x.shape.num_elements() for x in tensors)
+    request = Allreduce(tensors[0].dtype.name, (count,), op, name=setting.name)
+
+    def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
+        def gradient(*gs: Tensor) -> list[Tensor]:
+            return reduced_bundle(list(gs), op, setting.of_gradient())
+
+        return perform_bundle(setting.group, request, xs, setting.chain), gradient
+
+    ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
+    return ys
+
+
 def given(x: Tensor, root: int, setting: Setting) -> Tensor:
     """y = x_root on every rank (collective)."""
 
@@ -65,8 +89,12 @@ def given(x: Tensor, root: int, setting: Setting) -> Tensor:
 
 
 def gathered(x: Tensor, setting: Setting) -> Tensor:
-    """y = (x_0; x_1; …); the ranks tell each other how many rows they have (collective)."""
-    if setting.waits(x):
+    """y = (x_0; x_1; …); the ranks tell each other how many rows they have (collective).
+
+    In plain graphs they do so when the graph runs: then a rank may trace a function again, alone.
+    XLA compiles for known shapes, so in compiled functions they do so when these are traced.
+    """
+    if setting.waits(x) or can_wait():
         return _gathered_later(x, setting)
     wish = any_rows("allgather", x.dtype.name, shape_of(x), setting.name)
     rows = setting.group.gather_rows(x.shape.as_list()[0], signature=wish)
@@ -93,7 +121,7 @@ def _gathered_later(x: Tensor, setting: Setting) -> Tensor:
     group = setting.group
     if group.size == 1:
         return tf.identity(x)
-    results = [_any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
+    results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
 
     def run(ask: Any, x: Tensor) -> list[Tensor]:
         shape, dtype = shape_of(x), x.dtype.name
@@ -135,7 +163,7 @@ def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None =
         return gathered_rows(part, rows_of(shape_of(x)), after)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = setting.carry(x, request_of, shape=_any_rows_of(x).shape)
+        y = setting.carry(x, request_of, shape=any_rows_of(x).shape)
 
         def gradient(g: Tensor) -> Tensor:
             after = setting.of_gradient()
@@ -170,7 +198,7 @@ def exchanged_later(x: Tensor, splits: Tensor | None, setting: Setting) -> tuple
     splits : how many rows go to each rank, [P]; None for equal numbers.
     """
     group = setting.group
-    results = [_any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
+    results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
 
     def run(ask: Any, x: Tensor, *given: Tensor) -> list[Tensor]:
         shape, dtype = shape_of(x), x.dtype.name
@@ -190,11 +218,11 @@ def exchanged_later(x: Tensor, splits: Tensor | None, setting: Setting) -> tuple
 
         return (y, received), gradient
 
-    y, received = tf.custom_gradient(with_gradient)(x)
+    y, received = custom_gradient(with_gradient, x)
     return y, received
 
 
-def _any_rows_of(x: Tensor) -> Any:
+def any_rows_of(x: Tensor) -> Any:
     """A tensor with any number of such rows, as a `tf.TensorSpec`."""
     return tf.TensorSpec(tf.TensorShape([None]).concatenate(x.shape[1:]), x.dtype)
 

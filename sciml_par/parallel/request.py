@@ -69,11 +69,6 @@ class Request:
         """What the ranks must ask for alike."""
         raise NotImplementedError
 
-    @property
-    def repeats_together(self) -> bool:
-        """Whether a rank that makes this request again knows that all others repeat theirs."""
-        return True
-
     def prepared_by(self, carrier: Carrier) -> Transfer:
         """The carrier's way to do it (local)."""
         raise NotImplementedError
@@ -187,10 +182,6 @@ class Alltoall(Request):
     @property
     def signature(self) -> Signature:
         return any_rows("alltoall", self.dtype, self.shape, self.name)
-
-    @property
-    def repeats_together(self) -> bool:
-        return False  # the rows between two ranks may change without a third one's
 
     def prepared_by(self, carrier: Carrier) -> Transfer:
         return carrier.alltoall(self)

@@ -10,8 +10,10 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.arguments import shape_of, unknown_shape
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.context import Chain, check_device, is_recorded, perform
+from sciml_par.parallel.custom_gradient import custom_gradient
 from sciml_par.parallel.deferred import can_wait, later
 from sciml_par.parallel.element_type import element_type
+from sciml_par.parallel.input_pipeline import name_in_pipeline
 from sciml_par.parallel.request import Request, Shape
 from sciml_par.parallel.world import current_world
 
@@ -20,6 +22,11 @@ Tensor = Any
 
 Gradient = Callable[[Tensor], Tensor]
 """Takes ḡ, the gradient by a result, and gives that by what it was made of."""
+
+
+def gradient_name(name: str | None) -> str | None:
+    """The name of the gradient of what the user calls `name`."""
+    return None if name is None else f"gradient of {name}"
 
 
 class Setting:
@@ -50,7 +57,7 @@ class Setting:
         if name is not None and not isinstance(name, str):
             raise InputError(f"{kind}: expected name to be a text or None; got {name!r}.")
         check_device(device, kind)
-        return cls(group, Chain(group, device), kind, name)
+        return cls(group, Chain(group, device), kind, name_in_pipeline(kind, name))
 
     def tensor(self, value: Tensor) -> Tensor:
         """`value` as a tensor whose elements can be carried (local)."""
@@ -61,8 +68,7 @@ class Setting:
 
     def of_gradient(self) -> Setting:
         """The setting for the gradient, to be called where that is built."""
-        name = None if self.name is None else f"gradient of {self.name}"
-        return Setting(self.group, self.chain.resumed(), self.kind, name)
+        return Setting(self.group, self.chain.resumed(), self.kind, gradient_name(self.name))
 
     def waits(self, x: Tensor) -> bool:
         """Whether the shape of `x` is known only when the graph runs; or `InputError` (local).
@@ -99,7 +105,7 @@ class Setting:
         # Making y differentiable takes several times as long as a short transfer.
         if self.chain.eager and not is_recorded():
             return collective(x)[0]
-        return tf.custom_gradient(collective)(x)
+        return custom_gradient(collective, x)
 
     def later(
         self, run: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], results: Sequence[Any]

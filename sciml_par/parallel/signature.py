@@ -8,6 +8,9 @@ from functools import cached_property
 
 from sciml_par.parallel.reduction import ReduceOp
 
+IN_INPUT_PIPELINE = " in an input pipeline"
+"""How the names of collectives end that `tf.data` calls; see `input_pipeline.py`."""
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -44,3 +47,13 @@ class Signature:
     def digest(self) -> bytes:
         """16 bytes that differ where the texts do."""
         return hashlib.blake2b(str(self).encode(), digest_size=16).digest()
+
+    @property
+    def is_compared_always(self) -> bool:
+        """Whether the ranks compare it each time, because its place in the order is not sure."""
+        return self.name is not None and self.name.endswith(IN_INPUT_PIPELINE)
+
+    @cached_property
+    def key(self) -> int:
+        """The first 8 bytes of the digest, as a number."""
+        return int.from_bytes(self.digest[:8], "little")

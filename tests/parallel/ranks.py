@@ -97,13 +97,16 @@ def _blank(function: Function, tensors: Sequence[Any]) -> Tensors:
 
 
 def _in_loop(function: Function) -> Function:
-    """The second of two passes of a while loop."""
+    """Once before a while loop, and in its only pass."""
 
     def looped(*tensors: Any) -> Tensors:
+        first = function(*tensors)
         return tf.while_loop(
-            lambda i, _: i < 2,
+            lambda i, _: i < 1,
             lambda i, _: (i + 1, function(*tensors)),
-            (tf.constant(0), _blank(function, tensors)),
+            (tf.constant(0), first),
+            # Which a plain graph may leave open.
+            shape_invariants=(tf.TensorShape([]), [y.shape for y in first]),
         )[1]
 
     return looped

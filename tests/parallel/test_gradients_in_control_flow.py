@@ -44,7 +44,9 @@ def test_the_other_collectives_through_a_while_loop(context):
     x, seeds = normals((4,), "other x"), normals((4,), "other seed")
 
     def step(shifted, mean):
-        return to_the_next(shifted**2), sp.allgather(sp.reducescatter(mean**2))
+        # A plain graph does not know how many rows the others will have.
+        next_shifted = tf.ensure_shape(to_the_next(shifted**2), shifted.shape)
+        return next_shifted, tf.ensure_shape(sp.allgather(sp.reducescatter(mean**2)), mean.shape)
 
     def run(x):
         shifted, mean = tf.while_loop(

@@ -35,9 +35,9 @@ def allgather(
 
     Notes
     -----
-    Gradient: rank s receives its rows of Σ_r ḡ_r. In graphs the ranks tell each other their n_r
-    when the function is traced, so tracing is collective as well; where the shape is not known
-    then, they do so each time when the graph runs.
+    Gradient: rank s receives its rows of Σ_r ḡ_r. In functions compiled by XLA the ranks tell each
+    other their n_r when the function is traced, so tracing is collective as well: a rank must not
+    trace alone. In other graphs they do so each time when the graph runs.
     """
     setting = Setting.of("allgather", name, communicator, device)
     x = setting.tensor(tensor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sciml_par._tensorflow import tf
 from sciml_par.parallel.arguments import check_rows, rows_for_each, shape_of, unknown_splits
 from sciml_par.parallel.autograph import as_written
 from sciml_par.parallel.communicator import Communicator
@@ -34,8 +35,8 @@ def alltoall(
     Returns
     -------
     y : the rows that the ranks have sent to this one, in the order of ranks.
-    received : how many came from each rank, [P]: whole numbers, or an int32 tensor where a graph
-        leaves the shape or the splits open.
+    received : how many came from each rank, [P]: whole numbers, or an int32 tensor in a graph that
+        XLA does not compile.
 
     Raises
     ------
@@ -46,17 +47,20 @@ def alltoall(
 
     Notes
     -----
-    Gradient: the rows go back to where they came from. In graphs the ranks tell each other their
-    splits when the function is traced, so tracing is collective as well; where the shape or the
-    splits are not known then, they do so each time when the graph runs.
+    Gradient: the rows go back to where they came from. In functions compiled by XLA the ranks tell
+    each other their splits when the function is traced, so tracing is collective as well: a rank
+    must not trace alone. In other graphs they do so each time when the graph runs.
     """
     setting = Setting.of("alltoall", name, communicator, device)
     x, group = setting.tensor(tensor), setting.group
     check_rows(x, "alltoall")
-    if setting.waits(x) or (can_wait() and unknown_splits(splits)):
+    unknown = setting.waits(x)
+    if unknown or (can_wait() and unknown_splits(splits)):
         return exchanged_later(x, splits, setting)
     shape = shape_of(x)
     sent = rows_for_each(splits, shape[0], group.size)
+    if can_wait():
+        return exchanged_later(x, tf.constant(sent), setting)
     wish = any_rows("alltoall", x.dtype.name, shape, name)
     received = tuple(group.exchange_rows(sent, signature=wish))
     return exchanged(x, sent, received, setting), received

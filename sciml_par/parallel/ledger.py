@@ -1,0 +1,50 @@
+"""What the ranks of a group have agreed on.
+
+A mismatch is found by comparing signatures, and comparing them each time would double the cost of a
+short collective. So a group remembers the signatures on which its ranks agree, wherever in the
+program they agreed: a rank that traces a function again, alone, asks for nothing new and waits
+for nobody.
+"""
+
+from __future__ import annotations
+
+MOST_SIGNATURES = 1 << 16
+"""How many signatures are remembered. A program that names its collectives by the step would
+otherwise fill the memory."""
+
+
+class Ledger:
+    """The signatures that the ranks of one group have agreed on (local).
+
+    Ranks agree together, so the ledger is the same on all of them at the same number of the group's
+    collectives, and so is the moment when it is emptied.
+
+    Attributes
+    ----------
+    generation : how often it was emptied. A call site that has found its signature here need not
+        look again in the same generation.
+    """
+
+    __slots__ = ("_digests", "_most", "generation")
+
+    def __init__(self, most: int = MOST_SIGNATURES) -> None:
+        self._most = most
+        self._digests: set[bytes] = set()
+        self.generation = 0
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._digests
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def add(self, digest: bytes) -> None:
+        """Remember a signature on which all ranks have just agreed."""
+        if len(self._digests) >= self._most:
+            self.clear()
+        self._digests.add(digest)
+
+    def clear(self) -> None:
+        """Forget all agreements; to be done at the same collective on all ranks."""
+        self._digests.clear()
+        self.generation += 1

@@ -1,0 +1,105 @@
+"""After a mismatch of which every rank was told, the group goes on: in every context."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.errors import CollectiveMismatchError
+
+pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees with itself")
+
+MISMATCHES = (CollectiveMismatchError, tf.errors.FailedPreconditionError)
+
+
+def eager(program):
+    return program()
+
+
+def graph(program):
+    return tf.function(program)()
+
+
+def compiled(program):
+    return tf.function(program, jit_compile=True)()
+
+
+def compiled_loop(program):
+    @tf.function(jit_compile=True)
+    def run():
+        return tf.while_loop(lambda i, _: i < 2, lambda i, _: (i + 1, program()), (0, 0.0))[1]
+
+    return run()
+
+
+def session(program):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as running:
+        return running.run(program())
+
+
+CONTEXTS = (eager, graph, compiled, compiled_loop, session)
+
+
+@pytest.fixture(autouse=True)
+def forget_agreements():
+    sp.current_world().communicator.ledger.clear()
+
+
+def mismatch():
+    """Of which each rank does more afterwards, what nobody must wait for."""
+    op = sp.Max if sp.rank() == sp.size() - 1 else sp.Sum
+    y = sp.allreduce(tf.ones([2 + 0 * sp.rank()]), op)
+    return tf.reduce_sum(sp.allreduce(y + 1.0, sp.Sum))
+
+
+def total():
+    y = sp.allreduce(tf.fill([3], 1.0 + sp.rank()), sp.Sum)
+    return tf.reduce_sum(sp.broadcast(y, sp.size() - 1))
+
+
+@pytest.mark.parametrize("failing", CONTEXTS)
+def test_all_contexts_go_on(failing):
+    expected = 3 * sum(range(1, sp.size() + 1))
+    for _ in range(2):
+        with pytest.raises(MISMATCHES, match="did not ask for the same collective"):
+            failing(mismatch)
+    for context in CONTEXTS:
+        assert float(context(total)) == expected
+
+
+def test_one_session_and_one_function_go_on():
+    """The same Session, and the same compiled function, as soon as the ranks agree."""
+    flag = tf.Variable(True)
+
+    def program(wrong):
+        op = sp.Max if wrong and sp.rank() == 0 else sp.Sum
+        return sp.allreduce(tf.constant(1.0), op, name=f"{wrong}")
+
+    @tf.function(jit_compile=True)
+    def run(wrong):
+        return tf.cond(wrong, lambda: program(True), lambda: program(False))
+
+    with pytest.raises(tf.errors.FailedPreconditionError):
+        run(flag)
+    flag.assign(False)
+    assert run(flag).numpy() == sp.size()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as running:
+        wrong = program(True)
+        right = program(False)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="Max, name 'True'"):
+            running.run(wrong)
+        with pytest.raises(tf.errors.FailedPreconditionError):
+            running.run(right)  # stands behind the other in the order of the graph
+    assert run(flag).numpy() == sp.size()
+
+
+def test_ranks_out_of_step_go_on():
+    group = sp.current_world().communicator
+    group.sequence += sp.rank()
+    with pytest.raises(CollectiveMismatchError, match="its collective number"):
+        sp.barrier()
+    numbers = group.allgather_object(group.sequence)
+    assert numbers == [numbers[0]] * sp.size()
+    for context in CONTEXTS:
+        assert float(context(total)) == 3 * sum(range(1, sp.size() + 1))
