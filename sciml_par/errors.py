@@ -24,5 +24,9 @@ class CollectiveMismatchError(SciMLParError, RuntimeError):
     """The ranks did not ask for the same collective; the message says what each asked for."""
 
 
+class TransferError(SciMLParError, RuntimeError):
+    """MPI or NCCL could not carry out a collective; the ranks cannot go on together."""
+
+
 class TrainingError(SciMLParError, ArithmeticError):
     """Training cannot go on, as when the loss is no longer a finite number."""

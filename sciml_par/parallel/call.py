@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import TransferError
 from sciml_par.parallel.ask import Ask, Kind
 from sciml_par.parallel.request import Request, Shape
 
@@ -55,12 +56,24 @@ class Call:
             if self._returns_early:
                 communicator.enqueued = communicator.sequence
             self._transfer(*where)
+        except RuntimeError as error:
+            if type(error).__module__.startswith("mpi4py"):
+                raise self._explained(error) from error
+            raise
         finally:
             communicator.end()
         if recorder is not None:
             recorder.note(
                 communicator, self.signature, begun, self._bytes, new, self._returns_early
             )
+
+    def _explained(self, error: RuntimeError) -> TransferError:
+        """MPI's error, with what most likely has brought it about."""
+        return TransferError(
+            f"MPI could not carry {self.signature} of «{self._communicator.name}»: {error}. Most "
+            f"likely another rank has asked for something else, of another length, that had been "
+            f"agreed on before. SCIML_PAR_CHECK=always finds the place."
+        )
 
     def _agree(self) -> bool:
         """Compare the signature, unless the ranks have agreed on it; whether they compared it."""

@@ -22,8 +22,8 @@ from sciml_par.parallel.request import (
     Reducescatter,
     Request,
     Shape,
-    any_rows,
     even_rows,
+    exchange_of_rows,
 )
 from sciml_par.parallel.setting import Gradient, Setting, Tensor
 
@@ -96,7 +96,7 @@ def gathered(x: Tensor, setting: Setting) -> Tensor:
     """
     if setting.waits(x) or can_wait():
         return _gathered_later(x, setting)
-    wish = any_rows("allgather", x.dtype.name, shape_of(x), setting.name)
+    wish = exchange_of_rows("allgather", x.dtype.name, shape_of(x), setting.name)
     rows = setting.group.gather_rows(x.shape.as_list()[0], signature=wish)
     return gathered_rows(x, tuple(rows), setting)
 
@@ -125,7 +125,7 @@ def _gathered_later(x: Tensor, setting: Setting) -> Tensor:
 
     def run(ask: Any, x: Tensor) -> list[Tensor]:
         shape, dtype = shape_of(x), x.dtype.name
-        wish = any_rows("allgather", dtype, shape, setting.name)
+        wish = exchange_of_rows("allgather", dtype, shape, setting.name)
         rows = group.gather_rows(shape[0], signature=wish)
         return [ask(Allgather(dtype, shape, tuple(rows), name=setting.name), x), tf.constant(rows)]
 
@@ -203,7 +203,7 @@ def exchanged_later(x: Tensor, splits: Tensor | None, setting: Setting) -> tuple
     def run(ask: Any, x: Tensor, *given: Tensor) -> list[Tensor]:
         shape, dtype = shape_of(x), x.dtype.name
         sent = rows_for_each(given[0] if given else None, shape[0], group.size)
-        wish = any_rows("alltoall", dtype, shape, setting.name)
+        wish = exchange_of_rows("alltoall", dtype, shape, setting.name)
         received = tuple(group.exchange_rows(sent, signature=wish))
         request = Alltoall(dtype, shape, sent, received, name=setting.name)
         return [ask(request, x), tf.constant(received)]

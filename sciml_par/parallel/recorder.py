@@ -7,6 +7,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from sciml_par.parallel.signature import NUMBERS_OF_ROWS
+
 if TYPE_CHECKING:
     from sciml_par.parallel.communicator import Communicator
     from sciml_par.parallel.signature import Signature
@@ -131,6 +133,6 @@ def _kind(group: Communicator, wish: Signature, size: int) -> EventKind:
     root = None if wish.root is None else members[wish.root]
     call = str(wish).removesuffix(f" by {wish.by}")
     name = wish.name or call
-    if size < 0 and wish.dtype:
-        name += ": numbers of rows"
+    if wish.name and wish.rows_only:
+        name += NUMBERS_OF_ROWS
     return EventKind(group.name, members, name, call, max(size, 0), wish.by, root, size >= 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.parallel.element_type import ELEMENT_TYPES, ElementType
@@ -190,6 +190,13 @@ class Alltoall(Request):
 def any_rows(kind: str, dtype: str, shape: Sequence[int], name: str | None = None) -> Signature:
     """The signature of a collective in which the ranks' first dimensions may differ."""
     return Signature(kind, dtype, (None, *shape[1:]), name=name)
+
+
+def exchange_of_rows(
+    kind: str, dtype: str, shape: Sequence[int], name: str | None = None
+) -> Signature:
+    """The signature of the exchange of these dimensions, which comes before such a collective."""
+    return replace(any_rows(kind, dtype, shape, name), rows_only=True)
 
 
 def even_rows(n: int, parts: int) -> Shape:

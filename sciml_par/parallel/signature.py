@@ -8,6 +8,9 @@ from functools import cached_property
 
 from sciml_par.parallel.reduction import ReduceOp
 
+NUMBERS_OF_ROWS = ": numbers of rows"
+"""How the text of a signature ends where the ranks only tell each other how many rows they have."""
+
 IN_INPUT_PIPELINE = " in an input pipeline"
 """How the names of collectives end that `tf.data` calls; see `input_pipeline.py`."""
 
@@ -18,7 +21,8 @@ class Signature:
 
     `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
     Exchanges that are no tensor's have no `dtype`. `by` is the name of what carries it; `name` is
-    what the user calls it, if at all.
+    what the user calls it, if at all. `rows_only`: the ranks only tell each other their numbers of
+    rows, before the tensors travel.
     """
 
     kind: str
@@ -28,6 +32,7 @@ class Signature:
     root: int | None = None
     by: str = "MPI"
     name: str | None = None
+    rows_only: bool = False
 
     def __str__(self) -> str:
         parts = []
@@ -41,6 +46,8 @@ class Signature:
         if self.name is not None:
             parts.append(f"name {self.name!r}")
         call = f"{self.kind}({', '.join(parts)})"
+        if self.rows_only:
+            call += NUMBERS_OF_ROWS
         return call if self.by == "MPI" else f"{call} by {self.by}"
 
     @cached_property

@@ -5,7 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+from sciml_par.parallel.signature import NUMBERS_OF_ROWS
+
 _LONGEST_LIST = 4
+
+_TRACING = (
+    " Numbers of rows are exchanged while a function with jit_compile=True is traced: a rank that "
+    "traces it again, alone, for a tensor of another shape, waits for the others. Give all ranks "
+    "tensors of one shape there, or leave jit_compile out."
+)
 
 
 def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
@@ -14,11 +22,12 @@ def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
     for rank, wish in asked.items():
         wishes.setdefault(wish, []).append(rank)
     lines = [f"  {rank_list(ranks)}: {wish}" for wish, ranks in wishes.items()]
+    hint = _TRACING if any(wish.endswith(NUMBERS_OF_ROWS) for wish in wishes) else ""
     return (
         f"The ranks of «{group}» did not ask for the same collective:\n"
         + "\n".join(lines)
         + "\nEvery rank must call the same collectives in the same order, with the same type and "
-        "shape. Look for a branch on rank(), or for data whose shape depends on it."
+        f"shape. Look for a branch on rank(), or for data whose shape depends on it.{hint}"
     )
 
 

@@ -8,7 +8,7 @@ versions stay usable for twelve months at least. On the host a call costs about 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -168,7 +168,7 @@ its work on the stream between whose kernels the call stands, and returns."""
 
 Version = tuple[int, int]
 
-Frame = Sequence[int]
+Frame = ctypes.Array[ctypes.c_uint64]
 """The words of a call frame, XLA_FFI_CallFrame."""
 
 Act = Callable[[Frame], object]

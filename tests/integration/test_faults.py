@@ -97,6 +97,27 @@ def group_differs():
     sp.allreduce(tf.ones(3 + last), communicator=group)
 
 
+def one_traces_alone():
+    f = tf.function(lambda x: tf.reduce_sum(sp.allgather(x)), jit_compile=True)
+    f(tf.ones([4, 2]))
+    f(tf.ones([3 if last else 4, 2]))
+
+
+def known_lengths_differ():
+    for n in (3, 2000):
+        sp.allreduce(tf.ones(n))
+    sp.allreduce(tf.ones(2000 if last else 3))
+
+
+def known_operations_differ():
+    for op in (sp.Sum, sp.Max):
+        sp.allreduce(tf.ones(3), op)
+    sp.allreduce(tf.ones(3), sp.Max if last else sp.Sum)
+    for _ in range(2000):  # which agree with nobody any more
+        sp.allreduce(tf.ones(3), sp.Sum)
+        time.sleep(0.01)
+
+
 def nothing():
     say(f"total {sp.allreduce(1.0, sp.Sum).numpy()}")
 
@@ -165,6 +186,22 @@ def test_the_ranks_do_not_agree(program, fault, usual, other):
     assert_once("did not ask for the same collective", ended)
     assert_once(f"rank 2: {other}", ended)
     assert_once(f": {usual}", ended)
+
+
+def test_one_rank_traces_alone_what_all_must_trace(program):
+    ended = run(program, "one_traces_alone", ranks=3)
+    assert_failed(ended)
+    assert_once("rank 2: allgather(float32 [any, 2]): numbers of rows", ended)
+    assert_once("traces it again, alone, for a tensor of another shape", ended)
+
+
+@pytest.mark.parametrize("fault", ("known_lengths_differ", "known_operations_differ"))
+def test_the_ranks_ask_for_other_things_that_they_have_agreed_on(program, fault):
+    """Which is not compared each time: MPI finds it, or the watchdogs do."""
+    ended = run(program, fault, ranks=3)
+    assert_failed(ended)
+    said = ended.out + ended.err
+    assert "did not ask for the same collective" in said or "MPI could not carry" in said, said
 
 
 @pytest.mark.parametrize("fault", ("one_leaves", "one_leaves_with_a_code"))

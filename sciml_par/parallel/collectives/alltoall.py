@@ -10,7 +10,7 @@ from sciml_par.parallel.autograph import as_written
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.deferred import can_wait
 from sciml_par.parallel.primitives import exchanged, exchanged_later
-from sciml_par.parallel.request import any_rows
+from sciml_par.parallel.request import exchange_of_rows
 from sciml_par.parallel.setting import Setting, Tensor
 
 
@@ -61,6 +61,6 @@ def alltoall(
     sent = rows_for_each(splits, shape[0], group.size)
     if can_wait():
         return exchanged_later(x, tf.constant(sent), setting)
-    wish = any_rows("alltoall", x.dtype.name, shape, name)
+    wish = exchange_of_rows("alltoall", x.dtype.name, shape, name)
     received = tuple(group.exchange_rows(sent, signature=wish))
     return exchanged(x, sent, received, setting), received
