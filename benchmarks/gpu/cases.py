@@ -20,6 +20,9 @@ from sciml_par.parallel.request import (
     even_rows,
 )
 
+TYPES = tuple(name for name, element in ELEMENT_TYPES.items() if element.real is None)
+"""What is checked: complex numbers travel as real ones."""
+
 _COLUMNS = 7
 PERIOD = 65521  # a prime, so that a shift by any size of block shows
 _EPSILONS = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpu.arena import COMPILED, AddressArena, Program
 from gpu.cases import (
+    TYPES,
     cases,
     difference,
     expected,
@@ -19,7 +20,6 @@ from gpu.cases import (
 )
 from gpu.device import Busy
 from gpu.record import Found, Recorder, SkippedError, WrongError
-from sciml_par.parallel.element_type import ELEMENT_TYPES
 from sciml_par.parallel.reduction import Sum
 from sciml_par.parallel.request import Allreduce, Request
 
@@ -41,7 +41,7 @@ def right_values(arena: AddressArena, way: str) -> Found:
     """Compare all cases with NumPy; each result's memory is filled with NaNs before."""
     wrong: list[str] = []
     done, types = 0, []
-    for dtype in ELEMENT_TYPES:
+    for dtype in TYPES:
         mine = cases(dtype, arena.rank, arena.size)
         if not arena.carries(way, mine[0].request):
             continue

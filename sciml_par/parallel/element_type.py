@@ -24,6 +24,7 @@ class ElementType:
     size : bytes per element.
     mpi_name : the name of MPI's datatype, as "FLOAT".
     nccl_name : the name of NCCL's datatype, as "FLOAT32"; None where NCCL has none.
+    real_name : of a complex type, the type of its two parts; None for others.
     """
 
     name: str
@@ -31,6 +32,12 @@ class ElementType:
     size: int
     mpi_name: str
     nccl_name: str | None
+    real_name: str | None = None
+
+    @property
+    def real(self) -> ElementType | None:
+        """The type of the two parts of a complex number; None for other types."""
+        return None if self.real_name is None else ELEMENT_TYPES[self.real_name]
 
     @property
     def mpi(self) -> MPI.Datatype:
@@ -60,6 +67,12 @@ def _table() -> dict[str, ElementType]:
         "bfloat16": ElementType("bfloat16", "bf16", 2, "BYTE", "BFLOAT16"),
         "float32": ElementType("float32", "f32", 4, "FLOAT", "FLOAT32"),
         "float64": ElementType("float64", "f64", 8, "DOUBLE", "FLOAT64"),
+        "complex64": ElementType(
+            "complex64", "complex<f32>", 8, "C_FLOAT_COMPLEX", None, "float32"
+        ),
+        "complex128": ElementType(
+            "complex128", "complex<f64>", 16, "C_DOUBLE_COMPLEX", None, "float64"
+        ),
     }
     for bits in (8, 16, 32, 64):
         for prefix, hlo in (("INT", "i"), ("UINT", "ui")):
@@ -74,6 +87,14 @@ def _table() -> dict[str, ElementType]:
 ELEMENT_TYPES = _table()
 
 
+_REMEDIES = {
+    "string": "Exchange texts as Python objects, by Communicator.allgather_object or its "
+    "broadcast_object.",
+    "resource": "It is a handle: give the value that it stands for.",
+    "variant": "It is a handle: give the tensors that it stands for.",
+}
+
+
 def element_type(name: str, *, where: str) -> ElementType:
     """The element type called `name`, or an `InputError` that says what `where` can carry."""
     try:
@@ -81,5 +102,5 @@ def element_type(name: str, *, where: str) -> ElementType:
     except KeyError:
         raise InputError(
             f"{where}: cannot carry elements of type {name}; expected one of "
-            f"{', '.join(ELEMENT_TYPES)}. Cast the tensor first."
+            f"{', '.join(ELEMENT_TYPES)}. {_REMEDIES.get(name, 'Cast the tensor first.')}"
         ) from None

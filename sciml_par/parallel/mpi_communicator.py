@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from sciml_par.parallel.carrier import Carrier
 from sciml_par.parallel.element_type import ElementType
-from sciml_par.parallel.reduction import Average, mpi_operation
+from sciml_par.parallel.mpi_buffers import (
+    LONGEST_BYTES,
+    BufferTransfer,
+    Parts,
+    between_buffers,
+    in_pieces,
+    in_wide_type,
+    nothing,
+    scattered_in_pieces,
+)
+from sciml_par.parallel.reduction import mpi_operation
 from sciml_par.parallel.request import (
     Allgather,
     Allreduce,
@@ -26,7 +32,6 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _SHORT_BYTES = 4096
-_VIEWS_KEPT = 64
 
 _PIECE_BYTES = 1 << 18
 """What each rank reduces at once. For a longer buffer MPICH takes as much memory again each time,
@@ -43,11 +48,13 @@ class MPICommunicator(Carrier):
     Parameters
     ----------
     comm : the group as mpi4py knows it, for tensors alone.
+    longest : how many bytes one call of MPI, or one block of a datatype, may have; the same on all
+        ranks. Longer tensors travel in parts that follow from the request alone.
     """
 
     name = "MPI"
 
-    def __init__(self, comm: MPI.Comm) -> None:
+    def __init__(self, comm: MPI.Comm, *, longest: int = LONGEST_BYTES) -> None:
         from mpi4py import MPI
 
         self.comm = comm
@@ -56,6 +63,7 @@ class MPICommunicator(Carrier):
         self.is_mpich = MPI.get_vendor()[0] == "MPICH"
         self._byte = MPI.BYTE
         self._in_place = MPI.IN_PLACE
+        self._longest = longest
 
     def carries(self, request: Request) -> bool:
         return True
@@ -64,15 +72,16 @@ class MPICommunicator(Carrier):
         self.comm.Barrier()
 
     def allreduce(self, request: Allreduce) -> Transfer:
+        request = request.in_reals
         wide = request.element.wide
-        piece = max(1, self.size * _PIECE_BYTES // wide.size)
+        piece = max(1, min(self.size * _PIECE_BYTES, self._longest) // wide.size)
         operation, size = mpi_operation(request.op, wide.name), request.element.size
 
         def prepared(count: int) -> Transfer:
             reduce = self._reduction(count, wide, operation)
-            return _in_wide_type(reduce, request, (count, count), self.size)
+            return in_wide_type(reduce, request, (count, count), self.size)
 
-        return _in_pieces(prepared, request.count, piece, size)
+        return in_pieces(prepared, request.count, piece, size)
 
     def _reduction(self, count: int, wide: ElementType, operation: MPI.Op) -> BufferTransfer:
         datatype = wide.mpi
@@ -123,167 +132,67 @@ class MPICommunicator(Carrier):
         return [self.rank ^ (1 << k) for k in range(self.size.bit_length() - 1)]
 
     def broadcast(self, request: Broadcast) -> Transfer:
-        nbytes = request.count * request.element.size
-        gives = self.rank == request.root
+        gives, root = self.rank == request.root, request.root
 
-        def give(send: Any, receive: Any) -> None:
-            if gives and send is not receive:
-                memoryview(receive).cast("B")[:] = memoryview(send).cast("B")
-            self.comm.Bcast([receive, nbytes, self._byte], root=request.root)
+        def prepared(nbytes: int) -> Transfer:
+            def give(send: Any, receive: Any) -> None:
+                if gives and send is not receive:
+                    memoryview(receive).cast("B")[:] = memoryview(send).cast("B")
+                self.comm.Bcast([receive, nbytes, self._byte], root=root)
 
-        return _between_buffers(give, nbytes, nbytes) if nbytes else _nothing
+            return between_buffers(give, nbytes, nbytes)
+
+        return in_pieces(prepared, request.count * request.element.size, self._longest, 1)
 
     def allgather(self, request: Allgather) -> Transfer:
         counts = [n * request.element.size for n in request.elements(request.rows)]
-        mine = counts[self.rank]
+        mine, offsets = counts[self.rank], _offsets(counts)
+        if sum(counts) > self._longest:
+            # Ranks that send the same to all: MPI's own call has no way past ints of 32 bits.
+            everywhere = Parts([mine] * self.size, [0] * self.size, self._longest)
+            return self._exchange(everywhere, Parts(counts, offsets, self._longest))
 
         def gather(send: Any, receive: Any) -> None:
-            self.comm.Allgatherv([send, mine, self._byte], [receive, counts, None, self._byte])
+            self.comm.Allgatherv([send, mine, self._byte], [receive, counts, offsets, self._byte])
 
-        return _between_buffers(gather, mine, sum(counts))
+        return between_buffers(gather, mine, sum(counts)) if sum(counts) else nothing
 
     def reducescatter(self, request: Reducescatter) -> Transfer:
+        request = request.in_reals
         wide = request.element.wide
-        operation = mpi_operation(request.op, wide.name)
-        counts = request.elements(request.rows)
-        mine, datatype = counts[self.rank], wide.mpi
+        operation, datatype = mpi_operation(request.op, wide.name), wide.mpi
+        piece = max(1, min(_PIECE_BYTES, self._longest // self.size) // wide.size)
 
-        def reduce(send: Any, receive: Any) -> None:
+        def reduce(send: Any, receive: Any, counts: list[int]) -> None:
+            mine = counts[self.rank]
             self.comm.Reduce_scatter(
                 [send, sum(counts), datatype], [receive, mine, datatype], counts, operation
             )
 
-        return _in_wide_type(reduce, request, (sum(counts), mine), self.size)
+        return scattered_in_pieces(reduce, request, piece)
 
     def alltoall(self, request: Alltoall) -> Transfer:
         size = request.element.size
         sent = [n * size for n in request.elements(request.sent)]
         received = [n * size for n in request.elements(request.received)]
-        send_layout = (sent, _offsets(sent))
-        receive_layout = (received, _offsets(received))
+        return self._exchange(
+            Parts(sent, _offsets(sent), self._longest),
+            Parts(received, _offsets(received), self._longest),
+        )
+
+    def _exchange(self, sent: Parts, received: Parts) -> Transfer:
+        """Every rank's parts to and from every other.
+
+        Alltoallw, because one rank may have to describe its parts in another way than others, which
+        do not know of it. In MPICH and Open MPI it is as fast as Alltoallv.
+        """
 
         def exchange(send: Any, receive: Any) -> None:
-            self.comm.Alltoallv(
-                [send, send_layout, self._byte], [receive, receive_layout, self._byte]
-            )
+            with sent.described() as sending, received.described() as receiving:
+                self.comm.Alltoallw([send, *sending], [receive, *receiving])
 
-        return _between_buffers(exchange, sum(sent), sum(received))
-
-
-BufferTransfer = Callable[[Any, Any], None]
-
-
-def _nothing(send: int, receive: int) -> None:
-    """The transfer of no elements."""
+        return between_buffers(exchange, sent.nbytes, received.nbytes)
 
 
 def _offsets(counts: list[int]) -> list[int]:
     return list(itertools.accumulate(counts, initial=0))[:-1]
-
-
-def _between_buffers(transfer: BufferTransfer, sent: int, received: int) -> Transfer:
-    """`transfer` between two addresses, as MPI sees their `sent` and `received` bytes."""
-    from mpi4py import MPI
-
-    from_address = MPI.memory.fromaddress
-
-    # A compiled program comes back to the same few addresses; others come and go.
-    @lru_cache(maxsize=_VIEWS_KEPT)
-    def buffers(send: int, receive: int) -> tuple[Any, Any]:
-        source = from_address(send, sent)
-        return source, source if send == receive else from_address(receive, received)
-
-    def between(send: int, receive: int) -> None:
-        transfer(*buffers(send, receive))
-
-    return between
-
-
-def _in_pieces(prepared: Callable[[int], Transfer], count: int, piece: int, size: int) -> Transfer:
-    """The transfer of `count` elements of `size` bytes, at most `piece` of them at once."""
-    if count <= piece:
-        return prepared(count)
-    whole, rest = divmod(count, piece)
-    step = piece * size
-    end = whole * step
-    transfer, last = prepared(piece), prepared(rest) if rest else _nothing
-
-    def transfer_all(send: int, receive: int) -> None:
-        for offset in range(0, end, step):
-            transfer(send + offset, receive + offset)
-        last(send + end, receive + end)
-
-    return transfer_all
-
-
-def _in_wide_type(
-    reduce: BufferTransfer, request: Allreduce | Reducescatter, counts: tuple[int, int], size: int
-) -> Transfer:
-    """`reduce`, which works on the element's wide type, between elements of its own.
-
-    An Average of `size` ranks is divided here.
-
-    Parameters
-    ----------
-    counts : how many elements are sent and received.
-    """
-    element, wide = request.element, request.element.wide
-    sent, received = counts
-    transfer = _between_buffers(reduce, sent * wide.size, received * wide.size)
-    divide = _division(size, wide.numpy) if request.op is Average else None
-    if element is wide:
-        return transfer if divide is None else _divided(transfer, divide, received, wide)
-    # Made once, so that a step of a long run allocates nothing.
-    source = np.empty(sent, wide.numpy)
-    target = np.empty(received, wide.numpy)
-    addresses = source.ctypes.data, target.ctypes.data
-    given, taken = _arrays(sent, element), _arrays(received, element)
-
-    def widened(send: int, receive: int) -> None:
-        np.copyto(source, given(send))
-        transfer(*addresses)
-        if divide is not None:
-            divide(target)
-        np.copyto(taken(receive), target, casting="same_kind")
-
-    return widened
-
-
-def _division(divisor: int, dtype: np.dtype[Any]) -> Callable[[np.ndarray], object]:
-    """Divides an array in place."""
-    # An array as the factor: NumPy would have to convert a number each time.
-    if divisor & (divisor - 1) == 0:
-        # The same to the last bit, and faster.
-        factor = np.asarray(1 / divisor, dtype)
-        return lambda array: np.multiply(array, factor, array)
-    whole = np.asarray(divisor, dtype)
-    return lambda array: np.divide(array, whole, array)
-
-
-def _divided(
-    transfer: Transfer,
-    divide: Callable[[np.ndarray], object],
-    received: int,
-    element: ElementType,
-) -> Transfer:
-    result = _arrays(received, element)
-
-    def divided(send: int, receive: int) -> None:
-        transfer(send, receive)
-        divide(result(receive))
-
-    return divided
-
-
-def _arrays(count: int, element: ElementType) -> Callable[[int], np.ndarray]:
-    """Gives the array of `count` elements at an address."""
-    from mpi4py import MPI
-
-    dtype, nbytes = element.numpy, count * element.size
-
-    @lru_cache(maxsize=_VIEWS_KEPT)
-    def array(address: int) -> np.ndarray:
-        memory: Any = MPI.memory.fromaddress(address, nbytes)
-        return np.frombuffer(memory, dtype)
-
-    return array

@@ -32,6 +32,9 @@ _Enqueue = Callable[[int, int, int], object]
 class NCCLCommunicator(Carrier):
     """Carries the element types of NCCL, bfloat16 among them, without touching the host.
 
+    Complex numbers travel as two real ones each, but for their product. NCCL counts elements in 64
+    bits, so that a tensor of any length is one call.
+
     A transfer is `transfer(send, receive, stream)`. It returns when the work is enqueued; whoever
     reads the result does so on the same stream, or after `Gpu.synchronize`. Sums of 16-bit types
     are rounded to 16 bits on the way.
@@ -90,7 +93,7 @@ class NCCLCommunicator(Carrier):
         return self.connect(self._nccl, self.gpu, rank, size, share)
 
     def carries(self, request: Request) -> bool:
-        return self._nccl.datatype(request.element) is not None
+        return self._nccl.datatype(request.in_reals.element) is not None
 
     def barrier(self) -> None:
         if self._scratch is None:
@@ -100,8 +103,9 @@ class NCCLCommunicator(Carrier):
         self.gpu.synchronize(self.stream)
 
     def allreduce(self, request: Allreduce) -> Transfer:
-        count, datatype = request.count, self._datatype(request)
-        op = self._nccl.operation(request.op)
+        reals = request.in_reals
+        count, datatype = reals.count, self._datatype(reals)
+        op = self._nccl.operation(reals.op)
         return self._marked(
             request,
             lambda send, receive, stream: self._link.allreduce(
@@ -110,7 +114,8 @@ class NCCLCommunicator(Carrier):
         )
 
     def broadcast(self, request: Broadcast) -> Transfer:
-        count, datatype, root = request.count, self._datatype(request), request.root
+        reals = request.in_reals
+        count, datatype, root = reals.count, self._datatype(reals), reals.root
         return self._marked(
             request,
             lambda send, receive, stream: self._link.broadcast(
@@ -119,8 +124,9 @@ class NCCLCommunicator(Carrier):
         )
 
     def allgather(self, request: Allgather) -> Transfer:
-        datatype = self._datatype(request)
-        counts = request.elements(request.rows)
+        reals = request.in_reals
+        datatype = self._datatype(reals)
+        counts = reals.elements(reals.rows)
         if len(set(counts)) == 1:
             return self._marked(
                 request,
@@ -128,7 +134,7 @@ class NCCLCommunicator(Carrier):
                     send, receive, counts[0], datatype, stream
                 ),
             )
-        parts = _parts(counts, request.element.size)
+        parts = _parts(counts, reals.element.size)
 
         def broadcast_each(send: int, receive: int, stream: int) -> None:
             with self._link.group():
@@ -140,8 +146,9 @@ class NCCLCommunicator(Carrier):
         return self._marked(request, broadcast_each)
 
     def reducescatter(self, request: Reducescatter) -> Transfer:
-        datatype, op = self._datatype(request), self._nccl.operation(request.op)
-        counts = request.elements(request.rows)
+        reals = request.in_reals
+        datatype, op = self._datatype(reals), self._nccl.operation(reals.op)
+        counts = reals.elements(reals.rows)
         if len(set(counts)) == 1:
             return self._marked(
                 request,
@@ -149,7 +156,7 @@ class NCCLCommunicator(Carrier):
                     send, receive, counts[0], datatype, op, stream
                 ),
             )
-        parts = _parts(counts, request.element.size)
+        parts = _parts(counts, reals.element.size)
 
         def reduce_each(send: int, receive: int, stream: int) -> None:
             with self._link.group():
@@ -159,9 +166,10 @@ class NCCLCommunicator(Carrier):
         return self._marked(request, reduce_each)
 
     def alltoall(self, request: Alltoall) -> Transfer:
-        datatype, size = self._datatype(request), request.element.size
-        sent = _parts(request.elements(request.sent), size)
-        received = _parts(request.elements(request.received), size)
+        reals = request.in_reals
+        datatype, size = self._datatype(reals), reals.element.size
+        sent = _parts(reals.elements(reals.sent), size)
+        received = _parts(reals.elements(reals.received), size)
 
         def exchange(send: int, receive: int, stream: int) -> None:
             with self._link.group():

@@ -51,10 +51,15 @@ def check_reducible(op: ReduceOp, dtype: str, *, where: str) -> None:
             f"{where}: {op.value} of booleans has no meaning. Use Max for «any rank», Min for "
             f"«every rank», or cast to an integer to count."
         )
+    if dtype.startswith("complex") and op in (Min, Max):
+        raise InputError(
+            f"{where}: {op.value} of {dtype} values has no meaning: complex numbers have no order. "
+            f"Reduce tf.abs of them, or their real and imaginary parts."
+        )
     if op is Adasum and not dtype.lstrip("b").startswith("float"):
         raise InputError(
-            f"{where}: Adasum of {dtype} values has no meaning. Use Sum, or cast to a "
-            f"floating-point type first."
+            f"{where}: Adasum of {dtype} values has no meaning. Use Sum, or take real numbers of a "
+            f"floating-point type."
         )
     if op is Average and dtype.lstrip("u").startswith("int"):
         raise InputError(

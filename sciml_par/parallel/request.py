@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from sciml_par.parallel.element_type import ELEMENT_TYPES, ElementType
-from sciml_par.parallel.reduction import ReduceOp
+from sciml_par.parallel.reduction import Product, ReduceOp
 from sciml_par.parallel.signature import Signature
 
 if TYPE_CHECKING:
@@ -68,6 +68,17 @@ class Request:
     def signature(self) -> Signature:
         """What the ranks must ask for alike."""
         raise NotImplementedError
+
+    @property
+    def in_reals(self) -> Self:
+        """The same, with complex numbers as two real ones each; itself for a product, or for reals.
+
+        So no transport has to know that complex numbers exist, but for their product.
+        """
+        real = self.element.real
+        if real is None or self.reduction is Product:
+            return self
+        return replace(self, dtype=real.name, shape=(*self.shape, 2))
 
     def prepared_by(self, carrier: Carrier) -> Transfer:
         """The carrier's way to do it (local)."""

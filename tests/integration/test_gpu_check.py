@@ -20,6 +20,7 @@ from launch import ROOT, launch
 
 sys.path.append(str(ROOT / "benchmarks"))
 
+from gpu.cases import TYPES
 from gpu.job import Job, rows_of, start, wait
 from gpu.machine import choose_arena, mpirun
 from gpu.record import Budget
@@ -145,7 +146,7 @@ def test_with_tensorflow_it_can_be_rehearsed(tmp_path, monkeypatch, ranks):
     failed = {row.what: row.detail for row in running.rows if row.result == FAILED}
     assert not failed
     for way in ("addresses", "eager", "graph", "compiled"):
-        assert rows[f"all collectives, {way}"].numbers["types"] == list(ELEMENT_TYPES)
+        assert rows[f"all collectives, {way}"].numbers["types"] == list(TYPES)
         assert rows[f"allreduce of 16 KiB, {way}"].numbers["ranks"] == ranks
     assert rows["40 × (compute, allreduce), compiled"].result == OK
     assert rows["40 collectives of all kinds, compiled"].result == OK

@@ -13,7 +13,7 @@ from launch import ROOT
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-from gpu.cases import cases, difference, expected, loop_result, stepped, values
+from gpu.cases import TYPES, cases, difference, expected, loop_result, stepped, values
 from gpu.measure import verdict
 from gpu.probe import Watched
 from gpu.record import Budget, Recorder, SkippedError, WrongError, read
@@ -33,7 +33,6 @@ from gpu.report import (
     write_json,
 )
 
-from sciml_par.parallel.element_type import ELEMENT_TYPES
 from sciml_par.parallel.reduction import Average, Sum
 from sciml_par.parallel.request import Allreduce
 
@@ -233,7 +232,7 @@ def test_a_difference_is_found_down_to_rounding():
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_the_cases_fit_together_on_all_ranks(size):
     """What ranks send is what they receive, and all ask for the same."""
-    for dtype in ELEMENT_TYPES:
+    for dtype in TYPES:
         of_all = [[case.request for case in cases(dtype, r, size)] for r in range(size)]
         for requests in zip(*of_all, strict=True):
             assert len({request.signature for request in requests}) == 1

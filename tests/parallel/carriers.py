@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from fake_cupy import fake_nccl_communicator
-from ranks import numpy_type, values
+from ranks import MOVED, numpy_type, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.mpi_communicator import MPICommunicator
@@ -37,11 +37,12 @@ def world_mpi():
 
 @dataclass
 class Driver:
-    """A carrier, and how its transfers are called."""
+    """A carrier, how its transfers are called, and the element types it is tested with."""
 
     carrier: Any
     where: tuple[int, ...] = ()
     kept: list[np.ndarray] = field(default_factory=list)
+    types: tuple[str, ...] = MOVED
 
     def carries(self, request: Request) -> bool:
         return self.carrier.carries(request)
@@ -88,6 +89,15 @@ class FakedDriver(Driver):
 def driver_of_mpi() -> Driver:
     """Of all ranks, by MPI (collective)."""
     return Driver(MPICommunicator(world_mpi()))
+
+
+def driver_of_mpi_in_parts() -> Driver:
+    """The same, where no call of MPI may be longer than this odd number of bytes (collective).
+
+    Hundreds of calls a tensor: fewer types.
+    """
+    types = ("int8", "float16", "complex128")
+    return Driver(MPICommunicator(world_mpi(), longest=101), types=types)
 
 
 def driver_of_nccl() -> FakedDriver:

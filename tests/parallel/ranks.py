@@ -14,6 +14,9 @@ import sciml_par.parallel as sp
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 TYPES = ("bool", *FLOATS, *INTEGERS)
+COMPLEX = ("complex64", "complex128")
+MOVED = (*TYPES, *COMPLEX)
+"""All that travel; complex numbers have no order, and so no Min and Max."""
 
 Tensors = list[Any]
 Function = Callable[..., Tensors]
@@ -42,7 +45,9 @@ def values(rank: int, shape: Sequence[int], dtype: str, tag: str = "") -> np.nda
         return rng.integers(0, 2, size=shape).astype(bool)
     low = 0 if dtype.startswith("u") else -3
     whole = rng.integers(low, 4, size=shape)
-    scale = 0.5 if dtype in FLOATS else 1
+    if dtype in COMPLEX:
+        whole = whole + 1j * rng.integers(low, 4, size=shape)
+    scale = 1 if dtype in INTEGERS else 0.5
     return (whole * scale).astype(numpy_type(dtype))
 
 

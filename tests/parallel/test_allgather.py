@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, TYPES, compiled, eager, graph, normal, values
+from ranks import CONTEXTS, MOVED, compiled, eager, graph, normal, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -30,8 +30,8 @@ def test_every_type_with_uneven_rows(context):
     rows = ROWS["growing"]
     run = context(lambda *xs: [sp.allgather(x) for x in xs])
     rank = sp.rank()
-    results = run(*[tf.constant(values(rank, (rows(rank), 3), dtype)) for dtype in TYPES])
-    for result, dtype in zip(results, TYPES, strict=True):
+    results = run(*[tf.constant(values(rank, (rows(rank), 3), dtype)) for dtype in MOVED])
+    for result, dtype in zip(results, MOVED, strict=True):
         expected = stacked(rows, (3,), dtype)
         assert result.dtype == dtype
         np.testing.assert_array_equal(result.numpy(), expected, err_msg=dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, FLOATS, TYPES, compiled, eager, graph, numpy_type, values
+from ranks import CONTEXTS, FLOATS, MOVED, compiled, eager, graph, numpy_type, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -50,8 +50,8 @@ def test_every_type_with_uneven_splits(context):
     rows = ROWS["uneven"]
     splits = splits_of(rows, sp.rank())
     run = context(lambda *xs: [sp.alltoall(x, splits)[0] for x in xs])
-    results = run(*[mine(rows, (3,), dtype) for dtype in TYPES])
-    for result, dtype in zip(results, TYPES, strict=True):
+    results = run(*[mine(rows, (3,), dtype) for dtype in MOVED])
+    for result, dtype in zip(results, MOVED, strict=True):
         assert result.dtype == dtype
         np.testing.assert_array_equal(result.numpy(), exchanged(rows, (3,), dtype)[0], dtype)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, TYPES, compiled, eager, graph, values
+from ranks import CONTEXTS, MOVED, compiled, eager, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -13,7 +13,7 @@ from sciml_par.errors import InputError
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_every_type_from_every_root(context):
-    cases = [(dtype, i % sp.size()) for i, dtype in enumerate(TYPES)]
+    cases = [(dtype, i % sp.size()) for i, dtype in enumerate(MOVED)]
     cases += [("float64", root) for root in range(sp.size())]
     run = context(
         lambda *xs: [sp.broadcast(x, root) for x, (_, root) in zip(xs, cases, strict=True)]

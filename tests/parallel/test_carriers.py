@@ -1,29 +1,42 @@
-"""The two carriers behind one contract: MPI, and NCCL over its fake."""
+"""The two carriers behind one contract: MPI, also in parts, and NCCL over its fake."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
-from carriers import ROWS, array, driver_of_mpi, driver_of_nccl, sizes
-from ranks import FLOATS, TYPES, all_values
+from carriers import (
+    ROWS,
+    array,
+    driver_of_mpi,
+    driver_of_mpi_in_parts,
+    driver_of_nccl,
+    sizes,
+)
+from ranks import COMPLEX, FLOATS, all_values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.request import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
 
+CARRIERS = {"MPI": driver_of_mpi, "MPI in parts": driver_of_mpi_in_parts, "NCCL": driver_of_nccl}
 OPERATIONS = (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product)
 
 
-@pytest.fixture(scope="module", params=(driver_of_mpi, driver_of_nccl), ids=("MPI", "NCCL"))
+@pytest.fixture(scope="module", params=CARRIERS.values(), ids=CARRIERS)
 def carrier(request):
     return request.param()
 
 
 def types_of(carrier, op=None):
     """The element types that it carries; with an operation, those for which it has a meaning."""
-    types = [t for t in TYPES if carrier.carries(Broadcast(t, (1,), 0))]
+    request = Broadcast("float32", (1,), 0) if op is None else Allreduce("float32", (1,), op)
+    types = [t for t in carrier.types if carrier.carries(replace(request, dtype=t))]
     if op is sp.Average:
-        return [t for t in types if t in FLOATS]
+        return [t for t in types if t in (*FLOATS, *COMPLEX)]
+    if op in (sp.Min, sp.Max):
+        return [t for t in types if t not in COMPLEX]
     return [t for t in types if (t, op) != ("bool", sp.Sum)]
 
 
@@ -42,7 +55,8 @@ def assert_result(got: np.ndarray, expected: np.ndarray, op: sp.ReduceOp) -> Non
     """Equal; where x·(1/P) was summed, to its rounding: P + 1 of them, of numbers up to 2."""
     assert got.dtype == expected.dtype and got.shape == expected.shape
     if op is sp.Average:
-        error = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+        wide = np.complex128 if got.dtype.kind == "c" else np.float64
+        error = np.abs(got.astype(wide) - expected.astype(wide))
         bound = (sp.size() + 1) * float(ml_dtypes.finfo(got.dtype).eps)
         assert error.size == 0 or error.max() <= bound
     else:

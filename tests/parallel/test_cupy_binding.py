@@ -66,7 +66,7 @@ def test_versions(runtime, code, version):
 
 def test_every_element_type_has_its_number(nccl):
     numbers = {name: Nccl(nccl).datatype(element) for name, element in ELEMENT_TYPES.items()}
-    without = {"bool": None, "int16": None, "uint16": None}
+    without = dict.fromkeys(("bool", "int16", "uint16", "complex64", "complex128"))
     integers = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5}
     floats = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
     assert numbers == {**without, **integers, **floats}

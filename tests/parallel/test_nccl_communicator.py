@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from carriers import ROWS, Driver, array, driver_of_nccl, sizes, world_mpi
 from fake_cuda_runtime import ILLEGAL_ADDRESS
-from ranks import TYPES
+from ranks import COMPLEX, MOVED
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.communicator import Communicator
@@ -42,8 +42,11 @@ def by_nccl(for_all_tests):
 
 
 def test_the_element_types_of_nccl(by_nccl):
-    for dtype in TYPES:
+    for dtype in MOVED:
         assert by_nccl.carries(Broadcast(dtype, (1,), 0)) == (dtype not in NOT_OF_NCCL), dtype
+    for dtype in COMPLEX:  # as real numbers, of which NCCL would take another product
+        assert by_nccl.carries(Allreduce(dtype, (1,), sp.Average))
+        assert not by_nccl.carries(Allreduce(dtype, (1,), sp.Product))
 
 
 def test_parts_of_equal_length_are_one_call(by_nccl):

@@ -87,3 +87,44 @@ def test_long_buffers_go_in_pieces(monkeypatch, context, dtype, op):
     (y,) = context(lambda x: [sp.allreduce(x, op)])(x)
     rtol = 1e-6 if dtype == "float32" else 1e-2
     np.testing.assert_allclose(tf.cast(y, tf.float32), right, rtol=rtol)
+
+
+def odd_views(shape, tag):
+    """Views of NumPy's that lie in memory otherwise than their elements follow each other."""
+    x = values(sp.rank(), (2 * shape[0], shape[1]), "float64", tag)
+    return x[::2], x[shape[0] :][::-1], np.asfortranarray(x[: shape[0]]), x[:, ::-1][1::2]
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_views_of_numpy_that_are_not_contiguous(context):
+    """And slices of tensors, which lie at addresses that suit nobody."""
+    shape = (sp.size() + 1, 3)
+    views = odd_views(shape, "views")
+    run = context(
+        lambda *xs: [
+            f(x)
+            for x in xs
+            for f in (sp.allgather, lambda x: sp.allreduce(x, sp.Sum), sp.broadcast)
+        ]
+    )
+    whole = tf.constant(views[0])
+    results = run(*views, whole[1:], whole[:, 1:])
+    slices = [whole.numpy()[1:], whole.numpy()[:, 1:]]
+    everyone = sp.current_world().communicator.allgather_object([*map(np.array, views), *slices])
+    for i in range(len(views) + 2):
+        each = [theirs[i] for theirs in everyone]
+        for y, right in zip(
+            results[3 * i : 3 * i + 3], (np.concatenate(each), sum(each), each[0]), strict=True
+        ):
+            np.testing.assert_array_equal(y, right)
+
+
+def test_a_session_is_fed_with_views_of_numpy():
+    views = odd_views((4, 3), "session")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float64, [4, 3])
+        y = sp.allgather(x)
+        found = [session.run(y, {x: view}) for view in views]
+    everyone = sp.current_world().communicator.allgather_object(list(map(np.array, views)))
+    for i, each in enumerate(found):
+        np.testing.assert_array_equal(each, np.concatenate([theirs[i] for theirs in everyone]))
