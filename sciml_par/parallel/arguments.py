@@ -9,6 +9,31 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.request import even_rows
 
 
+def tensor_of(value: Any, where: str) -> Any:
+    """`value` as one dense tensor; or `InputError`, with what to give in its place (local)."""
+    if isinstance(value, tf.RaggedTensor):
+        raise InputError(
+            f"{where}: expected a dense tensor; got a RaggedTensor. Give its .values, or make it "
+            f"dense by .to_tensor(); for allgather, gather .values and .row_lengths()."
+        )
+    if isinstance(value, (tf.SparseTensor, tf.compat.v1.SparseTensorValue)):
+        raise InputError(
+            f"{where}: expected a dense tensor; got a SparseTensor. Make it dense by "
+            f"tf.sparse.to_dense, or give its .values where all ranks have the same .indices."
+        )
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{where}: expected a tensor, or what tf.convert_to_tensor makes one of; got "
+            f"{_named(value)}. TensorFlow says: {str(error).strip().split(chr(10))[0]}"
+        ) from error
+
+
+def _named(value: Any) -> str:
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
 def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
     """How many of `rows` rows go to each of `size` ranks, as the user says by `splits` (local)."""
     if splits is None:

@@ -83,6 +83,10 @@ def scaled(x: Tensor, factor: float, where: str) -> Tensor:
             f"{where}: booleans cannot be multiplied by a factor; got {factor!r}. Leave it out, or "
             f"cast to a floating-point type."
         )
+    if dtype.is_complex:
+        # Part by part: where one is infinite, a product of complex numbers makes the other NaN.
+        parts = (scaled(part, factor, where) for part in (tf.math.real(x), tf.math.imag(x)))
+        return tf.complex(*parts)
     wide = dtype if dtype.size >= _WIDE_BYTES else tf.float32
     if dtype.is_integer:
         wide = tf.float64

@@ -165,7 +165,9 @@ def neutral(op: ReduceOp | None, dtype: str) -> Any:
     kind = tf.as_dtype(dtype)
     if kind.is_bool:
         return tf.constant(op in (Min, Product))
-    value = {Product: 1, Min: kind.max, Max: kind.min}.get(op, 0)  # type: ignore[arg-type]
-    if kind.is_floating and op in (Min, Max):
+    if op not in (Min, Max):
+        return tf.constant(1 if op is Product else 0, kind)
+    value = kind.max if op is Min else kind.min
+    if kind.is_floating:
         value = math.inf if op is Min else -math.inf
     return tf.constant(value, kind)

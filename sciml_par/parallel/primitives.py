@@ -34,7 +34,7 @@ def reduced(x: Tensor, op: ReduceOp, setting: Setting) -> Tensor:
     def request_of(shape: Shape) -> Request:
         return Allreduce(x.dtype.name, shape, op, name=setting.name)
 
-    if not x.dtype.is_floating:
+    if not _has_derivatives(x):
         return setting.carry(x, request_of)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
@@ -150,17 +150,18 @@ def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None =
     """
     group = setting.group
 
-    def rows_of(shape: Shape) -> Shape:
-        return even_rows(shape[0], group.size) if rows is None else rows
-
     def request_of(shape: Shape) -> Request:
-        split = rows_of(shape)
+        split = rows or even_rows(shape[0], group.size)
         return Reducescatter(x.dtype.name, shape, op, split, group.rank, name=setting.name)
 
     def whole(part: Tensor, after: Setting) -> Tensor:
-        if after.waits(part):
-            return gathered(part, after)
-        return gathered_rows(part, rows_of(shape_of(x)), after)
+        # What is known of x decides, on every rank alike; of a gradient, a graph may know more or
+        # less than of what it is the gradient by.
+        if not x.shape.is_fully_defined():
+            return _put_back(part, x, rows, after)
+        split = rows or even_rows(x.shape[0], group.size)
+        mine = tf.ensure_shape(part, [split[group.rank], *shape_of(x)[1:]])
+        return gathered_rows(mine, split, after)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
         y = setting.carry(x, request_of, shape=any_rows_of(x).shape)
@@ -173,9 +174,34 @@ def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None =
 
         return y, gradient
 
-    if not x.dtype.is_floating:
+    if not _has_derivatives(x):
         return with_gradient(x)[0]
     return setting.differentiable(with_gradient, x)
+
+
+def _put_back(part: Tensor, x: Tensor, rows: Shape | None, setting: Setting) -> Tensor:
+    """The rows of all ranks where `part` has this one's of `x`, of which a graph knows no shape yet.
+
+    All ranks have as many rows of `x`, so they need not tell each other (collective).
+    """
+    size = setting.group.size
+    if size == 1:
+        return tf.identity(part)
+
+    def run(ask: Any, part: Tensor, count: Tensor) -> list[Tensor]:
+        split = rows or even_rows(int(count), size)
+        return [ask(Allgather(part.dtype.name, shape_of(part), split, name=setting.name), part)]
+
+    def with_gradient(part: Tensor) -> tuple[Tensor, Gradient]:
+        spec = tf.TensorSpec(x.shape, part.dtype)
+        y = setting.later(run, [part, tf.shape(x)[0]], [spec])[0]
+
+        def gradient(g: Tensor) -> Tensor:
+            return scattered(g, Sum, setting.of_gradient(), rows=rows)
+
+        return y, gradient
+
+    return custom_gradient(with_gradient, part)
 
 
 def exchanged(x: Tensor, sent: Shape, received: Shape, setting: Setting) -> Tensor:
@@ -222,6 +248,10 @@ def exchanged_later(x: Tensor, splits: Tensor | None, setting: Setting) -> tuple
     return y, received
 
 
+def _has_derivatives(x: Tensor) -> bool:
+    return bool(x.dtype.is_floating or x.dtype.is_complex)
+
+
 def any_rows_of(x: Tensor) -> Any:
     """A tensor with any number of such rows, as a `tf.TensorSpec`."""
     return tf.TensorSpec(tf.TensorShape([None]).concatenate(x.shape[1:]), x.dtype)
@@ -236,7 +266,7 @@ def _reduction_gradient(
     if op is Average:
         return total / setting.group.size
     if op is Product:
-        return total * _product_of_the_others(x, setting)
+        return total * tf.math.conj(_product_of_the_others(x, setting))
     assert op in (Min, Max)
     holds = tf.cast(tf.equal(x, y), x.dtype)
     return total * holds / reduced(holds, Sum, setting)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.arguments import shape_of, unknown_shape
+from sciml_par.parallel.arguments import shape_of, tensor_of, unknown_shape
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.context import Chain, check_device, is_recorded, perform
 from sciml_par.parallel.custom_gradient import custom_gradient
@@ -62,7 +62,7 @@ class Setting:
     def tensor(self, value: Tensor) -> Tensor:
         """`value` as a tensor whose elements can be carried (local)."""
         # To convert a tensor takes TensorFlow as long as a short transfer.
-        x = value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
+        x = value if isinstance(value, tf.Tensor) else tensor_of(value, self.kind)
         element_type(x.dtype.name, where=self.kind)
         return x
 

@@ -123,6 +123,14 @@ def everything(x):
     }
 
 
+def every_one(x):
+    return {
+        **everything(x),
+        "sum scattered": sp.reducescatter(x, sp.Sum),
+        "product scattered": sp.reducescatter(x, sp.Product),
+    }
+
+
 def test_gradients_are_those_of_known_shapes():
     """All of one function, so that a collective out of order would disturb the others."""
 
@@ -138,6 +146,47 @@ def test_gradients_are_those_of_known_shapes():
     assert expected["allgather"].numpy().any()
     for name, result in results.items():
         np.testing.assert_allclose(result, expected[name], 1e-12, err_msg=name)
+
+
+def known(x, shape):
+    return tf.ensure_shape(x, shape)
+
+
+def forgotten(x, shape):
+    return tf.raw_ops.PlaceholderWithDefault(input=x, shape=[None, *shape[1:]])
+
+
+KNOWN = ((ANY_ROWS, known), (None, forgotten), (ANYTHING, known))
+
+
+@pytest.mark.parametrize("of_x, of_gradient", KNOWN)
+def test_gradients_of_which_more_or_less_is_known(of_x, of_gradient):
+    """A graph may know the shape of a result's gradient and not that of what it is by, or reverse.
+
+    The last one leaves out alltoall, whose result has no known rank then.
+    """
+    rows = sp.size() + 1
+    x = tf.constant(normal(sp.rank(), (rows, 2), "known"))
+    shapes = {name: tuple(y.shape) for name, y in every_one(x).items()}
+    names = [name for name in shapes if of_x is not ANYTHING or name != "alltoall"]
+    seeds = {name: tf.constant(normal(sp.rank(), shapes[name], f"seed {name}")) for name in names}
+
+    def gradients(x):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            results = every_one(x)
+        return {
+            name: tape.gradient(results[name], x, of_gradient(seeds[name], shapes[name]))
+            for name in names
+        }
+
+    expected, results = {}, traced(gradients, of_x or tf.TensorSpec((rows, 2), tf.float64))(x)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        ys = every_one(x)
+    for name in names:
+        expected[name] = tape.gradient(ys[name], x, seeds[name])
+        np.testing.assert_allclose(results[name], expected[name], 1e-12, err_msg=name)
 
 
 def test_in_a_session():
