@@ -34,9 +34,9 @@ def allreduce(
 
     Parameters
     ----------
-    tensor : [...], the same shape and type on every rank. Floating point, integer, or (Min, Max,
-        Product) boolean. 16-bit floating-point types are combined in float32 by MPI, in their own
-        type by NCCL.
+    tensor : [...], the same shape and type on every rank. Floating point, integer, complex (Sum,
+        Average, Product), or boolean (Min, Max, Product). 16-bit floating-point types are combined
+        in float32 by MPI, in their own type by NCCL.
     op : one of Sum, Average, Min, Max, Product.
     communicator : the ranks that take part; all by default.
     device : where to carry it from, "/CPU:0" or "/GPU:0"; from where it is by default.
@@ -48,8 +48,8 @@ def allreduce(
     Raises
     ------
     InputError
-        The operation or a factor has no meaning for the type; the shape is unknown in a compiled
-        function; an option is not what it should be.
+        The operation or a factor has no meaning for the type; what was given is no dense tensor of
+        numbers; the shape is unknown in a compiled function; an option is not what it should be.
     CollectiveMismatchError
         The ranks do not ask for the same; inside compiled functions it comes as a
         `tf.errors.FailedPreconditionError` with the same text.
@@ -57,8 +57,8 @@ def allreduce(
     Notes
     -----
     Gradients: Sum ↦ Σ_r ḡ_r, Average ↦ (1/P) Σ_r ḡ_r, Min and Max ↦ Σ_r ḡ_r to the ranks that
-    hold the extreme value, divided by their number, Product ↦ (Σ_r ḡ_r) Π_{r≠s} x_r; that of
-    Adasum is exact too. Where a graph that XLA does not compile leaves the shape open, the
+    hold the extreme value, divided by their number, Product ↦ (Σ_r ḡ_r) Π_{r≠s} x_r, for complex
+    numbers with the conjugate of the latter, as TensorFlow has it; that of Adasum is exact too. Where a graph that XLA does not compile leaves the shape open, the
     collective is settled when the graph runs, and its agreement is repeated each time.
     """
     setting = Setting.of("allreduce", name, communicator, device)
