@@ -180,7 +180,7 @@ def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None =
 
 
 def _put_back(part: Tensor, x: Tensor, rows: Shape | None, setting: Setting) -> Tensor:
-    """The rows of all ranks where `part` has this one's of `x`, of which a graph knows no shape yet.
+    """All rows where `part` has this rank's of `x`, of which a graph knows no shape yet.
 
     All ranks have as many rows of `x`, so they need not tell each other (collective).
     """
