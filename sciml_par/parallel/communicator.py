@@ -229,6 +229,7 @@ class Communicator:
             # All ranks are here and have been told, so they can go on together.
             self.sequence = max(self.control.allgather(self.sequence))
             self.trail = 0
+            self.history.clear()
             raise
 
     def standing(self) -> tuple[int, Signature] | None:

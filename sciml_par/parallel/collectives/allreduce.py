@@ -58,8 +58,9 @@ def allreduce(
     -----
     Gradients: Sum ↦ Σ_r ḡ_r, Average ↦ (1/P) Σ_r ḡ_r, Min and Max ↦ Σ_r ḡ_r to the ranks that
     hold the extreme value, divided by their number, Product ↦ (Σ_r ḡ_r) Π_{r≠s} x_r, for complex
-    numbers with the conjugate of the latter, as TensorFlow has it; that of Adasum is exact too. Where a graph that XLA does not compile leaves the shape open, the
-    collective is settled when the graph runs, and its agreement is repeated each time.
+    numbers with the conjugate of the latter, as TensorFlow has it; that of Adasum is exact
+    too. Where a graph that XLA does not compile leaves the shape open, it is settled when the graph
+    runs.
     """
     setting = Setting.of("allreduce", name, communicator, device)
     conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
