@@ -15,6 +15,7 @@ from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.cupy_binding import load_nccl
 from sciml_par.parallel.device import VisibleGpu, visible_gpus
 from sciml_par.parallel.memory import has_gpus
+from sciml_par.parallel.tensor_float_32 import tensor_float_32_is_on
 from sciml_par.parallel.threads import cores_of_this_process
 from sciml_par.parallel.world import World
 from sciml_par.parallel.xla_ffi import UnavailableError, foreign_calls
@@ -63,6 +64,7 @@ class RankFacts:
     gpu : the one that it is pinned to, or None.
     gpu_name : as the driver calls that; empty where CuPy does not tell.
     tensorflow_on_gpu : whether its TensorFlow computes on a GPU.
+    tensor_float_32 : whether TensorFlow may multiply float32 matrices with fewer bits.
     copies : whether its compiled programs can copy between a GPU and the host.
     nccl, foreign_calls : NCCL, and XLA's interface for collectives in compiled functions.
     environment : the variables that matter to sciml_par, before `init`.
@@ -81,6 +83,7 @@ class RankFacts:
     gpu: VisibleGpu | None
     gpu_name: str
     tensorflow_on_gpu: bool
+    tensor_float_32: bool
     copies: bool
     nccl: Finding
     foreign_calls: Finding
@@ -150,6 +153,7 @@ def _look_around(world: World, environment: Mapping[str, str]) -> RankFacts:
         gpu=next((gpu for gpu in visible if gpu.entry == world.gpu), None),
         gpu_name=_gpu_name(world.communicator),
         tensorflow_on_gpu=has_gpus(),
+        tensor_float_32=tensor_float_32_is_on(),
         copies=world.communicator.gpu is not None,
         nccl=_nccl(),
         foreign_calls=_foreign_calls(),

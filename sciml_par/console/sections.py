@@ -88,6 +88,7 @@ def _gpus(facts: Facts) -> Iterator[Row]:
     for ranks in _hosts(facts):
         yield from _gpus_of_host(facts, ranks)
     yield from _tensorflow(facts)
+    yield _tensor_float_32(facts)
     nccl = _finding(facts, "NCCL", lambda rank: rank.nccl)
     if facts.any_gpu or nccl.mood == PLAIN:
         yield nccl
@@ -116,6 +117,13 @@ def _tensorflow(facts: Facts) -> Iterator[Row]:
             f"/proc/driver/nvidia lists none; set CUDA_VISIBLE_DEVICES to the GPUs of the host.",
             BAD,
         )
+
+
+def _tensor_float_32(facts: Facts) -> Row:
+    row = _common(facts, "TensorFloat-32", lambda rank: "on" if rank.tensor_float_32 else "off")
+    if not any(rank.tensor_float_32 for rank in facts.ranks):
+        return row
+    return Row(row.label, f"{row.text}: float32 matrices are multiplied with ten bits", ODD)
 
 
 def _gpus_of_host(facts: Facts, ranks: Sequence[int]) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError, NotInitializedError
@@ -24,6 +24,7 @@ from sciml_par.parallel.failure import FailureReporter, abort_gpus, end_job, end
 from sciml_par.parallel.mailbox import Left, Mailbox
 from sciml_par.parallel.nccl_setup import Transport, set_up_transport
 from sciml_par.parallel.sentinel import start_sentinel
+from sciml_par.parallel.tensor_float_32 import requested_tensor_float_32, set_tensor_float_32
 from sciml_par.parallel.threads import (
     cores_of_this_process,
     limit_threads,
@@ -83,6 +84,7 @@ def init(
     stall_warning: float | None = None,
     stall_limit: float | None = None,
     pin_gpu: bool = True,
+    tensor_float_32: bool | Literal["unchanged"] | None = None,
 ) -> None:
     """Join the ranks of this job; call it before anything touches TensorFlow (collective).
 
@@ -102,6 +104,9 @@ def init(
     pin_gpu : hide all GPUs but one from this rank. With False it sees them all, and only
         TensorFlow is told which of them to use: programs that choose the GPU number
         `local_rank()` themselves find it.
+    tensor_float_32 : let GPUs multiply float32 matrices with the ten bits of TensorFloat-32, which
+        is faster; off by default, because second derivatives do not survive it. "unchanged" leaves
+        TensorFlow's own setting, which is on. What the program sets after `init` holds.
 
     Raises
     ------
@@ -116,8 +121,9 @@ def init(
     SCIML_PAR_TRANSPORT=mpi carries tensors between GPUs by MPI through host memory, and =nccl
     insists on NCCL; SCIML_PAR_CHECK=always compares the ranks' collectives at every execution;
     SCIML_PAR_SENTINEL=0 starts no process that names a rank that is lost;
-    SCIML_PAR_STALL_WARNING, SCIML_PAR_STALL_LIMIT and SCIML_PAR_TIMELINE are the last three
-    options where the program does not give them.
+    SCIML_PAR_STALL_WARNING, SCIML_PAR_STALL_LIMIT, SCIML_PAR_TIMELINE and
+    SCIML_PAR_TENSOR_FLOAT_32 (0, 1 or unchanged) are the options of these names where the program
+    does not give them.
     """
     global world  # noqa: PLW0603
     if world is not None:
@@ -125,6 +131,7 @@ def init(
     if threads is not None and threads < 1:
         raise InputError(f"init: expected threads ≥ 1 or None; got {threads}.")
     patience = _patience(os.environ, stall_warning, stall_limit)
+    float_32 = requested_tensor_float_32(os.environ, tensor_float_32)
     check_always = os.environ.get("SCIML_PAR_CHECK", "") == "always"
     mpi = _load_mpi()
     everyone = Communicator(comm or mpi.COMM_WORLD)
@@ -163,6 +170,7 @@ def init(
     atexit.register(shutdown)
     world.transport = _connect_gpus(world, gpu, index)
     import_module("tensorflow", quiet=quiet)
+    set_tensor_float_32(float_32)
     if gpu is not None and not pin_gpu:
         choose_in_tensorflow(index)
     _start_timeline(everyone, timeline or os.environ.get("SCIML_PAR_TIMELINE"))

@@ -206,9 +206,11 @@ def test_horovods_variables_become_options():
         "HOROVOD_STALL_CHECK_TIME_SECONDS": "30",
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0",
     }
-    assert _options({}) == {}
-    assert _options(told) == {"stall_warning": 30.0}
-    assert _options({**told, "SCIML_PAR_STALL_WARNING": "5"}) == {}
+    usual = {"tensor_float_32": "unchanged"}  # as Horovod leaves it
+    assert _options({}) == usual
+    assert _options({"SCIML_PAR_TENSOR_FLOAT_32": "0"}) == {}
+    assert _options(told) == usual | {"stall_warning": 30.0}
+    assert _options({**told, "SCIML_PAR_STALL_WARNING": "5"}) == usual
     never = _options({**told, "HOROVOD_STALL_CHECK_DISABLE": "1"})
     assert never["stall_warning"] == never["stall_limit"] == math.inf
     with pytest.raises(InputError, match="HOROVOD_STALL_CHECK_TIME_SECONDS"):

@@ -133,6 +133,7 @@ def rank_facts(number: int = 0, **changes) -> RankFacts:
         gpu=gpus[number % 2],
         gpu_name=H100,
         tensorflow_on_gpu=True,
+        tensor_float_32=False,
         copies=True,
         nccl=Finding("2.30.7"),
         foreign_calls=Finding("0.2"),
@@ -155,11 +156,19 @@ def moods(facts: Facts) -> dict[str, str]:
     return {row.label: row.mood for section in facts_sections(facts) for row in section.rows}
 
 
+def test_tensor_float_32_where_it_is_on() -> None:
+    on = "float32 matrices are multiplied with ten bits"
+    assert (
+        f"TensorFloat-32 differs: off on rank 0; on on rank 1: {on}"
+        in told(two(tensor_float_32=True))["GPUs"]
+    )
+
+
 def test_a_machine_with_gpus_is_good() -> None:
     facts = two()
     assert told(facts)["GPUs"] == (
         f"node-a GPU 0, {H100}, GPU-0000ffff: rank 0 GPU 1, {H100}, GPU-1111ffff: rank 1 "
-        "TensorFlow computes on the GPU on ranks 0–1 NCCL 2.30.7 "
+        "TensorFlow computes on the GPU on ranks 0–1 TensorFloat-32 off NCCL 2.30.7 "
         "between GPUs tensors travel by NCCL"
     )
     assert set(moods(facts).values()) <= {"", GOOD}

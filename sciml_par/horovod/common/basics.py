@@ -204,7 +204,8 @@ def _options(environment: Mapping[str, str]) -> dict[str, Any]:
     limit = _seconds(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
     if environment.get("HOROVOD_STALL_CHECK_DISABLE", "0") not in ("", "0"):
         warning = limit = math.inf
-    options |= {"stall_warning": warning, "stall_limit": limit}
+    # Horovod leaves TensorFlow's setting as it is.
+    options |= {"stall_warning": warning, "stall_limit": limit, "tensor_float_32": "unchanged"}
     return {
         name: value
         for name, value in options.items()

@@ -1,0 +1,57 @@
+"""TensorFloat-32: whether GPUs may multiply float32 matrices with ten bits instead of 23.
+
+TensorFlow allows it from the start. It is enough for a classifier, but not for the second
+derivatives of an equation, so here it is off unless it is asked for.
+
+References
+----------
+NVIDIA, "A100 Tensor Core GPU Architecture" (2020): TF32 has 8 bits of exponent, 10 of mantissa.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+
+_VARIABLE = "SCIML_PAR_TENSOR_FLOAT_32"
+_UNCHANGED: Literal["unchanged"] = "unchanged"
+
+TensorFloat32 = bool | Literal["unchanged"]
+
+
+def requested_tensor_float_32(
+    environment: Mapping[str, str], given: TensorFloat32 | None
+) -> TensorFloat32:
+    """What the program asks for, or else the user's environment; False by default (local).
+
+    Raises
+    ------
+    InputError
+        It is neither yes, no, nor "unchanged".
+    """
+    if given is not None:
+        if given not in (True, False, _UNCHANGED):
+            raise InputError(
+                f'init: expected tensor_float_32 to be True, False, "unchanged" or None; got '
+                f"{given!r}."
+            )
+        return given
+    text = environment.get(_VARIABLE, "")
+    meanings: dict[str, TensorFloat32] = {"": False, "0": False, "1": True, _UNCHANGED: _UNCHANGED}
+    if text not in meanings:
+        raise InputError(f"{_VARIABLE}: expected 0, 1 or unchanged; got {text!r}.")
+    return meanings[text]
+
+
+def set_tensor_float_32(wanted: TensorFloat32) -> None:
+    """Tell TensorFlow, which reads it whenever it computes or compiles (local)."""
+    if wanted != _UNCHANGED:
+        tf.config.experimental.enable_tensor_float_32_execution(wanted)
+
+
+def tensor_float_32_is_on() -> bool:
+    """Whether TensorFlow may use it in this process (local)."""
+    return bool(tf.config.experimental.tensor_float_32_execution_enabled())
