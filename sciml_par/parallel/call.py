@@ -12,6 +12,7 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.errors import TransferError
 from sciml_par.parallel.ask import Ask, Kind
+from sciml_par.parallel.in_step import in_step
 from sciml_par.parallel.request import Request, Shape
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Call:
         self._communicator = communicator
         self.request = request
         self.signature = replace(request.signature, by=carrier.name)
-        self._transfer = request.prepared_by(carrier)
+        self._transfer = in_step(communicator, request, carrier, request.prepared_by(carrier))
         self._returns_early = carrier.returns_early
         self._bytes = request.count * request.element.size
         self._ask = Ask(Kind.TRANSFER, self.signature, request)

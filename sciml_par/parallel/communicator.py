@@ -64,6 +64,8 @@ class Communicator:
     enqueued : which of them was the last that a GPU was given.
     pending : what this rank waits for, or None.
     world_ranks : the members' numbers in the world, [P].
+    identity : no other group of the job has had or will have the same; a name may be used again.
+    loose : how many collectives have been carried that a rank may finish before others begin.
     family : the world and all groups made of it.
     history : the last collectives that this rank has begun, with their numbers.
     audience : the ranks that have joined, or None.
@@ -103,6 +105,12 @@ class Communicator:
         self.eager_sites: dict[Request, Site] = {}
         self._world = world or self
         self.world_ranks = _translate(self.mpi, self._world.mpi)
+        self._groups_made = 0
+        self.identity: tuple[int, int] = self.control.bcast(
+            (self._world.rank, self._world._groups_made)
+        )
+        self._world._groups_made += 1
+        self.loose = 0
         # The watchdog of another thread reads it; groups are few, and live as long as the job.
         self.family: list[Communicator] = self._world.family if world else []
         self.family.append(self)

@@ -16,11 +16,11 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError, SciMLParError
 from sciml_par.parallel.ask import Ask, Kind
-from sciml_par.parallel.audience import joined_ranks, tell_who_joined
+from sciml_par.parallel.audience import end_meeting, join_in, joined_ranks, tell_who_joined
 from sciml_par.parallel.call import Site
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.context import run_eagerly
-from sciml_par.parallel.mailbox import Joined, Mailbox
+from sciml_par.parallel.mailbox import Mailbox
 from sciml_par.parallel.reduction import Max, Min, Product, ReduceOp
 from sciml_par.parallel.request import Allgather, Alltoall, Broadcast, Reducescatter, Request
 from sciml_par.parallel.wording import rank_list
@@ -84,12 +84,10 @@ class _Join:
     def last_rank(self) -> int:
         group = self.group
         begun = group.sequence
-        self.mailbox.send(Joined(group.name, group.joins, begun))
+        join_in(group, self.mailbox)
         while (ask := self._next()) is not None:
             self._take_part(ask)
-        group.joins += 1
-        group.audience = None
-        self.mailbox.asked.pop(group.name, None)
+        end_meeting(group, self.mailbox)
         counts = group.control.allgather(begun)
         return max(range(group.size), key=lambda rank: (counts[rank], rank))
 
@@ -98,7 +96,7 @@ class _Join:
         group, mailbox = self.group, self.mailbox
         while True:
             mailbox.poll()
-            ask = mailbox.next_asked(group.name, group.sequence + 1)
+            ask = mailbox.next_asked(group.identity, group.sequence + 1)
             if ask is not None:
                 return ask
             tell_who_joined(group, mailbox)

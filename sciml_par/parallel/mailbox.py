@@ -1,4 +1,8 @@
-"""Short messages between ranks beside the collectives: who waits where, who failed, who left."""
+"""Short messages between ranks beside the collectives: who waits where, who failed, who left.
+
+A message about a group carries the group's identity, not its name: a name may be used again, and
+messages of a group that is gone must not meet the next one.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,43 @@ if TYPE_CHECKING:
 
     from sciml_par.parallel.recorder import EventKind, Row
 
+Identity = tuple[int, int]
+"""A group's: the number in the world of its rank 0, and how many groups that rank has been in."""
+
 
 @dataclass(frozen=True)
 class Waiting:
-    """The sender has stood in a collective for a while: number `sequence` of the group `group`."""
+    """The sender has stood in a collective for a while: number `sequence` of the group.
 
-    group: str
+    Sent to one rank, which answers with `Present`.
+
+    Parameters
+    ----------
+    rank : the sender's number in the group.
+    question : counts how often the sender has asked during this wait.
+    """
+
+    group: Identity
     sequence: int
     description: str
+    rank: int
+    question: int = 0
+
+
+@dataclass(frozen=True)
+class Present:
+    """Who waits in the collective `sequence` of the group, as far as the sender has been told.
+
+    Parameters
+    ----------
+    question : the last one of the receiver's to which this is the answer.
+    asked : {what for: the ranks of the group}.
+    """
+
+    group: Identity
+    sequence: int
+    question: int
+    asked: Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -40,7 +73,7 @@ class Left:
     A rank may leave while others are still in a collective in which it has done its part.
     """
 
-    begun: Mapping[str, int]
+    begun: Mapping[Identity, int]
 
 
 @dataclass(frozen=True)
@@ -70,21 +103,20 @@ class Joined:
     `meeting` counts how often the group has met there before.
     """
 
-    group: str
+    group: Identity
     meeting: int
     begun: int
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The sender's collective `number` of the group, for those who have joined."""
+    """Collectives of the group, {number: what it is}, for those who have joined."""
 
-    group: str
-    number: int
-    ask: Ask
+    group: Identity
+    asks: Mapping[int, Ask]
 
 
-Message = Waiting | Failed | Left | Events | Joined | Asked
+Message = Waiting | Present | Failed | Left | Events | Joined | Asked
 
 
 class Mailbox:
@@ -92,10 +124,16 @@ class Mailbox:
 
     Attributes
     ----------
-    waiting, failed, left : the last such message of each rank.
+    rank : this process's number in the world.
+    sent : how many messages this rank has sent.
+    waiting : by group, the last such message of each rank that has told this one.
+    unanswered : (rank, message) of the waiting ranks that have asked who else is there.
+    present : the last answer to this rank, by group.
+    failed, left : the last such message of each rank.
     joined : the last such message of each rank and group.
-    asked : what a group does next: by its name, and by the number of the collective.
+    asked : what a group does next: by its identity, and by the number of the collective.
     events : (rank, message) of all that have come and nobody has taken out.
+    telling : held by the thread that tells joined ranks of this rank's collectives.
     """
 
     _TAG = 20997
@@ -105,28 +143,40 @@ class Mailbox:
 
         self._control = control
         self._any_source = MPI.ANY_SOURCE
-        self._others = [r for r in range(control.Get_size()) if r != control.Get_rank()]
+        self.rank: int = control.Get_rank()
+        self._others = [r for r in range(control.Get_size()) if r != self.rank]
         self._unsent: list[MPI.Request] = []
         self._unsent_events: list[MPI.Request] = []
         self._lock = threading.Lock()
-        self.waiting: dict[int, Waiting] = {}
+        self._silent = False
+        self.sent = 0
+        self.waiting: dict[Identity, dict[int, Waiting]] = {}
+        self.unanswered: deque[tuple[int, Waiting]] = deque()
+        self.present: dict[Identity, Present] = {}
         self.failed: dict[int, Failed] = {}
         self.left: dict[int, Left] = {}
         self.events: deque[tuple[int, Events]] = deque()
-        self.joined: dict[tuple[int, str], Joined] = {}
-        self.asked: dict[str, dict[int, Ask]] = {}
+        self.joined: dict[tuple[int, Identity], Joined] = {}
+        self.asked: dict[Identity, dict[int, Ask]] = {}
+        self.telling = threading.Lock()
 
     def send(self, message: Message, *, to: Iterable[int] | None = None) -> None:
         """Tell the ranks `to` of the world; every other one by default."""
+        if self._silent:
+            return
         with self._lock:
             self._unsent = [request for request in self._unsent if not request.Test()]
-            self._unsent += [
-                self._control.isend(message, dest=rank, tag=self._TAG)
-                for rank in (self._others if to is None else to)
-            ]
+            for rank in self._others if to is None else to:
+                if rank == self.rank:
+                    self._take_in(rank, message)
+                    continue
+                self.sent += 1
+                self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
 
     def ship(self, events: Events, rank: int) -> None:
         """Give one rank a part of the timeline."""
+        if self._silent:
+            return
         with self._lock:
             self._unsent_events.append(self._control.isend(events, dest=rank, tag=self._TAG))
 
@@ -136,7 +186,7 @@ class Mailbox:
             self._unsent_events = [each for each in self._unsent_events if not each.Test()]
             return len(self._unsent_events)
 
-    def next_asked(self, group: str, number: int) -> Ask | None:
+    def next_asked(self, group: Identity, number: int) -> Ask | None:
         """What the group's collective `number` is, if somebody has said so; earlier ones go."""
         with self._lock:
             told = self.asked.get(group, {})
@@ -146,18 +196,51 @@ class Mailbox:
 
     def poll(self) -> None:
         """Take in what has arrived."""
+        if self._silent:
+            return
         with self._lock:
             while self._control.iprobe(source=self._any_source, tag=self._TAG):
                 self._take_one()
+
+    def silence(self) -> None:
+        """Send and take in nothing any more: for a child process, which is a copy of the rank."""
+        # The lock may be held by a thread that the child does not have.
+        self._silent = True
+
+    def forget_gone(self, groups: Iterable[Identity]) -> None:
+        """Drop messages of groups that are not among `groups`, unless they are still to come.
+
+        All members make their groups in one order, so a group is gone if it is not there, and one
+        with the same rank 0 that was made later is.
+        """
+        there = set(groups)
+        newest: dict[int, int] = {}
+        for root, number in there:
+            newest[root] = max(number, newest.get(root, -1))
+
+        def gone(group: Identity) -> bool:
+            return group not in there and group[1] < newest.get(group[0], -1)
+
+        with self._lock:
+            for kept in (self.waiting, self.present, self.asked):
+                for group in [each for each in kept if gone(each)]:
+                    del kept[group]  # type: ignore[attr-defined]
+            for key in [key for key in self.joined if gone(key[1])]:
+                del self.joined[key]
 
     def _take_one(self) -> None:
         from mpi4py import MPI
 
         status = MPI.Status()
         message: Message = self._control.recv(source=self._any_source, tag=self._TAG, status=status)
-        sender = status.Get_source()
+        self._take_in(status.Get_source(), message)
+
+    def _take_in(self, sender: int, message: Message) -> None:
         if isinstance(message, Waiting):
-            self.waiting[sender] = message
+            self.waiting.setdefault(message.group, {})[sender] = message
+            self.unanswered.append((sender, message))
+        elif isinstance(message, Present):
+            self.present[message.group] = message
         elif isinstance(message, Failed):
             self.failed[sender] = message
         elif isinstance(message, Events):
@@ -165,6 +248,6 @@ class Mailbox:
         elif isinstance(message, Joined):
             self.joined[sender, message.group] = message
         elif isinstance(message, Asked):
-            self.asked.setdefault(message.group, {})[message.number] = message.ask
+            self.asked.setdefault(message.group, {}).update(message.asks)
         else:
             self.left[sender] = message

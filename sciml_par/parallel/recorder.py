@@ -31,6 +31,7 @@ class EventKind:
     root : the number in the world of the rank that the others wait for; None where all wait for
         all.
     tensor : whether it is a tensor's; if not, it is an exchange on the host.
+    identity : the group's; another group may have had its name.
     """
 
     group: str
@@ -41,6 +42,7 @@ class EventKind:
     carrier: str
     root: int | None
     tensor: bool
+    identity: tuple[int, int] = (0, 0)
 
 
 class Row(NamedTuple):
@@ -135,4 +137,6 @@ def _kind(group: Communicator, wish: Signature, size: int) -> EventKind:
     name = wish.name or call
     if wish.name and wish.rows_only:
         name += NUMBERS_OF_ROWS
-    return EventKind(group.name, members, name, call, max(size, 0), wish.by, root, size >= 0)
+    return EventKind(
+        group.name, members, name, call, max(size, 0), wish.by, root, size >= 0, group.identity
+    )

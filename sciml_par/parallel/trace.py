@@ -17,8 +17,8 @@ _FIRST = 1
 """Processes and threads are numbered from here: Perfetto takes 0 for a part of the system."""
 
 _Group = tuple[str, tuple[int, ...]]
-_Place = tuple[int, int]
-"""A group's thread, and the number of a collective in the group."""
+_Place = tuple[int, tuple[int, int], int]
+"""A group's thread and identity, and the number of a collective in the group."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Trace:
             yield from self._introduce(rank, number, kind)
         for row in rows:
             words = self._words[rank, row[0]]
-            place = (words.thread, row[1])
+            place = (words.thread, words.kind.identity, row[1])
             met = self._waiting.setdefault(place, {})
             met[rank] = row
             if len(met) == len(words.kind.members):

@@ -2,24 +2,36 @@
 
 The check at a call site's first execution finds most disagreements between ranks. What it cannot
 see is a rank that is elsewhere: in another collective, or gone. So a rank that has stood in one
-collective for half a second tells the others where. If somebody stands in the same place of the
-order but in another collective, or has left, waiting is hopeless: the job ends with a message
-that names the ranks. If nothing contradicts, the others are merely slow: a warning follows after
-a minute, and at a limit, where one is set, the end.
+collective for half a second says where, to one rank of the group, which answers who else is there
+(`roll_call.py`). If somebody stands in the same place of the order but in another collective, or
+has left, waiting is hopeless: the job ends with a message that names the ranks. If nothing
+contradicts, the others are merely slow: a warning follows after a minute, and at a limit, where
+one is set, the end.
+
+A rank that does not answer within two seconds is passed over for the next of 0, 1, 3, 7, …; the
+last to be asked is the asking rank itself. Ranks ask again after 2, 8, 32 seconds and so on,
+beginning with rank 0, and before they warn or end the job. So two that have told different ranks
+find each other, and one that waits sends a number of messages which does not grow with P.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from sciml_par.parallel.audience import tell_who_joined
 from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.mailbox import Mailbox, Waiting
+from sciml_par.parallel.mailbox import Identity, Mailbox, Present, Waiting
+from sciml_par.parallel.roll_call import RollCall
+from sciml_par.parallel.thread_errors import ThreadErrors
 from sciml_par.parallel.wording import mismatch_message, rank_list
+
+_ANSWER_SECONDS = 2.0
+_ASK_AGAIN_FACTOR = 4.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,7 @@ class Watchdog:
     mailbox : how it talks to the watchdogs of the other ranks.
     communicators : gives the groups to watch; called at every look.
     end_job : ends all ranks with a message; must not return to a working program.
+    clock : the time in seconds.
     """
 
     def __init__(
@@ -48,13 +61,18 @@ class Watchdog:
         communicators: Callable[[], Iterable[Communicator]],
         end_job: Callable[[str], None],
         patience: Patience,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._mailbox = mailbox
         self._communicators = communicators
         self._end_job = end_job
         self._patience = patience
+        self._clock = clock
         self._stopped = threading.Event()
-        self._stalls: dict[str, _Stall] = {}
+        self._stalls: dict[Identity, _Stall] = {}
+        self._roll_call = RollCall(mailbox, patience.announce_after + patience.interval)
+        self._errors = ThreadErrors("the watchdog", mailbox.rank, write_error)
         self._thread = threading.Thread(target=self._run, name="sciml_par watchdog", daemon=True)
 
     def start(self) -> None:
@@ -67,25 +85,43 @@ class Watchdog:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=5.0)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._patience.interval):
+    def look(self) -> None:
+        """Take in and answer messages, and look at every group once (local; never waits)."""
+        communicators: list[Communicator] = []
+        with self._errors.told_once():
+            communicators = list(self._communicators())
+            self._forget_gone({communicator.identity for communicator in communicators})
+        with self._errors.told_once():
             self._mailbox.poll()
-            for communicator in self._communicators():
+        with self._errors.told_once():
+            self._roll_call.answer(self._clock())
+        for communicator in communicators:
+            with self._errors.told_once():
                 tell_who_joined(communicator, self._mailbox)
                 self._look_at(communicator)
 
+    def _run(self) -> None:
+        while not self._stopped.wait(self._patience.interval):
+            self.look()
+
+    def _forget_gone(self, groups: set[Identity]) -> None:
+        self._mailbox.forget_gone(groups)
+        self._roll_call.forget_gone(groups)
+        for group in [each for each in self._stalls if each not in groups]:
+            del self._stalls[group]
+
     def _look_at(self, communicator: Communicator) -> None:
         self._end_on_gpu_error(communicator)
-        now = time.monotonic()
-        stall = self._stalls.get(communicator.name)
+        group, now = communicator.identity, self._clock()
+        stall = self._stalls.get(group)
         standing = communicator.standing()
         if standing is None:
-            self._stalls.pop(communicator.name, None)
+            self._stalls.pop(group, None)
         elif stall is None or stall.sequence != standing[0]:
-            self._stalls[communicator.name] = _Stall(standing[0], now)
+            self._stalls[group] = _Stall(standing[0], now)
         elif now - stall.since > self._patience.announce_after:
-            mine = Waiting(communicator.name, standing[0], str(standing[1]))
-            self._on_stall(communicator, mine, stall, now - stall.since)
+            mine = Waiting(group, standing[0], str(standing[1]), communicator.rank)
+            self._on_stall(communicator, mine, stall, now)
 
     def _end_on_gpu_error(self, communicator: Communicator) -> None:
         error = communicator.by_nccl and communicator.by_nccl.error()
@@ -97,94 +133,147 @@ class Watchdog:
             )
 
     def _on_stall(
-        self, communicator: Communicator, mine: Waiting, stall: _Stall, seconds: float
+        self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
     ) -> None:
-        if not stall.announced:
-            stall.announced = True
-            self._mailbox.send(mine)
-        self._end_on_contradiction(communicator, mine)
-        self._end_on_absence(communicator, mine)
-        if seconds > self._patience.end_after:
-            self._end_first(communicator, mine, self._stall_message(communicator, mine, seconds))
+        seconds = now - stall.since
+        self._take_answer(mine, stall)
+        self._ask(communicator, mine, stall, now)
+        present = stall.present
+        if len(set(present.values())) > 1:
+            message = mismatch_message(communicator.name, present)
+            self._end_in_turn(communicator, present, stall, message)
+        gone = self._gone(communicator, mine)
+        if gone and self._has_asked_about("absence", communicator, mine, stall, now):
+            message = self._absence_message(communicator, mine, gone)
+            self._end_in_turn(communicator, present, stall, message)
+        long = seconds > self._patience.end_after
+        if long and self._has_asked_about("limit", communicator, mine, stall, now):
+            message = self._stall_message(communicator, mine, present, seconds)
+            self._end_in_turn(communicator, present, stall, message)
         if seconds > self._patience.warn_after and not stall.warned:
+            if not self._has_asked_about("warning", communicator, mine, stall, now):
+                return
             stall.warned = True
-            self._warn(communicator, mine, seconds)
+            if communicator.rank == min(present):
+                message = self._stall_message(communicator, mine, present, seconds)
+                write_error(f"warning: {message}")
 
-    def _same_place(self, communicator: Communicator, mine: Waiting) -> dict[int, Waiting]:
-        """Who stands at the same number of the same group's collectives, by rank in the group."""
-        place = (mine.group, mine.sequence)
-        found = {communicator.rank: mine}
-        for rank, world_rank in enumerate(communicator.world_ranks):
-            other = self._mailbox.waiting.get(world_rank)
-            if other is not None and (other.group, other.sequence) == place:
-                found[rank] = other
-        return dict(sorted(found.items()))
-
-    def _end_on_contradiction(self, communicator: Communicator, mine: Waiting) -> None:
-        present = self._same_place(communicator, mine)
-        if all(other.description == mine.description for other in present.values()):
+    def _take_answer(self, mine: Waiting, stall: _Stall) -> None:
+        """Note who is at the same number of the group's collectives, and what for."""
+        answer = self._mailbox.present.get(mine.group)
+        here = answer is not None and answer.sequence == mine.sequence
+        if stall.present and (not here or answer is stall.answer):
             return
-        # Others may be about to say where they stand; the message is better with all of them.
-        time.sleep(self._patience.announce_after + 2 * self._patience.interval)
-        self._mailbox.poll()
-        present = self._same_place(communicator, mine)
-        asked = {rank: waiting.description for rank, waiting in present.items()}
-        self._end_in_turn(
-            communicator, mine, min(asked), mismatch_message(communicator.name, asked)
-        )
+        found = {mine.rank: mine.description}
+        if here and answer is not None:
+            found |= {rank: what for what, ranks in answer.asked.items() for rank in ranks}
+            stall.answer, stall.answered = answer, answer.question >= stall.question
+        stall.present = dict(sorted(found.items()))
 
-    def _end_on_absence(self, communicator: Communicator, mine: Waiting) -> None:
+    def _ask(self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float) -> None:
+        """Say where this rank waits, to who keeps the list; the next one if that is silent."""
+        done = stall.answered or stall.question == 0
+        if stall.told in self._mailbox.left or (done and now >= stall.ask_again_at):
+            stall.question += 1
+            stall.passed_over, stall.answered = 0, False
+            stall.ask_again_at = stall.since + _ASK_AGAIN_FACTOR * (now - stall.since)
+        elif not stall.answered and now - stall.asked_at > _ANSWER_SECONDS:
+            stall.passed_over += 1
+        else:
+            return
+        keepers = self._keepers(communicator)
+        stall.told = keepers[min(stall.passed_over, len(keepers) - 1)]
+        stall.asked_at = now
+        self._mailbox.send(replace(mine, question=stall.question), to=[stall.told])
+
+    def _keepers(self, communicator: Communicator) -> list[int]:
+        """Who may keep the list of those that wait, in the order in which they are asked."""
+        ranks = communicator.world_ranks
+        doubling = [ranks[2**k - 1] for k in range(communicator.size.bit_length())]
+        there = [rank for rank in doubling if rank not in self._mailbox.left]
+        return [*there, ranks[communicator.rank]]
+
+    def _has_asked_about(
+        self, reason: str, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
+    ) -> bool:
+        """Whether the answer is newer than `reason`, for which it is asked for once."""
+        if reason not in stall.reasons:
+            stall.reasons.add(reason)
+            if stall.asked_at < now:
+                stall.ask_again_at = now
+                self._ask(communicator, mine, stall, now)
+        return stall.answered
+
+    def _gone(self, communicator: Communicator, mine: Waiting) -> list[int]:
+        """The ranks that have left before they came here."""
         left = self._mailbox.left
-        gone = [
+        if not left:
+            return []
+        return [
             rank
             for rank, world_rank in enumerate(communicator.world_ranks)
             if world_rank in left and left[world_rank].begun.get(mine.group, 0) < mine.sequence
         ]
-        if gone:
-            self._end_first(
-                communicator,
-                mine,
-                f"{rank_list(gone).capitalize()} ended the program while rank "
-                f"{communicator.rank} waits in {mine.description}. Every rank must reach the same "
-                f"collectives: look for a return, an exit or a loop that ends early on some ranks.",
-            )
 
-    def _stall_message(self, communicator: Communicator, mine: Waiting, seconds: float) -> str:
-        present = self._same_place(communicator, mine)
+    def _absence_message(self, communicator: Communicator, mine: Waiting, gone: list[int]) -> str:
+        return (
+            f"{rank_list(gone).capitalize()} ended the program while rank "
+            f"{communicator.rank} waits in {mine.description}. Every rank must reach the same "
+            f"collectives: look for a return, an exit or a loop that ends early on some ranks."
+        )
+
+    def _stall_message(
+        self, communicator: Communicator, mine: Waiting, present: dict[int, str], seconds: float
+    ) -> str:
         missing = [r for r in range(communicator.size) if r not in present]
         who = f"{rank_list(missing)} did not come" if missing else "all ranks are there"
         waiting = f"{rank_list(list(present)).capitalize()} of «{communicator.name}»"
         return f"{waiting} waited {seconds:.0f} s in {mine.description}; {who}."
 
-    def _warn(self, communicator: Communicator, mine: Waiting, seconds: float) -> None:
-        if communicator.rank == min(self._same_place(communicator, mine)):
-            write_error(f"warning: {self._stall_message(communicator, mine, seconds)}")
-
-    def _end_first(self, communicator: Communicator, mine: Waiting, message: str) -> None:
-        """Let the lowest waiting rank speak, and the others if it cannot."""
-        waiting = [r for r, w in enumerate(communicator.world_ranks) if w in self._mailbox.waiting]
-        self._end_in_turn(communicator, mine, min([*waiting, communicator.rank]), message)
-
     def _end_in_turn(
-        self, communicator: Communicator, mine: Waiting, speaker: int, message: str
+        self, communicator: Communicator, present: dict[int, str], stall: _Stall, message: str
     ) -> None:
-        """End the job with `message`, first on the rank `speaker`, if this rank still waits."""
-        if communicator.rank != speaker:
-            # Should the speaker be unable to, another one does it a little later.
-            time.sleep(2.0 + 0.2 * communicator.rank)
+        """End the job with `message`, if this rank still waits; the lowest that waits is first."""
+        turn = sorted(present).index(communicator.rank)
+        if stall.end_at is None:
+            # Should the first be unable to, another one does it a little later.
+            stall.end_at = self._clock() + (2.0 + 0.2 * turn if turn else 0.0)
         standing = communicator.standing()
-        if standing is not None and standing[0] == mine.sequence:
+        if self._clock() >= stall.end_at and standing and standing[0] == stall.sequence:
             self._end_job(message)
 
 
 @dataclass
 class _Stall:
+    """A collective that stands still.
+
+    Attributes
+    ----------
+    question : how often this rank has asked who else is there.
+    told : whom it asked last, at the time `asked_at`; `passed_over` others were silent before.
+    answer : the last one, if any; `answered`: whether it is that to the last question.
+    present : what for ranks of the group stand there, this one included.
+    reasons : what it has asked about besides.
+    end_at : when this rank is to end the job; None while there is hope.
+    """
+
     sequence: int
     since: float
-    announced: bool = False
+    question: int = 0
+    told: int = -1
+    asked_at: float = -1.0
+    ask_again_at: float = -1.0
+    passed_over: int = 0
+    answer: Present | None = None
+    answered: bool = False
+    present: dict[int, str] = field(default_factory=dict)
+    reasons: set[str] = field(default_factory=set)
     warned: bool = False
+    end_at: float | None = None
 
 
 def write_error(message: str) -> None:
     """Write a line to standard error in one piece, so that ranks do not cut into each other."""
-    os.write(2, f"sciml_par: {message}\n".encode())
+    # A program may have closed it; what ends the job must go on all the same.
+    with contextlib.suppress(OSError):
+        os.write(2, f"sciml_par: {message}\n".encode())

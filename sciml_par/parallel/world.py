@@ -199,7 +199,7 @@ def shutdown() -> None:
     abort_gpus(leaving.communicator)
     if leaving.timeline is not None:
         leaving.timeline.stop()
-    leaving.mailbox.send(Left({group.name: group.sequence for group in family}))
+    leaving.mailbox.send(Left({group.identity: group.sequence for group in family}))
     if leaving.communicator.sentinel is not None:
         leaving.communicator.sentinel.bye()
 

@@ -6,7 +6,6 @@ On a fake NCCL that reads the host's memory.
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
 from sciml_par.parallel.call import Site
 from sciml_par.parallel.cupy_binding import BindingError
-from sciml_par.parallel.mailbox import Waiting
+from sciml_par.parallel.mailbox import Mailbox, Present, Waiting
 from sciml_par.parallel.request import Allreduce
 from sciml_par.parallel.watchdog import Patience, Watchdog
 
@@ -125,14 +124,25 @@ class Ended(Exception):
     """The job would have ended with this message."""
 
 
-def looks(group, n, **patience):
-    """The messages to other ranks after `n` looks of a watchdog, a moment apart."""
+def looks(group, n, *, answered=False, **patience):
+    """The messages of waiting ranks after `n` looks of a watchdog, a moment apart."""
 
     def end_job(message):
         raise Ended(message)
 
     said = []
-    mailbox = SimpleNamespace(waiting={}, failed={}, left={}, send=said.append, poll=lambda: None)
+    mailbox = Mailbox(group.control)
+
+    def send(message, to):
+        said.append(message)
+        if answered:
+            asked = {message.description: (message.rank,)}
+            mailbox.present[message.group] = Present(
+                message.group, message.sequence, message.question, asked
+            )
+
+    mailbox.send = send
+    mailbox.poll = lambda: None
     quick = {"announce_after": 0.0, "interval": 0.001, **patience}
     dog = Watchdog(mailbox, lambda: [group], end_job, Patience(**quick))
     for _ in range(n):
@@ -146,10 +156,10 @@ def test_the_watchdog_sees_what_the_gpu_waits_for(private):
     x, y = np.ones(2, np.float32), np.zeros(2, np.float32)
     enqueue_like_a_program(group, x, y)
     assert group.pending is None
-    waiting = Waiting("fake GPUs", 1, "allreduce(float32 [2], Sum) by NCCL")
-    assert looks(group, 3) == [waiting]
+    what = "allreduce(float32 [2], Sum) by NCCL"
+    assert looks(group, 2) == [Waiting(group.identity, 1, what, group.rank, question=1)]
     with pytest.raises(Ended, match=r"waited 0 s in allreduce\(float32 \[2\], Sum\) by NCCL"):
-        looks(group, 3, end_after=0.001)
+        looks(group, 6, answered=True, end_after=0.001)
     runtime.streamSynchronize(group.by_nccl.stream)
     assert looks(group, 3, end_after=0.001) == []
     assert y.tolist() == [sp.size()] * 2

@@ -85,6 +85,7 @@ class Group:
     """What a recorder reads of a communicator."""
 
     name = "a group"
+    identity = (4, 2)
     world_ranks = (4, 7)
     sequence = 3
 
@@ -99,7 +100,7 @@ def test_a_recorder_tells_each_kind_once():
         recorder.note(GROUP, wish, recorder.now(), size, agreed=False, enqueued=True)
     kinds, rows = recorder.drain(2)
     call = "broadcast(float32 [2], root 1)"
-    assert kinds == {0: EventKind("a group", (4, 7), call, call, 8, "NCCL", 7, True)}
+    assert kinds == {0: EventKind("a group", (4, 7), call, call, 8, "NCCL", 7, True, (4, 2))}
     assert [each[:2] for each in rows] == [(0, 3), (0, 3)]
     assert all(each.begun <= each.ended and each[4:] == (False, True) for each in rows)
     kinds, rows = recorder.drain()

@@ -1,0 +1,41 @@
+"""Errors in the threads that work beside the program: told once, and the thread goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator
+
+
+class ThreadErrors:
+    """The errors of one thread of this rank.
+
+    Parameters
+    ----------
+    thread : what messages call it.
+    rank : this process's number in the world.
+    tell : writes a line for the user.
+    """
+
+    def __init__(self, thread: str, rank: int, tell: Callable[[str], None]) -> None:
+        self._thread = thread
+        self._rank = rank
+        self._tell = tell
+        self._told: set[tuple[str, str, int | None]] = set()
+
+    @contextlib.contextmanager
+    def told_once(self) -> Iterator[None]:
+        """Tell an error inside, the first time that it comes from its place (local)."""
+        try:
+            yield
+        except Exception as error:  # whatever it is, the thread is needed again in a moment
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            # Its text may differ each time.
+            key = (type(error).__name__, where.filename, where.lineno)
+            if key not in self._told:
+                self._told.add(key)
+                self._tell(
+                    f"warning: {self._thread} of rank {self._rank} met {type(error).__name__}: "
+                    f"{error} ({where.filename}, line {where.lineno}). It goes on, and does not "
+                    f"tell this again."
+                )

@@ -1,0 +1,135 @@
+"""Made-up ranks: real mailboxes and watchdogs in one process, on a network and a clock of ours."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from types import SimpleNamespace
+
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.mailbox import Left, Mailbox
+from sciml_par.parallel.signature import Signature
+from sciml_par.parallel.watchdog import Patience, Watchdog
+
+MINE = Signature("allreduce", "float32", (2,))
+OTHER = Signature("barrier")
+WORLD = (0, 0)
+_SENT = SimpleNamespace(Test=lambda: True)
+
+
+class Ended(BaseException):
+    """The job would have ended with this message. No error that a thread could survive."""
+
+
+class Control:
+    """One rank's end of the network, by the names that `Mailbox` calls."""
+
+    def __init__(self, queues: list[deque], rank: int) -> None:
+        self.queues = queues
+        self.rank = rank
+
+    def Get_rank(self) -> int:
+        return self.rank
+
+    def Get_size(self) -> int:
+        return len(self.queues)
+
+    def isend(self, message, dest, tag):
+        assert dest != self.rank
+        self.queues[dest].append((self.rank, message))
+        return _SENT
+
+    def iprobe(self, source, tag):
+        return bool(self.queues[self.rank])
+
+    def recv(self, source, tag, status):
+        sender, message = self.queues[self.rank].popleft()
+        status.Set_source(sender)
+        return message
+
+
+class Group(SimpleNamespace):
+    """A made-up communicator without GPUs."""
+
+    by_nccl = None
+    standing = Communicator.standing
+
+    def begin(self, ask, *, pending=None):
+        self.sequence += 1
+        self.pending = pending
+        self.history.append((self.sequence, ask))
+        if self.audience is not None:
+            self.audience.tell(self.sequence, ask)
+
+
+def make_group(rank: int, members, *, name: str = "world", identity=WORLD) -> Group:
+    return Group(
+        name=name,
+        identity=identity,
+        rank=rank,
+        size=len(members),
+        world_ranks=list(members),
+        sequence=0,
+        pending=None,
+        history=deque(maxlen=1024),
+        audience=None,
+        joins=0,
+    )
+
+
+class Job:
+    """Ranks whose watchdogs look in turn, four times a second.
+
+    Attributes
+    ----------
+    ended : (rank, message) of the first that would have ended the job, and the time of it.
+    """
+
+    def __init__(self, size: int, **patience) -> None:
+        self.queues: list[deque] = [deque() for _ in range(size)]
+        self.mailboxes = [Mailbox(Control(self.queues, rank)) for rank in range(size)]
+        self.groups = [[make_group(rank, range(size))] for rank in range(size)]
+        self.now = 0.0
+        self.silent: set[int] = set()
+        self.ended: tuple[int, str] | None = None
+        self.dogs = [
+            Watchdog(
+                self.mailboxes[rank],
+                lambda rank=rank: self.groups[rank],
+                lambda message, rank=rank: self._end(rank, message),
+                Patience(**patience),
+                clock=lambda: self.now,
+            )
+            for rank in range(size)
+        ]
+
+    def _end(self, rank, message):
+        self.ended = (rank, message)
+        raise Ended(message)
+
+    def wait(self, rank, signature=MINE, sequence=5, group=0):
+        """The rank stands in a collective."""
+        self.groups[rank][group].sequence = sequence
+        self.groups[rank][group].pending = signature
+
+    def leave(self, rank, **begun):
+        """The rank ends its program after the collectives that it has begun."""
+        self.silent.add(rank)
+        self.mailboxes[rank].send(Left({g.identity: g.sequence for g in self.groups[rank]}))
+
+    def run(self, seconds: float, *, step: float = 0.25) -> Job:
+        """Let time go by, or the job end."""
+        steps = range(round(seconds / step))
+        for _ in itertools.takewhile(lambda _: self.ended is None, steps):
+            self.now += step
+            for rank, dog in enumerate(self.dogs):
+                if rank not in self.silent:
+                    try:
+                        dog.look()
+                    except Ended:
+                        return self
+        return self
+
+    @property
+    def sent(self) -> int:
+        return sum(mailbox.sent for mailbox in self.mailboxes)
