@@ -36,6 +36,7 @@ class FailureReporter:
         self._communicator = communicator
         self._mailbox = mailbox
         self._previous_hook: ExceptHook | None = None
+        self._process = os.getpid()
 
     def install(self) -> None:
         """Take over the report of uncaught exceptions (local)."""
@@ -77,7 +78,9 @@ class FailureReporter:
     def _hook(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        if issubclass(kind, KeyboardInterrupt) and self._previous_hook is not None:
+        # An error of a child made by a fork is no error of the rank.
+        not_ours = issubclass(kind, KeyboardInterrupt) or os.getpid() != self._process
+        if not_ours and self._previous_hook is not None:
             self._previous_hook(kind, error, trace)
             return
         self.report(error, "".join(traceback.format_exception(kind, error, trace)).rstrip())
@@ -124,6 +127,7 @@ def end_processes(communicator: Communicator, exit_code: int) -> None:
     with contextlib.suppress(Exception):
         abort_gpus(communicator)
     # Everything has been said; MPI's own lines about MPI_Abort would only bury it.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     communicator.mpi.Abort(exit_code)
     os._exit(exit_code)

@@ -8,6 +8,7 @@ no rows. Ranks that have all their data know nothing of this, and pay one test a
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from sciml_par.parallel.audience import end_meeting, join_in, joined_ranks, tell
 from sciml_par.parallel.call import Site
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.context import run_eagerly
+from sciml_par.parallel.forked_child import refuse
 from sciml_par.parallel.mailbox import Mailbox
 from sciml_par.parallel.reduction import Max, Min, Product, ReduceOp
 from sciml_par.parallel.request import Allgather, Alltoall, Broadcast, Reducescatter, Request
@@ -61,6 +63,8 @@ def join(*, communicator: Communicator | None = None) -> int:
     The first collective that the others call waits up to a quarter of a second; later ones do not.
     """
     world = current_world()
+    if world.process != os.getpid():
+        refuse()
     group = communicator or world.communicator
     if group.size == 1:
         return 0

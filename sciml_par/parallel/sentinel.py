@@ -77,7 +77,9 @@ class Sentinel:
 
     def _listen(self, end: Callable[[], None], starter: subprocess.Popen[bytes] | None) -> None:
         if starter is not None:
-            starter.wait()
+            # A program that collects its children by itself may have been quicker.
+            with contextlib.suppress(Exception):
+                starter.wait()
         with contextlib.suppress(OSError):
             if self._connection.recv(16).startswith(b"end"):
                 end()

@@ -16,6 +16,7 @@ from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.clock import clock_offsets
 from sciml_par.parallel.mailbox import Events
 from sciml_par.parallel.recorder import Recorder
+from sciml_par.parallel.thread_errors import ThreadErrors
 from sciml_par.parallel.trace import Trace
 from sciml_par.parallel.trace_file import TraceFile
 from sciml_par.parallel.watchdog import write_error
@@ -106,6 +107,7 @@ class Timeline:
         self._recorder = Recorder()
         self._ended: set[int] = set()
         self._stopped = threading.Event()
+        self._errors = ThreadErrors("the timeline", world.communicator.rank, write_error)
         self._thread: threading.Thread | None = None
         if world.watchdog is not None or world.communicator.size == 1:
             self._thread = threading.Thread(
@@ -141,10 +143,11 @@ class Timeline:
 
     def _run(self) -> None:
         while not self._stopped.wait(_INTERVAL_SECONDS):
-            if self._writer is not None:
-                self._write(self._writer)
-            elif not self._mailbox.shipping():
-                self._ship()
+            with self._errors.told_once():
+                if self._writer is not None:
+                    self._write(self._writer)
+                elif not self._mailbox.shipping():
+                    self._ship()
 
     def _ship(self, *, last: bool = False) -> None:
         # Not one row more than there are now, or a busy program would never let it end.

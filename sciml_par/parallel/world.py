@@ -21,6 +21,7 @@ from sciml_par.parallel.device import (
     visible_gpus,
 )
 from sciml_par.parallel.failure import FailureReporter, abort_gpus, end_job, end_processes
+from sciml_par.parallel.forked_child import finalize_mpi_in_the_rank_only, watch_for_forks
 from sciml_par.parallel.mailbox import Left, Mailbox
 from sciml_par.parallel.nccl_setup import Transport, set_up_transport
 from sciml_par.parallel.sentinel import start_sentinel
@@ -163,6 +164,7 @@ def init(
         watchdog=None,
         process_sets={},
     )
+    watch_for_forks(_present_world)
     world.watchdog = _start_watchdog(world, patience)
     everyone.sentinel = start_sentinel(
         everyone, host, os.environ, lambda: end_processes(everyone, 1)
@@ -182,12 +184,10 @@ def shutdown() -> None:
     A rank that still waits for this one in a collective ends the job with a message.
     """
     global world  # noqa: PLW0603
-    if world is None:
-        return
+    if world is None or world.process != os.getpid():
+        return  # a child has no part in the messages of the rank that it is a copy of
     leaving, world = world, None
     atexit.unregister(shutdown)
-    if leaving.process != os.getpid():
-        return  # a child has no part in the messages of the rank that it is a copy of
     leaving.failures.uninstall()
     family = leaving.communicator.family
     # The watchdog still runs: should a rank be missing in what the GPU is at, it ends the job.
@@ -213,6 +213,10 @@ def current_world() -> World:
     return world
 
 
+def _present_world() -> World | None:
+    return world
+
+
 def is_initialized() -> bool:
     """Whether `init` has run and `shutdown` has not (local)."""
     return world is not None
@@ -229,6 +233,7 @@ def _start_timeline(everyone: Communicator, path: str | os.PathLike[str] | None)
 
 def _load_mpi() -> Any:
     try:
+        finalize_mpi_in_the_rank_only()
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
