@@ -40,9 +40,8 @@ def _cut_off(world: World | None) -> None:
 def refuse(*_: Any) -> NoReturn:
     """Raise what a collective in a child ends with."""
     raise InputError(
-        f"A collective in process {os.getpid()}, a child made by a fork: only the rank itself takes "
-        f"part in collectives. Let it call them, and give their results to the child; or start the "
-        f"child by multiprocessing's method 'spawn', in which it is not a copy of the rank."
+        f"A collective was called in process {os.getpid()}, a child made by a fork; only the rank "
+        f"itself takes part in collectives. Let it call them, and give the child their results."
     )
 
 

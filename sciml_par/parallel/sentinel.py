@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ _LONGEST_PATH = 100
 """The kernel takes no longer name of a socket than about this."""
 
 _SECONDS_TO_LINK = 2.0
+_LOOPBACK = "127.0.0.1"
 
 
 class Sentinel:
@@ -87,10 +88,14 @@ class Sentinel:
 
 @dataclass(frozen=True)
 class Invitation:
-    """Where the sentinel of rank 0 awaits those of other hosts, and what they must know."""
+    """Where the sentinel of rank 0 awaits those of other hosts, and what they must know.
 
-    addresses: tuple[str, ...]
-    port: int
+    Attributes
+    ----------
+    places : (address, port) of each interface that it listens on.
+    """
+
+    places: tuple[tuple[str, int], ...]
     token: str
 
 
@@ -118,13 +123,13 @@ def start_sentinel(
     if everyone.size == 1 or any(off for off, _ in places):
         return None
     several = len({first for _, first in places}) > 1
-    hub = _open_hub() if several and everyone.rank == 0 else None
-    invitation = everyone.control.bcast(_invite(hub) if hub else None) if several else None
+    hubs = open_hubs(own_addresses()) if several and everyone.rank == 0 else []
+    invitation = everyone.control.bcast(_invite(hubs)) if several else None
     starter, path = None, None
     if host.rank == 0:
         link = _link(invitation) if invitation and everyone.rank > 0 else None
         token = invitation.token if invitation else ""
-        starter, path = start_process(everyone.size, hub=hub, link=link, token=token)
+        starter, path = start_process(everyone.size, hubs=hubs, link=link, token=token)
     path = host.control.bcast(path)
     mine = _connect(path, everyone.rank, _line_to_launcher(environment))
     # Nobody goes on, or ends, before all have met.
@@ -143,20 +148,20 @@ def start_sentinel(
 def start_process(
     size: int,
     *,
-    hub: socket.socket | None = None,
+    hubs: Sequence[socket.socket] = (),
     link: socket.socket | None = None,
     token: str = "",
 ) -> tuple[subprocess.Popen[bytes] | None, str | None]:
     """Start a host's sentinel (local).
 
     It begins in the background; the process returned is one that only starts it. The sockets
-    `hub` and `link` become the sentinel's own.
+    `hubs` and `link` become the sentinel's own.
 
     Returns
     -------
     The process, and the path on which it listens; None and None if that cannot be.
     """
-    given = [each for each in (hub, link) if each is not None]
+    given = [each for each in (*hubs, link) if each is not None]
     try:
         listener, path = _open_listener()
         given.append(listener)
@@ -164,7 +169,7 @@ def start_process(
             "size": size,
             "host": socket.gethostname(),
             "listener": listener.fileno(),
-            "hub": hub and hub.fileno(),
+            "hubs": [hub.fileno() for hub in hubs],
             "link": link and link.fileno(),
             "token": token,
         }
@@ -205,29 +210,47 @@ def _open_listener() -> tuple[socket.socket, str]:
     return listener, path
 
 
-def _open_hub() -> socket.socket | None:
+def own_addresses() -> list[str]:
+    """The addresses under which other hosts may reach this one; loopback only without any (local).
+
+    They are what its name stands for, and that of the interface by which it would send.
+    """
+    found: list[str] = []
     with contextlib.suppress(OSError):
-        return socket.create_server(("", 0), backlog=4096)
-    return None
-
-
-def _invite(hub: socket.socket) -> Invitation:
-    addresses = [socket.gethostname()]
+        known = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM)
+        found += [str(address[0]) for *_, address in known]
     with (
         contextlib.suppress(OSError),
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,
     ):
         # Nothing is sent: the kernel only chooses the interface by which it would be.
         probe.connect(("10.255.255.255", 9))
-        addresses.append(probe.getsockname()[0])
-    return Invitation(tuple(addresses), hub.getsockname()[1], secrets.token_hex(16))
+        found.append(probe.getsockname()[0])
+    reachable = [each for each in dict.fromkeys(found) if not each.startswith("127.")]
+    return reachable or [_LOOPBACK]
+
+
+def open_hubs(addresses: Sequence[str]) -> list[socket.socket]:
+    """Listen on these addresses alone, as far as they are this host's (local)."""
+    hubs = []
+    for address in addresses:
+        with contextlib.suppress(OSError):
+            hubs.append(socket.create_server((address, 0), backlog=4096))
+    return hubs
+
+
+def _invite(hubs: Sequence[socket.socket]) -> Invitation | None:
+    if not hubs:
+        return None
+    places = tuple((hub.getsockname()[0], hub.getsockname()[1]) for hub in hubs)
+    return Invitation(places, secrets.token_hex(16))
 
 
 def _link(invitation: Invitation) -> socket.socket | None:
     """A connection to the sentinel of rank 0, or None: then this host's speaks for itself."""
-    for address in invitation.addresses:
+    for place in invitation.places:
         with contextlib.suppress(OSError):
-            return socket.create_connection((address, invitation.port), timeout=_SECONDS_TO_LINK)
+            return socket.create_connection(place, timeout=_SECONDS_TO_LINK)
     return None
 
 

@@ -14,7 +14,9 @@ as well. The sentinels of several hosts report to that of rank 0, or each would 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import functools
 import json
 import os
 import selectors
@@ -23,7 +25,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _GRACE_SECONDS = 2.0
@@ -50,6 +52,7 @@ class Peer:
     ----------
     rank, pid : of a rank, once it has said so.
     left : whether it has said that it goes.
+    process : a descriptor of the rank's process, by the number of which no other can be meant.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -59,7 +62,8 @@ class Peer:
         self.left = False
         self._unread = b""
         self._stat: int | None = None
-        self._process: int | None = None
+        self.process: int | None = None
+        self._by_number = False
         self._launcher: list[int] = []
 
     def read(self) -> tuple[list[str], bool]:
@@ -92,7 +96,7 @@ class Peer:
     def close(self) -> None:
         """Give up what is open for it, but for a lost rank's line to the launcher."""
         self.connection.close()
-        for descriptor in (self._stat, self._process):
+        for descriptor in (self._stat, self.process):
             if descriptor is not None:
                 os.close(descriptor)
 
@@ -101,8 +105,19 @@ class Peer:
         self.rank, self.pid = rank, pid
         with contextlib.suppress(OSError):
             self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-        with contextlib.suppress(OSError, AttributeError):
-            self._process = os.pidfd_open(pid)
+        try:
+            self.process = os.pidfd_open(pid)
+        except (OSError, AttributeError) as error:
+            # A kernel before Linux 5.3, another system, or a container that forbids it.
+            self._by_number = getattr(error, "errno", None) in (None, errno.ENOSYS, errno.EPERM)
+
+    def send_signal(self, number: int) -> None:
+        """Send the rank a signal, if it is still there; never another process of its number."""
+        with contextlib.suppress(OSError):
+            if self.process is not None:
+                signal.pidfd_send_signal(self.process, number)
+            elif self._by_number:
+                os.kill(self.pid, number)
 
     def wait_status(self) -> int | None:
         """How the process ends, as `os.wait` gives it; -1 if it goes on; None if unknown.
@@ -122,7 +137,7 @@ class Peer:
     def _status_after_all(self) -> int | None:
         info = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *12 * [0], 0))
         try:
-            fcntl.ioctl(-1 if self._process is None else self._process, _PIDFD_GET_INFO, info)
+            fcntl.ioctl(-1 if self.process is None else self.process, _PIDFD_GET_INFO, info)
         except (OSError, ValueError):
             return None
         mask, *_, status = _PIDFD_INFO.unpack(info)
@@ -145,7 +160,7 @@ class Watch:
     size : the number of ranks of the job.
     host : the name of this host.
     listener : where the ranks of this host connect.
-    hub : where the sentinels of other hosts connect, on the host of rank 0 of several.
+    hubs : where the sentinels of other hosts connect, on the host of rank 0 of several.
     link : the connection to that one, on the others.
     token : what they must know.
     """
@@ -156,7 +171,7 @@ class Watch:
         size: int,
         host: str,
         listener: socket.socket,
-        hub: socket.socket | None,
+        hubs: Iterable[socket.socket],
         link: socket.socket | None,
         token: str,
     ) -> None:
@@ -173,8 +188,8 @@ class Watch:
         self._signals = [signal.SIGTERM, signal.SIGKILL]
         self._oom_kills = oom_kills()
         self._watch(listener, lambda: self._accept(listener, self._hear_rank))
-        if hub:
-            self._watch(hub, lambda: self._accept(hub, self._hear_host))
+        for hub in hubs:
+            self._watch(hub, functools.partial(self._accept, hub, self._hear_host))
         if self._link:
             self._watch(self._link.connection, self._hear_hub)
             self._link.tell(f"host {token}")
@@ -218,19 +233,33 @@ class Watch:
         self._watch(peer.connection, lambda: hear(peer))
         hear(peer)
 
+    def _watch_process(self, peer: Peer) -> None:
+        # A child process may hold the connection open for longer than the rank lives.
+        if peer.process is not None:
+            self._selector.register(
+                peer.process, selectors.EVENT_READ, lambda: self._hear_rank(peer, has_ended=True)
+            )
+
     def _forget(self, peer: Peer) -> None:
         self._selector.unregister(peer.connection)
+        if peer.process is not None:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(peer.process)
         peer.close()
         self._ranks.discard(peer)
         self._hosts.discard(peer)
 
-    def _hear_rank(self, peer: Peer) -> None:
+    def _hear_rank(self, peer: Peer, *, has_ended: bool = False) -> None:
+        if peer.connection.fileno() < 0:
+            return  # both descriptors have told the same
         lines, closed = peer.read()
+        closed = closed or has_ended
         for line in lines:
             word, *numbers = line.split() or [""]
             if word == "rank":
                 peer.is_rank(*map(int, numbers))
                 self._ranks.add(peer)
+                self._watch_process(peer)
                 self._begun = True
             elif word == "bye":
                 peer.leave()
@@ -316,8 +345,7 @@ class Watch:
             return False
         number = self._signals.pop(0)
         for peer in self._ranks:
-            with contextlib.suppress(OSError):
-                os.kill(peer.pid, number)
+            peer.send_signal(number)
         self._deadline = time.monotonic() + _SECONDS_TO_DIE
         return True
 
@@ -365,9 +393,10 @@ def write(text: str) -> None:
 def main() -> None:
     """Take the settings from standard input, leave the rank that started this, and watch."""
     settings: dict[str, Any] = json.load(sys.stdin)
-    for name in ("listener", "hub", "link"):
+    for name in ("listener", "link"):
         if settings[name] is not None:
             settings[name] = socket.socket(fileno=settings[name])
+    settings["hubs"] = [socket.socket(fileno=number) for number in settings["hubs"]]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     # Nobody's child: the rank has no zombie to collect, and none of its own waits meets it.

@@ -6,6 +6,7 @@ tests/integration/test_killed_ranks.py.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import signal
@@ -54,12 +55,12 @@ def make_host(folder, monkeypatch):
     written = []
     monkeypatch.setattr(sentinel_process, "write", written.append)
 
-    def make(numbers, name="here", hub=None, link=None, token="secret", pid=0):
+    def make(numbers, name="here", hubs=(), link=None, token="secret", pid=0):
         listener = socket.socket(socket.AF_UNIX)
         path = str(folder / name)
         listener.bind(path)
         listener.listen()
-        watch = Watch(size=SIZE, host=name, listener=listener, hub=hub, link=link, token=token)
+        watch = Watch(size=SIZE, host=name, listener=listener, hubs=hubs, link=link, token=token)
         ranks = {number: Rank(connection=socket.socket(socket.AF_UNIX)) for number in numbers}
         for number, rank in ranks.items():
             rank.connection.connect(path)
@@ -141,16 +142,50 @@ def test_a_rank_that_only_closes_its_files_is_not_lost(make_host):
     assert host.ranks[0].hears() is None
 
 
+@pytest.mark.launches
 def test_ranks_that_do_not_heed_are_killed(make_host, monkeypatch):
-    """Made-up ranks cannot be killed: after the last signal the sentinel goes all the same."""
-    killed = []
+    """A process that ignores SIGTERM; never one that has got the number of a rank since."""
     monkeypatch.setattr(sentinel_process, "_GRACE_SECONDS", 0.05)
     monkeypatch.setattr(sentinel_process, "_SECONDS_TO_DIE", 0.05)
-    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append((pid, number)))
-    host = make_host([0, 1])
-    host.ranks[1].connection.close()
+    by_number = []
+    monkeypatch.setattr(os, "kill", lambda *arguments: by_number.append(arguments))
+    stubborn = "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-ISc", stubborn], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    host = make_host([0], pid=process.pid)
+    host.watch._end_ranks()
     host.watch.run()
-    assert killed == [(0, signal.SIGTERM), (0, signal.SIGKILL)]
+    assert process.wait(20.0) == -signal.SIGKILL
+    process.stdout.close()
+    assert by_number == []
+
+
+@pytest.mark.parametrize("errno_", (errno.ESRCH, errno.ENOSYS))
+def test_signals_go_by_number_only_where_there_is_nothing_better(monkeypatch, errno_):
+    """A rank that had gone already when the sentinel asked for it gets none."""
+
+    def pidfd_open(pid):
+        raise OSError(errno_, "made up")
+
+    sent = []
+    monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+    monkeypatch.setattr(os, "kill", lambda *arguments: sent.append(arguments))
+    peer = sentinel_process.Peer(socket.socket())
+    peer.is_rank(1, 12345)
+    peer.send_signal(signal.SIGTERM)
+    assert sent == ([(12345, signal.SIGTERM)] if errno_ == errno.ENOSYS else [])
+    peer.close()
+
+
+def test_other_hosts_are_awaited_at_the_hosts_own_addresses_only():
+    addresses = sentinel.own_addresses()
+    hubs = sentinel.open_hubs([*addresses, "192.0.2.1"])  # the last is nobody's: RFC 5737
+    listening = [hub.getsockname()[0] for hub in hubs]
+    for hub in hubs:
+        hub.close()
+    assert listening and set(listening) <= set(addresses)
+    assert not {"0.0.0.0", ""} & set(addresses)
+    assert len(addresses) == 1 or not any(each.startswith("127.") for each in addresses)
 
 
 @pytest.mark.parametrize("leaves", (True, False))
@@ -176,7 +211,7 @@ def two_hosts(make_host):
     """Ranks 0 and 1 here, 2 to 4 there, whose sentinel reports to the one here."""
     hub = socket.create_server(("localhost", 0))
     link = socket.create_connection(hub.getsockname())
-    here = make_host([0, 1], hub=hub)
+    here = make_host([0, 1], hubs=[hub])
     there = make_host([2, 3, 4], name="there", link=link)
     settle(here.watch, there.watch)
     return here, there
@@ -222,7 +257,7 @@ def test_without_a_link_every_host_speaks_for_itself(make_host):
 
 def test_a_stranger_is_not_believed(make_host):
     hub = socket.create_server(("localhost", 0))
-    host = make_host([0, 1], hub=hub)
+    host = make_host([0, 1], hubs=[hub])
     for lines in (b"host guess\n", b'gone "rank 1 is gone"\n', b"said\n"):
         stranger = socket.create_connection(hub.getsockname())
         stranger.sendall(lines)
@@ -322,6 +357,12 @@ def said_at_the_end(processes):
         ("os._exit(0)", "left with exit code 0 past the end of the program"),
         # A child holds whatever it was given; the sentinel must not wait for it.
         ("print(os.fork() or time.sleep(30), flush=True); os._exit(7)", "left with exit code 7"),
+        # One that C code makes holds the connection as well, and Python does not hear of it.
+        (
+            "import ctypes; fork = ctypes.CDLL(None).fork; "
+            "print(fork() or time.sleep(30), flush=True); os._exit(7)",
+            "left with exit code 7",
+        ),
     ],
 )
 def test_a_process_is_named_with_its_end(processes, action, how):
