@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -118,6 +119,43 @@ def test_broadcasts_from_a_rank_that_runs_ahead():
             assert y == [float(step)]
         sp.barrier()
     assert sp.join() == 0
+
+
+def test_a_rank_that_gives_thousands_of_broadcasts_before_others_come():
+    """More than it remembers; of unlike shapes, so that no two in a row are equal."""
+    if sp.rank() == 0:
+        xs = [tf.fill([n], float(n)) for n in (1, 2, 3)]
+        for step in range(3000):
+            sp.broadcast(xs[step % 3], 0)
+    else:
+        time.sleep(1.0)
+    assert sp.join() == 0
+
+
+def test_a_group_that_gets_the_name_of_another():
+    """What was said about joins in the first is no news for the second."""
+    for again in range(3):
+        group = WORLD.subset(range(sp.size()), name="again")
+        for step in range(4 - again if sp.rank() == 0 else 0):
+            assert sp.allreduce(float(step), sp.Sum, communicator=group) == step
+        assert sp.join(communicator=group) == 0
+        total = sp.allreduce(1.0, sp.Sum, communicator=group)
+        assert total == sp.size()
+        identities = WORLD.allgather_object(group.identity)
+        assert len(set(identities)) == 1
+        group.free()
+
+
+def test_identities_of_groups_are_never_used_again():
+    seen = {WORLD.identity}
+    for _ in range(3):
+        group = WORLD.split(sp.rank() % 2)
+        assert len(set(group.allgather_object(group.identity))) == 1
+        everyone = WORLD.allgather_object(group.identity)
+        assert len(set(everyone)) == min(2, sp.size())
+        assert not seen & set(everyone)
+        seen |= set(everyone)
+        group.free()
 
 
 def test_several_kinds_and_types_in_a_row():

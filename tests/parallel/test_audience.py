@@ -1,0 +1,88 @@
+"""Who tells joined ranks of what: on made-up ranks, whatever the order in which they join."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from simulated import Job
+
+from sciml_par.parallel.audience import end_meeting, join_in, joined_ranks, tell_who_joined
+
+MANY = 256
+
+
+class Uneven(Job):
+    """Ranks with collectives of their own before they join, in steps of a made-up program.
+
+    A collective is a broadcast by rank 0: the others need it to have begun, and nobody else.
+    """
+
+    def __init__(self, counts) -> None:
+        super().__init__(len(counts))
+        self.counts = counts
+        self.joined: set[int] = set()
+
+    def step(self, rank: int) -> None:
+        group, mailbox = self.groups[rank][0], self.mailboxes[rank]
+        mailbox.poll()
+        tell_who_joined(group, mailbox)
+        if rank in self.joined:
+            ask = mailbox.next_asked(group.identity, group.sequence + 1)
+            if ask is not None:
+                assert ask == f"collective {group.sequence + 1}"
+                group.begin(ask)
+        elif group.sequence < self.counts[rank]:
+            group.begin(f"collective {group.sequence + 1}")
+        else:
+            join_in(group, mailbox)
+            self.joined.add(rank)
+
+    def is_over(self, rank: int) -> bool:
+        group = self.groups[rank][0]
+        joined = joined_ranks(group, self.mailboxes[rank])
+        begun = [each.begun for each in joined.values()]
+        return len(joined) == len(self.counts) - 1 and max(begun) <= group.sequence
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_all_are_told_of_all_whatever_the_order(seed):
+    rng = random.Random(seed)
+    size = rng.randint(2, 6)
+    job = Uneven([rng.randint(0, 30) for _ in range(size)])
+    for meeting in range(3):
+        most = max(job.counts)
+        for _ in range(4000):
+            # One rank may be asleep for long, with its watchdog.
+            job.step(rng.choice([rng.randrange(size), meeting % size]))
+        assert [group.sequence for (group,) in job.groups] == [most] * size
+        assert all(job.is_over(rank) for rank in range(size))
+        for rank, (group,) in enumerate(job.groups):
+            end_meeting(group, job.mailboxes[rank])
+            assert group.audience is None and group.joins == meeting + 1
+        job.joined.clear()
+        job.counts = [most + rng.randint(0, 30) for _ in range(size)]
+
+
+def test_one_rank_tells_of_each_collective():
+    job = Uneven([10] * (MANY // 2) + [0] * (MANY // 2))
+    for rank in range(MANY // 2, MANY):
+        job.step(rank)
+    before = job.sent
+    for _ in range(10):
+        for rank in range(MANY // 2):
+            job.step(rank)
+    assert job.sent - before == 10 * (MANY // 2)
+
+
+def test_an_old_meeting_is_over():
+    """What is still on its way when the ranks have met counts for nothing at their next meeting."""
+    job = Uneven([1, 0])
+    for rank in (1, 0, 0, 1, 1):
+        job.step(rank)
+    assert all(job.is_over(rank) for rank in (0, 1))
+    for rank in (0, 1):
+        end_meeting(job.groups[rank][0], job.mailboxes[rank])
+    for rank in (0, 1):
+        tell_who_joined(job.groups[rank][0], job.mailboxes[rank])
+        assert job.groups[rank][0].audience is None and not job.is_over(rank)
