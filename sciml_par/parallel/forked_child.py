@@ -34,7 +34,7 @@ def _cut_off(world: World | None) -> None:
         group.recorder = None
         group.audience = None
         # Every collective begins there, so those of ranks pay nothing for the test.
-        group.begin = refuse  # type: ignore[method-assign]
+        group.begin = refuse  # type: ignore[method-assign, assignment]
 
 
 def refuse(*_: Any) -> NoReturn:

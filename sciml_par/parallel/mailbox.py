@@ -224,7 +224,7 @@ class Mailbox:
         with self._lock:
             for kept in (self.waiting, self.present, self.asked):
                 for group in [each for each in kept if gone(each)]:
-                    del kept[group]  # type: ignore[attr-defined]
+                    del kept[group]
             for key in [key for key in self.joined if gone(key[1])]:
                 del self.joined[key]
 

@@ -70,4 +70,4 @@ class RollCall:
         """Drop what is known of groups that are not among `groups` (local)."""
         for kept in (self._contradictions, self._told):
             for group in [each for each in kept if each not in groups]:
-                del kept[group]  # type: ignore[attr-defined]
+                del kept[group]

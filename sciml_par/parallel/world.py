@@ -181,7 +181,8 @@ def init(
 def shutdown() -> None:
     """Leave the ranks of this job (local). Runs by itself when the program ends.
 
-    A rank that still waits for this one in a collective ends the job with a message.
+    A rank that still waits for this one in a collective ends the job with a message. In a child
+    process made by a fork it does nothing.
     """
     global world  # noqa: PLW0603
     if world is None or world.process != os.getpid():

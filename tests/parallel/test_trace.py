@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -64,6 +65,17 @@ def test_no_wait_is_longer_than_its_collective():
     told = {0: row(0, 5), 1: row(50, 60)}
     events = collectives(Trace(0, [0, 0]), told, kind(members=(0, 1)))
     assert (events[0]["args"]["wait_us"], events[0]["args"]["transfer_us"]) == (5, 0)
+
+
+def test_a_group_that_gets_the_name_of_another_is_not_matched_with_it():
+    """The first is gone before rank 1 has told of its last collective."""
+    trace = Trace(0, [0, 0])
+    first, second = (replace(kind(members=(0, 1)), identity=(0, n)) for n in (1, 2))
+    assert collectives(trace, {0: row(0, 5)}, first) == {}
+    lines = list(trace.add(0, {1: second}, [row(20, 25)._replace(kind=1)]))
+    assert [event["ph"] for event in written(lines)] == []
+    events = collectives(trace, {1: row(1, 5)}, first)
+    assert {rank: event["ts"] for rank, event in events.items()} == {0: 0, 1: 1}
 
 
 def test_what_lacks_a_partner_is_written_at_the_end_without_a_wait():
