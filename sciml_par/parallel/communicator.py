@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 _HISTORY = 1024
 
-TRAIL_STEP, TRAILS_KEPT = 16, 8192
+_TRAIL_STEP, _TRAILS_KEPT = 16, 8192
 """Every how many collectives the trail is kept for the watchdogs to compare, and how many of them:
 more than ranks do in a second."""
 
@@ -71,7 +71,7 @@ class Communicator:
     audience : the ranks that have joined, or None.
     joins : how often the ranks have met in `join`.
     trail : a number that all collectives so far, in their order, have made.
-    trails : what it was after some of the last ones, with their numbers.
+    recoveries : how often ranks did not ask for the same, were told so, and could go on.
     ledger : the signatures that the ranks have agreed on.
     recorder : notes the collectives for the timeline, or None.
     sentinel : of the world: the process that names this rank if it is lost; else None.
@@ -98,7 +98,8 @@ class Communicator:
         self.enqueued = 0
         self.pending: Signature | None = None
         self.trail = 0
-        self.trails: list[tuple[int, int] | None] = [None] * TRAILS_KEPT
+        self._trails: list[tuple[int, int] | None] = [None] * _TRAILS_KEPT
+        self.recoveries = 0
         self.ledger = Ledger()
         self._turn = threading.Lock()
         self._disordered: str | None = None
@@ -237,8 +238,18 @@ class Communicator:
             # All ranks are here and have been told, so they can go on together.
             self.sequence = max(self.control.allgather(self.sequence))
             self.trail = 0
+            self.recoveries += 1
             self.history.clear()
             raise
+
+    def newest_trail(self) -> tuple[int, int] | None:
+        """The number of a collective not long ago, and the trail after it (local)."""
+        return self._trails[_place(self.sequence)]
+
+    def trail_at(self, number: int) -> int | None:
+        """The trail after the collective `number`; None if it is not kept any more (local)."""
+        kept = self._trails[_place(number)]
+        return None if kept is None or kept[0] != number else kept[1]
 
     def standing(self) -> tuple[int, Signature] | None:
         """The collective that is under way: its number and what it is (local; for the watchdog).
@@ -301,8 +312,8 @@ class Communicator:
         self.sequence += 1
         self.pending = ask.signature
         self.trail = extended(self.trail, ask.signature)
-        if not self.sequence % TRAIL_STEP:
-            self.trails[self.sequence // TRAIL_STEP % TRAILS_KEPT] = self.sequence, self.trail
+        if not self.sequence % _TRAIL_STEP:
+            self._trails[_place(self.sequence)] = self.sequence, self.trail
         self.history.append((self.sequence, ask))
         if self.audience is not None:
             self.audience.tell(self.sequence, ask)
@@ -375,6 +386,11 @@ class Communicator:
             if each is not None:
                 raise each
         return result  # type: ignore[return-value]
+
+
+def _place(number: int) -> int:
+    """Where the trail of a collective is kept."""
+    return number // _TRAIL_STEP % _TRAILS_KEPT
 
 
 def _translate(part: MPI.Comm, whole: MPI.Comm) -> list[int]:

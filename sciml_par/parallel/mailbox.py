@@ -59,6 +59,19 @@ class Present:
 
 
 @dataclass(frozen=True)
+class Trail:
+    """The trail of the group's collectives up to `number`, as the sender has it.
+
+    `recoveries` counts the mismatches after which the group went on, with a new trail.
+    """
+
+    group: Identity
+    recoveries: int
+    number: int
+    trail: int
+
+
+@dataclass(frozen=True)
 class Failed:
     """The sender ends with an error. Equal `key`s are the same error; `text` is what to print."""
 
@@ -116,7 +129,7 @@ class Asked:
     asks: Mapping[int, Ask]
 
 
-Message = Waiting | Present | Failed | Left | Events | Joined | Asked
+Message = Waiting | Present | Trail | Failed | Left | Events | Joined | Asked
 
 
 class Mailbox:
@@ -129,6 +142,7 @@ class Mailbox:
     waiting : by group, the last such message of each rank that has told this one.
     unanswered : (rank, message) of the waiting ranks that have asked who else is there.
     present : the last answer to this rank, by group.
+    trails : the last such message, by group.
     failed, left : the last such message of each rank.
     joined : the last such message of each rank and group.
     asked : what a group does next: by its identity, and by the number of the collective.
@@ -153,6 +167,7 @@ class Mailbox:
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
         self.unanswered: deque[tuple[int, Waiting]] = deque()
         self.present: dict[Identity, Present] = {}
+        self.trails: dict[Identity, Trail] = {}
         self.failed: dict[int, Failed] = {}
         self.left: dict[int, Left] = {}
         self.events: deque[tuple[int, Events]] = deque()
@@ -222,7 +237,7 @@ class Mailbox:
             return group not in there and group[1] < newest.get(group[0], -1)
 
         with self._lock:
-            for kept in (self.waiting, self.present, self.asked):
+            for kept in (self.waiting, self.present, self.trails, self.asked):
                 for group in [each for each in kept if gone(each)]:
                     del kept[group]
             for key in [key for key in self.joined if gone(key[1])]:
@@ -241,6 +256,8 @@ class Mailbox:
             self.unanswered.append((sender, message))
         elif isinstance(message, Present):
             self.present[message.group] = message
+        elif isinstance(message, Trail):
+            self.trails[message.group] = message
         elif isinstance(message, Failed):
             self.failed[sender] = message
         elif isinstance(message, Events):

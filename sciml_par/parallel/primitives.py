@@ -240,7 +240,7 @@ def exchanged_later(x: Tensor, splits: Tensor | None, setting: Setting) -> tuple
 
         def gradient(g: Tensor, _: Any) -> Tensor:
             back = exchanged_later(g, received, setting.of_gradient())[0]
-            return tf.ensure_shape(back, x.shape)
+            return back if x.shape.rank is None else tf.ensure_shape(back, x.shape)
 
         return (y, received), gradient
 

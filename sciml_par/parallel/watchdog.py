@@ -28,6 +28,7 @@ from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.mailbox import Identity, Mailbox, Present, Waiting
 from sciml_par.parallel.roll_call import RollCall
 from sciml_par.parallel.thread_errors import ThreadErrors
+from sciml_par.parallel.trail_check import TrailCheck
 from sciml_par.parallel.wording import mismatch_message, rank_list
 
 _ANSWER_SECONDS = 2.0
@@ -72,6 +73,7 @@ class Watchdog:
         self._stopped = threading.Event()
         self._stalls: dict[Identity, _Stall] = {}
         self._roll_call = RollCall(mailbox, patience.announce_after + patience.interval)
+        self._trail_check = TrailCheck(mailbox)
         self._errors = ThreadErrors("the watchdog", mailbox.rank, write_error)
         self._thread = threading.Thread(target=self._run, name="sciml_par watchdog", daemon=True)
 
@@ -98,6 +100,7 @@ class Watchdog:
         for communicator in communicators:
             with self._errors.told_once():
                 tell_who_joined(communicator, self._mailbox)
+                self._end_on_another_trail(communicator)
                 self._look_at(communicator)
 
     def _run(self) -> None:
@@ -107,6 +110,7 @@ class Watchdog:
     def _forget_gone(self, groups: set[Identity]) -> None:
         self._mailbox.forget_gone(groups)
         self._roll_call.forget_gone(groups)
+        self._trail_check.forget_gone(groups)
         for group in [each for each in self._stalls if each not in groups]:
             del self._stalls[group]
 
@@ -122,6 +126,12 @@ class Watchdog:
         elif now - stall.since > self._patience.announce_after:
             mine = Waiting(group, standing[0], str(standing[1]), communicator.rank)
             self._on_stall(communicator, mine, stall, now)
+
+    def _end_on_another_trail(self, communicator: Communicator) -> None:
+        difference = self._trail_check.look(communicator, self._clock())
+        if difference is not None:
+            time.sleep(0.2 * (communicator.rank - 1))  # one rank is enough to say it
+            self._end_job(difference)
 
     def _end_on_gpu_error(self, communicator: Communicator) -> None:
         error = communicator.by_nccl and communicator.by_nccl.error()

@@ -1,0 +1,77 @@
+"""Ranks that do not do the same, though each of it was agreed on, are found in the background."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.mailbox import Trail
+from sciml_par.parallel.trail_check import TrailCheck
+
+pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank has nobody to differ from")
+
+
+class FakeMailbox:
+    """Keeps what is sent; a fake."""
+
+    def __init__(self):
+        self.sent = []
+        self.trails = {}
+
+    def send(self, message, *, to):
+        self.sent.append((message, list(to)))
+
+
+@pytest.fixture
+def group():
+    group = sp.current_world().communicator.split(0)
+    group.family.remove(group)  # out of the sight of the ranks' own watchdogs
+    for op in (sp.Sum, sp.Max):
+        sp.allreduce(tf.ones(3), op, communicator=group)
+    yield group
+    group.family.append(group)
+    group.free()
+
+
+def compared(group, steps, *, differ_at=None):
+    """What each rank says after so many collectives, of which one differs on the last rank."""
+    mailbox, last = FakeMailbox(), group.rank == group.size - 1
+    check = TrailCheck(mailbox)
+    for step in range(steps):
+        op = sp.Max if last and step == differ_at else sp.Sum
+        sp.allreduce(tf.ones(3), op, communicator=group)
+    said = check.look(group, now=0.0)
+    (sent,) = group.control.bcast(mailbox.sent if group.rank == 0 else None)
+    message, receivers = sent
+    assert receivers == group.world_ranks[1:]
+    mailbox.trails[group.identity] = message
+    said = check.look(group, now=0.5)
+    assert group.rank == 0 or group.identity not in mailbox.trails
+    return said
+
+
+def test_ranks_that_do_the_same(group):
+    assert compared(group, 40) is None
+
+
+def test_one_rank_that_does_not(group):
+    said = compared(group, 40, differ_at=7)
+    if group.rank == group.size - 1:
+        assert f"Ranks 0 and {group.rank} of «{group.name}»" in said
+        assert "SCIML_PAR_CHECK=always" in said
+    else:
+        assert said is None
+    with pytest.raises(Exception, match="results since then are wrong"):
+        group.barrier()  # which tells all, and lets the group go on
+    assert group.recoveries == 1 and compared(group, 20) is None
+
+
+def test_what_is_not_known_any_more_or_not_yet(group):
+    mailbox = FakeMailbox()
+    check = TrailCheck(mailbox)
+    if group.rank > 0:
+        for number, waits in ((group.sequence + 16, True), (0, False)):
+            mailbox.trails[group.identity] = Trail(group.identity, 0, number, 12345)
+            assert check.look(group, now=0.0) is None
+            assert (group.identity in mailbox.trails) == waits
