@@ -10,7 +10,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.adasum import adasum
-from sciml_par.parallel.arguments import check_rows, shape_of
+from sciml_par.parallel.arguments import check_rows, shape_of, tensor_of
 from sciml_par.parallel.autograph import as_written
 from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.communicator import Communicator
@@ -67,7 +67,7 @@ def fused_allreduce(
     slices_type = tf.IndexedSlices
     sparse = [i for i, x in enumerate(results) if isinstance(x, slices_type)]
     dense = sorted({*range(len(results))}.difference(sparse))
-    together = Together.of([results[i] for i in dense])
+    together = Together.of([results[i] for i in dense], "allreduce")
     setting = Setting.of("allreduce", together.called(name), communicator, device)
     conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
 
@@ -116,7 +116,7 @@ def fused_broadcast(
     device: str | None = None,
 ) -> list[Tensor]:
     """`broadcast` of each tensor, in one transfer per element type and 64 MiB (collective)."""
-    together = Together.of(tensors)
+    together = Together.of(tensors, "broadcast")
     name = together.called(name)
     return fuse(
         lambda flat: broadcast(flat, root, name=name, communicator=communicator, device=device),
@@ -172,7 +172,7 @@ def fused_reducescatter(
     -------
     This rank's rows of each result, in order; those that `reducescatter` gives.
     """
-    together = Together.of(tensors)
+    together = Together.of(tensors, "reducescatter")
     setting = Setting.of("reducescatter", together.called(name), communicator, device)
     conversion = Conversion(prescale_factor, postscale_factor, None, "reducescatter")
 
@@ -202,7 +202,7 @@ def _reduced_later(
     specs = [tf.TensorSpec(x.shape, x.dtype) for x in tensors]
 
     def run(_: Any, *xs: Tensor) -> list[Tensor]:
-        together = Together.of(xs)
+        together = Together.of(xs, setting.kind)
         called = together.called(name)
         for _ in range(order):
             called = gradient_name(called)
@@ -243,10 +243,10 @@ class Together:
     kinds: tuple[Kind, ...]
 
     @classmethod
-    def of(cls, values: Sequence[Any]) -> Together:
-        """Each of `values` as a tensor (local)."""
-        tensor_type, convert = tf.Tensor, tf.convert_to_tensor
-        tensors = [x if isinstance(x, tensor_type) else convert(x) for x in values]
+    def of(cls, values: Sequence[Any], where: str) -> Together:
+        """Each of `values` as a tensor, which `where` is to carry (local)."""
+        tensor_type = tf.Tensor
+        tensors = [x if isinstance(x, tensor_type) else tensor_of(x, where) for x in values]
         return cls(tensors, tuple(map(_kind_of, tensors)))
 
     @property

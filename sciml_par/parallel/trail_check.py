@@ -34,8 +34,9 @@ class TrailCheck:
             return None
         return (
             f"Ranks 0 and {group.rank} of «{group.name}» did not ask for the same collectives in "
-            f"the same order, up to their collective number {theirs.number}. Results since then are"
-            f" wrong. All these had been agreed on before, so they were not compared. Run with SCIML_PAR_CHECK=always to find the place."
+            f"the same order, up to their collective number {theirs.number}. Results since then "
+            f"are wrong. All these had been agreed on before, so they were not compared. Run with "
+            f"SCIML_PAR_CHECK=always to find the place."
         )
 
     def forget_gone(self, groups: set[Identity]) -> None:
