@@ -65,6 +65,8 @@ class Parts:
     Attributes
     ----------
     nbytes : where the last part ends.
+    is_long : whether one of them needs a datatype of its own.
+    as_bytes : ((counts, offsets), datatypes) where none does.
     """
 
     def __init__(self, lengths: Sequence[int], offsets: Sequence[int], longest: int) -> None:
@@ -80,6 +82,8 @@ class Parts:
             [0 if r in self._long or not n else offset for r, (n, offset) in enumerate(parts)],
         )
         self._types: list[MPI.Datatype] = [MPI.BYTE] * len(parts)
+        self.is_long = bool(self._long)
+        self.as_bytes = (self._layout, self._types)
 
     @contextlib.contextmanager
     def described(self) -> Iterator[tuple[Any, list[MPI.Datatype]]]:

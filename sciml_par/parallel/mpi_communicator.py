@@ -188,10 +188,14 @@ class MPICommunicator(Carrier):
         """
 
         def exchange(send: Any, receive: Any) -> None:
+            self.comm.Alltoallw([send, *sent.as_bytes], [receive, *received.as_bytes])
+
+        def exchange_long(send: Any, receive: Any) -> None:
             with sent.described() as sending, received.described() as receiving:
                 self.comm.Alltoallw([send, *sending], [receive, *receiving])
 
-        return between_buffers(exchange, sent.nbytes, received.nbytes)
+        transfer = exchange_long if sent.is_long or received.is_long else exchange
+        return between_buffers(transfer, sent.nbytes, received.nbytes)
 
 
 def _offsets(counts: list[int]) -> list[int]:
