@@ -152,7 +152,9 @@ class Watchdog:
         if len(set(present.values())) > 1:
             message = mismatch_message(communicator.name, present)
             self._end_in_turn(communicator, present, stall, message)
-        gone = self._gone(communicator, mine)
+        # Others that came a moment later are about to say so, and one is to speak for all.
+        soon = seconds <= self._patience.announce_after + 2 * self._patience.interval
+        gone = [] if soon else self._gone(communicator, mine)
         if gone and self._has_asked_about("absence", communicator, mine, stall, now):
             message = self._absence_message(communicator, mine, gone)
             self._end_in_turn(communicator, present, stall, message)
