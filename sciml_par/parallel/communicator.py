@@ -235,12 +235,16 @@ class Communicator:
         try:
             return compare(self, signature, number)
         except CollectiveMismatchError:
-            # All ranks are here and have been told, so they can go on together.
-            self.sequence = max(self.control.allgather(self.sequence))
-            self.trail = 0
-            self.recoveries += 1
-            self.history.clear()
+            self._recover()
             raise
+
+    def _recover(self) -> None:
+        """Go on together after a mismatch: all ranks are here and have been told (collective)."""
+        self.sequence = max(self.control.allgather(self.sequence))
+        self.trail = 0
+        self._trails = [None] * _TRAILS_KEPT
+        self.recoveries += 1
+        self.history.clear()
 
     def newest_trail(self) -> tuple[int, int] | None:
         """The number of a collective not long ago, and the trail after it (local)."""
