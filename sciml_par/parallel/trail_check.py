@@ -46,9 +46,10 @@ class TrailCheck:
 
     def _tell(self, group: Communicator, now: float) -> None:
         number, since = self._told.get(group.identity, (0, -SECONDS))
+        recoveries = group.recoveries  # read first: the trail must not be of an earlier count
         newest = group.newest_trail()
         if newest is None or newest[0] == number or now - since < SECONDS:
             return
         self._told[group.identity] = newest[0], now
-        message = Trail(group.identity, group.recoveries, *newest)
+        message = Trail(group.identity, recoveries, *newest)
         self._mailbox.send(message, to=group.world_ranks[1:])
