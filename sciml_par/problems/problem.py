@@ -148,24 +148,28 @@ class Problem:
         Raises
         ------
         InputError
-            The field has another number of components than the problem, or a residual returns
-            something of another kind, shape or dtype than it must (see `Term.check`).
+            The field has another number of components than the problem; or a residual returns
+            something of another kind, shape or dtype than it must, or reads a trainable variable
+            that is not one of u's (see `Term.check`).
         """
-        self._check_field(u, dtype)
+        own_variables = self._check_field(u, dtype)
         tried_on = [term.points(n) for term in self._terms] if arrays is None else arrays
         for term, given in zip(self._terms, tried_on, strict=True):
-            term.check(u, *(array.astype(dtype) for array in given))
+            specs = [tf.TensorSpec(array.shape, dtype) for array in given]
+            term.check(u, *specs, own_variables=own_variables)
 
-    def _check_field(self, u: Any, dtype: str) -> None:
+    def _check_field(self, u: Any, dtype: str) -> tuple[Any, ...]:
+        """See that u(x) has as many components as it must; the variables that it reads."""
         points = tf.TensorSpec([3, self._domain.dimension], dtype)
-        _, values = trace(lambda field, x: field(x), as_field(u), [points])
-        m = values.shape[1]
+        traced = trace(lambda field, x: field(x), as_field(u), [points])
+        m = traced.result.shape[1]
         if m != self._outputs:
             raise InputError(
                 f"problem {self._name!r} is for a field of {self._outputs} components "
                 f"(outputs={self._outputs}), but u(x) has {m}; make the network with "
                 f"outputs={self._outputs}, or the problem with outputs={m}"
             )
+        return traced.variables
 
     def _evaluate_exact(self, x: npt.ArrayLike) -> FloatArray:
         points = np.asarray(x, dtype=np.float64)

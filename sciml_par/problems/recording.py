@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.problems import _tape
 from sciml_par.problems._tape import Jet
+from sciml_par.problems.captured import REMEDY
 from sciml_par.problems.field import Field, Key, as_points, cache_key
 from sciml_par.problems.plan import Coefficients, Plan, Request, as_matrices
 
@@ -36,14 +39,29 @@ def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
     >>> record(lambda u, x: laplacian(u, x) + gradient(u, x), u, tf.zeros([4, 1]))
     (Request(derivatives=True, second=(((1.0,),),)),)
     """
-    plan, _ = trace(residual, field, arrays)
-    return plan
+    return trace(residual, field, arrays).plan
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a residual did when it was run once without computing.
+
+    Attributes
+    ----------
+    plan : what it asked of the field.
+    result : what it returned: symbolic, fit for its shape and dtype only.
+    variables : the variables of TensorFlow and Keras that it read, nested functions included.
+    """
+
+    plan: Plan
+    result: Any
+    variables: tuple[Any, ...]
 
 
 def trace(
     residual: Callable[..., Any], field: Field, arrays: Iterable[Any], *, context: str = ""
-) -> tuple[Plan, Any]:
-    """As `record`, and what the residual returned: symbolic, fit for its shape and dtype only.
+) -> Trace:
+    """Run a residual once in a throw-away graph (local).
 
     An exception of the residual goes through, with `context` and advice as notes.
     """
@@ -58,13 +76,16 @@ def trace(
             raise
 
     specs = [tf.TensorSpec(a.shape, a.dtype) for a in arrays]
-    tf.function(run, autograph=False).get_concrete_function(*specs)
-    return recorder.plan, returned[-1]
+    traced = tf.function(run, autograph=False).get_concrete_function(*specs)
+    return Trace(recorder.plan, returned[-1], tuple(traced.graph.variables))
 
 
 def _explain(error: Exception, context: str) -> None:
     if context:
         error.add_note(f"Raised {context}, which was run once in order to check it.")
+    # So says tf.function where a variable is made while it runs.
+    if isinstance(error, ValueError) and "singleton tf.Variables" in str(error):
+        raise InputError(f"a tf.Variable is made {context}. {REMEDY}") from error
     # TensorFlow raises this where NumPy asks a symbolic tensor for its values.
     if isinstance(error, NotImplementedError) and "numpy" in str(error).lower():
         error.add_note(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.captured import refuse_trainable
 from sciml_par.problems.field import Field
 from sciml_par.problems.plan import Plan
 from sciml_par.problems.recording import trace
@@ -74,7 +75,7 @@ class Term:
         """Σ_i |r(x_i)|² over points and components: a scalar, without the weight (local)."""
         return tf.reduce_sum(tf.square(self.residual(u, *arrays)))
 
-    def check(self, u: Any, *arrays: Any) -> None:
+    def check(self, u: Any, *arrays: Any, own_variables: Sequence[Any] = ()) -> None:
         """Run the residual once in a throw-away graph and judge what it returns (local).
 
         Parameters
@@ -82,15 +83,22 @@ class Term:
         u : Field or callable [n, d] -> [n, m]
         *arrays : tensors or NumPy arrays
             Of the shapes and dtypes met in training; their values are not used.
+        own_variables : sequence of variables
+            Those that u itself reads.
 
         Raises
         ------
         InputError
             The residual returns nothing, no tensor, several, or one of another rank, number of
-            rows or dtype than it must. What the residual raises itself goes through, with a note
-            that names the problem and the term.
+            rows or dtype than it must; or it reads a trainable variable that is not one of u's.
+            What the residual raises itself goes through, with a note that names the problem and
+            the term.
         """
-        result = self._traced(u, arrays)
+        traced = trace(self.function, as_field(u), arrays, context=self._place())
+        own = {id(variable) for variable in own_variables}
+        read = [variable for variable in traced.variables if id(variable) not in own]
+        refuse_trainable(read, f"the residual {self._place()}")
+        result = self._checked(traced.result, arrays)
         if self._is_every_pair(result, u, arrays):
             rows = arrays[0].shape[0]
             raise self._error(
@@ -109,16 +117,13 @@ class Term:
         if rows > MANY_EQUATIONS:
             return True
         more = [tf.TensorSpec([rows + 1, *a.shape[1:]], a.dtype) for a in arrays]
-        return bool(self._traced(u, more).shape[1] != columns)
-
-    def _traced(self, u: Any, arrays: Any) -> tf.Tensor:
-        _, result = trace(self.function, as_field(u), arrays, context=self._place())
-        return self._checked(result, arrays)
+        again = trace(self.function, as_field(u), more, context=self._place())
+        return bool(self._checked(again.result, more).shape[1] != columns)
 
     def _plan(self, u: Field, arrays: tuple[tf.Tensor, ...]) -> Plan:
         key = tuple((tuple(a.shape[1:]), a.dtype) for a in arrays)
         if key not in self._plans:
-            self._plans[key], _ = trace(self.function, u, arrays, context=self._place())
+            self._plans[key] = trace(self.function, u, arrays, context=self._place()).plan
         return self._plans[key]
 
     def _checked(self, result: Any, arrays: Any) -> tf.Tensor:

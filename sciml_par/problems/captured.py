@@ -1,0 +1,76 @@
+"""Variables that a function reads: unknown coefficients that a training would leave as they are."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+
+_SHOWN = 3
+REMEDY = (
+    "Training changes the weights of the network and nothing else, so it would keep the value that "
+    "it has; unknown coefficients cannot be trained yet. If the value is known, give a number, or "
+    "set trainable=False; if it is sought, write the loop yourself, with "
+    "sciml_par.parallel.DistributedGradientTape."
+)
+
+
+def refuse_trainable(variables: Iterable[Any], reader: str) -> None:
+    """See that no variable among those that `reader` reads waits to be trained (local).
+
+    Raises
+    ------
+    InputError
+        Some is trainable; the message names it.
+    """
+    found = [v for v in variables if v.trainable and not _is_frozen_by_keras(v)]
+    if not found:
+        return
+    names = [f"{_name(v)} = {_text(v)}" for v in found[:_SHOWN]]
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    raise InputError(
+        f"{reader} reads the trainable variable{'s' * (len(found) > 1)} {', '.join(names)}{more}. "
+        f"{REMEDY}"
+    )
+
+
+def evaluate_data(
+    function: Callable[[npt.NDArray[np.float64]], npt.ArrayLike], x: npt.NDArray[np.float64]
+) -> Any:
+    """The values of a NumPy function at x: [n, d], if it reads no trainable variable (local)."""
+    if "tensorflow" not in sys.modules:  # then there are no variables, and no need to import it
+        return function(x)
+    with tf.GradientTape() as tape:
+        values = function(x)
+    refuse_trainable(tape.watched_variables(), "data of the residual")
+    return values
+
+
+def _is_frozen_by_keras(variable: Any) -> bool:
+    """Whether a Keras variable with trainable=False holds this one.
+
+    Keras sets its own mark, as in `model.trainable = False`, and leaves TensorFlow's as it is;
+    nothing leads from TensorFlow's variable to Keras' but the reference to it.
+    """
+    for holder in gc.get_referrers(variable):
+        held = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+        if held.get("_value") is variable and held.get("_trainable") is False:
+            return True
+    return False
+
+
+def _name(variable: Any) -> str:
+    return repr(variable.name.removesuffix(":0"))
+
+
+def _text(variable: Any) -> str:
+    if variable.shape.num_elements() == 1:
+        return f"{float(np.asarray(variable).reshape(())):g}"
+    return f"an array {variable.shape.as_list()}"
