@@ -11,14 +11,19 @@ import io
 import math
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sciml_par.errors import SciMLParError
 
+if TYPE_CHECKING:
+    from sciml_par.training.result import Result
+
 _BAD_INPUT = 2
+_NOT_SOUND = 3
 _LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 PROGRAM = Path(sys.argv[0]).stem
 
@@ -182,19 +187,49 @@ def make_parser(
     return parser
 
 
-def run(main: Callable[[], None], *, program: str = PROGRAM) -> None:
+def run(main: Callable[[], int | None], *, program: str = PROGRAM) -> None:
     """Run a program's `main`; an error of its input is one line and exit code 2 (collective).
 
     Parameters
     ----------
+    main : what it returns, if anything, is the exit code; the same on all ranks.
     program : what messages call it.
     """
     try:
-        main()
+        code = main()
     except SciMLParError as error:
         text = f"{program}: error: {error}"
         _report(error, text)
         sys.exit(_BAD_INPUT)
+    if code:
+        sys.exit(code)
+
+
+def conclude(result: Result, folder: Path, *, program: str = PROGRAM) -> int:
+    """Say where the results are, and whether all is well with them, on rank 0 (local).
+
+    Returns
+    -------
+    The exit code, the same on all ranks: 0, or 3 where a member ended before its last step or
+    with a loss far above its best. Its results are written all the same.
+    """
+    if result.communicator.rank == 0:
+        print(f"results in {folder}", flush=True)
+        if not result.sound:
+            print(f"{program}: not all is well: {unsound_text(result)}", file=sys.stderr)
+    return 0 if result.sound else _NOT_SOUND
+
+
+def unsound_text(result: Result) -> str:
+    """How many of a result's members ended otherwise than they should, in words."""
+    counts = Counter(member.status for member in result.members)
+    faults = {
+        "not finite": "ended because the loss was not finite",
+        "diverged": "ended with a loss far above the best",
+    }
+    total = len(result.members)
+    said = [f"{counts[kind]} of {total} {text}" for kind, text in faults.items() if counts[kind]]
+    return f"of the models, {' and '.join(said)}."
 
 
 def _report(error: SciMLParError, text: str) -> None:

@@ -10,7 +10,7 @@ from sciml_par import command_line, init, rank, size, train
 from sciml_par.problems import Interval, two_sines
 
 
-def main() -> None:
+def main() -> int:
     options = command_line.parse(__doc__, points={"data": 16, "ensemble": 16})
     init(quiet=not options.verbose)
     options.announce()
@@ -26,8 +26,7 @@ def main() -> None:
             title=f"Function approximation, {options.mode}",
             arguments=vars(options),
         )
-    if rank() == 0:
-        print(f"results in {folder}")
+    return command_line.conclude(result, folder)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from sciml_par import command_line, init, rank, train
 from sciml_par.problems import poisson
 
 
-def main() -> None:
+def main() -> int:
     options = command_line.parse(__doc__, points={"data": 51, "ensemble": 101})
     init(quiet=not options.verbose)
     options.announce()
@@ -25,8 +25,7 @@ def main() -> None:
             title=f"Poisson equation, {options.mode}",
             arguments=vars(options),
         )
-    if rank() == 0:
-        print(f"results in {folder}")
+    return command_line.conclude(result, folder)
 
 
 if __name__ == "__main__":

@@ -39,9 +39,10 @@ def plot_predictions(
     Local: call it on one rank. Over one coordinate (d = 1): members with the same exact solution
     share a panel, others get a panel each (at most 16). Sub-domains are shaded; ticks at the lower
     edge are training points. Four or more members that share a panel, x, and the region they were
-    trained on are overlaid by their mean ± one sample standard deviation (divisor P − 1). The y
-    axis shows the range of the exact solution; a prediction may leave it where it was not trained.
-    For one prediction with several shards the colours stand for the shards.
+    trained on are overlaid by their mean ± one sample standard deviation (divisor P − 1), without
+    those that are not sound. The y axis shows the range of the exact solution; a prediction may
+    leave it where it was not trained. For one prediction with several shards the colours stand
+    for the shards.
 
     Over two coordinates (d = 2): panels of prediction, exact solution and error, a row a member
     and component, at most four rows. Several outputs (m > 1) take one row each.
@@ -154,7 +155,7 @@ def _name(curve: Prediction, curves: Sequence[Prediction]) -> str:
 def _draw_mean(axes: Axes, curves: Sequence[Prediction], component: int) -> None:
     order = in_order(curves[0])
     x = curves[0].x[order, 0]
-    values = np.stack([curve.u[order, component] for curve in curves])
+    values = np.stack([curve.u[order, component] for curve in curves if curve.sound])
     with np.errstate(all="ignore"):
         mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
     low, high = mean - deviation, mean + deviation
@@ -164,7 +165,8 @@ def _draw_mean(axes: Axes, curves: Sequence[Prediction], component: int) -> None
 
 def _has_mean(curves: Sequence[Prediction]) -> bool:
     """Tell whether a mean over members says something: the same x and the same training region."""
-    if len(curves) < _ENOUGH_FOR_MEAN or not same_points(curves):
+    sound = sum(curve.sound for curve in curves)
+    if sound < _ENOUGH_FOR_MEAN or not same_points(curves):
         return False
     return all(np.array_equal(curve.trained, curves[0].trained) for curve in curves[1:])
 

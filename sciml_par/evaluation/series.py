@@ -80,6 +80,8 @@ class Prediction:
         The exact solution u*(x) at the same points.
     shards : tuple of Shard
         What the network was trained on; may be empty.
+    sound : bool
+        False leaves it out of the mean over members, as where its training came to no end.
 
     Raises
     ------
@@ -103,6 +105,7 @@ class Prediction:
     u: np.ndarray
     u_exact: np.ndarray | None = None
     shards: tuple[Shard, ...] = ()
+    sound: bool = True
 
     def __post_init__(self) -> None:
         check_label(self.label, "Prediction.label")

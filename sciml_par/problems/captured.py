@@ -14,7 +14,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 
 _SHOWN = 3
-REMEDY = (
+UNKNOWNS_REMEDY = (
     "Training changes the weights of the network and nothing else, so it would keep the value that "
     "it has; unknown coefficients cannot be trained yet. If the value is known, give a number, or "
     "set trainable=False; if it is sought, write the loop yourself, with "
@@ -22,7 +22,9 @@ REMEDY = (
 )
 
 
-def refuse_trainable(variables: Iterable[Any], reader: str) -> None:
+def refuse_trainable(
+    variables: Iterable[Any], reader: str, *, remedy: str = UNKNOWNS_REMEDY
+) -> None:
     """See that no variable among those that `reader` reads waits to be trained (local).
 
     Raises
@@ -37,7 +39,7 @@ def refuse_trainable(variables: Iterable[Any], reader: str) -> None:
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     raise InputError(
         f"{reader} reads the trainable variable{'s' * (len(found) > 1)} {', '.join(names)}{more}. "
-        f"{REMEDY}"
+        f"{remedy}"
     )
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import as_columns, checked_integer
+from sciml_par.problems.captured import refuse_trainable
 from sciml_par.problems.conditions import Condition
 from sciml_par.problems.domain import Box
 from sciml_par.problems.recording import trace
@@ -121,6 +122,11 @@ class Problem:
         """The exact solution as x: [n, d] -> [n, m] (NumPy, float64), or None."""
         return None if self._exact is None else self._evaluate_exact
 
+    @property
+    def exact_function(self) -> Exact | None:
+        """The exact solution as it was given, or None."""
+        return self._exact
+
     def __repr__(self) -> str:
         terms = ", ".join(term.name for term in self._terms)
         return f"Problem({self._name!r}, {self._domain!r}, outputs={self._outputs}, terms: {terms})"
@@ -132,6 +138,7 @@ class Problem:
         n: int = 64,
         arrays: Sequence[Arrays] | None = None,
         dtype: str = "float32",
+        reads_variables: bool = True,
     ) -> None:
         """Run every residual once in a throw-away graph, before any training (local).
 
@@ -144,6 +151,9 @@ class Problem:
             What each term shall be tried on, in place of its n points.
         dtype : str
             Of the field.
+        reads_variables : bool
+            Whether u may read trainable variables; not where the weights are passed to it, as the
+            variables would then be left as they are.
 
         Raises
         ------
@@ -153,6 +163,9 @@ class Problem:
             that is not one of u's (see `Term.check`).
         """
         own_variables = self._check_field(u, dtype)
+        if not reads_variables:
+            remedy = "Its apply and jet must use the weights that they are given, and no others."
+            refuse_trainable(own_variables, "the network", remedy=remedy)
         tried_on = [term.points(n) for term in self._terms] if arrays is None else arrays
         for term, given in zip(self._terms, tried_on, strict=True):
             specs = [tf.TensorSpec(array.shape, dtype) for array in given]

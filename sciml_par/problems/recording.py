@@ -10,7 +10,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems import _tape
 from sciml_par.problems._tape import Jet
-from sciml_par.problems.captured import REMEDY
+from sciml_par.problems.captured import UNKNOWNS_REMEDY
 from sciml_par.problems.field import Field, Key, as_points, cache_key
 from sciml_par.problems.plan import Coefficients, Plan, Request, as_matrices
 
@@ -85,7 +85,7 @@ def _explain(error: Exception, context: str) -> None:
         error.add_note(f"Raised {context}, which was run once in order to check it.")
     # So says tf.function where a variable is made while it runs.
     if isinstance(error, ValueError) and "singleton tf.Variables" in str(error):
-        raise InputError(f"a tf.Variable is made {context}. {REMEDY}") from error
+        raise InputError(f"a tf.Variable is made {context}. {UNKNOWNS_REMEDY}") from error
     # TensorFlow raises this where NumPy asks a symbolic tensor for its values.
     if isinstance(error, NotImplementedError) and "numpy" in str(error).lower():
         error.add_note(

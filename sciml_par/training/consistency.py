@@ -2,51 +2,63 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from sciml_par.errors import InputError
 from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.wording import rank_list
 from sciml_par.problems.domain import Box, Interval
 from sciml_par.problems.problem import Problem
-from sciml_par.training.settings import Settings
+from sciml_par.training.description import Description
+
+_ABSENT = "nothing"
+_REMEDIES = {
+    "mode": "Call train in the same mode on every rank.",
+    "data": "In mode 'data' all ranks train one model: call train with the same arguments on "
+    "every rank, and give all points to each, which deals them out by itself. Where something is "
+    "to differ from place to place, make it a function of x; for several models, use "
+    "mode='ensemble'.",
+    "ensemble": "In mode 'ensemble' problem, points, network and optimizer may differ from rank to "
+    "rank; all else, and the numbers of dimensions and outputs, are the same on every rank.",
+}
 
 
-def check_consistency(problem: Problem, settings: Settings, communicator: Communicator) -> None:
-    """See that all ranks train in the same way, and what belongs together (collective).
+def check_consistency(description: Description, communicator: Communicator) -> None:
+    """See that all ranks describe the same run (collective).
 
     Raises
     ------
     InputError
-        On all ranks: other settings on some; in mode "data" another problem; in mode "ensemble"
-        problems whose predictions cannot be put side by side.
+        On all ranks, naming the first thing that differs, the ranks, and what they have.
     """
-    everyone = communicator.allgather_object(settings)
-    _same("settings", everyone, "Call train with the same options on every rank.")
-    sizes = {"dimensions": problem.domain.dimension, "outputs": problem.outputs}
-    if settings.mode == "ensemble":
-        remedy = "The problems of an ensemble need the same numbers of dimensions and outputs."
-        _same("problems", communicator.allgather_object(sizes), remedy)
+    digest = hashlib.blake2b(repr(list(description.items())).encode(), digest_size=16).digest()
+    if len(set(communicator.allgather_object(digest))) == 1:
         return
-    problems = communicator.allgather_object({"problem": repr(problem), **sizes})
-    remedy = "In mode 'data' all ranks train on one problem; for several, use mode='ensemble'."
-    _same("problems", problems, remedy)
+    everyone = communicator.allgather_object(description)
+    name = _first_difference(everyone)
+    ranks_with: dict[str, list[int]] = {}
+    for rank, each in enumerate(everyone):
+        ranks_with.setdefault(each.get(name, _ABSENT), []).append(rank)
+    lines = [f"  {rank_list(ranks)}: {value}" for value, ranks in ranks_with.items()]
+    remedy = _REMEDIES["mode" if name == "mode" else everyone[0]["mode"].strip("'")]
+    raise InputError(f"train: the ranks differ in {name}.\n" + "\n".join(lines) + f"\n{remedy}")
+
+
+def _first_difference(everyone: Sequence[Description]) -> str:
+    names = dict.fromkeys(name for each in everyone for name in each)
+    for name in names:
+        if len({each.get(name, _ABSENT) for each in everyone}) > 1:
+            return name
+    return "the order of what they describe"
 
 
 def common_domain(problem: Problem, communicator: Communicator) -> Box:
     """The smallest box around the domains of all ranks' problems (collective)."""
-    corners = communicator.allgather_object((problem.domain.lower, problem.domain.upper))
+    mine = (problem.domain.lower.tolist(), problem.domain.upper.tolist())
+    corners = communicator.allgather_object(mine)
     lower = np.min([low for low, _ in corners], axis=0)
     upper = np.max([high for _, high in corners], axis=0)
     return Interval(lower[0], upper[0]) if len(lower) == 1 else Box(lower, upper)
-
-
-def _same(what: str, everyone: Sequence[Any], remedy: str) -> None:
-    for rank, theirs in enumerate(everyone):
-        if theirs != everyone[0]:
-            raise InputError(
-                f"train: rank {rank} has other {what} than rank 0.\n  rank 0: {everyone[0]}\n"
-                f"  rank {rank}: {theirs}\n{remedy}"
-            )

@@ -14,12 +14,14 @@ from sciml_par.evaluation import (
     plot_predictions,
     save_figure,
 )
+from sciml_par.training.member import DIVERGED, FINISHED, NOT_FINITE
 
 if TYPE_CHECKING:
     from sciml_par.training.member import Member, Portion
     from sciml_par.training.result import Result
 
 _DRAWN_DIMENSIONS = 2
+_REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (diverged)"}
 
 
 def write_figures(result: Result, folder: Path, *, title: str | None) -> None:
@@ -48,6 +50,7 @@ def _prediction(result: Result, member: Member) -> Prediction:
         u=seen.u,
         u_exact=seen.u_exact if seen.known else None,
         shards=tuple(_shard(portion) for portion in member.portions),
+        sound=member.status == FINISHED,
     )
 
 
@@ -55,15 +58,16 @@ def _shard(portion: Portion) -> Shard:
     corners = None
     if portion.lower is not None and portion.upper is not None:
         corners = (portion.lower, portion.upper)
-    return Shard(f"rank {portion.rank}", portion.points, corners)
+    return Shard(f"rank {portion.rank}", portion.sample, corners)
 
 
 def _label(result: Result, member: Member) -> str:
+    remark = _REMARKS[member.status].format(step=member.steps)
     if result.mode == "data":
-        return "prediction"
+        return f"prediction{remark}"
     label = f"rank {member.rank}"
     if len(result.members) > result.ranks:
         label += f", member {member.number}"
     if len({each.problem for each in result.members}) > 1:
         label += f": {member.problem}"
-    return label
+    return label + remark

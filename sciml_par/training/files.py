@@ -16,6 +16,7 @@ import numpy as np
 
 from sciml_par.errors import OutputError
 from sciml_par.training.folder import RESULTS
+from sciml_par.training.member import FINISHED
 
 if TYPE_CHECKING:
     from sciml_par.training.member import Member
@@ -60,19 +61,23 @@ def _summarize_member(member: Member) -> dict[str, Any]:
         "rank": member.rank,
         "problem": member.problem,
         "seed": member.seed,
+        "status": member.status,
         "steps": member.steps,
-        "loss": member.loss,
+        "loss": _number_or_none(member.loss),
+        "best_loss": _number_or_none(member.best_loss),
         "relative_l2_error": _number_or_none(member.own.relative_l2_error),
         "relative_l2_error_on_evaluation_domain": _number_or_none(
             member.prediction.relative_l2_error
         ),
         "seconds_compile": member.seconds_compile,
         "seconds_train": member.seconds_train,
-        "microseconds_per_step": member.microseconds_per_step,
+        "microseconds_per_step": _number_or_none(member.microseconds_per_step),
+        "times_brought_together": member.times_brought_together,
+        "largest_drift": member.largest_drift,
         "per_rank": [
             {
                 "rank": portion.rank,
-                "points": len(portion.points),
+                "points": portion.points,
                 "seconds_compile": portion.seconds_compile,
                 "seconds_train": portion.seconds_train,
             }
@@ -93,6 +98,7 @@ def _write_predictions(result: Result, path: Path) -> None:
         "member_own": np.repeat([m.number for m in members], [len(m.own.x) for m in members]),
         "rank": np.array([m.rank for m in members]),
         "member": np.array([m.number for m in members]),
+        "finished": np.array([m.status == FINISHED for m in members]),
     }
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

@@ -24,6 +24,9 @@ class Reporter(Protocol):
     def update(self, done: int, losses: Sequence[float]) -> None:
         """`done` steps are made; `losses` are those of the members in training."""
 
+    def note(self, text: str) -> None:
+        """Something happened that is to be known at once."""
+
     def __enter__(self) -> Reporter: ...
 
     def __exit__(
@@ -50,6 +53,9 @@ class Silence:
     def update(self, done: int, losses: Sequence[float]) -> None:
         """Do nothing."""
 
+    def note(self, text: str) -> None:
+        """Do nothing."""
+
     def __enter__(self) -> Silence:
         return self
 
@@ -68,6 +74,10 @@ class Lines(Silence):
         """Leave the time of compilation out of the pace."""
         self._pace.resume()
         self._said = time.monotonic()
+
+    def note(self, text: str) -> None:
+        """Write it as a line."""
+        print(text, flush=True)
 
     def update(self, done: int, losses: Sequence[float]) -> None:
         """Write a line, if one is due."""
@@ -99,6 +109,10 @@ class Line(Silence):
     def ready(self) -> None:
         """Leave the time of compilation out of the pace."""
         self._pace.resume()
+
+    def note(self, text: str) -> None:
+        """Write it above the line that moves."""
+        self._progress.console.print(text)
 
     def update(self, done: int, losses: Sequence[float]) -> None:
         """Move the line."""

@@ -1,4 +1,4 @@
-"""What a training found, the same on every rank."""
+"""What a training found: numbers on every rank, arrays on rank 0."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import Any
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.training.files import write_results
 from sciml_par.training.folder import claim_folder
-from sciml_par.training.member import Member
+from sciml_par.training.member import FINISHED, Member
 from sciml_par.training.table import print_table
 
 
 @dataclass(frozen=True)
 class Result:
     """What a training found.
+
+    Numbers, such as losses and errors, are the same on every rank. The arrays of a prediction are
+    on rank 0 and on the ranks that trained the member, in mode "data" on all; so are samples of
+    the training points.
 
     Attributes
     ----------
@@ -36,8 +40,16 @@ class Result:
         """How many ranks trained."""
         return self.communicator.size
 
+    @property
+    def sound(self) -> bool:
+        """Whether all members came to their end, none of them with a loss far above its best."""
+        return all(member.status == FINISHED for member in self.members)
+
     def print(self) -> None:
-        """Print the table of errors and times, on rank 0 alone (local)."""
+        """Print the table of errors and times, on rank 0 alone (local).
+
+        Under it stands which members ended before, have diverged, or were brought together.
+        """
         if self.communicator.rank == 0:
             print_table(self)
 

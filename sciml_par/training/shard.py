@@ -12,6 +12,7 @@ from sciml_par.parallel.communicator import Communicator
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
+from sciml_par.training.fingerprint import of_array
 
 FloatArray = npt.NDArray[np.float64]
 Points = int | tuple[int, ...] | FloatArray
@@ -26,11 +27,14 @@ class Shard:
     terms : the terms of the loss, interior first.
     arrays : for each term x: [n, d] and what else it needs there; n may be 0.
     sub_domain : where the interior points lie, if they were chosen by sub-domain.
+    digests : for each term that of the points of all ranks, of which this is a part; None where
+        each rank makes its own.
     """
 
     terms: tuple[Term, ...]
     arrays: tuple[tuple[FloatArray, ...], ...]
     sub_domain: Box | None
+    digests: tuple[str | None, ...]
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -60,16 +64,22 @@ def make_shard(
     on_boundary = boundary_points
     if on_boundary is None:
         on_boundary = _default_boundary_points(problem.domain, points, size)
-    found = []
+    found: list[tuple[FloatArray, ...]] = []
+    digests: list[str | None] = []
     for i, term in enumerate(problem.terms):
         if i >= len(problem.residuals):
-            found.append(_deal(term.points(on_boundary), rank, size))
+            arrays = term.points(on_boundary)
+            digests.append(", ".join(map(of_array, arrays)))
+            found.append(_deal(arrays, rank, size))
         elif part is not None:
+            digests.append(None)
             found.append(problem.residuals[i].points(part, points))  # type: ignore[arg-type]
         else:
-            x = _deal((_checked_points(points, problem.domain),), rank, size)[0]
+            every = _checked_points(points, problem.domain)
+            digests.append(of_array(every))
+            x = _deal((every,), rank, size)[0]
             found.append(problem.residuals[i].payload(x))
-    return Shard(problem.terms, tuple(found), part)
+    return Shard(problem.terms, tuple(found), part, tuple(digests))
 
 
 def count_points(shard: Shard, communicator: Communicator) -> tuple[int, ...]:

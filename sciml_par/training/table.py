@@ -10,11 +10,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from sciml_par.training.member import DIVERGED, FAR_ABOVE, FINISHED, NOT_FINITE
+
 if TYPE_CHECKING:
     from sciml_par.training.member import Member, Portion
     from sciml_par.training.result import Result
 
 _WIDTH_WITHOUT_TERMINAL = 120
+_MARKS = {FINISHED: "", NOT_FINITE: "! ", DIVERGED: "! "}
 
 
 def print_table(result: Result) -> None:
@@ -29,6 +32,38 @@ def print_table(result: Result) -> None:
             table.add_row(*_row(member, portion))
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
     Console(width=width).print(table)
+    for remark in remarks(result):
+        print(remark)
+
+
+def remarks(result: Result) -> list[str]:
+    """What is to be said of members that did not simply finish, a sentence each."""
+    found = []
+    for member in result.members:
+        who = f"member {member.number}, rank {member.rank}"
+        who = "the model" if result.mode == "data" else who
+        if member.status == NOT_FINITE:
+            found.append(f"! {who}: {_ended(member)}")
+        if member.status == DIVERGED:
+            found.append(
+                f"! {who}: diverged; the loss ended at {member.loss:.2e}, more than "
+                f"{FAR_ABOVE:,.0f} times its best, {member.best_loss:.2e}."
+            )
+        if member.times_brought_together:
+            found.append(
+                f"{who}: rounding drove the ranks' weights apart by {member.largest_drift:.0e} at "
+                f"most; they got rank 0's {member.times_brought_together:,} times."
+            )
+    return found
+
+
+def _ended(member: Member) -> str:
+    if member.steps == 0 and not math.isfinite(member.loss):
+        return "the loss is not finite at the initial weights, which it has."
+    return (
+        f"ended at step {member.steps:,} of {member.steps_asked:,}, after which the loss is not "
+        f"finite; it has the weights of that step."
+    )
 
 
 def _row(member: Member, portion: Portion) -> tuple[str, ...]:
@@ -37,10 +72,10 @@ def _row(member: Member, portion: Portion) -> tuple[str, ...]:
         str(portion.rank),
         str(member.number),
         member.problem,
-        str(len(portion.points)),
-        f"{member.loss:.2e}",
+        str(portion.points),
+        f"{_MARKS[member.status]}{member.loss:.2e}",
         "unknown" if math.isnan(error) else f"{error:.2e}",
         f"{portion.seconds_train:.2f} s",
-        f"{1e6 * portion.seconds_train / member.steps:.1f} µs",
+        f"{1e6 * portion.seconds_train / member.steps:.1f} µs" if member.steps else "",
         f"{portion.seconds_compile:.2f} s",
     )

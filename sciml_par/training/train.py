@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
+from sciml_par.errors import InputError, TrainingError
 from sciml_par.parallel.communicator import Communicator
 from sciml_par.parallel.variables import broadcast_variables
 from sciml_par.parallel.world import current_world
@@ -17,7 +18,9 @@ from sciml_par.problems.domain import Box
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.training.adam import Adam
+from sciml_par.training.collect import collect, sample_for_figures
 from sciml_par.training.consistency import check_consistency, common_domain
+from sciml_par.training.description import Description, describe
 from sciml_par.training.evaluate import evaluate
 from sciml_par.training.loop import Loop
 from sciml_par.training.member import Member, Portion
@@ -27,7 +30,7 @@ from sciml_par.training.result import Result
 from sciml_par.training.run import Run, run
 from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
-from sciml_par.training.shard import Points, Shard, count_points, make_shard
+from sciml_par.training.shard import FloatArray, Points, Shard, count_points, make_shard
 
 
 def train(
@@ -59,7 +62,8 @@ def train(
 
     Parameters
     ----------
-    problem : what to solve; in mode "data" the same on all ranks.
+    problem : what to solve; in mode "data" the same on all ranks, as all else that decides the
+        result: it is compared. Ensembles may differ in problem, points, network and optimizer.
     points : how many equispaced interior points each rank has, both ends included (in d > 1
         about, or a tuple per axis); or, as an array [N, d], all points, which mode "data" deals
         out to the ranks.
@@ -80,19 +84,25 @@ def train(
 
     Returns
     -------
-    What all ranks found, the same on every rank.
+    What all ranks found: see `Result`. An ensemble's member whose loss is not finite any more ends
+    there, at the last weights whose loss was, and the others go on; its `status` says so, as it
+    does of a loss that ends far above its best.
 
     Raises
     ------
     InputError
-        Something cannot be used as given; on all ranks, before any training.
+        Something cannot be used as given, the ranks differ in what must be the same, or a residual
+        reads a trainable variable; on all ranks, before any training.
     TrainingError
-        A loss was not finite; on all ranks, naming step and ranks.
+        In mode "data", the loss was not finite, or the ranks' replicas of the model have parted; in
+        mode "ensemble", no member came to its end. On all ranks, naming step and ranks.
     """
     world = current_world()
     everyone = world.communicator
-    settings = everyone.attempt(
-        lambda: Settings(
+    group = world.alone if mode == "ensemble" else everyone
+
+    def prepare() -> _Prepared:
+        settings = Settings(
             mode=mode,
             steps=steps,
             members=members,
@@ -101,30 +111,57 @@ def train(
             log_every=log_every,
             evaluation_points=evaluation_points,
         )
-    )
-    chosen = everyone.attempt(lambda: _checked_optimizer(optimizer))
-    check_consistency(problem, settings, everyone)
-    group = everyone if mode == "data" else world.alone
-    shard = everyone.attempt(
-        lambda: make_shard(
+        shard = make_shard(
             problem, points, boundary_points=boundary_points, rank=group.rank, size=group.size
         )
+        numbers = _member_numbers(settings, everyone.rank)
+        networks = _make_networks(problem, shard, network or _mlp(), settings, numbers)
+        return _Prepared(settings, _checked_optimizer(optimizer), shard, numbers, networks)
+
+    ready = everyone.attempt(prepare)
+    check_consistency(_described(problem, points, ready, evaluation_domain), everyone)
+    objective = Objective(
+        ready.networks[0],
+        ready.shard,
+        totals=count_points(ready.shard, group),
+        communicator=group,
+        dtype=precision,
     )
-    totals = count_points(shard, group)
-    numbers = _member_numbers(settings, everyone.rank)
-    networks = everyone.attempt(
-        lambda: _make_networks(problem, shard, network or _mlp(), settings, numbers)
-    )
-    objective = Objective(networks[0], shard, totals=totals, communicator=group, dtype=precision)
-    loop = Loop(objective, chosen, log_every=log_every, communicator=group)
-    runs = _run_all(loop, networks, settings, group, everyone, shown=progress)
+    loop = Loop(objective, ready.optimizer, log_every=log_every, communicator=group)
+    runs = _run_all(loop, ready, group, everyone, shown=progress)
     whole = evaluation_domain or common_domain(problem, everyone)
-    found = [
-        _member(problem, shard, settings, number, model, outcome, whole, everyone.rank)
-        for number, model, outcome in zip(numbers, networks, runs, strict=True)
-    ]
-    members_of_all = _merge(mode, everyone.allgather_object(found))
-    return Result(mode=mode, members=members_of_all, networks=networks, communicator=everyone)
+    found = _members(problem, ready, runs, whole, everyone)
+    return Result(
+        mode=mode,
+        members=collect(mode, found, everyone),
+        networks=ready.networks,
+        communicator=everyone,
+    )
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What one rank has made before any training."""
+
+    settings: Settings
+    optimizer: Adam
+    shard: Shard
+    numbers: list[int]
+    networks: list[Any]
+
+
+def _described(
+    problem: Problem, points: Points, ready: _Prepared, evaluation_domain: Box | None
+) -> Description:
+    return describe(
+        ready.settings,
+        problem,
+        points=points,
+        shard=ready.shard,
+        optimizer=ready.optimizer,
+        network=ready.networks[0],
+        evaluation_domain=evaluation_domain,
+    )
 
 
 def _checked_optimizer(optimizer: Any) -> Adam:
@@ -177,80 +214,77 @@ def _make_networks(
         )
     weights = [tf.convert_to_tensor(v) for v in first.trainable_variables]
     u = Field(partial(first.apply, weights), jet=partial(first.jet, weights))
-    problem.check(u, arrays=shard.arrays, dtype=settings.precision)
+    problem.check(u, arrays=shard.arrays, dtype=settings.precision, reads_variables=False)
     return networks
 
 
 def _run_all(
-    loop: Loop,
-    networks: Sequence[Any],
-    settings: Settings,
-    group: Communicator,
-    world: Communicator,
-    *,
-    shown: bool,
+    loop: Loop, ready: _Prepared, group: Communicator, world: Communicator, *, shown: bool
 ) -> list[Run]:
     """Train one network after the other and leave the weights in them (collective)."""
     runs = []
-    total = settings.steps * len(networks)
-    with make_reporter(shown=shown and world.rank == 0, total=total) as reporter:
+    steps, networks = ready.settings.steps, ready.networks
+    with make_reporter(shown=shown and world.rank == 0, total=steps * len(networks)) as reporter:
         for j, model in enumerate(networks):
             variables = model.trainable_variables
             # The same seed gives the same weights; different machines may still round apart.
             broadcast_variables(variables, communicator=group)
-            start = loop.start([np.asarray(v) for v in variables], settings.precision)
-            before = j * settings.steps
+            start = loop.start([np.asarray(v) for v in variables], ready.settings.precision)
             outcome = run(
-                loop, start, settings.steps, world=world, reporter=reporter, before=before
+                loop, start, steps, group=group, world=world, reporter=reporter, before=j * steps
             )
             for variable, value in zip(
                 variables, loop.parameters_of(outcome.parameters), strict=True
             ):
                 variable.assign(value)
             runs.append(outcome)
+    failures = [each.failure for each in runs]
+    if None not in failures:
+        raise TrainingError(failures[0])
     return runs
 
 
-def _member(
-    problem: Problem,
-    shard: Shard,
-    settings: Settings,
-    number: int,
-    model: Any,
-    outcome: Run,
-    whole: Box,
-    rank: int,
-) -> Member:
-    return Member(
-        number=number,
-        rank=0 if settings.mode == "data" else rank,
-        problem=problem.name,
-        seed=member_seed(settings.seed, number),
-        steps=settings.steps,
-        loss=outcome.loss,
-        loss_steps=outcome.loss_steps,
-        losses=outcome.losses,
-        prediction=evaluate(problem, model, whole, settings),
-        own=evaluate(problem, model, problem.domain, settings),
-        portions=(_portion(rank, shard, outcome),),
-    )
+def _members(
+    problem: Problem, ready: _Prepared, runs: Sequence[Run], whole: Box, world: Communicator
+) -> list[Member]:
+    """This rank's members, with what they predict (local)."""
+    sample = sample_for_figures(ready.shard.interior, world.size)
+    found = []
+    for number, model, outcome in zip(ready.numbers, ready.networks, runs, strict=True):
+        prediction = evaluate(problem, model, whole, ready.settings)
+        same = problem.domain == whole
+        found.append(
+            Member(
+                number=number,
+                rank=0 if ready.settings.mode == "data" else world.rank,
+                problem=problem.name,
+                seed=member_seed(ready.settings.seed, number),
+                steps=outcome.steps,
+                steps_asked=ready.settings.steps,
+                loss=outcome.loss,
+                loss_steps=outcome.loss_steps,
+                losses=outcome.losses,
+                finite=outcome.finite,
+                times_brought_together=outcome.times_brought_together,
+                largest_drift=outcome.largest_drift,
+                prediction=prediction,
+                own=prediction
+                if same
+                else evaluate(problem, model, problem.domain, ready.settings),
+                portions=(_portion(world.rank, ready.shard, outcome, sample),),
+            )
+        )
+    return found
 
 
-def _portion(rank: int, shard: Shard, found: Run) -> Portion:
+def _portion(rank: int, shard: Shard, found: Run, sample: FloatArray) -> Portion:
     part = shard.sub_domain
     return Portion(
         rank=rank,
-        points=shard.interior,
+        points=len(shard.interior),
         lower=None if part is None else part.lower,
         upper=None if part is None else part.upper,
         seconds_compile=found.seconds_compile,
         seconds_train=found.seconds_train,
+        sample=sample,
     )
-
-
-def _merge(mode: str, gathered: Sequence[Sequence[Member]]) -> tuple[Member, ...]:
-    """All members of the ensemble, or the one model with the portions of all ranks."""
-    if mode == "ensemble":
-        return tuple(member for per_rank in gathered for member in per_rank)
-    portions = tuple(portion for per_rank in gathered for portion in per_rank[0].portions)
-    return (gathered[0][0].with_portions(portions),)

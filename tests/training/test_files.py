@@ -15,7 +15,7 @@ import pytest
 import sciml_par.parallel as sp
 from sciml_par.errors import OutputError
 from sciml_par.problems import Box, Interval, Problem, laplacian, poisson
-from sciml_par.training import Result, train
+from sciml_par.training import Comparison, Result, train
 from sciml_par.training.folder import claim_folder, claim_numbered_folder
 
 FILES = {"results.json", "predictions.npz", "history.csv"}
@@ -82,12 +82,14 @@ def test_predictions_npz(shared: Path) -> None:
         assert found["x"].shape == (11, 1)
         assert found["u"].shape == found["u_exact"].shape == (count, 11, 1)
         np.testing.assert_array_equal(found["rank"], np.arange(count) // 2)
+        assert found["finished"].all()
         for j, member in enumerate(result.members):
-            np.testing.assert_array_equal(found["u"][j], member.prediction.u)
             wave = np.sin((j // 2 + 1) * np.pi * found["x"])
             np.testing.assert_allclose(found["u_exact"][j], wave, atol=1e-12)
             mine = found["member_own"] == j
-            np.testing.assert_array_equal(found["u_own"][mine], member.own.u)
+            if isinstance(member.prediction, Comparison):
+                np.testing.assert_array_equal(found["u"][j], member.prediction.u)
+                np.testing.assert_array_equal(found["u_own"][mine], member.own.u)
     wait()
 
 
@@ -99,9 +101,10 @@ def test_members_whose_own_grids_differ_in_size_are_saved(shared: Path) -> None:
     )
     folder = result.save(shared / "run", plots=False)
     with np.load(folder / "predictions.npz") as found:
-        sizes = [len(member.own.x) for member in result.members]
-        assert np.bincount(found["member_own"]).tolist() == sizes
-        assert sp.size() == 1 or len(set(sizes)) > 1
+        sizes = np.bincount(found["member_own"]).tolist()
+        assert len(result.members[sp.rank()].own.x) == sizes[sp.rank()]
+        assert len(sizes) == sp.size() == 1 or len(set(sizes)) > 1
+        assert found["x_own"][:, 1].max() == found["x"][:, 1].max()
         assert found["x"][:, 1].max() == 1.0 + 2 * (sp.size() - 1)
     wait()
 
@@ -176,7 +179,10 @@ def test_the_title_and_problems_reach_the_figures(monkeypatch: pytest.MonkeyPatc
 
     seen: list[Any] = []
     monkeypatch.setattr(figures, "save_figure", lambda figure, *_: seen.append(figure))
-    figures.write_figures(ensemble(), Path("unused"), title="A title")
+    result = ensemble()
+    if sp.rank() > 0:  # which has no arrays of the others
+        return
+    figures.write_figures(result, Path("unused"), title="A title")
     texts = [text.get_text() for figure in seen for text in figure.findobj(match=_is_text)]
     assert texts.count("A title") == 3
     equations_differ = sp.size() > 1
@@ -194,5 +200,6 @@ def test_interval_runs_draw_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = figures._prediction(result, result.members[0])
     assert [shard.label for shard in curve.shards] == [f"rank {r}" for r in range(sp.size())]
     parts = Interval(-1, 1).split(sp.size())
-    for shard, part in zip(curve.shards, parts, strict=True):
-        np.testing.assert_array_equal(shard.training_points, part.grid(5))
+    for rank, (shard, part) in enumerate(zip(curve.shards, parts, strict=True)):
+        seen = sp.rank() in (0, rank)
+        np.testing.assert_array_equal(shard.training_points, part.grid(5)[: 5 if seen else 0])

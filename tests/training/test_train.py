@@ -48,8 +48,8 @@ def test_data_mode_trains_one_model_on_all_ranks() -> None:
     assert [p.rank for p in member.portions] == list(range(sp.size()))
     edges = np.linspace(-1, 1, sp.size() + 1)
     for rank, portion in enumerate(member.portions):
-        np.testing.assert_allclose(portion.points[[0, -1], 0], edges[rank : rank + 2])
-        assert portion.points.shape == (9, 1)
+        assert portion.points == 9
+        np.testing.assert_allclose([portion.lower[0], portion.upper[0]], edges[rank : rank + 2])
         assert portion.seconds_train > 0
     assert everywhere(numbers_of(result)) == [numbers_of(result)] * sp.size()
     weights = [v.numpy().tobytes() for v in result.networks[0].trainable_variables]
@@ -90,7 +90,10 @@ def test_a_member_does_not_depend_on_who_trains_it() -> None:
 
     together = small(poisson(), mode="ensemble", members=2)
     alone = small(poisson(), mode="ensemble", network=of_member_1)
-    np.testing.assert_array_equal(together.members[1].prediction.u, alone.members[0].prediction.u)
+    if sp.rank() == 0:
+        one, other = together.members[1], alone.members[0]
+        np.testing.assert_array_equal(one.prediction.u, other.prediction.u)
+    assert together.members[1].loss == alone.members[0].loss
 
 
 def test_the_same_seed_gives_the_same_result_and_another_one_another() -> None:
@@ -104,6 +107,8 @@ def test_prediction_on_another_domain_than_trained() -> None:
     own = whole.split(sp.size())[sp.rank()]
     result = small(two_sines(domain=own), mode="ensemble", evaluation_domain=whole)
     for rank, member in enumerate(result.members):
+        if sp.rank() not in (0, rank):
+            continue
         part = whole.split(sp.size())[rank]
         np.testing.assert_allclose(member.prediction.x[[0, -1], 0], [-1, 1])
         np.testing.assert_allclose(member.own.x[[0, -1], 0], [part.lower[0], part.upper[0]])
@@ -112,18 +117,9 @@ def test_prediction_on_another_domain_than_trained() -> None:
 def test_members_on_different_domains_predict_on_the_box_around_all() -> None:
     own = Interval(-1, 1).split(sp.size())[sp.rank()]
     result = small(two_sines(domain=own), mode="ensemble")
-    for member in result.members:
+    members = result.members if sp.rank() == 0 else [result.members[sp.rank()]]
+    for member in members:
         np.testing.assert_allclose(member.prediction.x[[0, -1], 0], [-1, 1])
-
-
-@pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees with itself")
-@pytest.mark.parametrize("mode", ["data", "ensemble"])
-def test_ranks_that_do_not_train_alike_are_refused_on_all(mode: str) -> None:
-    with pytest.raises(InputError, match="(?s)rank 1 has other settings.*steps=3"):
-        small(poisson(), mode=mode, steps=30 if sp.rank() == 0 else 3)
-    of_rank = [poisson(k=1), Problem(Box([0, 0], [1, 1]), lambda u, x: u(x), name="square")]
-    with pytest.raises(InputError, match="(?s)rank 1 has other problems.*'dimensions': 2"):
-        small(of_rank[min(sp.rank(), 1)], mode=mode)
 
 
 def test_two_dimensions_and_given_points() -> None:
@@ -136,7 +132,7 @@ def test_two_dimensions_and_given_points() -> None:
     )
     result = small(problem, points=square.sample(21, seed=0), boundary_points=16)
     member = result.members[0]
-    assert sum(len(p.points) for p in member.portions) == 21
+    assert sum(p.points for p in member.portions) == 21
     assert member.portions[0].lower is None
     assert np.isnan(member.own.relative_l2_error)
     assert np.isnan(member.own.u_exact).all()
@@ -207,26 +203,34 @@ def test_a_bad_residual_on_one_rank_is_an_error_on_all() -> None:
         small(problem, mode="ensemble")
 
 
-def test_a_loss_that_is_not_finite_is_an_error_on_all_ranks() -> None:
-    culprit = sp.size() - 1
-    pole = Problem(
-        Interval(0, 1),
-        lambda u, x: u(x) / (x if sp.rank() == culprit else x + 1.0),
-        name="pole",
-    )
-    with pytest.raises(TrainingError, match=f"rank {culprit} of {sp.size()}: .*step 0"):
-        small(pole, mode="ensemble")
-
-
 def test_data_mode_with_a_pole_on_one_rank_stops_everywhere() -> None:
     pole = Problem(Interval(0, 1), lambda u, x: u(x) / x, name="pole")
-    with pytest.raises(TrainingError, match="no longer finite"):
+    with pytest.raises(TrainingError, match=f"no longer finite on .* of {sp.size()}: .*step 0"):
         small(pole)
 
 
 def test_refuses_a_network_that_the_engine_cannot_use() -> None:
     with pytest.raises(InputError, match="apply, jet and trainable_variables.*Dense without apply"):
         small(poisson(), network=lambda d, m, *, seed, dtype: keras.layers.Dense(m))
+
+
+class Unheeding(MLP):
+    """A network that reads its own weights, whatever it is given."""
+
+    def apply(self, parameters: Any, x: Any) -> Any:
+        return super().apply(self.trainable_variables, x)
+
+
+def test_refuses_a_network_that_does_not_use_the_weights_that_it_is_given() -> None:
+    with pytest.raises(InputError, match="the network reads the trainable variables.*kernel"):
+        small(poisson(), network=Unheeding)
+
+
+def test_a_captured_variable_is_refused_before_training() -> None:
+    coefficient = tf.Variable(0.5, name="diffusivity")
+    problem = Problem(Interval(0, 1), lambda u, x: coefficient * laplacian(u, x) - 1.0)
+    with pytest.raises(InputError, match="trainable variable 'diffusivity' = 0.5"):
+        small(problem)
 
 
 def test_member_seeds_differ_and_are_reproducible() -> None:

@@ -1,0 +1,110 @@
+"""A description of a run: ordered names and what each stands for, as short texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from sciml_par.problems.domain import Box
+from sciml_par.problems.problem import Problem
+from sciml_par.training.fingerprint import of_function, of_value
+from sciml_par.training.settings import Settings
+from sciml_par.training.shard import Points, Shard
+
+Description = dict[str, str]
+
+# `where` decides which points a condition has, and these are compared.
+_NOT_OF_A_CONDITION = ("_", "where", "weight")
+# Keras numbers its models by itself; the initial weights are those of rank 0.
+_NOT_OF_A_NETWORK = ("name", "seed", "dtype")
+
+
+def describe(
+    settings: Settings,
+    problem: Problem,
+    *,
+    points: Points,
+    shard: Shard,
+    optimizer: Any,
+    network: Any,
+    evaluation_domain: Box | None,
+) -> Description:
+    """What the ranks must have in common, in the order in which it is compared (local).
+
+    In mode "data" that is all that decides the result. In mode "ensemble" members may differ in
+    problem, points, network and optimizer; the rest is what the ranks do together.
+    """
+    found = {name: of_value(value) for name, value in asdict(settings).items()}
+    found["evaluation_domain"] = repr(evaluation_domain)
+    found["dimensions of the problem"] = repr(problem.domain.dimension)
+    found["outputs of the problem"] = repr(problem.outputs)
+    if settings.mode == "data":
+        found |= _of_problem(problem)
+        found["points"] = of_value(points)
+        found |= _of_terms(problem, shard)
+        found |= _of_optimizer(optimizer)
+        found |= _of_network(network)
+    return found
+
+
+def _of_problem(problem: Problem) -> Description:
+    return {
+        "problem": repr(problem.name),
+        "domain": repr(problem.domain),
+        "terms of the loss": ", ".join(term.name for term in problem.terms),
+        "exact solution": of_value(problem.exact_function),
+    }
+
+
+def _of_terms(problem: Problem, shard: Shard) -> Description:
+    found = {}
+    parts = [*problem.residuals, *problem.conditions]
+    for term, part, digest in zip(problem.terms, parts, shard.digests, strict=True):
+        found[f"weight of term {term.name!r}"] = of_value(term.weight)
+        for name, value in _of_part(part):
+            found[f"{name} of term {term.name!r}"] = value
+        if digest is not None:
+            found[f"points of term {term.name!r}"] = digest
+    return found
+
+
+def _of_part(part: Any) -> Iterator[tuple[str, str]]:
+    """What a residual or a condition is made of; one of the user's own, by its attributes."""
+    yield "kind", type(part).__qualname__
+    values = vars(part)
+    names = [field.name for field in fields(part)] if is_dataclass(part) else sorted(values)
+    for name in names:
+        if name in values and name not in _NOT_OF_A_CONDITION:
+            yield name, of_value(values[name])
+    yield "residual", of_function(part.residual)
+
+
+def _of_optimizer(optimizer: Any) -> Description:
+    found = {"optimizer": type(optimizer).__qualname__}
+    return found | {
+        f"{name} of the optimizer": of_value(value) for name, value in asdict(optimizer).items()
+    }
+
+
+def _of_network(network: Any) -> Description:
+    shapes = [list(variable.shape) for variable in network.trainable_variables]
+    types = sorted({str(variable.dtype) for variable in network.trainable_variables})
+    found = {"network": type(network).__qualname__}
+    for name, value in _config(network).items():
+        if name not in _NOT_OF_A_NETWORK:
+            found[f"{name} of the network"] = of_value(value)
+    found["weights of the network"] = f"{', '.join(types)} {shapes}"
+    return found
+
+
+def _config(network: Any) -> dict[str, Any]:
+    """What Keras would save of it, as far as it is a matter of numbers and names."""
+    try:
+        config = network.get_config()
+    except Exception:  # Keras raises several, for models that it cannot save
+        return {}
+    simple = (bool, int, float, str, tuple, list, np.generic)
+    return {name: value for name, value in config.items() if isinstance(value, simple)}

@@ -1,0 +1,171 @@
+"""Arrays travel to rank 0 alone, in parts, as buffers, and no more of them than figures need."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.parallel.communicator import Communicator
+from sciml_par.problems import Box, Problem, poisson
+from sciml_par.training import Comparison, ComparisonElsewhere, Result, gather, train
+from sciml_par.training.collect import sample_for_figures
+from sciml_par.training.gather import rows_to_all, rows_to_root
+
+SEVERAL = pytest.mark.skipif("sp.size() == 1", reason="all arrays are on rank 0")
+
+
+def rows_of(rank: int) -> np.ndarray:
+    """Other rows on each rank, and none on rank 1."""
+    count = 0 if rank == 1 else 7 + 3 * rank
+    return np.random.default_rng(rank).normal(size=(count, 3))
+
+
+@pytest.mark.parametrize("part", [1, 20, 1 << 21])
+def test_rows_arrive_whole_however_they_are_cut(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "_NUMBERS_PER_PART", part)
+    everyone = sp.current_world().communicator
+    found = rows_to_root(rows_of(everyone.rank), everyone)
+    assert len(found) == (everyone.size if everyone.rank == 0 else 0)
+    for rank, rows in enumerate(found):
+        np.testing.assert_array_equal(rows, rows_of(rank))
+
+
+def test_rows_for_all() -> None:
+    everyone = sp.current_world().communicator
+    found = rows_to_all(rows_of(everyone.rank), everyone)
+    np.testing.assert_array_equal(found, np.concatenate([*map(rows_of, range(everyone.size))]))
+
+
+def test_parts_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    send = gather.alltoall
+
+    def noting(tensor: Any, *arguments: Any, **options: Any) -> Any:
+        lengths.append(int(tensor.shape[0]))
+        return send(tensor, *arguments, **options)
+
+    everyone = sp.current_world().communicator
+    monkeypatch.setattr(gather, "alltoall", noting)
+    monkeypatch.setattr(gather, "_NUMBERS_PER_PART", 24 * everyone.size)
+    rows_to_root(np.zeros((20, 3)), everyone)
+    assert lengths == [8, 8, 4]
+
+
+def test_a_sample_is_bounded_and_spread() -> None:
+    few = np.arange(10.0)[:, None]
+    assert sample_for_figures(few, 4) is few
+    many = np.linspace(0, 1, 100_001)[:, None]
+    for ranks, count in ((1, 2000), (4, 500), (5000, 2)):
+        sample = sample_for_figures(many, ranks)[:, 0]
+        assert len(sample) == count
+        assert (sample[0], sample[-1]) == (0.0, 1.0)
+        assert (np.diff(sample) > 0).all()
+        assert count == 2 or np.diff(sample).max() < 20 / count
+
+
+def own_domain() -> Problem:
+    domain = Box([0.0, 0.0], [1.0, 1.0 + sp.rank()])
+    return Problem(
+        domain, lambda u, x: u(x) - x[:, 0:1], exact=lambda x: x[:, 0:1], name=f"{sp.rank()}"
+    )
+
+
+def ensemble(**options: Any) -> Result:
+    return train(
+        own_domain(),
+        mode="ensemble",
+        members=2,
+        points=16,
+        steps=12,
+        log_every=5,
+        evaluation_points=30,
+        progress=False,
+        **options,
+    )
+
+
+def test_numbers_on_all_ranks_and_arrays_on_rank_0_and_their_own() -> None:
+    result = ensemble()
+    everyone = sp.current_world().communicator
+    seen = [
+        (m.number, m.problem, m.loss, m.losses.tolist(), m.loss_steps.tolist(), m.status)
+        + (m.own.relative_l2_error, m.prediction.relative_l2_error, m.own.known)
+        + (m.portions[0].points,)
+        for m in result.members
+    ]
+    assert everyone.allgather_object(seen) == [seen] * everyone.size
+    assert [entry[4] for entry in seen] == [[0, 5, 10, 12]] * len(seen)
+    for member in result.members:
+        here = sp.rank() in (0, member.rank)
+        kind = Comparison if here else ComparisonElsewhere
+        assert type(member.prediction) is type(member.own) is kind
+        sample = member.portions[0].sample
+        assert len(sample) == (member.portions[0].points if here else 0)
+
+
+def test_the_arrays_on_rank_0_are_those_of_the_member() -> None:
+    result = ensemble()
+    everyone = sp.current_world().communicator
+    mine = [
+        (m.prediction, m.own, m.portions[0].sample) for m in result.members[2 * sp.rank() :][:2]
+    ]
+    theirs = everyone.allgather_object(mine)
+    if sp.rank() > 0:
+        return
+    for member, (prediction, own, sample) in zip(result.members, sum(theirs, []), strict=True):
+        for found, sent in ((member.prediction, prediction), (member.own, own)):
+            for name in ("x", "u", "u_exact"):
+                np.testing.assert_array_equal(getattr(found, name), getattr(sent, name))
+        np.testing.assert_array_equal(member.portions[0].sample, sample)
+        assert own.x[:, 1].max() == 1.0 + member.rank
+
+
+@SEVERAL
+def test_arrays_that_are_elsewhere_are_asked_for_in_vain_with_a_sentence() -> None:
+    other = ensemble().members[0 if sp.rank() > 0 else -1]
+    if sp.rank() == 0:
+        assert isinstance(other.own, Comparison)
+        return
+    for name in ("x", "u", "u_exact"):
+        with pytest.raises(InputError, match=rf"\({name}\) are on rank 0 and on the rank that"):
+            getattr(other.own, name)
+
+
+@pytest.mark.parametrize("mode", ["data", "ensemble"])
+def test_no_array_is_pickled(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is exchanged as objects does not grow with points, weights or records."""
+    sizes: list[int] = []
+    exchange = Communicator.allgather_object
+
+    def noting(self: Communicator, value: Any) -> Any:
+        sizes.append(len(pickle.dumps(value)))
+        return exchange(self, value)
+
+    monkeypatch.setattr(Communicator, "allgather_object", noting)
+    points = np.linspace(-1, 1, 1500)[:, None]
+    result = train(
+        poisson(),
+        mode=mode,
+        points=points,
+        steps=1000,
+        log_every=1,
+        evaluation_points=1500,
+        progress=False,
+    )
+    assert len(result.members[0].losses) == 1001
+    assert max(sizes) < 8000
+
+
+def test_in_data_mode_every_rank_has_the_prediction() -> None:
+    result = train(poisson(), points=9, steps=12, evaluation_points=11, progress=False)
+    member = result.members[0]
+    assert isinstance(member.prediction, Comparison)
+    assert member.own is member.prediction
+    for portion in member.portions:
+        here = sp.rank() in (0, portion.rank)
+        assert portion.sample.shape == (9 * here, 1)

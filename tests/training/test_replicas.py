@@ -1,0 +1,119 @@
+"""Replicas that rounding drives apart are brought together; others are refused."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.errors import TrainingError
+from sciml_par.problems import poisson
+from sciml_par.training import Adam, Result, train
+from sciml_par.training.loop import State
+from sciml_par.training.replicas import bring_together, digest_of
+
+several = pytest.mark.skipif("sp.size() == 1", reason="one replica is alone")
+small = partial(train, poisson(), points=9, log_every=50, evaluation_points=11, progress=False)
+
+
+class Rounding(Adam):
+    """As on a processor that rounds each update a little higher, the higher the rank."""
+
+    amount = 2e-7
+
+    def update(self, parameters: Any, gradient: Any, state: Any, step: Any) -> Any:
+        parameters, state = super().update(parameters, gradient, state, step)
+        return parameters * (1 + self.amount * sp.rank()), state
+
+
+class Parting(Rounding):
+    amount = 1e-2
+
+
+def everywhere(value: Any) -> list[Any]:
+    return sp.current_world().communicator.allgather_object(value)
+
+
+def weights(result: Result) -> bytes:
+    return b"".join(v.numpy().tobytes() for v in result.networks[0].trainable_variables)
+
+
+def state(shift: float, dtype: Any = np.float32) -> State:
+    parameters = np.linspace(1, 2, 5).astype(dtype) + dtype(shift)
+    return State(7, tf.constant(parameters), (tf.constant(parameters), tf.zeros(5, dtype)))
+
+
+def test_a_difference_of_one_bit_shows_in_the_digest() -> None:
+    assert digest_of(state(0.0)) == digest_of(state(0.0))
+    assert digest_of(state(0.0)) != digest_of(state(np.finfo(np.float32).eps))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_all_get_the_state_of_rank_0(dtype: Any) -> None:
+    everyone = sp.current_world().communicator
+    step = 10 * np.finfo(dtype).eps
+    together, drift = bring_together(state(step * everyone.rank, dtype), everyone)
+    assert together.step == 7
+    for found, expected in zip(
+        tf.nest.flatten((together.parameters, together.moments)),
+        tf.nest.flatten((state(0.0, dtype).parameters, state(0.0, dtype).moments)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, expected)
+    assert drift == pytest.approx(step * (everyone.size - 1) / 1.54, rel=0.05)
+
+
+@several
+def test_what_is_more_than_rounding_is_refused() -> None:
+    everyone = sp.current_world().communicator
+    last = everyone.size - 1
+    with pytest.raises(TrainingError, match=f"after step 7 the weights of rank {last} of"):
+        bring_together(state(1e-2 * (everyone.rank == last)), everyone)
+    with pytest.raises(TrainingError, match="parted"):
+        bring_together(state(1e-6 * (everyone.rank == last), np.float64), everyone)
+    with pytest.raises(TrainingError, match="parted"):
+        bring_together(state(np.nan if everyone.rank == last else 0.0), everyone)
+
+
+@several
+def test_drift_in_training_is_mended_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = small(steps=300, optimizer=Rounding())
+    assert len(set(everywhere(weights(result)))) == 1
+    member = result.members[0]
+    assert member.times_brought_together >= 2
+    assert 1e-7 < member.largest_drift < 3e-4
+    assert result.sound
+    result.print()
+    told = "rounding drove the ranks' weights apart by"
+    assert (told in capsys.readouterr().out) == (sp.rank() == 0)
+    folder = Path(sp.current_world().communicator.broadcast_object(str(tmp_path)))
+    folder = result.save(folder / "run", plots=False)
+    written = json.loads((folder / "results.json").read_text())["members"][0]
+    assert written["times_brought_together"] == member.times_brought_together
+    assert written["largest_drift"] == member.largest_drift
+    sp.barrier()
+
+
+@several
+def test_replicas_that_part_are_an_error_on_all_ranks() -> None:
+    with pytest.raises(TrainingError, match="an optimizer that depends on the rank"):
+        small(steps=300, optimizer=Parting())
+
+
+def test_members_of_an_ensemble_are_no_replicas() -> None:
+    result = small(steps=60, mode="ensemble", optimizer=Parting())
+    assert [m.times_brought_together for m in result.members] == [0] * sp.size()
+    assert len(set(everywhere(weights(result)))) == sp.size()
+
+
+def test_like_replicas_are_left_as_they_are() -> None:
+    member = small(steps=60).members[0]
+    assert (member.times_brought_together, member.largest_drift) == (0, 0.0)
