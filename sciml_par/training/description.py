@@ -74,7 +74,7 @@ def _of_terms(problem: Problem, shard: Shard) -> Description:
 def _of_part(part: Any) -> Iterator[tuple[str, str]]:
     """What a residual or a condition is made of; one of the user's own, by its attributes."""
     yield "kind", type(part).__qualname__
-    values = vars(part)
+    values = getattr(part, "__dict__", {})
     names = [field.name for field in fields(part)] if is_dataclass(part) else sorted(values)
     for name in names:
         if name in values and name not in _NOT_OF_A_CONDITION:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import hashlib
-import inspect
 from collections.abc import Iterator, Mapping
 from functools import partial
 from numbers import Integral
@@ -107,10 +106,15 @@ def _surroundings(function: FunctionType) -> dict[str, Any]:
             around[name] = cell.cell_contents
         except ValueError:  # not set yet
             continue
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.default is not parameter.empty:
-            around[name] = parameter.default
-    return around
+    return around | _defaults(function)
+
+
+def _defaults(function: FunctionType) -> dict[str, Any]:
+    """The arguments that have a default, and these."""
+    values = function.__defaults__ or ()
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    of_names = dict(zip(names[len(names) - len(values) :], values, strict=True))
+    return of_names | (function.__kwdefaults__ or {})
 
 
 def _names(code: CodeType) -> list[str]:

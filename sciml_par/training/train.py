@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,7 @@ from sciml_par.training.run import Run, run
 from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
 from sciml_par.training.shard import FloatArray, Points, Shard, count_points, make_shard
+from sciml_par.training.table import remarks
 
 
 def train(
@@ -80,7 +82,7 @@ def train(
     evaluation_points : about how many equispaced points the prediction is made on.
     evaluation_domain : where; by default the smallest box around the domains of all ranks'
         problems. All members predict there, and on their own domain as well.
-    progress : show progress on rank 0.
+    progress : show progress on rank 0. Without it, a warning says there if a member was not sound.
 
     Returns
     -------
@@ -120,23 +122,14 @@ def train(
 
     ready = everyone.attempt(prepare)
     check_consistency(_described(problem, points, ready, evaluation_domain), everyone)
-    objective = Objective(
-        ready.networks[0],
-        ready.shard,
-        totals=count_points(ready.shard, group),
-        communicator=group,
-        dtype=precision,
-    )
-    loop = Loop(objective, ready.optimizer, log_every=log_every, communicator=group)
-    runs = _run_all(loop, ready, group, everyone, shown=progress)
+    runs = _run_all(_make_loop(ready, group), ready, group, everyone, shown=progress)
     whole = evaluation_domain or common_domain(problem, everyone)
     found = _members(problem, ready, runs, whole, everyone)
-    return Result(
-        mode=mode,
-        members=collect(mode, found, everyone),
-        networks=ready.networks,
-        communicator=everyone,
-    )
+    result = Result(mode, collect(mode, found, everyone), ready.networks, everyone)
+    if not result.sound and not progress and everyone.rank == 0:
+        said = " ".join(remark.removeprefix("! ") for remark in remarks(result))
+        warnings.warn(f"train: {said}", RuntimeWarning, stacklevel=2)
+    return result
 
 
 @dataclass(frozen=True)
@@ -216,6 +209,19 @@ def _make_networks(
     u = Field(partial(first.apply, weights), jet=partial(first.jet, weights))
     problem.check(u, arrays=shard.arrays, dtype=settings.precision, reads_variables=False)
     return networks
+
+
+def _make_loop(ready: _Prepared, group: Communicator) -> Loop:
+    """The loop that serves all of this rank's networks in turn (collective in the group)."""
+    objective = Objective(
+        ready.networks[0],
+        ready.shard,
+        totals=count_points(ready.shard, group),
+        communicator=group,
+        dtype=ready.settings.precision,
+    )
+    log_every = ready.settings.log_every
+    return Loop(objective, ready.optimizer, log_every=log_every, communicator=group)
 
 
 def _run_all(

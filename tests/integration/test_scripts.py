@@ -28,13 +28,17 @@ MEMBER_KEYS = {
     "rank",
     "problem",
     "seed",
+    "status",
     "steps",
     "loss",
+    "best_loss",
     "relative_l2_error",
     "relative_l2_error_on_evaluation_domain",
     "seconds_compile",
     "seconds_train",
     "microseconds_per_step",
+    "times_brought_together",
+    "largest_drift",
     "per_rank",
 }
 SHORT = ("--steps", "200", "--log-every", "50", "--no-plots")
@@ -81,7 +85,8 @@ def check_members(
         assert set(member) == MEMBER_KEYS
         assert member["member"] == number
         assert member["steps"] == results["arguments"]["steps"]
-        assert 0 < member["loss"] < math.inf
+        assert 0 < member["best_loss"] <= member["loss"] < math.inf
+        assert (member["status"], member["times_brought_together"]) == ("finished", 0)
         assert 0 < member["relative_l2_error"] < math.inf
         assert member["seconds_compile"] > 0
         assert member["microseconds_per_step"] == pytest.approx(
@@ -99,7 +104,7 @@ def check_arrays(found: dict[str, np.ndarray], ranks: list[int]) -> None:
     shapes = {name: array.shape for name, array in found.items()}
     assert shapes.pop("x") == (201, 1)
     assert shapes.pop("u") == shapes.pop("u_exact") == (m, 201, 1)
-    assert shapes.pop("rank") == shapes.pop("member") == (m,)
+    assert shapes.pop("rank") == shapes.pop("member") == shapes.pop("finished") == (m,)
     assert shapes.pop("member_own") == (m * 201,)
     assert set(shapes) == {"x_own", "u_own", "u_own_exact"}
     assert set(shapes.values()) == {(m * 201, 1)}
@@ -246,3 +251,18 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_one_message(mode: str, tmp_
     check_refused(ended, "no longer finite on ranks 0 and 1 of 2")
     assert files_below(tmp_path) == []
     assert not (tmp_path / "runs" / f"pinn_poisson-{mode}").exists()
+
+
+def test_a_loss_that_ends_far_above_its_best_is_told_and_saved(tmp_path: Path) -> None:
+    ended = launch(2, APPROXIMATION, "--learning-rate", "1e9", *SHORT, folder=tmp_path)
+    assert ended.code == 3
+    assert ended.out.count("! the model: diverged; the loss ended at") == 1
+    assert ended.err == (
+        "function_approximation: not all is well: of the models, 1 of 1 ended with a loss far "
+        "above the best.\n"
+    )
+    folder = tmp_path / "runs" / "function_approximation-data"
+    assert {path.name for path in folder.iterdir()} == DATA_FILES
+    (member,) = read(folder)["members"]
+    assert member["status"] == "diverged"
+    assert member["loss"] > 1e3 * member["best_loss"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from sciml_par.training import Adam, Result, figures, train
 from sciml_par.training.member import FAR_ABOVE, Member
 
 MEMBERS, STEPS = 2, 400
+pytestmark = pytest.mark.filterwarnings("ignore:train. member:RuntimeWarning")
 several = pytest.mark.skipif("sp.size() == 1", reason="a lone member has no others")
 
 
@@ -170,15 +172,19 @@ def test_where_no_model_is_left_it_is_an_error_on_all_ranks(mode: str) -> None:
 
 
 def test_a_loss_far_above_its_best_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
-    result = train(
-        function_approximation(np.sin, domain=Interval(0, 1)),
-        points=9,
-        steps=60,
-        log_every=10,
-        evaluation_points=11,
-        optimizer=Adam(learning_rate=1e11),
-        progress=False,
-    )
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        result = train(
+            function_approximation(np.sin, domain=Interval(0, 1)),
+            points=9,
+            steps=60,
+            log_every=10,
+            evaluation_points=11,
+            optimizer=Adam(learning_rate=1e11),
+            progress=False,
+        )
+    told = [str(w.message) for w in seen if "train: the model: diverged" in str(w.message)]
+    assert len(told) == (sp.rank() == 0)
     member = result.members[0]
     assert np.isfinite(member.loss) and member.loss > 1e10 * member.best_loss
     assert member.status == "diverged" and not result.sound
