@@ -211,7 +211,7 @@ def test_a_sound_result_has_exit_code_0_and_another_3(
 ) -> None:
     sound = train(poisson(), points=9, steps=20, evaluation_points=11, progress=False)
     assert command_line.conclude(sound, tmp_path, program="trial") == 0
-    assert capfd.readouterr().err == ""
+    assert "trial:" not in capfd.readouterr().err
     if sp.size() == 1:
         return
     assert command_line.conclude(ensemble(), tmp_path, program="trial") == 3
