@@ -64,9 +64,7 @@ def fused_allreduce(
     The reduced tensors, in order.
     """
     results: list[Tensor] = list(tensors)
-    slices_type = tf.IndexedSlices
-    sparse = [i for i, x in enumerate(results) if isinstance(x, slices_type)]
-    dense = sorted({*range(len(results))}.difference(sparse))
+    sparse, dense = _sparse_and_dense(results)
     together = Together.of([results[i] for i in dense], "allreduce")
     setting = Setting.of("allreduce", together.called(name), communicator, device)
     conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
@@ -245,6 +243,9 @@ class Together:
     @classmethod
     def of(cls, values: Sequence[Any], where: str) -> Together:
         """Each of `values` as a tensor, which `where` is to carry (local)."""
+        # To look at a tensor takes Python as long as to carry some hundred elements of it.
+        if set(map(type, values)) == {_eager_tensor()}:
+            return cls(list(values), tuple([_kind_of_eager(x) for x in values]))
         tensor_type = tf.Tensor
         tensors = [x if isinstance(x, tensor_type) else tensor_of(x, where) for x in values]
         return cls(tensors, tuple(map(_kind_of, tensors)))
@@ -300,9 +301,22 @@ def fuse_lists(
     return results
 
 
+def _sparse_and_dense(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Which of them are `tf.IndexedSlices`, and which are not."""
+    types = set(map(type, tensors))
+    if not any(issubclass(each, tf.IndexedSlices) for each in types):
+        return [], list(range(len(tensors)))
+    sparse = [i for i, x in enumerate(tensors) if isinstance(x, tf.IndexedSlices)]
+    return sparse, sorted({*range(len(tensors))}.difference(sparse))
+
+
+def _kind_of_eager(x: Tensor) -> Kind:
+    return x._datatype_enum(), x._shape_tuple()  # the properties take ten times as long
+
+
 def _kind_of(x: Tensor) -> Kind:
     if x.__class__ is _eager_tensor():
-        return x._datatype_enum(), x._shape_tuple()  # the properties take ten times as long
+        return _kind_of_eager(x)
     return x.dtype, shape_of(x) if x.shape.is_fully_defined() else None
 
 
@@ -339,7 +353,7 @@ def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
 def _apply_packed(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
     if len(tensors) == 1:
         return [collective(tensors[0])]
-    shapes = [x._shape_tuple() for x in tensors]
+    shapes = tuple([x._shape_tuple() for x in tensors])
     return unpacked(collective(packed(tensors, shapes)), shapes)
 
 

@@ -27,8 +27,11 @@ def can_pack() -> bool:
     return tf.executing_eagerly() and not has_gpus() and not is_recorded()
 
 
-def packed(tensors: Sequence[Tensor], shapes: Sequence[Shape]) -> Tensor:
+def packed(tensors: Sequence[Tensor], shapes: tuple[Shape, ...]) -> Tensor:
     """The elements of all `tensors`, which are of one type, one after the other (local)."""
+    if _are_rows_of_one(shapes):
+        whole = tf.raw_ops.ConcatV2(values=tensors, axis=_first_axis())
+        return whole if len(shapes[0]) == 1 else tf.reshape(whole, [-1])
     # NumPy cannot look at every scalar of TensorFlow's without a copy.
     arrays = [
         np.asarray(x if shape else x.numpy()) for x, shape in zip(tensors, shapes, strict=True)
@@ -39,13 +42,17 @@ def packed(tensors: Sequence[Tensor], shapes: Sequence[Shape]) -> Tensor:
     return tensor_on(flat)
 
 
-def unpacked(flat: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+def unpacked(flat: Tensor, shapes: tuple[Shape, ...]) -> list[Tensor]:
     """The tensors of these shapes that were `packed` (local).
 
     One that begins at an address that suits TensorFlow stays where it is, and keeps all of `flat`.
     """
+    # One operation is several times as fast as one for each tensor.
+    if len(set(shapes)) == 1:
+        whole = flat if shapes[0] == () else tf.reshape(flat, [len(shapes), *shapes[0]])
+        parts: list[Tensor] = tf.raw_ops.Unpack(value=whole, num=len(shapes), axis=0)
+        return parts
     if all(len(shape) == 1 for shape in shapes):
-        # Several times as fast as one by one, but for vectors only.
         return _split(flat, tuple(length for (length,) in shapes))
     whole, results, begin = np.asarray(flat), [], 0
     for shape in shapes:
@@ -53,6 +60,17 @@ def unpacked(flat: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         results.append(tensor_on(whole[begin:end].reshape(shape)))
         begin = end
     return results
+
+
+@lru_cache(maxsize=64)
+def _are_rows_of_one(shapes: tuple[Shape, ...]) -> bool:
+    """Whether tensors of these shapes lie one below the other in a tensor."""
+    return all(shapes) and len({shape[1:] for shape in shapes}) == 1
+
+
+@lru_cache(maxsize=1)
+def _first_axis() -> Tensor:
+    return tf.constant(0)
 
 
 def _split(flat: Tensor, lengths: Shape) -> list[Tensor]:
@@ -65,4 +83,4 @@ def _split(flat: Tensor, lengths: Shape) -> list[Tensor]:
 
 @lru_cache(maxsize=64)
 def _constants(lengths: Shape) -> tuple[Tensor, Tensor]:
-    return tf.constant(lengths, tf.int64), tf.constant(0)
+    return tf.constant(lengths, tf.int64), _first_axis()
