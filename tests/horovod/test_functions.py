@@ -10,7 +10,7 @@ import tensorflow as tf
 import sciml_par.horovod
 import sciml_par.horovod.tensorflow as hvd
 from sciml_par.errors import InputError
-from sciml_par.horovod.common import elastic, exceptions
+from sciml_par.horovod.common import exceptions
 from sciml_par.horovod.tensorflow.compression import Compressor
 from sciml_par.horovod.tensorflow.data import compute_service
 
@@ -90,12 +90,6 @@ def test_a_tape_with_local_layers(scale):
 
 INSTEAD = [
     (lambda: sciml_par.horovod.run(print, np=2), "mpirun -np 2"),
-    (lambda: hvd.elastic.run(print), "checkpoint"),
-    (hvd.elastic.TensorFlowState, "checkpoint"),
-    (lambda: hvd.elastic.TensorFlowKerasState(None), "checkpoint"),
-    (lambda: elastic.ObjectState(None, None), "checkpoint"),
-    (lambda: elastic.run_fn(print, print), "checkpoint"),
-    (elastic.notification_manager.init, "checkpoint"),
     (compute_service.TfDataServiceConfig, "dataset.shard"),
     (lambda: compute_service.TfDataServiceConfig.read("x"), "dataset.shard"),
     (lambda: compute_service.send_to_data_service(None, None, 0), "dataset.shard"),

@@ -1,47 +1,182 @@
-"""Horovod's elastic training with TensorFlow, which says what takes its place."""
+"""Horovod's elastic states of TensorFlow's variables and Keras' models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from sciml_par.horovod.common.elastic import ObjectState, refuse
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.horovod.common.elastic import ObjectState, run_fn
+from sciml_par.horovod.tensorflow.functions import broadcast_object, broadcast_variables
+from sciml_par.horovod.tensorflow.mpi_ops import init, rank, shutdown
 
 
-def run(func: Callable[..., Any]) -> NoReturn:
-    """Raise `InputError`: there is no elastic training."""
-    refuse("elastic.run")
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that gives the state of rank 0 to all ranks, and runs `func` once (local).
+
+    Parameters
+    ----------
+    func : takes a state first. If it fails, its error says how to start again.
+    """
+    return run_fn(func, _reset)
+
+
+def _reset() -> None:
+    shutdown()
+    init()
+
+
+class _Kept:
+    """Variables whose values are kept in host memory.
+
+    Parameters
+    ----------
+    variables : lists them; an optimizer's come into being with its first step.
+    session : of TensorFlow 1, in whose graph they are; None where TensorFlow executes eagerly.
+    """
+
+    def __init__(self, variables: Callable[[], Sequence[Any]], session: Any = None) -> None:
+        self._variables = variables
+        self._session = session
+        self._values: list[np.ndarray] = []
+        # A session may have closed its graph by the time the ranks meet.
+        self._broadcast = None
+        if session is not None:
+            with session.graph.as_default():
+                self._broadcast = broadcast_variables(self._variables(), root_rank=0)
+
+    def save(self) -> None:
+        if self._session is not None:
+            self._values = self._session.run(list(self._variables()))
+            return
+        self._values = [np.array(tf.convert_to_tensor(v)) for v in self._variables()]
+
+    def restore(self) -> None:
+        # Variables that were made since then keep what they have.
+        for variable, value in zip(self._variables(), self._values, strict=False):
+            if self._session is not None:
+                variable.load(value, self._session)
+            else:
+                variable.assign(value)
+
+    def sync(self) -> None:
+        if self._session is not None:
+            self._session.run(self._broadcast)
+        else:
+            broadcast_variables(self._variables(), root_rank=0)
+        self.save()
+
+
+class TensorFlowState(ObjectState):
+    """A state of variables, and of Python objects as attributes.
+
+    Parameters
+    ----------
+    variables : `tf.Variable`s or `keras.Variable`s; in graphs of TensorFlow 1 the global ones by
+        default.
+    session : of TensorFlow 1; the default session where there is one.
+    **kwargs : the attributes; picklable.
+
+    Raises
+    ------
+    InputError
+        There is no session for a graph of TensorFlow 1.
+    """
+
+    def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
+        self.variables = list(variables or tf.compat.v1.global_variables())
+        self.session = _session(session)
+        self._kept = _Kept(lambda: self.variables, self.session)
+        self._kept.save()
+        super().__init__(broadcast_object, rank, **kwargs)
+
+    def save(self) -> None:
+        """Keep the values of variables and attributes (local)."""
+        self._kept.save()
+        super().save()
+
+    def restore(self) -> None:
+        """Bring back the values that were kept last (local)."""
+        self._kept.restore()
+        super().restore()
+
+    def sync(self) -> None:
+        """Give rank 0's variables, and its attributes as kept last, to all ranks (collective)."""
+        self._kept.sync()
+        super().sync()
 
 
 class TensorFlowKerasState(ObjectState):
-    """In Horovod, the state of a Keras model. Making one raises `InputError`."""
+    """A state of a Keras model and its optimizer, and of Python objects as attributes.
+
+    Parameters
+    ----------
+    model : of Keras 3 or 2; with weights.
+    optimizer : that of the model by default.
+    backend : for graphs of TensorFlow 1: the module whose `get_session()` gives the session.
+    **kwargs : the attributes; picklable.
+
+    Raises
+    ------
+    InputError
+        The model has no weights yet.
+    """
 
     def __init__(
         self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any
     ) -> None:
-        refuse(type(self).__name__)
+        if not getattr(model, "built", True):
+            raise InputError(
+                f"{type(self).__name__}: the model has no weights yet. Build it first, by an Input "
+                f"or by model.build(input_shape)."
+            )
+        self.model = model
+        self.optimizer = optimizer if optimizer is not None else model.optimizer
+        self.backend = backend
+        in_graph = backend is not None and not tf.executing_eagerly()
+        self._kept = _Kept(self._variables, _session(backend.get_session() if in_graph else None))
+        self._kept.save()
+        super().__init__(broadcast_object, rank, **kwargs)
 
     def save(self) -> None:
-        refuse("save")
+        """Keep the values of model, optimizer and attributes (local)."""
+        self._kept.save()
+        super().save()
 
     def restore(self) -> None:
-        refuse("restore")
+        """Bring back the values that were kept last (local)."""
+        self._kept.restore()
+        super().restore()
 
     def sync(self) -> None:
-        refuse("sync")
+        """Give rank 0's model and optimizer, and its attributes as kept last, to all (collective).
+
+        The optimizers have variables on all ranks or on none.
+        """
+        self._kept.sync()
+        super().sync()
+
+    def _variables(self) -> list[Any]:
+        return [*self.model.variables, *variables_of_optimizer(self.optimizer)]
 
 
-class TensorFlowState(ObjectState):
-    """In Horovod, the state of variables. Making one raises `InputError`."""
+def variables_of_optimizer(optimizer: Any) -> list[Any]:
+    """The variables of an optimizer of Keras 3 or 2, or of TensorFlow 1 (local)."""
+    variables = getattr(optimizer, "variables", ())
+    return list(variables() if callable(variables) else variables)
 
-    def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
-        refuse(type(self).__name__)
 
-    def save(self) -> None:
-        refuse("save")
-
-    def restore(self) -> None:
-        refuse("restore")
-
-    def sync(self) -> None:
-        refuse("sync")
+def _session(session: Any) -> Any:
+    """The session to read variables in; None where TensorFlow executes eagerly (local)."""
+    if tf.executing_eagerly():
+        return None
+    found = session or tf.compat.v1.get_default_session()
+    if found is None:
+        raise InputError(
+            "an elastic state: expected a session, as the variables are in a graph of TensorFlow "
+            "1; give it as session=, or make the state inside `with session.as_default():`."
+        )
+    return found
