@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sciml_par.errors import CollectiveMismatchError
 from sciml_par.parallel.signature import Signature
 from sciml_par.parallel.wording import mismatch_message
 
@@ -50,7 +49,7 @@ def compare(group: Communicator, signature: Signature, number: int) -> list[int]
     compared = everyone[:, : _COMPARED.size]
     if (compared == compared[0]).all():
         return everyone[:, _COMPARED.size :].copy().view(np.int64)[:, 0].tolist()
-    raise CollectiveMismatchError(_explanation(group, signature))
+    raise group.mismatch_error(_explanation(group, signature))
 
 
 def _explanation(group: Communicator, signature: Signature) -> str:

@@ -73,6 +73,7 @@ class Communicator:
     trail : a number that all collectives so far, in their order, have made.
     recoveries : how often ranks did not ask for the same, were told so, and could go on.
     ledger : the signatures that the ranks have agreed on.
+    mismatch_error : what is raised where the ranks do not ask for the same; the world's by default.
     recorder : notes the collectives for the timeline, or None.
     sentinel : of the world: the process that names this rank if it is lost; else None.
     """
@@ -121,6 +122,9 @@ class Communicator:
         self.history: deque[tuple[int, Ask]] = deque(maxlen=_HISTORY)
         self.audience: Audience | None = None
         self.joins = 0
+        self.mismatch_error: type[CollectiveMismatchError] = (
+            self._world.mismatch_error if world else CollectiveMismatchError
+        )
         self.recorder: Recorder | None = self._world.recorder if world else None
         self.sentinel: Sentinel | None = None
 

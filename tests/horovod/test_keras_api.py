@@ -198,7 +198,7 @@ def test_a_model_without_optimizer_is_loaded_as_it_is(tmp_path):
     assert not hvd.load_model(path).compiled
 
 
-@pytest.mark.parametrize("name", (*ELASTIC, "run"))
+@pytest.mark.parametrize("name", ELASTIC)
 def test_elastic_names_say_what_to_do_instead(name):
     with pytest.raises(InputError, match="checkpoint"):
         getattr(by_keras.elastic, name)(None)

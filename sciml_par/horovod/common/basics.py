@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sciml_par import parallel
-from sciml_par.errors import InputError
+from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
 from sciml_par.horovod.common.process_sets import (
     ProcessSet,
     add_process_set,
+    current_world,
     forget,
+    get_process_set_ids_and_ranks,
     global_process_set,
     process_set_of,
 )
-from sciml_par.parallel import Adasum, Average, Max, Min, Product, ReduceOp, Sum
+from sciml_par.parallel import Adasum, Average, Communicator, Max, Min, Product, ReduceOp, Sum
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -61,16 +63,31 @@ class HorovodBasics:
         Raises
         ------
         InputError
-            This rank is not in `comm`; or as for `sciml_par.init`.
+            This rank is not in `comm`; a set cannot be registered, after which `init` can be called
+            again; or as for `sciml_par.init`.
+
+        Notes
+        -----
+        From now on the ranks compare what they ask for at every collective, and a mismatch is a
+        `tf.errors.FailedPreconditionError`. SCIML_PAR_CHECK=first has them compare at the first
+        execution of each place in a program alone, which is faster.
         """
-        if parallel.is_initialized():
+        started = not parallel.is_initialized()
+        if started:
+            parallel.init(_communicator(comm), pin_gpu=False, **_options(os.environ))
+            _start_timeline(os.environ)
+        elif _compares(parallel.current_world().communicator):
             return
-        parallel.init(_communicator(comm), pin_gpu=False, **_options(os.environ))
-        _start_timeline(os.environ)
+        _compare_always(os.environ)
         sets = () if isinstance(process_sets, str) else process_sets or ()
-        for process_set in sets:
-            if process_set is not global_process_set:
-                add_process_set(process_set)
+        try:
+            for process_set in sets:
+                if process_set is not global_process_set:
+                    add_process_set(process_set)
+        except SciMLParError:
+            if started:
+                self.shutdown()
+            raise
 
     def shutdown(self) -> None:
         """Leave the ranks of this job (local)."""
@@ -94,35 +111,42 @@ class HorovodBasics:
 
     def size(self) -> int:
         """How many ranks there are (local)."""
+        current_world()
         return parallel.size()
 
     def local_size(self) -> int:
         """How many ranks run on this host (local)."""
+        current_world()
         return parallel.local_size()
 
     def cross_size(self) -> int:
         """On how many hosts there is a rank with this `local_rank` (local)."""
+        current_world()
         return parallel.cross_size()
 
     def rank(self) -> int:
         """This process's number, 0 ≤ rank < size (local)."""
+        current_world()
         return parallel.rank()
 
     def local_rank(self) -> int:
         """This process's number among the ranks on its host (local)."""
+        current_world()
         return parallel.local_rank()
 
     def cross_rank(self) -> int:
         """This host's number among those that have a rank with this `local_rank` (local)."""
+        current_world()
         return parallel.cross_rank()
 
     def is_homogeneous(self) -> bool:
         """Whether as many ranks run on every host (local)."""
+        current_world()
         return parallel.is_homogeneous()
 
     def mpi_threads_supported(self) -> bool:
         """Whether several threads of a rank may call MPI at once (local)."""
-        parallel.current_world()
+        current_world()
         from mpi4py import MPI
 
         return bool(MPI.Query_thread() == MPI.THREAD_MULTIPLE)
@@ -174,6 +198,18 @@ class HorovodBasics:
     def _process_set(self, process_set_id: int) -> ProcessSet:
         return process_set_of(process_set_id)
 
+    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
+        return get_process_set_ids_and_ranks()
+
+    def _comm_process_set_id(self, comm: MPI.Comm) -> int:
+        """The number of the set of this communicator's ranks (local)."""
+        world = current_world().communicator.mpi.Get_group()
+        ranks = sorted(comm.Get_group().Translate_ranks(None, world))
+        for number, members in get_process_set_ids_and_ranks().items():
+            if members == ranks:
+                return number
+        raise InputError(f"There is no process set of the ranks {ranks} of this communicator.")
+
 
 def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
     """The ranks that take part, as MPI has them; None for all (collective over them)."""
@@ -195,6 +231,24 @@ def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
             f"it may call init. Let the others do something else, or start fewer."
         )
     return world.Create_group(world.Get_group().Incl(ranks))
+
+
+def _compares(everyone: Communicator) -> bool:
+    """Whether the facade has been initialized (local)."""
+    return everyone.mismatch_error is not CollectiveMismatchError
+
+
+def _compare_always(environment: Mapping[str, str]) -> None:
+    """Let mismatches be found as Horovod finds them, and be of its kind (collective)."""
+    from sciml_par.horovod.common.tensorflow_errors import MismatchError
+
+    everyone = parallel.current_world().communicator
+    always = environment.get("SCIML_PAR_CHECK", "") != "first"
+    # A rank that compares alone would wait for ever.
+    always = any(everyone.allgather_object(always))
+    for group in everyone.family:
+        group.mismatch_error = MismatchError
+        group.check_always = group.check_always or always
 
 
 def _options(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from sciml_par.errors import InputError
-from sciml_par.parallel import Communicator, current_world, is_initialized
+from sciml_par.errors import InputError, NotInitializedError
+from sciml_par.horovod.common.errors import NoRanksError
+from sciml_par.horovod.common.process_set_ranks import agreed_groups, ranks_given
+from sciml_par.parallel import Communicator, is_initialized
+from sciml_par.parallel import current_world as current_native_world
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from sciml_par.parallel.world import World
 
 _GLOBAL_ID = 0
 
@@ -37,7 +43,12 @@ class ProcessSet:
         if hasattr(ranks_or_comm, "Get_group"):
             self.mpi_comm = ranks_or_comm
         else:
-            self.ranks = sorted(ranks_or_comm)
+            ranks = list(ranks_or_comm)
+            if not all(isinstance(rank, Integral) for rank in ranks):
+                raise InputError(
+                    f"ProcessSet: expected ranks, or an MPI communicator; got {ranks_or_comm!r}."
+                )
+            self.ranks = sorted(map(int, ranks))
 
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
@@ -91,14 +102,54 @@ class _AllRanks(ProcessSet):
 global_process_set: ProcessSet = _AllRanks()
 
 
+def current_world() -> World:
+    """The ranks of this job, or an error that is a `ValueError` as well (local)."""
+    try:
+        return current_native_world()
+    except NotInitializedError as error:
+        raise NoRanksError(str(error)) from None
+
+
 def communicator_of(process_set: ProcessSet) -> Communicator:
     """The group of ranks that stands behind a process set (local).
 
     Raises
     ------
     InputError
-        The set is not registered, or this rank is not a member.
+        The set is not registered; or this rank is not a member, which is a
+        `tf.errors.InvalidArgumentError` as well.
     """
+    group = _group_of(process_set)
+    if group is None:
+        from sciml_par.horovod.common.tensorflow_errors import InvalidInputError
+
+        raise InvalidInputError(
+            f"rank {current_world().communicator.rank} is not in {process_set!r}: only its members "
+            f"may take part in its collectives. Ask process_set.included() before."
+        )
+    return group
+
+
+def gradient_options(process_set: ProcessSet, **options: Any) -> dict[str, Any]:
+    """How a tape or an optimizer reduces gradients over a process set (local).
+
+    Parameters
+    ----------
+    options : those of `sciml_par.parallel.DistributedGradientTape` that say how.
+
+    Returns
+    -------
+    The options and the communicator. On a rank outside of the set they leave gradients as they
+    are: reduced over this rank alone, in no other form.
+    """
+    group = _group_of(process_set)
+    if group is None:
+        return {"communicator": current_world().alone}
+    return {**options, "communicator": group}
+
+
+def _group_of(process_set: ProcessSet) -> Communicator | None:
+    """The group of a registered set, or None if this rank is not a member (local)."""
     if process_set is global_process_set:
         return current_world().communicator
     if not isinstance(process_set, ProcessSet):
@@ -107,11 +158,6 @@ def communicator_of(process_set: ProcessSet) -> Communicator:
         raise InputError(
             f"{process_set!r} is not registered: give it to init(process_sets=[...]) or to "
             f"add_process_set() on all ranks first."
-        )
-    if process_set._communicator is None:
-        raise InputError(
-            f"rank {current_world().communicator.rank} is not in {process_set!r}: only its members "
-            f"may take part in its collectives. Ask process_set.included() before."
         )
     return process_set._communicator
 
@@ -141,6 +187,11 @@ def process_set_of(process_set_id: int) -> ProcessSet:
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     """Register a set of ranks (collective over all ranks, members or not).
 
+    Parameters
+    ----------
+    process_set : the ranks, in any order; or a set of them. One of an MPI communicator that is a
+        part of a split becomes as many sets as there are parts, of which this rank has its own.
+
     Returns
     -------
     The set, with its number.
@@ -148,21 +199,16 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     Raises
     ------
     InputError
-        A set of the same ranks is registered, or the ranks do not exist.
+        On all ranks: a set of the same ranks is registered, or the ranks do not exist.
     """
     given = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     everyone = current_world().communicator
-    if given is global_process_set or given._is_registered():
-        raise InputError(f"{given!r} is registered already.")
-    ranks = _ranks_of(given, everyone)
-    for other in (global_process_set, *_registered().values()):
-        if ranks == _members(other):
-            raise InputError(f"A process set of the ranks {ranks} is registered already: {other}.")
-    number = 1 + max(_registered(), default=_GLOBAL_ID)
-    given._communicator = everyone.subset(ranks, name=f"process set {number}")
-    given.ranks = ranks
-    given.process_set_id = number
-    current_world().process_sets[number] = given
+    mine = everyone.attempt(lambda: ranks_given(given.ranks, given.mpi_comm, everyone))
+    groups = agreed_groups(everyone.allgather_object(mine))
+    everyone.attempt(lambda: _check_new(given, groups))
+    own = next((ranks for ranks in groups if everyone.rank in ranks), groups[0])
+    for ranks in groups:
+        _register(given if ranks == own else ProcessSet(ranks), ranks, everyone)
     return given
 
 
@@ -208,18 +254,21 @@ def _members(process_set: ProcessSet) -> list[int]:
     return list(process_set.ranks or ())
 
 
-def _ranks_of(process_set: ProcessSet, everyone: Communicator) -> list[int]:
-    """The members' ranks (collective where the set was made of an MPI communicator)."""
-    if process_set.ranks is not None:
-        return process_set.ranks
-    mine: list[int] | None = None
-    if process_set.mpi_comm:  # MPI.COMM_NULL, which is false, where this rank is not a member
-        group = process_set.mpi_comm.Get_group()
-        mine = sorted(group.Translate_ranks(None, everyone.mpi.Get_group()))
-    said = [ranks for ranks in everyone.allgather_object(mine) if ranks is not None]
-    if not said or any(ranks != said[0] for ranks in said):
-        raise InputError(
-            f"A process set: expected one communicator of which all members give the same, and "
-            f"MPI.COMM_NULL elsewhere; got communicators of the ranks {said}."
-        )
-    return said[0]
+def _register(process_set: ProcessSet, ranks: list[int], everyone: Communicator) -> None:
+    """Make the group, under the next number (collective over all ranks)."""
+    number = 1 + max(_registered(), default=_GLOBAL_ID)
+    process_set._communicator = everyone.subset(ranks, name=f"process set {number}")
+    process_set.ranks = ranks
+    process_set.process_set_id = number
+    current_world().process_sets[number] = process_set
+
+
+def _check_new(given: ProcessSet, groups: list[list[int]]) -> None:
+    """Raise `InputError` where a group is registered already (local)."""
+    if given is global_process_set or given._is_registered():
+        raise InputError(f"{given!r} is registered already.")
+    for other in (global_process_set, *_registered().values()):
+        if _members(other) in groups:
+            raise InputError(
+                f"A process set of the ranks {_members(other)} is registered already: {other}."
+            )

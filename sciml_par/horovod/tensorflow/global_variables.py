@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
+from sciml_par.horovod.common.errors import NeedsGraphError
 from sciml_par.horovod.tensorflow.functions import broadcast_variables
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
     """The operation that gives the global variables of rank `root_rank` to all ranks (collective).
 
+    It can be built before `init`; it runs after it.
+
     Raises
     ------
     InputError
-        There is no graph: TensorFlow executes eagerly.
+        There is no graph, as TensorFlow executes eagerly; it is a `RuntimeError` as well.
     """
     if tf.executing_eagerly():
-        raise InputError(
+        raise NeedsGraphError(
             "broadcast_global_variables is for graphs of TensorFlow 1. In TensorFlow 2 call "
             "broadcast_variables(model.variables, root_rank), and the same for the optimizer's."
         )

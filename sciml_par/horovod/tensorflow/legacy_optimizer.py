@@ -7,7 +7,7 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_for
-from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
+from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set, gradient_options
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.legacy_passes import (
     Counter,
@@ -81,14 +81,16 @@ class _DistributedOptimizer(_Wrapper):
         super().__init__(optimizer, name, use_locking, backward_passes_per_step)
         self._reduction = GradientReduction(
             op,
-            compression=compression,
-            sparse_as_dense=sparse_as_dense,
-            gradient_predivide_factor=gradient_predivide_factor,
-            groups=groups,
-            scale_local_gradients=scale_local_gradients,
-            communicator=communicator_of(process_set),
-            device=device_for(device_dense, device_sparse),
             where="DistributedOptimizer",
+            **gradient_options(
+                process_set,
+                compression=compression,
+                sparse_as_dense=sparse_as_dense,
+                gradient_predivide_factor=gradient_predivide_factor,
+                groups=groups,
+                scale_local_gradients=scale_local_gradients,
+                device=device_for(device_dense, device_sparse),
+            ),
         )
         self._passes: LegacyPasses | None = None
         if backward_passes_per_step > 1:

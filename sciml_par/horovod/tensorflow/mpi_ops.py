@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sciml_par import parallel
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.horovod.common.basics import HorovodBasics
 from sciml_par.horovod.common.process_sets import (
     ProcessSet,
@@ -16,6 +17,7 @@ from sciml_par.horovod.common.process_sets import (
     process_set_of,
     root_in,
 )
+from sciml_par.horovod.tensorflow.gradients import averaged_gradient
 from sciml_par.parallel.autograph import as_written
 from sciml_par.parallel.context import apart_from_the_others
 from sciml_par.parallel.xla_bridge import in_compiled_function
@@ -65,8 +67,12 @@ def allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Put the ranks' tensors [n_r, ...] one below the other: [Σ_r n_r, ...] (collective)."""
-    return parallel.allgather(tensor, name=name, communicator=communicator_of(process_set))
+    """Put the ranks' tensors [n_r, ...] one below the other: [Σ_r n_r, ...] (collective).
+
+    Gradient: this rank's rows of (1/P) Σ_r ḡ_r.
+    """
+    group = communicator_of(process_set)
+    return parallel.allgather(averaged_gradient(tensor, group), name=name, communicator=group)
 
 
 @as_written
@@ -78,7 +84,8 @@ def grouped_allgather(
 ) -> list[Tensor]:
     """`allgather` of each tensor, together (collective)."""
     group = communicator_of(process_set)
-    return parallel.fused_allgather(tensors, name=name, communicator=group)
+    averaged = [averaged_gradient(tensor, group) for tensor in tensors]
+    return parallel.fused_allgather(averaged, name=name, communicator=group)
 
 
 @as_written
@@ -89,10 +96,14 @@ def broadcast(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Give the tensor of rank `root_rank` of the job to every rank of the set (collective)."""
+    """Give the tensor of rank `root_rank` of the job to every rank of the set (collective).
+
+    Gradient: (1/P) Σ_r ḡ_r on that rank, zero on the others.
+    """
     root = root_in(process_set, root_rank)
     group = communicator_of(process_set)
-    return parallel.broadcast(tensor, root, name=name, communicator=group)
+    x = averaged_gradient(tensor, group)
+    return parallel.broadcast(x, root, name=name, communicator=group)
 
 
 @as_written
@@ -109,14 +120,18 @@ def broadcast_(
     The new values, in order. In graphs of TensorFlow 1, running them makes the assignments.
     """
     variables = list(variables)
-    # A session may run this before it has anything to feed to what was built before.
-    with apart_from_the_others() if _in_a_session() else contextlib.nullcontext():
-        received = parallel.fused_broadcast(
-            [tf.convert_to_tensor(variable) for variable in variables],
-            root_in(process_set, root_rank),
-            name=name,
-            communicator=communicator_of(process_set),
-        )
+    given = [tf.convert_to_tensor(variable) for variable in variables]
+
+    def receive(*given: Tensor) -> list[Tensor]:
+        root, group = root_in(process_set, root_rank), communicator_of(process_set)
+        return parallel.fused_broadcast(given, root, name=name, communicator=group)
+
+    if _in_a_session():
+        # A session may run this before it has anything to feed to what was built before.
+        with apart_from_the_others():
+            received = receive(*given) if is_initialized() else _when_it_runs(receive, given)
+    else:
+        received = receive(*given)
     values = []
     for variable, value in zip(variables, received, strict=True):
         assigned = variable.assign(value)
@@ -145,9 +160,15 @@ def alltoall(
     -------
     The rows received, in the order of ranks; with `splits`, also how many came from each rank, as
     a tensor of int32 [P].
+
+    Raises
+    ------
+    tf.errors.InvalidArgumentError
+        The splits do not fit.
     """
     group = communicator_of(process_set)
-    received, counts = parallel.alltoall(tensor, splits, name=name, communicator=group)
+    with _invalid_arguments():
+        received, counts = parallel.alltoall(tensor, splits, name=name, communicator=group)
     if splits is None:
         return received
     return received, tf.cast(tf.convert_to_tensor(counts), tf.int32)
@@ -191,6 +212,34 @@ def rank_op(name: str | None = None) -> Tensor:
 def local_rank_op(name: str | None = None) -> Tensor:
     """This process's number on its host, asked for when the graph runs: int32 (local)."""
     return _number(local_rank, name)
+
+
+def _when_it_runs(
+    collective: Callable[..., list[Tensor]], tensors: Sequence[Tensor]
+) -> list[Tensor]:
+    """A collective in a graph that is built before there are ranks.
+
+    Parameters
+    ----------
+    collective : gives tensors of the same types and shapes.
+    """
+    if not tensors:
+        return []
+    results = tf.py_function(collective, tensors, [x.dtype for x in tensors])
+    for x, y in zip(tensors, results, strict=True):
+        y.set_shape(x.shape)
+    return list(results)
+
+
+@contextlib.contextmanager
+def _invalid_arguments() -> Iterator[None]:
+    """Let an `InputError` be a `tf.errors.InvalidArgumentError` as well."""
+    try:
+        yield
+    except InputError as error:
+        from sciml_par.horovod.common.tensorflow_errors import InvalidInputError
+
+        raise InvalidInputError(str(error)) from None
 
 
 def _in_a_session() -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sciml_par import parallel
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.horovod.common.arguments import device_for, groups_of
-from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
+from sciml_par.horovod.common.arguments import groups_of
+from sciml_par.horovod.common.errors import UnsupportedError
+from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.legacy_optimizer import (
     _DistributedAdasumOptimizer,
@@ -61,26 +61,33 @@ def DistributedOptimizer(
     """
     groups = groups_of(num_groups, groups)
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        return parallel.DistributedOptimizer(
+        from sciml_par.horovod.tensorflow.keras.optimizer import (  # which imports this package
+            DistributedOptimizer as for_keras,
+        )
+
+        return for_keras(
             optimizer,
-            op,
+            name=name,
+            device_dense=device_dense,
+            device_sparse=device_sparse,
             compression=compression,
             sparse_as_dense=sparse_as_dense,
             gradient_predivide_factor=gradient_predivide_factor,
-            groups=groups,
+            op=op,
             backward_passes_per_step=backward_passes_per_step,
             average_aggregated_gradients=average_aggregated_gradients,
+            groups=groups,
+            process_set=process_set,
             scale_local_gradients=scale_local_gradients,
-            communicator=communicator_of(process_set),
-            device=device_for(device_dense, device_sparse),
         )
     if op is Adasum:
+        if process_set is not global_process_set:
+            raise UnsupportedError("DistributedOptimizer: Adasum of steps is for all ranks.")
         _refuse_given(
             sparse_as_dense=sparse_as_dense,
             average_aggregated_gradients=average_aggregated_gradients,
             groups=groups is not None,
             gradient_predivide_factor=gradient_predivide_factor != 1,
-            process_set=process_set is not global_process_set,
         )
         return _DistributedAdasumOptimizer(
             optimizer,

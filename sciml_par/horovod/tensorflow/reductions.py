@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sciml_par import parallel
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_for, device_of, reduction
+from sciml_par.horovod.common.errors import UnsupportedError
 from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
 from sciml_par.horovod.tensorflow.compression import Compression
-from sciml_par.parallel import Average, Communicator, ReduceOp, Sum
+from sciml_par.horovod.tensorflow.gradients import (
+    averaged_gradient,
+    multiplied_gradient,
+    own_gradient,
+)
+from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
 from sciml_par.parallel.autograph import as_written
 
 Tensor = Any
@@ -51,28 +57,25 @@ def allreduce(
     Raises
     ------
     InputError
-        As for `sciml_par.parallel.allreduce`; also where both op and average are given.
+        As for `sciml_par.parallel.allreduce`; also where both op and average are given. For
+        `tf.IndexedSlices`, an operation but Sum and Average, or a factor, is a
+        `NotImplementedError` as well.
+
+    Notes
+    -----
+    Gradient: the same allreduce of the incoming gradient.
     """
     op = reduction(op, average)
-    is_sparse = isinstance(tensor, tf.IndexedSlices)
-    group = communicator_of(process_set)
-
-    def reduce(tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
-        return [
-            parallel.allreduce(
-                t,
-                op,
-                prescale_factor=prescale_factor,
-                postscale_factor=postscale_factor,
-                compression=compression,
-                name=name,
-                communicator=group,
-                device=device_of(device_sparse if is_sparse else device_dense),
-            )
-            for t in tensors
-        ]
-
-    return _with_integers([tensor], op, reduce, group)[0]
+    _check_adasum(op, process_set)
+    reducing = _Reducing(
+        op,
+        communicator_of(process_set),
+        compression,
+        (prescale_factor, postscale_factor),
+        name,
+        device_of(device_sparse if isinstance(tensor, tf.IndexedSlices) else device_dense),
+    )
+    return reducing.allreduce([tensor])[0]
 
 
 @as_written
@@ -90,21 +93,17 @@ def grouped_allreduce(
     name: str | None = None,
 ) -> list[Tensor]:
     """`allreduce` of each tensor, in one transfer per element type and 64 MiB (collective)."""
-    group = communicator_of(process_set)
-
-    def reduce(tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
-        return parallel.fused_allreduce(
-            tensors,
-            op,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-            compression=compression,
-            name=name,
-            communicator=group,
-            device=device_for(device_dense, device_sparse),
-        )
-
-    return _with_integers(tensors, reduction(op, average), reduce, group)
+    op = reduction(op, average)
+    _check_adasum(op, process_set)
+    reducing = _Reducing(
+        op,
+        communicator_of(process_set),
+        compression,
+        (prescale_factor, postscale_factor),
+        name,
+        device_for(device_dense, device_sparse),
+    )
+    return reducing.allreduce(tensors)
 
 
 @as_written
@@ -122,9 +121,11 @@ def reducescatter(
     """Combine the ranks' tensors [n, ...]; each rank gets its part of the rows (collective).
 
     Rank r gets ⌊n/P⌋ rows, one more if r < n mod P; the parameters are those of `allreduce`.
+    Gradient: the allgather of the incoming gradients, times the factors, and times P for Sum.
     """
     scales = (prescale_factor, postscale_factor)
-    return _reducescatter([tensor], device_dense, compression, op, name, process_set, scales)[0]
+    group, device = communicator_of(process_set), device_of(device_dense)
+    return _Reducing(op, group, compression, scales, name, device).reducescatter([tensor])[0]
 
 
 @as_written
@@ -139,57 +140,137 @@ def grouped_reducescatter(
 ) -> list[Tensor]:
     """`reducescatter` of each tensor, together (collective)."""
     scales = (prescale_factor, postscale_factor)
-    return _reducescatter(tensors, device_dense, compression, op, None, process_set, scales)
+    group, device = communicator_of(process_set), device_of(device_dense)
+    return _Reducing(op, group, compression, scales, None, device).reducescatter(tensors)
 
 
-def _reducescatter(
-    tensors: Sequence[Tensor],
-    device: str,
-    compression: Any,
-    op: ReduceOp,
-    name: str | None,
-    process_set: ProcessSet,
-    scales: tuple[float, float],
-) -> list[Tensor]:
-    group = communicator_of(process_set)
-    for tensor in tensors:
-        if isinstance(tensor, tf.IndexedSlices):
-            raise InputError("reducescatter: expected a tensor; got IndexedSlices.")
-    pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
-
-    def reduce(tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
-        return parallel.fused_reducescatter(
-            tensors,
-            op,
-            prescale_factor=scales[0],
-            postscale_factor=scales[1],
-            name=name,
-            communicator=group,
-            device=device_of(device),
+def _check_adasum(op: ReduceOp, process_set: ProcessSet) -> None:
+    if op is Adasum and process_set is not global_process_set:
+        raise UnsupportedError(
+            "allreduce: Adasum is for all ranks here, as in Horovod; over some of them, use "
+            "sciml_par.parallel.allreduce with a communicator."
         )
 
-    parts = _with_integers([tensor for tensor, _ in pairs], op, reduce, group)
-    return [compression.decompress(y, ctx) for y, (_, ctx) in zip(parts, pairs, strict=True)]
+
+@dataclass(frozen=True)
+class _Reducing:
+    """How tensors are reduced, in sciml_par's own terms.
+
+    Parameters
+    ----------
+    scales : the factors before and after.
+    """
+
+    op: ReduceOp
+    group: Communicator
+    compression: Any
+    scales: tuple[float, float]
+    name: str | None
+    device: str | None
+
+    def allreduce(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Tensors, and `tf.IndexedSlices` among them; the results in order (collective)."""
+        return _each_kind(
+            tensors, lambda t: isinstance(t, tf.IndexedSlices), self._sparse, self._dense
+        )
+
+    def reducescatter(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """This rank's rows (collective)."""
+        if any(isinstance(tensor, tf.IndexedSlices) for tensor in tensors):
+            raise UnsupportedError("reducescatter: expected a tensor; got tf.IndexedSlices.")
+        return self._compressed(self._scattered, tensors)
+
+    def _sparse(self, slices: list[Tensor]) -> list[Tensor]:
+        self._check_sparse()
+        return self._averaged(self._of_slices, slices)
+
+    def _dense(self, tensors: list[Tensor]) -> list[Tensor]:
+        return self._compressed(self._of_tensors, tensors)
+
+    def _check_sparse(self) -> None:
+        if self.op not in (Sum, Average):
+            raise UnsupportedError(
+                f"allreduce: expected Sum or Average for tf.IndexedSlices; got {self.op!r}. Make "
+                f"them dense by tf.convert_to_tensor, or sparse_as_dense=True of an optimizer."
+            )
+        if self.scales != (1.0, 1.0):
+            raise UnsupportedError(
+                f"allreduce: prescale_factor and postscale_factor are for tensors; got "
+                f"{self.scales} for tf.IndexedSlices. Multiply their values."
+            )
+
+    def _compressed(self, reduce: Reduce, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """`reduce` of what each tensor by itself is compressed to (collective)."""
+        pairs = [self.compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+        reduced = self._averaged(reduce, [tensor for tensor, _ in pairs])
+        decompress = self.compression.decompress
+        return [decompress(y, context) for y, (_, context) in zip(reduced, pairs, strict=True)]
+
+    def _averaged(self, reduce: Reduce, tensors: list[Tensor]) -> list[Tensor]:
+        """`reduce`, of which integers have an Average as well: rounded towards zero."""
+        size = self.group.size
+        return _each_kind(
+            tensors,
+            lambda t: self.op is Average and bool(t.dtype.is_integer),
+            lambda whole: [_divided(total, size) for total in reduce(whole, Sum)],
+            lambda others: reduce(others, self.op),
+        )
+
+    def _of_tensors(self, tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
+        def reduce(tensors: list[Tensor]) -> list[Tensor]:
+            if len(tensors) == 1:
+                return [parallel.allreduce(tensors[0], op, **self._options())]
+            return parallel.fused_allreduce(tensors, op, **self._options())
+
+        if op in (Sum, Average):  # whose adjoints are the same allreduce
+            return reduce(tensors)
+        return _each_kind(
+            tensors,
+            lambda t: bool(t.dtype.is_floating),
+            lambda floating: own_gradient(reduce, floating),
+            reduce,
+        )
+
+    def _of_slices(self, slices: list[Tensor], op: ReduceOp) -> list[Tensor]:
+        averaged = [_with_values(s, averaged_gradient(s.values, self.group)) for s in slices]
+        return parallel.fused_allreduce(averaged, op, **self._options())
+
+    def _scattered(self, tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
+        multiplied = [multiplied_gradient(tensor, self.group) for tensor in tensors]
+        return parallel.fused_reducescatter(multiplied, op, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        before, after = self.scales
+        return {
+            "prescale_factor": before,
+            "postscale_factor": after,
+            "name": self.name,
+            "communicator": self.group,
+            "device": self.device,
+        }
 
 
-def _with_integers(
-    tensors: Sequence[Tensor], op: ReduceOp, reduce: Reduce, group: Communicator
+def _each_kind(
+    values: Sequence[Tensor],
+    is_one: Callable[[Tensor], bool],
+    one: Callable[[list[Tensor]], list[Tensor]],
+    other: Callable[[list[Tensor]], list[Tensor]],
 ) -> list[Tensor]:
-    """`reduce` of the tensors, of which integers have an Average as well: rounded towards zero."""
-    converted = [t if isinstance(t, tf.IndexedSlices) else tf.convert_to_tensor(t) for t in tensors]
-    whole = [i for i, t in enumerate(converted) if op is Average and t.dtype.is_integer]
-    others = [i for i in range(len(converted)) if i not in whole]
+    """`one` of the values that are, and `other` of the rest; the results in order."""
+    kinds = [is_one(value) for value in values]
     results: dict[int, Tensor] = {}
-    if others:
-        results |= zip(others, reduce([converted[i] for i in others], op), strict=True)
-    if whole:
-        sums = reduce([converted[i] for i in whole], Sum)
-        results |= zip(whole, (_divided(y, group.size) for y in sums), strict=True)
-    return [results[i] for i in range(len(converted))]
+    for kind, function in ((True, one), (False, other)):
+        indices = [i for i, each in enumerate(kinds) if each is kind]
+        if indices:
+            results |= zip(indices, function([values[i] for i in indices]), strict=True)
+    return [results[i] for i in range(len(kinds))]
 
 
 def _divided(total: Tensor, size: int) -> Tensor:
     if isinstance(total, tf.IndexedSlices):
-        values = _divided(total.values, size)
-        return tf.IndexedSlices(values, total.indices, dense_shape=total.dense_shape)
+        return _with_values(total, _divided(total.values, size))
     return tf.truncatediv(total, tf.cast(size, total.dtype))
+
+
+def _with_values(slices: Tensor, values: Tensor) -> Tensor:
+    return tf.IndexedSlices(values, slices.indices, dense_shape=slices.dense_shape)

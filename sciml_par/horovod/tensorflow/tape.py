@@ -6,7 +6,7 @@ from typing import Any
 
 from sciml_par import parallel
 from sciml_par.horovod.common.arguments import device_for, groups_of, variables_of
-from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
+from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set, gradient_options
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Average, ReduceOp
 
@@ -36,13 +36,15 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
         super().__init__(
             tape,
             op,
-            compression=compression,
-            sparse_as_dense=sparse_as_dense,
-            gradient_predivide_factor=gradient_predivide_factor,
-            groups=groups,
-            scale_local_gradients=scale_local_gradients,
-            communicator=communicator_of(process_set),
-            device=device_for(device_dense, device_sparse),
+            **gradient_options(
+                process_set,
+                compression=compression,
+                sparse_as_dense=sparse_as_dense,
+                gradient_predivide_factor=gradient_predivide_factor,
+                groups=groups,
+                scale_local_gradients=scale_local_gradients,
+                device=device_for(device_dense, device_sparse),
+            ),
         )
 
     def gradient(  # type: ignore[override]
@@ -97,7 +99,7 @@ def DistributedGradientTape(
     num_groups : what `groups` was called.
     groups : in how many parts the gradients travel, or lists of the variables of each; all
         together by default.
-    process_set : the ranks that take part.
+    process_set : the ranks that take part; others keep their gradients as they are.
     scale_local_gradients : divide the gradients by sources given to `register_local_source` by P.
     """
     return _DistributedGradientTape(

@@ -1,0 +1,211 @@
+"""Errors are of the kinds that programs written for Horovod catch, and the ranks go on."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.horovod.tensorflow as hvd
+from sciml_par import parallel
+from sciml_par.errors import CollectiveMismatchError, InputError
+from sciml_par.horovod.common.basics import _compare_always, _compares
+from sciml_par.horovod.common.process_sets import communicator_of
+from sciml_par.horovod.common.tensorflow_errors import InvalidInputError, MismatchError
+from sciml_par.parallel import current_world
+
+v1 = tf.compat.v1
+SEVERAL = pytest.mark.skipif(hvd.size() == 1, reason="one rank agrees with itself")
+RANK = hvd.rank()
+ODD = RANK % 2
+
+
+def in_a_session(function):
+    """Runs a function of tensors in a graph of TensorFlow 1."""
+
+    def run(*values):
+        with v1.Graph().as_default(), v1.Session() as session:
+            return session.run(function(*map(tf.constant, values)))
+
+    return run
+
+
+CONTEXTS = {
+    "eager": (lambda f: f, tf.errors.FailedPreconditionError),
+    "compiled": (tf.function(jit_compile=True), tf.errors.FailedPreconditionError),
+    "graph": (tf.function, tf.errors.OpError),
+    "session": (in_a_session, tf.errors.OpError),
+}
+"""What runs a function, and the error of a mismatch."""
+
+
+def other_shape():
+    return hvd.allreduce, np.ones([17, 2 + ODD], "float32")
+
+
+def other_type():
+    return hvd.allreduce, np.ones([17], "int32" if ODD else "float32")
+
+
+def other_operation():
+    return lambda x: hvd.allreduce(x, op=hvd.Sum if ODD else hvd.Max), np.ones([3], "float32")
+
+
+def other_root():
+    return lambda x: hvd.broadcast(x, RANK), np.ones([3], "float32")
+
+
+def other_columns():
+    return hvd.allgather, np.ones([2, 10 * (RANK + 1)], "float32")
+
+
+def other_rows_to_scatter():
+    return hvd.reducescatter, np.ones([2 * hvd.size() + ODD], "float32")
+
+
+def other_columns_to_exchange():
+    return hvd.alltoall, np.ones([hvd.size(), 1 + ODD], "float32")
+
+
+def other_second_tensor():
+    def grouped(x):
+        return hvd.grouped_allreduce([x, tf.ones([1 + ODD, 2 - ODD])])[0]
+
+    return grouped, np.ones([2], "float32")
+
+
+@SEVERAL
+@pytest.mark.parametrize("name", CONTEXTS)
+@pytest.mark.parametrize(
+    "make",
+    (
+        other_shape,
+        other_type,
+        other_operation,
+        other_root,
+        other_columns,
+        other_rows_to_scatter,
+        other_columns_to_exchange,
+        other_second_tensor,
+    ),
+)
+def test_a_mismatch_is_a_failed_precondition_and_later_ones_work(make, name):
+    context, error = CONTEXTS[name]
+    function, x = make()
+    with pytest.raises((error, CollectiveMismatchError), match="rank 1") as caught:
+        context(function)(x)
+    assert isinstance(caught.value, error)
+    mine = np.array([float(RANK)])
+    for again in ("eager", name):
+        total = CONTEXTS[again][0](lambda x: hvd.allreduce(x, op=hvd.Sum))(mine)
+        np.testing.assert_array_equal(total, [sum(range(hvd.size()))])
+
+
+@SEVERAL
+def test_a_mismatch_of_requests_that_were_agreed_on_before():
+    for _ in range(2):
+        hvd.allreduce(tf.ones(2), name="x")
+        hvd.allreduce(tf.ones(3), name="x")
+    with pytest.raises(tf.errors.FailedPreconditionError, match="rank 1"):
+        hvd.allreduce(tf.ones(2 + ODD), name="x")
+    hvd.allreduce(tf.ones(2), name="x")
+
+
+@SEVERAL
+def test_a_mismatch_in_a_gradient():
+    w = tf.Variable([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(w)
+    tape = hvd.DistributedGradientTape(tape)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="gradients"):
+        tape.gradient(loss, [w] if ODD else [w, tf.Variable(1.0)])
+    with pytest.raises(tf.errors.FailedPreconditionError):
+        hvd.broadcast_object(1, root_rank=ODD)
+
+
+def test_both_kinds_travel_between_processes():
+    for error in (MismatchError("shapes differ"), InvalidInputError("splits")):
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is type(error) and str(copy) == str(error) == error.message
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+@pytest.mark.parametrize(
+    "rows, splits", ((hvd.size() + 1, None), (1, [1] * hvd.size() + [0]), (2, [-1] * hvd.size()))
+)
+def test_splits_that_do_not_fit(name, rows, splits):
+    if hvd.size() == 1 and splits is None:
+        pytest.skip("any number of rows can be split among one rank")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="splits"):
+        CONTEXTS[name][0](lambda x: hvd.alltoall(x, splits))(np.ones([rows]))
+    assert hvd.allgather_object(RANK) == list(range(hvd.size()))
+
+
+def test_splits_that_only_the_graph_knows():
+    @tf.function(input_signature=[tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32)])
+    def run(x, splits):
+        return hvd.alltoall(x, splits)[0]
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="splits"):
+        run(tf.ones([1]), tf.fill([hvd.size()], 2))
+    assert len(run(tf.ones([hvd.size()]), tf.ones([hvd.size()], tf.int32))) == hvd.size()
+
+
+@pytest.mark.parametrize("op", (hvd.Min, hvd.Max, hvd.Product, hvd.Adasum))
+def test_operations_that_slices_do_not_have(op):
+    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]), dense_shape=[2, 2])
+    with pytest.raises(NotImplementedError, match="IndexedSlices"):
+        hvd.allreduce(slices, op=op)
+    with pytest.raises(NotImplementedError, match="IndexedSlices"):
+        hvd.grouped_allreduce([tf.ones(2), slices], op=op)
+
+
+def test_factors_that_slices_do_not_have():
+    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]), dense_shape=[2, 2])
+    for factors in ({"prescale_factor": 2.0}, {"postscale_factor": 2.0}):
+        with pytest.raises(NotImplementedError, match="factor"):
+            hvd.allreduce(slices, op=hvd.Sum, **factors)
+        with pytest.raises(NotImplementedError, match="factor"):
+            hvd.grouped_allreduce([slices], **factors)
+    with pytest.raises(NotImplementedError, match="IndexedSlices"):
+        hvd.reducescatter(slices)
+
+
+def test_what_needs_a_graph():
+    with pytest.raises(RuntimeError, match="broadcast_variables"):
+        hvd.broadcast_global_variables(0)
+
+
+def test_before_init_there_are_no_ranks(monkeypatch):
+    monkeypatch.setattr(parallel.world, "world", None)
+    for ask in (hvd.size, hvd.rank, hvd.local_rank, hvd.is_homogeneous, hvd.mpi_threads_supported):
+        with pytest.raises(ValueError, match=r"init\(\)"):
+            ask()
+    with pytest.raises(ValueError, match=r"init\(\)"):
+        hvd.allreduce(tf.ones(2))
+    with pytest.raises(ValueError, match=r"init\(\)"):
+        communicator_of(hvd.global_process_set)
+
+
+def test_when_the_ranks_compare(monkeypatch):
+    everyone = current_world().communicator
+    assert _compares(everyone) and everyone.check_always
+    for group in everyone.family:
+        monkeypatch.setattr(group, "check_always", False)
+    _compare_always({"SCIML_PAR_CHECK": "first"})
+    assert not any(group.check_always for group in everyone.family)
+    if hvd.size() > 1:  # one that compares alone would wait for ever
+        _compare_always({} if RANK else {"SCIML_PAR_CHECK": "first"})
+        assert all(group.check_always for group in everyone.family)
+    group = everyone.subset([0])
+    assert group is None or group.mismatch_error is MismatchError
+    if group is not None:
+        group.free()
+
+
+def test_errors_are_still_those_of_sciml_par():
+    with pytest.raises(InputError, match="splits"):
+        hvd.alltoall(tf.ones([2]), [5] * hvd.size())
+    assert issubclass(MismatchError, CollectiveMismatchError)
