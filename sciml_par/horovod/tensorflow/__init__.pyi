@@ -1,6 +1,8 @@
 from . import data as data
 from . import elastic as elastic
 from . import keras as keras
+from . import mpi_ops as mpi_ops
+from . import util as util
 from .compression import Compression as Compression
 from .functions import allgather_object as allgather_object
 from .functions import broadcast_object as broadcast_object
@@ -57,8 +59,19 @@ from .shared import HorovodInternalError as HorovodInternalError
 from .shared import HostsUpdatedInterrupt as HostsUpdatedInterrupt
 from .shared import ProcessSet as ProcessSet
 from .shared import add_process_set as add_process_set
+from .shared import check_extension as check_extension
+from .shared import check_num_rank_power_of_2 as check_num_rank_power_of_2
+from .shared import get_process_set_ids_and_ranks as get_process_set_ids_and_ranks
 from .shared import global_process_set as global_process_set
+from .shared import gpu_available as gpu_available
+from .shared import (
+    handle_average_backwards_compatibility as handle_average_backwards_compatibility,
+)
 from .shared import remove_process_set as remove_process_set
+from .shared import split_list as split_list
 from .sync_batch_norm import SyncBatchNormalization as SyncBatchNormalization
 from .tape import DistributedGradientTape as DistributedGradientTape
 from .tape import PartialDistributedGradientTape as PartialDistributedGradientTape
+from .util import _executing_eagerly as _executing_eagerly
+from .util import refs_to_vars as refs_to_vars
+from .util import vars_to_refs as vars_to_refs

@@ -1,0 +1,145 @@
+"""Horovod's small helpers, for programs that import them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sciml_par.errors import InputError
+from sciml_par.horovod.common.arguments import reduction
+from sciml_par.horovod.common.basics import HorovodBasics
+from sciml_par.parallel import ReduceOp
+
+T = TypeVar("T")
+
+_FRAMEWORKS = frozenset(("tensorflow", "keras"))
+_basics = HorovodBasics(__file__)
+
+
+def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: Any) -> None:
+    """Raise `ImportError` for a framework that there is no facade for (local)."""
+    if not extension_available(ext_name.rpartition(".")[2]):
+        raise ImportError(
+            f"{ext_name}: sciml_par.horovod is for TensorFlow and Keras. Nothing has to be built "
+            f"for them, and {ext_env_var} is not read."
+        )
+
+
+def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
+    """Whether there is a facade for this framework, as "tensorflow" (local)."""
+    return ext_base_name in _FRAMEWORKS
+
+
+def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
+    """Whether TensorFlow sees a GPU; False for other frameworks (local)."""
+    if not extension_available(ext_base_name):
+        return False
+    from sciml_par._tensorflow import tf
+
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
+def mpi_built(verbose: bool = False) -> bool:
+    """True: MPI carries tensors in host memory (local)."""
+    return _basics.mpi_built()
+
+
+def gloo_built(verbose: bool = False) -> bool:
+    """False: there is no Gloo (local)."""
+    return _basics.gloo_built()
+
+
+def nccl_built(verbose: bool = False) -> int:
+    """The version of the NCCL that can be loaded, as 22703 for 2.27.3; 0 without (local)."""
+    return _basics.nccl_built()
+
+
+def ddl_built(verbose: bool = False) -> bool:
+    """False: there is no DDL (local)."""
+    return _basics.ddl_built()
+
+
+def ccl_built(verbose: bool = False) -> bool:
+    """False: there is no oneCCL (local)."""
+    return _basics.ccl_built()
+
+
+def cuda_built(verbose: bool = False) -> bool:
+    """Whether this TensorFlow computes on NVIDIA's GPUs (local)."""
+    return _basics.cuda_built()
+
+
+def rocm_built(verbose: bool = False) -> bool:
+    """False: AMD's GPUs are not supported (local)."""
+    return _basics.rocm_built()
+
+
+@contextlib.contextmanager
+def env(**variables: str) -> Iterator[None]:
+    """Environment variables that are set inside, and as before afterwards (local)."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def get_average_backwards_compatibility_fun(
+    reduce_ops: Any,
+) -> Callable[[ReduceOp | None, bool | None], ReduceOp]:
+    """The function (op, average) ↦ the operation that the two of them say (local)."""
+    return reduction
+
+
+def num_rank_is_power_2(num_rank: int) -> bool:
+    """Whether it is a power of two (local)."""
+    return num_rank > 0 and num_rank.bit_count() == 1
+
+
+def split_list(l: Sequence[T], n: int) -> list[Sequence[T]]:  # noqa: E741
+    """`l` in n parts as even as can be; the first ones are longer where need be (local)."""
+    each, more = divmod(len(l), n)
+    ends = [i * each + min(i, more) for i in range(n + 1)]
+    return [l[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+
+
+def is_iterable(x: Any) -> bool:
+    """Whether one can iterate over it (local)."""
+    try:
+        iter(x)
+    except TypeError:
+        return False
+    return True
+
+
+def check_installed_version(name: str, version: str, exception: Any = None) -> None:
+    """Nothing: sciml_par is not built against a framework's version (local)."""
+
+
+def is_version_greater_equal_than(ver: str, target: str) -> bool:
+    """Whether `ver` is not before `target`, by their numbers (local).
+
+    Raises
+    ------
+    InputError
+        `target` is not of the form "major.minor.patch".
+    """
+    if not isinstance(ver, str) or not isinstance(target, str) or target.count(".") != 2:
+        raise InputError(
+            f'expected versions as texts, the second as "major.minor.patch"; got {ver!r} and '
+            f"{target!r}."
+        )
+    return _numbers(ver) >= _numbers(target)
+
+
+def _numbers(version: str) -> list[int]:
+    numbers = [int(text) for text in re.findall(r"\d+", version)[:3]]
+    return numbers + [0] * (3 - len(numbers))
