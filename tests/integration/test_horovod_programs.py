@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,10 @@ def loss(w: np.ndarray, rank: int, step: int) -> float:
 @pytest.mark.launches
 def test_programs_run_with_only_the_import_changed(tmp_path: Path) -> None:
     running = {}
-    for name in ("custom_loop", "monitored_session", "sets_from_the_start"):
+    names = ["custom_loop", "monitored_session", "sets_from_the_start"]
+    if importlib.util.find_spec("tf_keras") is not None:
+        names.append("keras_two")
+    for name in names:
         folder = tmp_path / name
         folder.mkdir()
         running[folder] = start(RANKS, PROGRAMS / f"{name}.py", folder=folder, threads=1)
