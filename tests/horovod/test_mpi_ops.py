@@ -215,3 +215,90 @@ def test_horovods_variables_become_options():
     assert never["stall_warning"] == never["stall_limit"] == math.inf
     with pytest.raises(InputError, match="HOROVOD_STALL_CHECK_TIME_SECONDS"):
         _options({"HOROVOD_STALL_CHECK_TIME_SECONDS": "soon"})
+
+
+TYPES = ("int32", "int64", "uint8", "float16", "float32", "float64")
+
+
+def slices(dtype: str, shift: int) -> tf.IndexedSlices:
+    """Two rows, of which one has the number of the rank."""
+    values = tf.cast(tf.fill([2, 3], 2 * hvd.rank() + shift), dtype)
+    return tf.IndexedSlices(values, tf.constant([hvd.size(), hvd.rank()]), dense_shape=[9, 3])
+
+
+def whole_rows(value) -> np.ndarray:
+    """The rows, in integers: those that slices have twice are added."""
+    if isinstance(value, tf.IndexedSlices):
+        value = tf.math.unsorted_segment_sum(value.values, value.indices, 9)
+    return value.numpy()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("op", (hvd.Sum, hvd.Average))
+def test_a_mixed_group_is_the_single_calls(op, dtype):
+    mixed = [
+        slices(dtype, 1),
+        tf.cast([1, 2 + hvd.rank()], dtype),
+        tf.constant(0.5 + hvd.rank()),
+        slices("float64", 3),
+        slices(dtype, 2),
+        tf.cast([[7]], dtype),
+    ]
+    together = hvd.grouped_allreduce(mixed, op=op)
+    for given, found in zip(mixed, together, strict=True):
+        alone = hvd.allreduce(given, op=op)
+        assert isinstance(found, tf.IndexedSlices) is isinstance(given, tf.IndexedSlices)
+        assert found.dtype == alone.dtype == given.dtype
+        np.testing.assert_array_equal(whole_rows(found), whole_rows(alone))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_the_average_of_slices_keeps_its_type(dtype):
+    found = hvd.allreduce(slices(dtype, 1))
+    assert found.dtype == dtype
+    expected = np.zeros([9, 3])
+    for rank in range(hvd.size()):
+        share = (2 * rank + 1) / hvd.size()
+        expected[[hvd.size(), rank]] += np.trunc(share) if "int" in dtype else share
+    np.testing.assert_allclose(whole_rows(found), expected, 1e-3)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_groups_of_rows_are_the_single_calls(dtype):
+    rows = [tf.cast(tf.fill([2 * hvd.size() + n, 2], hvd.rank() + n), dtype) for n in range(3)]
+    gathered = hvd.grouped_allgather(rows)
+    scattered = hvd.grouped_reducescatter(rows)
+    for given, whole, part in zip(rows, gathered, scattered, strict=True):
+        np.testing.assert_array_equal(whole, hvd.allgather(given))
+        np.testing.assert_array_equal(part, hvd.reducescatter(given))
+        assert whole.dtype == part.dtype == given.dtype
+
+
+class AgainstTheLargest(hvd.compression.Compressor):
+    """Sends each tensor relative to its own largest value, the same on all ranks here."""
+
+    @staticmethod
+    def compress(tensor):
+        largest = tf.reduce_max(tf.abs(tensor))
+        return tensor / largest, largest
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor * ctx
+
+
+def test_each_tensor_of_a_group_is_compressed_by_itself():
+    tensors = [tf.constant([8.0, float(hvd.rank())]), tf.constant([-0.5, 0.25, 0.5])]
+    found = hvd.grouped_allreduce(tensors, compression=AgainstTheLargest)
+    np.testing.assert_allclose(found[0], [8.0, (hvd.size() - 1) / 2], 1e-6)
+    np.testing.assert_allclose(found[1], tensors[1], 1e-6)
+    seen = []
+
+    class Watched(AgainstTheLargest):
+        @staticmethod
+        def compress(tensor):
+            seen.append(tensor.shape.as_list())
+            return AgainstTheLargest.compress(tensor)
+
+    hvd.grouped_allreduce(tensors, compression=Watched)
+    assert seen == [[2], [3]]

@@ -1,3 +1,4 @@
+from . import compression as compression
 from . import data as data
 from . import elastic as elastic
 from . import keras as keras
