@@ -196,9 +196,3 @@ def test_a_model_without_optimizer_is_loaded_as_it_is(tmp_path):
     path = tmp_path / "bare.keras"
     keras.Sequential([keras.Input([1]), keras.layers.Dense(1)]).save(path)
     assert not hvd.load_model(path).compiled
-
-
-@pytest.mark.parametrize("name", ELASTIC)
-def test_elastic_names_say_what_to_do_instead(name):
-    with pytest.raises(InputError, match="checkpoint"):
-        getattr(by_keras.elastic, name)(None)

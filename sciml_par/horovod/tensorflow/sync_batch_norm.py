@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sciml_par._tensorflow import tf
+from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.parallel import Sum, allreduce
 
-# A layer of the Keras that tf.keras is: Keras 3, or Keras 2 where TF_USE_LEGACY_KERAS is set.
+# A Keras layer needs Keras when it is defined; this way it comes without TensorFlow's messages.
 if TYPE_CHECKING:
-    from keras.layers import BatchNormalization
-    from keras.saving import register_keras_serializable
+    import keras
 else:
-    BatchNormalization = tf.keras.layers.BatchNormalization
-    register_keras_serializable = tf.keras.utils.register_keras_serializable
+    keras = import_module("keras")
 
 Tensor = Any
 
 
-@register_keras_serializable(package="sciml_par")
-class SyncBatchNormalization(BatchNormalization):
-    r"""Keras' `BatchNormalization` with the mean and variance of all ranks' batches.
+@keras.saving.register_keras_serializable(package="sciml_par")
+class SyncBatchNormalization(keras.layers.BatchNormalization):
+    r"""`keras.layers.BatchNormalization` with the mean and variance of all ranks' batches.
 
         y = γ (x − μ) / √(σ² + ε) + β,   μ = (1/n) Σ_r Σ_i x_ri,   σ² = (1/n) Σ_r Σ_i (x_ri − μ)²
 
@@ -33,7 +31,7 @@ class SyncBatchNormalization(BatchNormalization):
     Parameters
     ----------
     fused : False; there is no fused kernel for it.
-    **kwargs : those of `tf.keras.layers.BatchNormalization`.
+    **kwargs : those of `keras.layers.BatchNormalization`.
 
     Raises
     ------
@@ -47,59 +45,43 @@ class SyncBatchNormalization(BatchNormalization):
                 f"SyncBatchNormalization: expected fused=False; got {fused}. No fused kernel "
                 f"knows of the other ranks: leave the option out."
             )
-        if not hasattr(BatchNormalization, "_moments"):
+        if not hasattr(keras.layers.BatchNormalization, "_moments"):
             raise InputError(
-                "SyncBatchNormalization: this version of Keras computes the moments of "
-                "BatchNormalization in another way than those that it was tested with."
+                f"SyncBatchNormalization: Keras {keras.__version__} computes the moments of "
+                f"BatchNormalization in another way than the versions it was tested with."
             )
-        if _is_of_keras_2():  # which would take a fused kernel by itself
-            kwargs["fused"] = False
         super().__init__(**kwargs)
 
-    def _moments(
-        self,
-        inputs: Tensor,
-        axes_or_mask: Any,
-        keep_dims: bool = False,
-        mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each channel over all ranks, [C] and [C] (collective).
-
-        Keras 3 gives the mask second, Keras 2 the axes.
-        """
-        if _is_of_keras_2():
-            axes = list(axes_or_mask)
-        else:
-            axes, mask = list(self._reduction_axes), axes_or_mask
+    def _moments(self, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each channel over all ranks, [C] and [C] (collective)."""
         # In float64 the difference of Σ x² and n μ² keeps float32's accuracy for any μ.
-        sums = [tf.cast(each, tf.float64) for each in _local_sums(inputs, mask, axes)]
+        mine = tf.stack([tf.cast(each, tf.float64) for each in self._local_sums(inputs, mask)])
         count, total, squares = tf.unstack(
-            allreduce(tf.stack(sums), Sum, name="moments of SyncBatchNormalization")
+            allreduce(mine, Sum, name="moments of SyncBatchNormalization")
         )
         count = tf.maximum(count, 1.0)
         mean = total / count
         variance = tf.maximum(squares / count - mean**2, 0.0)
-        if not keep_dims:
-            mean, variance = tf.squeeze(mean, axes), tf.squeeze(variance, axes)
         return tf.cast(mean, inputs.dtype), tf.cast(variance, inputs.dtype)
 
+    def _local_sums(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """n, Σ x and Σ x² of this rank, in float64, [C] each (local)."""
+        weight = tf.ones_like(x)
+        if mask is not None:
+            weight = tf.cast(tf.broadcast_to(tf.expand_dims(mask, -1), tf.shape(x)), x.dtype)
+            x = tf.where(weight > 0, x, tf.zeros_like(x))
+        count = self._summed(weight)
+        total = self._summed(x)
+        mean = tf.math.divide_no_nan(total, count)
+        deviation = weight * (x - tf.reshape(mean, self._along_channels(x)))
+        spread = tf.cast(self._summed(deviation**2), tf.float64)
+        squares = spread + tf.cast(total, tf.float64) * tf.cast(mean, tf.float64)
+        return count, total, squares
 
-def _is_of_keras_2() -> bool:
-    return BatchNormalization.__module__.partition(".")[0] == "tf_keras"
+    def _summed(self, x: Tensor) -> Tensor:
+        return tf.reduce_sum(x, axis=self._reduction_axes)
 
-
-def _local_sums(x: Tensor, mask: Tensor | None, axes: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """n, Σ x and Σ x² of this rank over `axes`, which stay as dimensions of length 1 (local).
-
-    The last is in float64.
-    """
-    weight = tf.ones_like(x)
-    if mask is not None:
-        weight = tf.cast(tf.broadcast_to(tf.expand_dims(mask, -1), tf.shape(x)), x.dtype)
-        x = tf.where(weight > 0, x, tf.zeros_like(x))
-    count = tf.reduce_sum(weight, axis=axes, keepdims=True)
-    total = tf.reduce_sum(x, axis=axes, keepdims=True)
-    mean = tf.math.divide_no_nan(total, count)
-    spread = tf.reduce_sum(weight * (x - mean) ** 2, axis=axes, keepdims=True)
-    squares = tf.cast(spread, tf.float64) + tf.cast(total, tf.float64) * tf.cast(mean, tf.float64)
-    return count, total, squares
+    def _along_channels(self, x: Tensor) -> list[int]:
+        shape = [1] * x.shape.rank
+        shape[self.axis] = -1
+        return shape

@@ -72,11 +72,3 @@ bias = model.layers[0].bias
 bias.assign(np.full(4, float(rank)))
 np.testing.assert_array_equal(hvd.allreduce(bias, op=hvd.Sum), np.full(4, sum(range(size))))
 np.testing.assert_array_equal(hvd.broadcast_([bias], root_rank=1)[0], np.ones(4))
-
-sync, whole = hvd.SyncBatchNormalization(momentum=0.5), layers.BatchNormalization(momentum=0.5)
-expected = whole(np.concatenate([batch(each) for each in range(size)]), training=True)
-np.testing.assert_allclose(sync(x, training=True), expected[6 * rank : 6 * rank + 6], 1e-3, 1e-4)
-np.testing.assert_allclose(sync.moving_variance, whole.moving_variance, 1e-4)
-model = tf.keras.Sequential([layers.Input([3]), sync, layers.Dense(1)])
-copy = tf.keras.models.model_from_json(model.to_json())
-assert isinstance(copy.layers[0], hvd.SyncBatchNormalization)
