@@ -162,6 +162,25 @@ def test_of_variables_through_two_collectives(context):
     np.testing.assert_allclose(second, 2.0)
 
 
+@CONTEXTS
+def test_of_a_gradient_by_what_comes_in(context):
+    """∂/∂ḡ of the gradient is the same allreduce once more."""
+    second = tf.constant(incoming(RANK, 3))
+
+    def run():
+        x, coming = tf.ones([3], tf.float64), tf.ones([3], tf.float64)
+        with tf.GradientTape() as outer:
+            outer.watch(coming)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = hvd.allreduce(x, op=hvd.Max)
+            first = inner.gradient(y, x, coming)
+        return outer.gradient(first, coming, second)
+
+    everyone = [incoming(rank, 3) for rank in range(P)]
+    np.testing.assert_allclose(context(run)(), np.max(everyone, axis=0), 1e-12)
+
+
 def test_in_a_graph_of_tensorflow_1():
     v1 = tf.compat.v1
     with v1.Graph().as_default(), v1.Session() as session:

@@ -37,7 +37,7 @@ def own_gradient(collective: Collective, tensors: Sequence[Tensor]) -> list[Tens
     """
 
     def with_gradient(*tensors: Tensor) -> tuple[list[Tensor], Callable[..., list[Tensor]]]:
-        return collective(list(tensors)), lambda *gradients: collective(list(gradients))
+        return collective(list(tensors)), lambda *gradients: own_gradient(collective, gradients)
 
     if not _is_differentiated():
         return collective(list(tensors))
