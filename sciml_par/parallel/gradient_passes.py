@@ -19,20 +19,24 @@ class GradientPasses:
     ----------
     number : n.
     average : hand on the sum divided by n.
+
+    Attributes
+    ----------
+    counter : how many passes the sums are of, an integer variable; None until there are sums.
     """
 
     def __init__(self, number: int, *, average: bool) -> None:
         self._number = number
         self._average = average
-        self._passed: Any = None
+        self.counter: Any = None
         self._sums: dict[Hashable, Any] = {}
 
     def build(self, variables: Sequence[Any]) -> None:
         """Make the sums for gradients by `variables` (local)."""
         with tf.init_scope():
-            if self._passed is None:
+            if self.counter is None:
                 # A GPU's integer of 32 bits would lie in host memory, where XLA cannot have it.
-                self._passed = tf.Variable(0, dtype=tf.int64, trainable=False)
+                self.counter = tf.Variable(0, dtype=tf.int64, trainable=False)
             for variable in variables:
                 key = key_of(variable)
                 if key not in self._sums:
@@ -44,13 +48,15 @@ class GradientPasses:
         self,
         gradients: Sequence[Gradient],
         variables: Sequence[Any],
-        then: Callable[[list[Gradient]], None],
+        then: Callable[[list[Gradient]], Any],
+        otherwise: Callable[[], Any] = lambda: None,
     ) -> None:
         """Add `gradients` to the sums; at every n-th call run `then` on them, and begin anew.
 
         Parameters
         ----------
         gradients : None where a variable has none; sparse ones are added up as dense ones.
+        otherwise : what the other calls run.
         """
         sums = [
             None if g is None else self._sums[key_of(v)]
@@ -59,7 +65,7 @@ class GradientPasses:
         for total, gradient in zip(sums, gradients, strict=True):
             if total is not None:
                 total.assign_add(tf.cast(tf.convert_to_tensor(gradient), total.dtype))
-        passed = self._passed.assign_add(1, read_value=True)
+        passed = self.counter.assign_add(1, read_value=True)
 
         def finish() -> None:
             factor = 1 / self._number if self._average else None
@@ -67,9 +73,12 @@ class GradientPasses:
             for total in sums:
                 if total is not None:
                     total.assign(tf.zeros_like(total))
-            self._passed.assign(tf.zeros_like(self._passed))
+            self.counter.assign(tf.zeros_like(self.counter))
 
-        tf.cond(passed >= self._number, finish, lambda: None)
+        def wait() -> None:
+            otherwise()
+
+        tf.cond(passed >= self._number, finish, wait)
 
 
 def _scaled(total: Any, factor: float | None) -> Any:

@@ -6,13 +6,18 @@ from typing import Any
 
 from sciml_par.errors import InputError
 
-_NOT_IN_THE_CONFIG = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern")
+_NOT_IN_THE_CONFIG = (
+    "_exclude_from_weight_decay",
+    "_exclude_from_weight_decay_pattern",
+    "gradient_aggregator",
+    "gradient_transformers",
+)
 
 
 def copy_of(optimizer: Any, into: Any) -> Any:
     """An optimizer of class `into` with the configuration of `optimizer`, not built (local)."""
     config = optimizer.get_config()
-    rate = getattr(optimizer, "_learning_rate", None)
+    rate = raw_learning_rate(optimizer)
     if callable(rate):
         config["learning_rate"] = rate  # a schedule or function, which need not be serializable
     if "inner_optimizer" in config:
@@ -33,11 +38,7 @@ def copy_of(optimizer: Any, into: Any) -> Any:
     return copy
 
 
-def give_state(source: Any, target: Any) -> None:
-    """Build `target` as `source` is, and give it the values of its variables (local)."""
-    if source.built:
-        target.build(list(source._trainable_variables))
-    wrapped = len(target.variables) != len(source.variables)
-    receiver = target.inner_optimizer if wrapped else target
-    for theirs, mine in zip(source.variables, receiver.variables, strict=True):
-        mine.assign(theirs)
+def raw_learning_rate(optimizer: Any) -> Any:
+    """The learning rate, or the schedule or function that gives it (local)."""
+    legacy = vars(optimizer).get("_hyper", {}).get("learning_rate")
+    return getattr(optimizer, "_learning_rate", None) if legacy is None else legacy

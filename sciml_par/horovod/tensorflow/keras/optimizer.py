@@ -8,14 +8,14 @@ from sciml_par import parallel
 from sciml_par.horovod.common.arguments import device_for, groups_of, variables_of
 from sciml_par.horovod.common.process_sets import (
     ProcessSet,
-    communicator_of,
     global_process_set,
+    gradient_options,
 )
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Average, ReduceOp
 
 Optimizer = Any
-"""A `keras.optimizers.Optimizer`."""
+"""An optimizer of Keras 3 or 2."""
 
 
 def DistributedOptimizer(
@@ -41,11 +41,13 @@ def DistributedOptimizer(
 
     Parameters
     ----------
-    optimizer : a Keras optimizer.
+    optimizer : one of Keras 3 or 2, legacy ones included.
     name : of operations in Horovod's graphs; nothing is made of it.
     device_dense, device_sparse : where to carry the gradients from; from where they are by default.
+    backward_passes_per_step : n > 1 adds up the gradients of n passes before each update.
+        `iterations`, and with it schedules of the learning rate, count each pass.
     num_groups : the older name of `groups` with a number.
-    process_set : the ranks that train together.
+    process_set : the ranks that train together; others keep their gradients as they are.
     others : as for `sciml_par.parallel.DistributedOptimizer`.
 
     Raises
@@ -53,19 +55,24 @@ def DistributedOptimizer(
     InputError
         As for `sciml_par.parallel.DistributedOptimizer`.
     """
-    return parallel.DistributedOptimizer(
+    distributed = parallel.DistributedOptimizer(
         optimizer,
         op,
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        groups=groups_of(num_groups, groups),
         backward_passes_per_step=backward_passes_per_step,
         average_aggregated_gradients=average_aggregated_gradients,
-        scale_local_gradients=scale_local_gradients,
-        communicator=communicator_of(process_set),
-        device=device_for(device_dense, device_sparse),
+        count_passes=True,
+        **gradient_options(
+            process_set,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            groups=groups_of(num_groups, groups),
+            scale_local_gradients=scale_local_gradients,
+            device=device_for(device_dense, device_sparse),
+        ),
     )
+    distributed._agg_helper = distributed._passes  # programs read its counter
+    return distributed
 
 
 def PartialDistributedOptimizer(
