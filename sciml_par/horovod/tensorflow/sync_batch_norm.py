@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
 from sciml_par.parallel import Sum, allreduce
 
-# A Keras layer needs Keras when it is defined; this way it comes without TensorFlow's messages.
+# A Keras layer needs Keras when it is defined.
 if TYPE_CHECKING:
     import keras
 else:
-    keras = import_module("keras")
+    keras = keras_of_tensorflow()
 
 Tensor = Any
+
+_IS_KERAS_2 = not keras.__version__.startswith("3")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
@@ -50,38 +54,51 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
                 f"SyncBatchNormalization: Keras {keras.__version__} computes the moments of "
                 f"BatchNormalization in another way than the versions it was tested with."
             )
-        super().__init__(**kwargs)
+        super().__init__(**kwargs, **({"fused": False} if _IS_KERAS_2 else {}))
 
-    def _moments(self, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each channel over all ranks, [C] and [C] (collective)."""
-        # In float64 the difference of Σ x² and n μ² keeps float32's accuracy for any μ.
-        mine = tf.stack([tf.cast(each, tf.float64) for each in self._local_sums(inputs, mask)])
-        count, total, squares = tf.unstack(
-            allreduce(mine, Sum, name="moments of SyncBatchNormalization")
-        )
-        count = tf.maximum(count, 1.0)
-        mean = total / count
-        variance = tf.maximum(squares / count - mean**2, 0.0)
-        return tf.cast(mean, inputs.dtype), tf.cast(variance, inputs.dtype)
+    if _IS_KERAS_2:
 
-    def _local_sums(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """n, Σ x and Σ x² of this rank, in float64, [C] each (local)."""
-        weight = tf.ones_like(x)
-        if mask is not None:
-            weight = tf.cast(tf.broadcast_to(tf.expand_dims(mask, -1), tf.shape(x)), x.dtype)
-            x = tf.where(weight > 0, x, tf.zeros_like(x))
-        count = self._summed(weight)
-        total = self._summed(x)
-        mean = tf.math.divide_no_nan(total, count)
-        deviation = weight * (x - tf.reshape(mean, self._along_channels(x)))
-        spread = tf.cast(self._summed(deviation**2), tf.float64)
-        squares = spread + tf.cast(total, tf.float64) * tf.cast(mean, tf.float64)
-        return count, total, squares
+        def _calculate_mean_and_var(
+            self, inputs: Tensor, reduction_axes: Any, keep_dims: bool, mask: Tensor | None = None
+        ) -> tuple[Tensor, Tensor]:
+            return _moments(inputs, reduction_axes, mask, keep_dims)
 
-    def _summed(self, x: Tensor) -> Tensor:
-        return tf.reduce_sum(x, axis=self._reduction_axes)
+    else:
 
-    def _along_channels(self, x: Tensor) -> list[int]:
-        shape = [1] * x.shape.rank
-        shape[self.axis] = -1
-        return shape
+        def _moments(self, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+            return _moments(inputs, self._reduction_axes, mask)
+
+
+def _moments(
+    x: Tensor, axes: Sequence[int], mask: Tensor | None, keep_dims: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance over `axes` and all ranks, [C] and [C] (collective)."""
+    # In float64 the difference of Σ x² and n μ² keeps float32's accuracy for any μ.
+    mine = tf.stack([tf.cast(each, tf.float64) for each in _local_sums(x, axes, mask)])
+    count, total, squares = tf.unstack(
+        allreduce(mine, Sum, name="moments of SyncBatchNormalization")
+    )
+    count = tf.maximum(count, 1.0)
+    mean = total / count
+    variance = tf.maximum(squares / count - mean**2, 0.0)
+    both = tf.cast(mean, x.dtype), tf.cast(variance, x.dtype)
+    return both if keep_dims else tuple(tf.squeeze(each, axes) for each in both)
+
+
+def _local_sums(
+    x: Tensor, axes: Sequence[int], mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """n, Σ x and Σ x² of this rank, the last in float64; of x's rank, [1, …, C] (local)."""
+
+    def summed(each: Tensor) -> Tensor:
+        return tf.reduce_sum(each, axis=axes, keepdims=True)
+
+    weight = tf.ones_like(x)
+    if mask is not None:
+        weight = tf.cast(tf.broadcast_to(tf.expand_dims(mask, -1), tf.shape(x)), x.dtype)
+        x = tf.where(weight > 0, x, tf.zeros_like(x))
+    count, total = summed(weight), summed(x)
+    mean = tf.math.divide_no_nan(total, count)
+    spread = tf.cast(summed((weight * (x - mean)) ** 2), tf.float64)
+    squares = spread + tf.cast(total, tf.float64) * tf.cast(mean, tf.float64)
+    return count, total, squares

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_of
 from sciml_par.horovod.tensorflow.keras.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
 )
+from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
 from sciml_par.parallel import Average, allreduce, current_world, fused_broadcast, rank
+from sciml_par.parallel.optimizer_state import build, state_of
 
-# A callback needs Keras when it is defined; this way it comes without TensorFlow's messages.
+# A callback needs Keras when it is defined.
 if TYPE_CHECKING:
     import keras
 else:
-    keras = import_module("keras")
+    keras = keras_of_tensorflow()
 
 __all__ = [
     "BestModelCheckpoint",
@@ -69,7 +71,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     def register_local_var(self, variable: Any) -> None:
         """Let each rank keep its values of `variable` (local)."""
-        if not isinstance(variable, (tf.Variable, keras.Variable)):
+        if not _is_variable(variable):
             raise InputError(
                 f"{type(self).__name__}: expected local_variables to be variables; got "
                 f"{variable!r}."
@@ -106,14 +108,10 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     def _optimizer_state(self) -> list[Any]:
         optimizer = self.model.optimizer
-        if not optimizer.built:
-            optimizer.build(self.model.trainable_variables)
+        build(optimizer, self.model.trainable_variables)
         own = {id(_backend(variable)) for variable in self._local}
-        # Keras calls the state of a weight by the weight's path and what it is.
-        kept = tuple(
-            f"{w.path.replace('/', '_')}_" for w in self.model.weights if id(_backend(w)) in own
-        )
-        return [v for v in optimizer.variables if not v.name.startswith(kept)]
+        local = [weight for weight in self.model.weights if id(_backend(weight)) in own]
+        return [v for v in state_of(optimizer) if not any(_is_state_of(w, v) for w in local)]
 
 
 class MetricAverageCallback(keras.callbacks.Callback):
@@ -188,11 +186,12 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
         self.filepath: Any = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        endings = (".weights.h5",) if self.save_weights_only else (".keras", ".h5")
-        if not str(self.filepath or "").endswith(endings):
+        endings = _endings(self.save_weights_only)
+        if not self.filepath or not str(self.filepath).endswith(endings):
             raise InputError(
                 f"BestModelCheckpoint: expected its attribute filepath to be a file's name that "
-                f"ends in {' or '.join(endings)}; got {self.filepath!r}. Set it before fit."
+                f"ends in {' or '.join(endings) or 'anything'}; got {self.filepath!r}. Set it "
+                f"before fit."
             )
         self.filepath = str(self.filepath)
         super().on_train_begin(logs)
@@ -229,14 +228,30 @@ def _listed(metrics: Iterable[tuple[str, tuple[int, ...], str]]) -> str:
     )
 
 
+def _endings(weights_only: bool) -> tuple[str, ...]:
+    if not keras.__version__.startswith("3"):
+        return ("",)  # Keras 2 writes a folder where a name has no ending that it knows
+    return (".weights.h5",) if weights_only else (".keras", ".h5")
+
+
+def _is_state_of(weight: Any, variable: Any) -> bool:
+    """Whether an optimizer's variable belongs to a weight, after which Keras calls it."""
+    if hasattr(weight, "path"):
+        return bool(variable.name.startswith(f"{weight.path.replace('/', '_')}_"))
+    own, name = (f"/{each.name.partition(':')[0]}" for each in (weight, variable))
+    return name.endswith(own) or name.startswith(f"{own}/")  # the second with legacy optimizers
+
+
 def _as_list(variables: Any) -> list[Any]:
     if variables is None:
         return []
-    if isinstance(variables, (tf.Variable, keras.Variable)):
-        return [variables]
-    return list(variables)
+    return [variables] if _is_variable(variables) else list(variables)
+
+
+def _is_variable(given: Any) -> bool:
+    return isinstance(given, tf.Variable) or hasattr(given, "_value")
 
 
 def _backend(variable: Any) -> Any:
     """The `tf.Variable` of a `keras.Variable`."""
-    return variable.value if isinstance(variable, keras.Variable) else variable
+    return getattr(variable, "_value", variable)

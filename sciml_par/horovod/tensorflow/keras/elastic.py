@@ -1,11 +1,17 @@
-"""Horovod's elastic training with Keras, which says what takes its place."""
+"""Horovod's elastic state of a Keras model, and the callbacks that keep it up to date."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sciml_par.horovod.common.elastic import refuse
 from sciml_par.horovod.tensorflow.elastic import TensorFlowKerasState, run
+from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
+
+# A callback needs Keras when it is defined.
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = keras_of_tensorflow()
 
 __all__ = [
     "CommitStateCallback",
@@ -15,30 +21,91 @@ __all__ = [
     "run",
 ]
 
+Logs = dict[str, Any] | None
+
 
 class KerasState(TensorFlowKerasState):
-    """In Horovod, the state of a Keras model. Making one raises `InputError`."""
+    """A state of a Keras model and its optimizer, and of Python objects as attributes.
+
+    Parameters
+    ----------
+    model : of Keras 3 or 2; with weights.
+    optimizer : that of the model by default.
+    **kwargs : the attributes; picklable.
+
+    Raises
+    ------
+    InputError
+        The model has no weights yet.
+    """
 
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
-        refuse(type(self).__name__)
+        super().__init__(model, optimizer=optimizer, backend=keras.backend, **kwargs)
 
 
-class CommitStateCallback:
-    """In Horovod, saves the state every few batches. Making one raises `InputError`."""
+class CommitStateCallback(keras.callbacks.Callback):
+    """Commit a state at the end of every n-th batch, and of every epoch (collective).
+
+    Parameters
+    ----------
+    state : what is kept.
+    batches_per_commit : n. Keeping a model's weights copies them to host memory.
+    """
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
-        refuse(type(self).__name__)
+        super().__init__()
+        self.state = state
+        self.batches_per_commit = batches_per_commit
+        self._batches = 0
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self._batches = 0
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._batches += 1
+        if self._batches % self.batches_per_commit == 0:
+            self.state.commit()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self.state.commit()
 
 
-class UpdateBatchStateCallback:
-    """In Horovod, counts the batches of an epoch. Making one raises `InputError`."""
+class UpdateBatchStateCallback(keras.callbacks.Callback):
+    """Keep the number of the last batch of an epoch in `state.batch`; 0 at its end (local).
+
+    Parameters
+    ----------
+    state : what is kept up to date.
+    """
 
     def __init__(self, state: Any) -> None:
-        refuse(type(self).__name__)
+        super().__init__()
+        self.state = state
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self.state.batch = batch
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self.state.batch = 0
 
 
-class UpdateEpochStateCallback:
-    """In Horovod, counts the epochs. Making one raises `InputError`."""
+class UpdateEpochStateCallback(keras.callbacks.Callback):
+    """Keep the number of complete epochs in `state.epoch` (local).
+
+    Where the training began with `state.epoch` above 0, Keras' own count is added to it.
+
+    Parameters
+    ----------
+    state : what is kept up to date.
+    """
 
     def __init__(self, state: Any) -> None:
-        refuse(type(self).__name__)
+        super().__init__()
+        self.state = state
+        self.initial_epoch = state.epoch
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self.initial_epoch = self.state.epoch
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self.state.epoch = self.initial_epoch + epoch + 1

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sciml_par._tensorflow import import_module
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.horovod.tensorflow.keras.momentum import LiveMomentum
+from sciml_par.horovod.tensorflow.keras.momentum import (
+    LegacyMomentum,
+    LiveMomentum,
+    is_legacy,
+    is_sgd_with_momentum,
+)
+from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
 from sciml_par.parallel import rank, size
+from sciml_par.parallel.optimizer_copy import raw_learning_rate
 
-# A callback needs Keras when it is defined; this way it comes without TensorFlow's messages.
+# A callback needs Keras when it is defined.
 if TYPE_CHECKING:
     import keras
 else:
-    keras = import_module("keras")
+    keras = keras_of_tensorflow()
 
 Logs = dict[str, Any] | None
 
@@ -67,7 +74,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             else lambda epoch: float(multiplier ** (epoch - start_epoch))
         )
         self.current_epoch = 0
-        self._momentum: LiveMomentum | None = None
+        self._momentum: LiveMomentum | LegacyMomentum | None = None
         self._corrected = False
 
     @property
@@ -76,15 +83,14 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Logs = None) -> None:
         optimizer = self._optimizer()
-        if not isinstance(optimizer.learning_rate, keras.Variable):
+        if callable(raw_learning_rate(optimizer)):
             raise InputError(
                 f"{self._name}: expected an optimizer whose learning rate is a number; that of "
                 f"{optimizer.name} is a schedule or a function. Use one or the other."
             )
         if not self.staircase:
             self.steps_per_epoch = self.steps_per_epoch or self._known_steps()
-        momentum = getattr(optimizer, "momentum", 0.0)
-        if self.momentum_correction and isinstance(optimizer, keras.optimizers.SGD) and momentum:
+        if self.momentum_correction and is_sgd_with_momentum(optimizer):
             self._momentum = self._live_momentum(optimizer)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
@@ -126,16 +132,18 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         return getattr(optimizer, "inner_optimizer", optimizer)
 
     def _learning_rate(self) -> float:
-        return float(keras.ops.convert_to_numpy(self._optimizer().learning_rate))
+        return float(tf.convert_to_tensor(self._optimizer().learning_rate))
 
-    def _live_momentum(self, optimizer: Any) -> LiveMomentum:
+    def _live_momentum(self, optimizer: Any) -> LiveMomentum | LegacyMomentum:
         """The optimizer's momentum, which the steps compiled from now on read from a variable."""
-        if self.model.steps_per_execution > 1:
+        steps = int(self.model.steps_per_execution)
+        if steps > 1:
             raise InputError(
                 f"{self._name}: the momentum cannot be corrected for one step alone where "
-                f"steps_per_execution is {self.model.steps_per_execution}. Pass "
-                f"momentum_correction=False."
+                f"steps_per_execution is {steps}. Pass momentum_correction=False."
             )
+        if is_legacy(optimizer):
+            return LegacyMomentum(optimizer)
         if not isinstance(optimizer.momentum, LiveMomentum):
             optimizer.momentum = LiveMomentum(optimizer.momentum)
             self.model.make_train_function(force=True)  # one traced before has the number

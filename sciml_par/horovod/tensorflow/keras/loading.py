@@ -7,6 +7,9 @@ from typing import Any
 
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.keras.optimizer import DistributedOptimizer
+from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
+from sciml_par.parallel.distributed_update import DistributedUpdate
+from sciml_par.parallel.optimizer_state import build
 
 
 def load_model(
@@ -27,17 +30,19 @@ def load_model(
     custom_optimizers : optimizer classes that Keras does not know.
     custom_objects : other classes and functions that it does not know, by name.
     compression : as for `DistributedOptimizer`.
-    legacy_opts : nothing is made of it: Keras 3 has one kind of optimizers.
+    legacy_opts : nothing is made of it: a file tells of which kind its optimizer is.
 
     Raises
     ------
     ValueError, OSError
         As for `keras.models.load_model`.
     """
-    import keras
-
+    keras = keras_of_tensorflow()
     objects = {each.__name__: each for each in custom_optimizers or ()} | dict(custom_objects or {})
     model = keras.models.load_model(filepath, custom_objects=objects)
-    if getattr(model, "optimizer", None) is not None:
-        model.optimizer = DistributedOptimizer(model.optimizer, compression=compression)
+    optimizer = getattr(model, "optimizer", None)
+    # The program's custom objects may make it a distributed one.
+    if optimizer is not None and not isinstance(optimizer, DistributedUpdate):
+        model.optimizer = DistributedOptimizer(optimizer, compression=compression)
+        build(model.optimizer, model.trainable_variables)
     return model

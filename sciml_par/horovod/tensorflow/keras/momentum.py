@@ -7,6 +7,29 @@ from typing import Any
 from sciml_par._tensorflow import tf
 
 
+def is_legacy(optimizer: Any) -> bool:
+    """Whether it is one of Keras 2's legacy optimizers, whose numbers are variables (local)."""
+    return "_hyper" in vars(optimizer)
+
+
+def is_sgd_with_momentum(optimizer: Any) -> bool:
+    """Whether it is the SGD of a Keras, with a momentum that is not 0 (local)."""
+    is_sgd = any(each.__name__ == "SGD" for each in type(optimizer).__mro__)
+    return is_sgd and float(tf.convert_to_tensor(getattr(optimizer, "momentum", 0.0))) != 0
+
+
+class LegacyMomentum:
+    """The momentum of a legacy SGD of Keras 2."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._value = float(tf.convert_to_tensor(optimizer.momentum))
+
+    def multiply(self, factor: float) -> None:
+        """Let the steps that follow use `factor` times the number (local)."""
+        self._optimizer.momentum = self._value * factor
+
+
 class LiveMomentum(float):
     """A float to Python, and a variable to TensorFlow's graphs.
 

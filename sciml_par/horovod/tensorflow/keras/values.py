@@ -1,4 +1,4 @@
-"""Collectives on values: numbers and arrays in, NumPy out."""
+"""Collectives on values: numbers, arrays and tensors in, tensors out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def allreduce(
 
     Returns
     -------
-    NumPy's array or number, of the same shape; in a graph a tensor.
+    A tensor of the same shape; in a session of TensorFlow 1 its value.
 
     Raises
     ------
@@ -92,4 +92,6 @@ def reducescatter(value: Value, name: str | None = None, op: ReduceOp = Average)
 
 
 def _value(tensor: Any) -> Value:
-    return tensor.numpy() if tf.executing_eagerly() else tensor
+    # TensorFlow 1's graphs are run at once; a function that is traced has no session.
+    session = None if tf.executing_eagerly() else tf.compat.v1.get_default_session()
+    return tensor if session is None else session.run(tensor)
