@@ -1,13 +1,14 @@
-"""A program as Horovod's users write them for Keras, with one import changed."""
+"""Programs as Horovod's users write them for Keras 3, with one import changed, and for Keras 2."""
 
 from __future__ import annotations
 
+import importlib.util
 import zipfile
 
 import keras
 import numpy as np
 import pytest
-from launch import launch
+from launch import ROOT, launch, start
 
 RANKS = 2
 
@@ -84,7 +85,7 @@ model.jit_compile = True
 
 COMPARE = """
 flat = np.concatenate([w.ravel() for w in model.get_weights()])
-everyone = hvd.allgather(flat[np.newaxis])
+everyone = hvd.allgather(flat[np.newaxis]).numpy()
 assert (everyone == everyone[0]).all(), "the weights differ"
 histories = hvd.allgather_object(model.history.history)
 assert all(each == histories[0] for each in histories), histories
@@ -122,3 +123,15 @@ def test_a_keras_program_of_horovods_runs_with_one_import_changed(tmp_path):
     assert int(model.optimizer.iterations.numpy()) == 15
     flat = np.concatenate([w.ravel() for w in model.get_weights()])
     np.testing.assert_array_equal(flat, np.load(tmp_path / "weights.npy"))
+
+
+@pytest.mark.launches
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(not importlib.util.find_spec("tf_keras"), reason="needs Keras 2: tf_keras")
+def test_the_facade_with_keras_2(tmp_path, monkeypatch):
+    # Which Keras tf.keras is, is decided for a whole process.
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    cases = ROOT / "tests" / "horovod" / "keras2_cases.py"
+    run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", cases)
+    ended = start(RANKS, *run, folder=tmp_path, threads=1).end(seconds=360.0)
+    assert ended.code == 0, f"{ended.out}\n{ended.err}"

@@ -239,7 +239,7 @@ def _is_state_of(weight: Any, variable: Any) -> bool:
     if hasattr(weight, "path"):
         return bool(variable.name.startswith(f"{weight.path.replace('/', '_')}_"))
     own, name = (f"/{each.name.partition(':')[0]}" for each in (weight, variable))
-    return name.endswith(own) or name.startswith(f"{own}/")  # the second with legacy optimizers
+    return name.endswith(own) or f"{own}/" in name  # the second with legacy optimizers
 
 
 def _as_list(variables: Any) -> list[Any]:

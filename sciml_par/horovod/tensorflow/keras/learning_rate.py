@@ -86,7 +86,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         if callable(raw_learning_rate(optimizer)):
             raise InputError(
                 f"{self._name}: expected an optimizer whose learning rate is a number; that of "
-                f"{optimizer.name} is a schedule or a function. Use one or the other."
+                f"{type(optimizer).__name__} is a schedule or a function. Use one or the other."
             )
         if not self.staircase:
             self.steps_per_epoch = self.steps_per_epoch or self._known_steps()
