@@ -158,3 +158,9 @@ def test_the_best_model_is_written_by_rank_0(tmp_path):
     if sp.rank() == 0:
         best = keras.models.load_model(callback.filepath)
         assert best.input_shape == (None, 2)
+
+
+def test_a_callback_of_the_other_keras_says_so():
+    with pytest.raises(InputError, match="TF_USE_LEGACY_KERAS"):
+        hvd.MetricAverageCallback()._implements_train_batch_hooks()
+    assert not hasattr(hvd.MetricAverageCallback(), "something")

@@ -223,6 +223,27 @@ def test_sparse_gradients(sparse_as_dense):
     np.testing.assert_allclose(table, expected)
 
 
+@pytest.mark.parametrize("count_passes", (True, False))
+def test_iterations_count_updates_or_passes(count_passes):
+    optimizer = sp.DistributedOptimizer(
+        keras.optimizers.SGD(1.0), backward_passes_per_step=2, count_passes=count_passes
+    )
+    variable = keras.Variable(0.0)
+    for number in range(1, 6):
+        optimizer.apply([tf.constant(1.0)], [variable])
+        assert int(optimizer.iterations) == (number if count_passes else number // 2)
+    assert float(variable) == -4.0
+
+
+def test_what_is_made_of_the_configuration_reduces_too():
+    optimizer = sp.DistributedOptimizer(keras.optimizers.SGD(0.5), sp.Sum)
+    again = optimizer.from_config(optimizer.get_config())
+    assert again.get_config() == optimizer.get_config()
+    variable = keras.Variable(0.0)
+    again.apply([tf.constant(1.0 + sp.rank())], [variable])
+    assert float(variable) == -0.5 * sum(rank + 1 for rank in range(sp.size()))
+
+
 def test_what_cannot_be_distributed():
     distributed = sp.DistributedOptimizer(keras.optimizers.Adam())
     for optimizer, says in (

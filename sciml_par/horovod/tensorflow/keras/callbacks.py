@@ -14,7 +14,7 @@ from sciml_par.horovod.tensorflow.keras.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
 )
-from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
+from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
 from sciml_par.parallel import Average, allreduce, current_world, fused_broadcast, rank
 from sciml_par.parallel.optimizer_state import build, state_of
 
@@ -35,7 +35,7 @@ __all__ = [
 Logs = dict[str, Any] | None
 
 
-class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
+class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
     """Give the model's weights and the optimizer's state of one rank to all, once (collective).
 
     It does so when the training begins. A model that has no weights yet, because Keras learns the
@@ -114,7 +114,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         return [v for v in state_of(optimizer) if not any(_is_state_of(w, v) for w in local)]
 
 
-class MetricAverageCallback(keras.callbacks.Callback):
+class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
     """Average the metrics of an epoch over the ranks: m = (1/P) Σ_r m_r (collective).
 
     Every callback after it in the list finds the averages in its logs, the same on every rank, and
@@ -150,7 +150,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
             metrics[name] = float(value) if each.ndim == 0 else value
 
 
-class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
+class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
     """`keras.callbacks.ModelCheckpoint` of the best model only, written by rank 0 (local).
 
     Where to write is said afterwards, by the attribute `filepath`. Every rank may have it, or rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.horovod.tensorflow.elastic import TensorFlowKerasState, run
-from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
+from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
 
 # A callback needs Keras when it is defined.
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class KerasState(TensorFlowKerasState):
         super().__init__(model, optimizer=optimizer, backend=keras.backend, **kwargs)
 
 
-class CommitStateCallback(keras.callbacks.Callback):
+class CommitStateCallback(OfOneKeras, keras.callbacks.Callback):
     """Commit a state at the end of every n-th batch, and of every epoch (collective).
 
     Parameters
@@ -70,7 +70,7 @@ class CommitStateCallback(keras.callbacks.Callback):
         self.state.commit()
 
 
-class UpdateBatchStateCallback(keras.callbacks.Callback):
+class UpdateBatchStateCallback(OfOneKeras, keras.callbacks.Callback):
     """Keep the number of the last batch of an epoch in `state.batch`; 0 at its end (local).
 
     Parameters
@@ -89,7 +89,7 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
         self.state.batch = 0
 
 
-class UpdateEpochStateCallback(keras.callbacks.Callback):
+class UpdateEpochStateCallback(OfOneKeras, keras.callbacks.Callback):
     """Keep the number of complete epochs in `state.epoch` (local).
 
     Where the training began with `state.epoch` above 0, Keras' own count is added to it.

@@ -13,7 +13,7 @@ from sciml_par.horovod.tensorflow.keras.momentum import (
     is_legacy,
     is_sgd_with_momentum,
 )
-from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
+from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
 from sciml_par.parallel import rank, size
 from sciml_par.parallel.optimizer_copy import raw_learning_rate
 
@@ -26,7 +26,7 @@ else:
 Logs = dict[str, Any] | None
 
 
-class LearningRateScheduleCallback(keras.callbacks.Callback):
+class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
     """Set the learning rate η = initial_lr · m(e) in epochs start_epoch ≤ e < end_epoch (local).
 
     At the end of each epoch it puts the learning rate into the logs, as "lr".
