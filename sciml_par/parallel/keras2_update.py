@@ -86,6 +86,11 @@ class Keras2Update(DistributedUpdate):
 
         if not variables:
             return apply([])
+        if self._passes is not None and not tf.compat.v1.executing_eagerly_outside_functions():
+            raise InputError(
+                "DistributedOptimizer: optimizers of Keras add up several passes in eager mode and "
+                "in tf.function; in graphs of TensorFlow 1 those of tf.compat.v1.train do."
+            )
         return self._update(gradients, variables, apply, reduce=reduce)
 
 

@@ -430,3 +430,27 @@ def test_an_elastic_state(kind):
     state.restore()
     for before, after in zip(kept, model.get_weights(), strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+def test_a_graph_of_tensorflow_1():
+    kind = keras.optimizers.legacy
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.keras.backend.set_session(session)
+        start = keras.initializers.Constant(1.0 + sp.rank())
+        layer = keras.layers.Dense(1, kernel_initializer=start, input_shape=(2,))
+        model = keras.Sequential([layer])
+        model.compile(hvd.DistributedOptimizer(kind.SGD(0.01, momentum=0.5)), "mse")
+        callbacks = [
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvd.callbacks.MetricAverageCallback(),
+            hvd.callbacks.LearningRateWarmupCallback(0.01, warmup_epochs=2),
+        ]
+        history = fit(model, inputs(sp.rank()), batch_size=3, epochs=3, callbacks=callbacks).history
+        weights = model.get_weights()
+        assert float(hvd.allreduce(1.0 + sp.rank())) == pytest.approx(MEAN)
+        passes = hvd.DistributedOptimizer(kind.SGD(1.0), backward_passes_per_step=2)
+        with pytest.raises(InputError, match="several passes"):
+            passes.apply_gradients([(tf.constant(1.0), tf.Variable(1.0))])
+    everyone = hvd.allgather_object((history, [w.tolist() for w in weights]))
+    assert everyone == [everyone[0]] * sp.size()
+    assert not np.allclose(weights[0], 1.0)

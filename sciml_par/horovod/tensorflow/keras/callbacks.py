@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +9,14 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_of
+from sciml_par.horovod.tensorflow.functions import broadcast_variables
 from sciml_par.horovod.tensorflow.keras.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
 )
+from sciml_par.horovod.tensorflow.keras.session import session_of_keras
 from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
-from sciml_par.parallel import Average, allreduce, current_world, fused_broadcast, rank
+from sciml_par.parallel import current_world, fused_broadcast, rank
 from sciml_par.parallel.optimizer_state import build, state_of
 
 # A callback needs Keras when it is defined.
@@ -96,6 +97,11 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         if not all(group.allgather_object(bool(self.model.built))):
             return
         variables = [*self._weights(), *self._optimizer_state()]
+        session = session_of_keras()
+        if session is not None:
+            session.run(broadcast_variables(variables, self.root_rank))
+            self.broadcast_done = True
+            return
         values = [tf.convert_to_tensor(variable) for variable in variables]
         received = fused_broadcast(values, self.root_rank, device=device_of(self.device))
         for variable, value in zip(variables, received, strict=True):
@@ -123,7 +129,7 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
 
     Parameters
     ----------
-    device : where to carry them from; from the host by default.
+    device : nothing is made of it: they are in host memory.
 
     Raises
     ------
@@ -138,15 +144,11 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         metrics = {} if logs is None else logs
         mine = {name: np.asarray(metrics[name]) for name in sorted(metrics)}
-        _check_metrics([(name, each.shape, each.dtype.kind) for name, each in mine.items()])
-        if not mine:
-            return
-        flat = np.concatenate([each.astype(np.float64).ravel() for each in mine.values()])
-        means = allreduce(
-            tf.constant(flat), Average, name="metrics of the epoch", device=device_of(self.device)
-        ).numpy()
+        # They are few, and Keras 2 may be in a graph of TensorFlow 1, where tensors wait to be run.
+        everyone = current_world().communicator.allgather_object(mine)
+        _check_metrics(everyone)
         for name, each in mine.items():
-            value, means = means[: each.size].reshape(each.shape), means[each.size :]
+            value = np.mean([theirs[name].astype(np.float64) for theirs in everyone], axis=0)
             metrics[name] = float(value) if each.ndim == 0 else value
 
 
@@ -205,27 +207,29 @@ class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
             super().on_epoch_end(epoch, logs)
 
 
-def _check_metrics(mine: list[tuple[str, tuple[int, ...], str]]) -> None:
-    """Raise the same error on all ranks where these are not alike, or no numbers (collective)."""
-    everyone = current_world().communicator.allgather_object(mine)
+def _check_metrics(everyone: list[dict[str, np.ndarray]]) -> None:
+    """Raise where the ranks' metrics are not alike, or no numbers (local)."""
     for number, theirs in enumerate(everyone):
-        if [each[:2] for each in theirs] != [each[:2] for each in everyone[0]]:
+        if _shapes(theirs) != _shapes(everyone[0]):
             raise InputError(
                 f"MetricAverageCallback: the ranks do not have the same metrics: "
                 f"{_listed(everyone[0])} on rank 0, {_listed(theirs)} on rank {number}. Give every "
                 f"rank the same metrics, and validation data to all ranks or to none."
             )
-        for name, _, kind in theirs:
-            if kind not in "biuf":
+        for name, each in theirs.items():
+            if each.dtype.kind not in "biuf":
                 raise InputError(
                     f"MetricAverageCallback: expected numbers; «{name}» on rank {number} is none."
                 )
 
 
-def _listed(metrics: Iterable[tuple[str, tuple[int, ...], str]]) -> str:
-    return (
-        ", ".join(f"{name}{list(shape) if shape else ''}" for name, shape, _ in metrics) or "none"
-    )
+def _shapes(metrics: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+    return {name: each.shape for name, each in metrics.items()}
+
+
+def _listed(metrics: dict[str, np.ndarray]) -> str:
+    shapes = _shapes(metrics).items()
+    return ", ".join(f"{name}{list(shape) if shape else ''}" for name, shape in shapes) or "none"
 
 
 def _endings(weights_only: bool) -> tuple[str, ...]:

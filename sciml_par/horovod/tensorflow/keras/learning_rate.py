@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.horovod.tensorflow.keras.momentum import (
     LegacyMomentum,
@@ -13,6 +13,7 @@ from sciml_par.horovod.tensorflow.keras.momentum import (
     is_legacy,
     is_sgd_with_momentum,
 )
+from sciml_par.horovod.tensorflow.keras.session import number_of
 from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
 from sciml_par.parallel import rank, size
 from sciml_par.parallel.optimizer_copy import raw_learning_rate
@@ -132,11 +133,12 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         return getattr(optimizer, "inner_optimizer", optimizer)
 
     def _learning_rate(self) -> float:
-        return float(tf.convert_to_tensor(self._optimizer().learning_rate))
+        return number_of(self._optimizer().learning_rate)
 
     def _live_momentum(self, optimizer: Any) -> LiveMomentum | LegacyMomentum:
         """The optimizer's momentum, which the steps compiled from now on read from a variable."""
-        steps = int(self.model.steps_per_execution)
+        given = self.model.steps_per_execution
+        steps = 1 if given is None else int(given)
         if steps > 1:
             raise InputError(
                 f"{self._name}: the momentum cannot be corrected for one step alone where "
@@ -155,7 +157,10 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         return self.steps_per_epoch
 
     def _known_steps(self) -> int:
-        steps: int | None = (self.params or {}).get("steps")
+        params = self.params or {}
+        steps: int | None = params.get("steps")
+        if not steps and params.get("samples"):  # Keras 2 in graphs of TensorFlow 1
+            steps = math.ceil(params["samples"] / params["batch_size"])
         if not steps:
             raise InputError(
                 f"{self._name}: Keras does not know how many batches an epoch has. Pass "

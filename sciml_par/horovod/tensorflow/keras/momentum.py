@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.horovod.tensorflow.keras.session import number_of
 
 
 def is_legacy(optimizer: Any) -> bool:
@@ -15,7 +16,7 @@ def is_legacy(optimizer: Any) -> bool:
 def is_sgd_with_momentum(optimizer: Any) -> bool:
     """Whether it is the SGD of a Keras, with a momentum that is not 0 (local)."""
     is_sgd = any(each.__name__ == "SGD" for each in type(optimizer).__mro__)
-    return is_sgd and float(tf.convert_to_tensor(getattr(optimizer, "momentum", 0.0))) != 0
+    return is_sgd and number_of(getattr(optimizer, "momentum", 0.0)) != 0
 
 
 class LegacyMomentum:
@@ -23,7 +24,7 @@ class LegacyMomentum:
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
-        self._value = float(tf.convert_to_tensor(optimizer.momentum))
+        self._value = number_of(optimizer.momentum)
 
     def multiply(self, factor: float) -> None:
         """Let the steps that follow use `factor` times the number (local)."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.horovod import tensorflow as hvd
 from sciml_par.horovod.tensorflow.compression import Compression
+from sciml_par.horovod.tensorflow.keras.session import session_of_keras
 from sciml_par.parallel import Average, ReduceOp
+from sciml_par.parallel.context import apart_from_the_others
 
 Value = Any
 """A number, an array, or a tensor."""
@@ -46,7 +49,7 @@ def allreduce(
         As for `sciml_par.parallel.allreduce`.
     """
     return _value(
-        hvd.allreduce(
+        lambda: hvd.allreduce(
             tf.convert_to_tensor(value),
             average=average,
             compression=compression,
@@ -66,7 +69,7 @@ def allgather(value: Value, name: str | None = None) -> Value:
     InputError, CollectiveMismatchError
         As for `sciml_par.parallel.allgather`.
     """
-    return _value(hvd.allgather(tf.convert_to_tensor(value), name=name))
+    return _value(lambda: hvd.allgather(tf.convert_to_tensor(value), name=name))
 
 
 def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
@@ -77,7 +80,7 @@ def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
     InputError, CollectiveMismatchError
         As for `sciml_par.parallel.broadcast`.
     """
-    return _value(hvd.broadcast(tf.convert_to_tensor(value), root_rank, name=name))
+    return _value(lambda: hvd.broadcast(tf.convert_to_tensor(value), root_rank, name=name))
 
 
 def reducescatter(value: Value, name: str | None = None, op: ReduceOp = Average) -> Value:
@@ -88,10 +91,12 @@ def reducescatter(value: Value, name: str | None = None, op: ReduceOp = Average)
     InputError, CollectiveMismatchError
         As for `sciml_par.parallel.reducescatter`.
     """
-    return _value(hvd.reducescatter(tf.convert_to_tensor(value), op=op, name=name))
+    return _value(lambda: hvd.reducescatter(tf.convert_to_tensor(value), op=op, name=name))
 
 
-def _value(tensor: Any) -> Value:
-    # TensorFlow 1's graphs are run at once; a function that is traced has no session.
-    session = None if tf.executing_eagerly() else tf.compat.v1.get_default_session()
-    return tensor if session is None else session.run(tensor)
+def _value(make: Callable[[], Any]) -> Value:
+    session = session_of_keras()
+    if session is None:
+        return make()
+    with apart_from_the_others():
+        return session.run(make())
