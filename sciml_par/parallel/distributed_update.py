@@ -82,7 +82,8 @@ class DistributedUpdate(_Optimizer):
 
     def _count(self) -> None:
         if self._count_passes:
-            getattr(self, "inner_optimizer", self).iterations.assign_add(1)
+            inner: Any = getattr(self, "inner_optimizer", self)
+            inner.iterations.assign_add(1)
 
     def _check_variables(self, variables: Sequence[Any]) -> None:
         inner: Any = getattr(self, "inner_optimizer", self)

@@ -69,7 +69,7 @@ def take_over(source: Any, target: Any) -> None:
     else:
         receiver.iterations.assign(source.iterations)
         target._take_state = functools.partial(_assign, receiver, values)
-    scale = getattr(source, "_loss_scale", None)  # in Keras 2 it is no part of the state
+    scale: Any = getattr(source, "_loss_scale", None)  # in Keras 2 it is no part of the state
     if hasattr(scale, "counter"):
         target._loss_scale.current_loss_scale.assign(scale.current_loss_scale)
         target._loss_scale.counter.assign(scale.counter)
