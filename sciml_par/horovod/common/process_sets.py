@@ -162,23 +162,6 @@ def _group_of(process_set: ProcessSet) -> Communicator | None:
     return process_set._communicator
 
 
-def gradient_options(process_set: ProcessSet, **options: Any) -> dict[str, Any]:
-    """How a tape or an optimizer reduces gradients over a process set (local).
-
-    Parameters
-    ----------
-    options : those of `sciml_par.parallel.DistributedGradientTape` that say how.
-
-    Returns
-    -------
-    The options and the communicator. On a rank outside of the set they leave gradients as they
-    are: reduced over this rank alone, in no other form.
-    """
-    if isinstance(process_set, ProcessSet) and process_set.included() is False:
-        return {"communicator": current_world().alone}
-    return {**options, "communicator": communicator_of(process_set)}
-
-
 def root_in(process_set: ProcessSet, root_rank: int) -> int:
     """The number that rank `root_rank` of the whole job has within the set (local)."""
     members = communicator_of(process_set).world_ranks
