@@ -153,6 +153,22 @@ def test_splits_that_only_the_graph_knows():
     assert len(run(tf.ones([hvd.size()]), tf.ones([hvd.size()], tf.int32))) == hvd.size()
 
 
+@pytest.mark.parametrize("name", CONTEXTS)
+@pytest.mark.parametrize(
+    "collective",
+    (
+        hvd.allgather,
+        hvd.alltoall,
+        hvd.reducescatter,
+        lambda x: hvd.grouped_allgather([x])[0],
+        lambda x: hvd.grouped_reducescatter([x])[0],
+    ),
+)
+def test_a_scalar_has_no_rows(name, collective):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="scalar"):
+        CONTEXTS[name][0](collective)(np.float32(1.0))
+
+
 @pytest.mark.parametrize("op", (hvd.Min, hvd.Max, hvd.Product, hvd.Adasum))
 def test_operations_that_slices_do_not_have(op):
     slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]), dense_shape=[2, 2])

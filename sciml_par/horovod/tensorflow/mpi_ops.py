@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sciml_par import parallel
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
 from sciml_par.horovod.common.basics import HorovodBasics
 from sciml_par.horovod.common.process_sets import (
     ProcessSet,
@@ -17,6 +15,7 @@ from sciml_par.horovod.common.process_sets import (
     process_set_of,
     root_in,
 )
+from sciml_par.horovod.tensorflow.argument_errors import invalid_arguments
 from sciml_par.horovod.tensorflow.gradients import averaged_gradient
 from sciml_par.parallel.autograph import as_written
 from sciml_par.parallel.context import apart_from_the_others
@@ -72,7 +71,9 @@ def allgather(
     Gradient: this rank's rows of (1/P) Σ_r ḡ_r.
     """
     group = communicator_of(process_set)
-    return parallel.allgather(averaged_gradient(tensor, group), name=name, communicator=group)
+    x = averaged_gradient(tensor, group)
+    with invalid_arguments():
+        return parallel.allgather(x, name=name, communicator=group)
 
 
 @as_written
@@ -85,7 +86,8 @@ def grouped_allgather(
     """`allgather` of each tensor, together (collective)."""
     group = communicator_of(process_set)
     averaged = [averaged_gradient(tensor, group) for tensor in tensors]
-    return parallel.fused_allgather(averaged, name=name, communicator=group)
+    with invalid_arguments():
+        return parallel.fused_allgather(averaged, name=name, communicator=group)
 
 
 @as_written
@@ -167,7 +169,7 @@ def alltoall(
         The splits do not fit.
     """
     group = communicator_of(process_set)
-    with _invalid_arguments():
+    with invalid_arguments():
         received, counts = parallel.alltoall(tensor, splits, name=name, communicator=group)
     if splits is None:
         return received
@@ -229,17 +231,6 @@ def _when_it_runs(
     for x, y in zip(tensors, results, strict=True):
         y.set_shape(x.shape)
     return list(results)
-
-
-@contextlib.contextmanager
-def _invalid_arguments() -> Iterator[None]:
-    """Let an `InputError` be a `tf.errors.InvalidArgumentError` as well."""
-    try:
-        yield
-    except InputError as error:
-        from sciml_par.horovod.common.tensorflow_errors import InvalidInputError
-
-        raise InvalidInputError(str(error)) from None
 
 
 def _in_a_session() -> bool:

@@ -11,6 +11,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.horovod.common.arguments import device_for, device_of, reduction
 from sciml_par.horovod.common.errors import UnsupportedError
 from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
+from sciml_par.horovod.tensorflow.argument_errors import invalid_arguments
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.gradients import (
     averaged_gradient,
@@ -237,7 +238,8 @@ class _Reducing:
 
     def _scattered(self, tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
         multiplied = [multiplied_gradient(tensor, self.group) for tensor in tensors]
-        return parallel.fused_reducescatter(multiplied, op, **self._options())
+        with invalid_arguments():
+            return parallel.fused_reducescatter(multiplied, op, **self._options())
 
     def _options(self) -> dict[str, Any]:
         before, after = self.scales
