@@ -35,8 +35,8 @@ def in_a_session(function):
 CONTEXTS = {
     "eager": (lambda f: f, tf.errors.FailedPreconditionError),
     "compiled": (tf.function(jit_compile=True), tf.errors.FailedPreconditionError),
-    "graph": (tf.function, tf.errors.OpError),
-    "session": (in_a_session, tf.errors.OpError),
+    "graph": (tf.function, tf.errors.FailedPreconditionError),
+    "session": (in_a_session, tf.errors.FailedPreconditionError),
 }
 """What runs a function, and the error of a mismatch."""
 

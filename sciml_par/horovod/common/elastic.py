@@ -9,9 +9,8 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from sciml_par.errors import InputError
 from sciml_par.horovod.common.exceptions import HostsUpdatedInterrupt
 
 HOW_TO_GO_ON = (
@@ -22,11 +21,6 @@ HOW_TO_GO_ON = (
 
 _REMOVED = 1
 """What `on_hosts_updated` is told where hosts were removed; 2 where hosts were added."""
-
-
-def refuse(what: str) -> NoReturn:
-    """Raise the `InputError` of what has no counterpart (local)."""
-    raise InputError(f"{what}: {HOW_TO_GO_ON}")
 
 
 class State:
