@@ -1,6 +1,6 @@
 """A thread that notices when a collective stands still, and ends the job when it can never go on.
 
-The check at a call site's first execution finds most disagreements between ranks. What it cannot
+The comparison of what is new to the ranks finds most disagreements between them. What it cannot
 see is a rank that is elsewhere: in another collective, or gone. So a rank that has stood in one
 collective for half a second says where, to one rank of the group, which answers who else is there
 (`roll_call.py`). If somebody stands in the same place of the order but in another collective, or

@@ -69,8 +69,8 @@ class HorovodBasics:
         Notes
         -----
         From now on the ranks compare what they ask for at every collective, and a mismatch is a
-        `tf.errors.FailedPreconditionError`. SCIML_PAR_CHECK=first has them compare at the first
-        execution of each place in a program alone, which is faster.
+        `tf.errors.FailedPreconditionError`. SCIML_PAR_CHECK=first has them compare only what
+        is new to them, which is faster.
         """
         started = not parallel.is_initialized()
         if started:
