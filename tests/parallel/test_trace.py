@@ -108,8 +108,8 @@ GROUP = Group()
 def test_a_recorder_tells_each_kind_once():
     recorder = Recorder()
     wish = Signature("broadcast", "float32", (2,), root=1, by="NCCL")
-    for size in (8, 8, -1):
-        recorder.note(GROUP, wish, recorder.now(), size, agreed=False, enqueued=True)
+    for size, asked in ((8, wish), (8, wish), (-1, replace(wish, rows_only=True))):
+        recorder.note(GROUP, asked, recorder.now(), size, agreed=False, enqueued=True)
     kinds, rows = recorder.drain(2)
     call = "broadcast(float32 [2], root 1)"
     assert kinds == {0: EventKind("a group", (4, 7), call, call, 8, "NCCL", 7, True, (4, 2))}
