@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from sciml_par._tensorflow import import_module
 
 TESTED_VERSIONS = ((0, 2),)
@@ -269,21 +271,16 @@ def addresses(frame: Frame) -> tuple[int, int]:
     return send, receive
 
 
-def all_addresses(frame: Frame, count: int) -> list[int]:
-    """The addresses of the first `count` operands (local)."""
-    items = frame[_ARGUMENTS_AT]
-    buffers = (ctypes.c_uint64 * count).from_address(items)[:]
-    first, step = buffers[0], buffers[-1] - buffers[0]
-    step = step // (count - 1) if count > 1 else 0
+def all_addresses(frame: Frame, count: int) -> bytes:
+    """The addresses of the first `count` operands, 8 bytes each (local)."""
+    buffers = np.frombuffer(ctypes.string_at(frame[_ARGUMENTS_AT], count * _WORD), np.uint64)
+    first, step = int(buffers[0]), int(buffers[-1] - buffers[0]) // max(count - 1, 1)
     # XLA has them in one array. Then their words can be read at once, many times as fast.
-    if (
-        step > _BUFFER_DATA_AT
-        and step % _WORD == 0
-        and buffers == [*range(first, buffers[-1] + 1, step)]
-    ):
-        words = (ctypes.c_uint64 * (count * step // _WORD)).from_address(first)
-        return words[_BUFFER_DATA_AT // _WORD :: step // _WORD]
-    return [_word(buffer + _BUFFER_DATA_AT).value for buffer in buffers]
+    if step > _BUFFER_DATA_AT and step % _WORD == 0 and (np.diff(buffers) == step).all():
+        words = np.frombuffer(ctypes.string_at(first, count * step), np.uint64)
+        return words[_BUFFER_DATA_AT // _WORD :: step // _WORD].tobytes()
+    found = [_word(int(buffer) + _BUFFER_DATA_AT).value for buffer in buffers]
+    return np.array(found, np.uint64).tobytes()
 
 
 def number_attribute(frame: Frame) -> int:
