@@ -19,19 +19,8 @@ _COMPARED = struct.Struct("<16sQQ")
 
 _NUMBER = struct.Struct("<q")
 
-_TRAIL_FACTOR = 0x9E3779B97F4A7C15
-_TRAIL_MASK = (1 << 64) - 1
-
 History = Mapping[int, bytes]
 """{number of a collective: digest of its signature}."""
-
-
-def extended(trail: int, signature: Signature) -> int:
-    """The trail of a group's collectives, one collective later (local).
-
-    It is a number that differs where the signatures of two ranks, or their order, have differed.
-    """
-    return ((trail ^ signature.key) * _TRAIL_FACTOR) & _TRAIL_MASK
 
 
 def compare(group: Communicator, signature: Signature, number: int) -> list[int]:

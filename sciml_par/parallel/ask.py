@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 
 from sciml_par.parallel.request import Request
 from sciml_par.parallel.signature import Signature
@@ -31,3 +32,8 @@ class Ask:
     kind: Kind
     signature: Signature
     request: Request | None = None
+
+    @cached_property
+    def key(self) -> int:
+        """A number that tells its signature from others."""
+        return self.signature.key

@@ -51,7 +51,7 @@ class Call:
         begun = 0 if recorder is None else recorder.now()
         communicator.begin(self._ask)
         try:
-            new = self._agreed_in != self._ledger.generation or communicator.check_always
+            new = self._agreed_in != self._ledger.generation
             if new:
                 new = self._agree()
             if self._returns_early:
@@ -78,8 +78,9 @@ class Call:
 
     def _agree(self) -> bool:
         """Compare the signature, unless the ranks have agreed on it; whether they compared it."""
-        digest, always = self.signature.digest, self.signature.is_compared_always
-        new = self._communicator.check_always or always or digest not in self._ledger
+        always = self._communicator.check_always or self.signature.is_compared_always
+        digest = self.signature.digest
+        new = always or digest not in self._ledger
         if new:
             self._communicator.agree(self.signature)
             self._ledger.add(digest)

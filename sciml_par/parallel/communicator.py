@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
-from sciml_par.parallel.agreement import compare, extended
+from sciml_par.parallel.agreement import compare
 from sciml_par.parallel.ask import Ask, Kind
 from sciml_par.parallel.ledger import Ledger
 from sciml_par.parallel.mpi_communicator import MPICommunicator
-from sciml_par.parallel.signature import Signature
+from sciml_par.parallel.signature import KEY_MASK, Signature
 from sciml_par.parallel.wording import rank_list
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class Communicator:
     history : the last collectives that this rank has begun, with their numbers.
     audience : the ranks that have joined, or None.
     joins : how often the ranks have met in `join`.
-    trail : a number that all collectives so far, in their order, have made.
+    trail : a number that all collectives so far, in their order, have made: it differs where the
+        signatures of two ranks, or their order, have differed.
     recoveries : how often ranks did not ask for the same, were told so, and could go on.
     ledger : the signatures that the ranks have agreed on.
     mismatch_error : what is raised where the ranks do not ask for the same; the world's by default.
@@ -89,7 +90,7 @@ class Communicator:
         self.mpi: MPI.Comm = mpi.Dup()
         self.control: MPI.Comm = mpi.Dup()
         self.name = name
-        self.check_always = check_always
+        self._check_always = check_always
         self.rank: int = mpi.Get_rank()
         self.size: int = mpi.Get_size()
         self.by_mpi = MPICommunicator(self.mpi)
@@ -102,7 +103,9 @@ class Communicator:
         self._trails: list[tuple[int, int] | None] = [None] * _TRAILS_KEPT
         self.recoveries = 0
         self.ledger = Ledger()
-        self._turn = threading.Lock()
+        turn = threading.Lock()
+        self._take_turn: Callable[[bool], bool] = turn.acquire
+        self._give_turn: Callable[[], None] = turn.release
         self._disordered: str | None = None
         self.eager_sites: dict[Request, Site] = {}
         self._world = world or self
@@ -130,6 +133,16 @@ class Communicator:
 
     def __repr__(self) -> str:
         return f"Communicator({self.name!r}, rank {self.rank} of {self.size})"
+
+    @property
+    def check_always(self) -> bool:
+        """Whether the ranks compare every collective; to be changed on all ranks together."""
+        return self._check_always
+
+    @check_always.setter
+    def check_always(self, always: bool) -> None:
+        self._check_always = always
+        self.ledger.clear()  # or call sites that have agreed would not ask
 
     def split(self, color: int) -> Communicator:
         """The ranks that give the same `color`, as a group of their own (collective)."""
@@ -314,23 +327,23 @@ class Communicator:
         InputError
             Another one is in progress on this rank, in another thread.
         """
-        if not self._turn.acquire(False):
+        if not self._take_turn(False):
             raise self._disorder(ask)
         # The watchdog reads these two: a number that stands still with a wish pending is a stall.
-        self.sequence += 1
+        number = self.sequence = self.sequence + 1
         self.pending = ask.signature
-        self.trail = extended(self.trail, ask.signature)
-        if not self.sequence % _TRAIL_STEP:
-            self._trails[_place(self.sequence)] = self.sequence, self.trail
-        self.history.append((self.sequence, ask))
+        # Odd, so that no difference is lost; and all numbers are those that Python is fast at.
+        self.trail = (3 * self.trail + ask.key) & KEY_MASK
+        if not number % _TRAIL_STEP:
+            self._trails[_place(number)] = number, self.trail
+        self.history.append((number, ask))
         if self.audience is not None:
-            self.audience.tell(self.sequence, ask)
+            self.audience.tell(number, ask)
 
     def end(self) -> None:
         """Note that the collective which this rank has begun is over, or has failed (local)."""
         self.pending = None
-        if self._disordered is None:
-            self._turn.release()
+        self._give_turn()
 
     def _disorder(self, ask: Ask) -> InputError:
         """The error of two collectives at once, which all later ones get, too.
@@ -339,6 +352,7 @@ class Communicator:
         from here on can be trusted.
         """
         if self._disordered is None:
+            self._give_turn = lambda: None
             self._disordered = (
                 f"Rank {self.rank} of «{self.name}» was asked for {ask.signature} while "
                 f"{self.pending or 'another collective'} was in progress in another thread. The "

@@ -8,6 +8,9 @@ from functools import cached_property
 
 from sciml_par.parallel.reduction import ReduceOp
 
+KEY_MASK = (1 << 30) - 1
+"""The largest number that Python computes with as one digit."""
+
 NUMBERS_OF_ROWS = ": numbers of rows"
 """How the text of a signature ends where the ranks only tell each other how many rows they have."""
 
@@ -62,5 +65,5 @@ class Signature:
 
     @cached_property
     def key(self) -> int:
-        """The first 8 bytes of the digest, as a number."""
-        return int.from_bytes(self.digest[:8], "little")
+        """As many bits of the digest as `KEY_MASK` has, as a number."""
+        return int.from_bytes(self.digest[:4], "little") & KEY_MASK

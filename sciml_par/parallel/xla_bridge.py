@@ -23,13 +23,14 @@ from sciml_par.parallel.xla_call_sites import CallSiteNumbers, CallSites
 from sciml_par.parallel.xla_ffi import (
     CUDA,
     HOST,
-    Act,
     UnavailableError,
     all_addresses,
     foreign_calls,
+    on_frame,
+    on_one_tensor,
     one_tensor,
 )
-from sciml_par.parallel.xla_module import SCALAR, TARGET, ArrayType, custom_call
+from sciml_par.parallel.xla_module import GENERAL_TARGET, SCALAR, TARGET, ArrayType, custom_call
 
 if TYPE_CHECKING:
     from sciml_par.parallel.bundle import BundleCall
@@ -46,9 +47,11 @@ class Bridge:
     def __init__(self, *, with_gpus: bool) -> None:
         self._foreign = foreign_calls()
         self._numbers = CallSiteNumbers()
-        self.on_host = CallSites()
-        self.on_gpu = CallSites()
+        self.on_host = CallSites(on_one_tensor)
+        self.on_gpu = CallSites(on_frame)
+        self.others = CallSites(on_frame)
         self._foreign.register(TARGET, HOST, self.on_host.act)
+        self._foreign.register(GENERAL_TARGET, HOST, self.others.act)
         self._platforms = ["CPU"]
         if with_gpus:
             self._foreign.register(TARGET, CUDA, self.on_gpu.act)
@@ -80,8 +83,8 @@ class Bridge:
         -------
         tensor of the request's `receive_shape`.
         """
-        execute = site.by(site.communicator.by_mpi).execute
-        number = self._new_call_site(one_tensor(execute, with_stream=False))
+        number = self._numbers.take(self.on_host, self.on_gpu)
+        self.on_host.add(number, site.by(site.communicator.by_mpi).execute)
         if "CUDA" in self._platforms:
             handler = gpu_handler(site, on_host=on_host)
             self.on_gpu.add(number, one_tensor(handler, with_stream=True))
@@ -99,9 +102,10 @@ class Bridge:
         tensors of the same shapes.
         """
         shapes = [shape_of(x) for x in xs]
-        number = self._new_call_site(lambda frame: call.execute(all_addresses(frame, len(shapes))))
+        number = self._numbers.take(self.others)
+        self.others.add(number, lambda frame: call.execute(all_addresses(frame, len(shapes))))
         # XLA would copy each result by itself to where a loop wants it.
-        return self._call(number, xs, shapes, order, in_place=len(xs))
+        return self._call(number, xs, shapes, order, target=GENERAL_TARGET, in_place=len(xs))
 
     def failing(self, act: Callable[[], None], operand: Any) -> Any:
         """A call that fails with the error that `act` raises, in a plain graph (local).
@@ -110,14 +114,10 @@ class Bridge:
         ----------
         operand : a scalar bool, which is also the type of the result that will never be.
         """
-        number, flag = self._new_call_site(lambda frame: act()), ArrayType("bool", ())
+        number, flag = self._numbers.take(self.others), ArrayType("bool", ())
+        self.others.add(number, lambda _: act())
         with tf.device("/CPU:0"):
-            return custom_call([operand], [flag], [flag], number, ["CPU"])[0]
-
-    def _new_call_site(self, act: Act) -> int:
-        number = self._numbers.take(self.on_host, self.on_gpu)
-        self.on_host.add(number, act)
-        return number
+            return custom_call([operand], [flag], [flag], number, ["CPU"], target=GENERAL_TARGET)[0]
 
     def _call(
         self,
@@ -126,6 +126,7 @@ class Bridge:
         shapes: Sequence[Shape],
         order: Any,
         *,
+        target: str = TARGET,
         in_place: int = 0,
     ) -> list[Any]:
         """The custom call in its place of the order: after the last one, before the next."""
@@ -137,6 +138,7 @@ class Bridge:
             [*(ArrayType(dtype, shape) for shape in shapes), SCALAR],
             number,
             self._platforms,
+            target=target,
             in_place=in_place,
         )
         passed_on = tf.raw_ops.AssignVariableOp(resource=order, value=token)

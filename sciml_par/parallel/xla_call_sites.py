@@ -9,38 +9,47 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sciml_par.parallel.graph_lifetime import with_the_graph
-from sciml_par.parallel.xla_ffi import Act, Frame, number_attribute
+from sciml_par.parallel.xla_ffi import Act, Frame
 
 
 class CallSites:
-    """The call sites of compiled programs on one platform (local)."""
+    """The call sites of one target on one platform (local).
 
-    def __init__(self) -> None:
-        self._acts: dict[int, Act] = {}
+    Parameters
+    ----------
+    dispatcher : makes of the handlers, by number, what does that of the call site of a frame.
+
+    Attributes
+    ----------
+    act : does what the call site of a frame does.
+    """
+
+    def __init__(self, dispatcher: Callable[[Mapping[int, Any], Act], Act]) -> None:
+        self._handlers: dict[int, Callable[..., object]] = {}
+        self.act = dispatcher(self._handlers, _refuse)
 
     def __len__(self) -> int:
-        return len(self._acts)
+        return len(self._handlers)
 
-    def act(self, frame: Frame) -> None:
-        """Do what the call site of this call does."""
-        act = self._acts.get(number_attribute(frame))
-        if act is None:
-            raise RuntimeError(
-                "The function that this collective belongs to was deleted, or compiled by another "
-                "process: keep the tf.function for as long as it is called, and do not keep "
-                "compiled programs from one run to the next."
-            )
-        act(frame)
-
-    def add(self, number: int, act: Act) -> None:
-        """Let calls that say `number` do `act`."""
-        self._acts[number] = act
+    def add(self, number: int, handler: Callable[..., object]) -> None:
+        """Let calls that say `number` be done by `handler`."""
+        self._handlers[number] = handler
 
     def discard(self, number: int) -> None:
         """Forget it."""
-        self._acts.pop(number, None)
+        self._handlers.pop(number, None)
+
+
+def _refuse(_: Frame) -> None:
+    raise RuntimeError(
+        "The function that this collective belongs to was deleted, or compiled by another process: "
+        "keep the tf.function for as long as it is called, and do not keep compiled programs from "
+        "one run to the next."
+    )
 
 
 class CallSiteNumbers:

@@ -8,7 +8,7 @@ versions stay usable for twelve months at least. On the host a call costs about 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -149,16 +149,19 @@ class _CallFrame(ctypes.Structure):
 
 # Reading a frame through nested structures costs more than the transfer of a small buffer. So the
 # places of the few words that matter are computed here once, and read as plain integers.
-_FRAME_WORDS = ctypes.c_uint64 * (ctypes.sizeof(_CallFrame) // _WORD)
 _EXTENSION_AT = _CallFrame.extension.offset // _WORD
 _API_AT = _CallFrame.api.offset // _WORD
 _CONTEXT_AT = _CallFrame.context.offset // _WORD
 _ARGUMENTS_AT = (_CallFrame.arguments.offset + _List.items.offset) // _WORD
 _RESULTS_AT = (_CallFrame.results.offset + _List.items.offset) // _WORD
 _ATTRIBUTES_AT = (_CallFrame.attributes.offset + _Attributes.items.offset) // _WORD
-_BUFFER_DATA_AT = 3 * _WORD  # struct_size, extension, dtype (padded), data
-_SCALAR_VALUE_AT = _WORD  # dtype (padded), value
-_word = ctypes.c_uint64.from_address
+_DATA_AT = 3  # of a buffer: struct_size, extension, dtype (padded), data
+_VALUE_AT = 1  # of a scalar: dtype (padded), value
+
+_SHIFT = 3
+_memory = (ctypes.c_uint64 * (1 << 45)).from_address(0)
+"""The words of this process's memory: the one at an address a is `_memory[a >> _SHIFT]`. Only what
+XLA has just given the address of is read."""
 
 
 HOST = "Host"
@@ -170,8 +173,8 @@ its work on the stream between whose kernels the call stands, and returns."""
 
 Version = tuple[int, int]
 
-Frame = ctypes.Array[ctypes.c_uint64]
-"""The words of a call frame, XLA_FFI_CallFrame."""
+Frame = int
+"""Where the words of a call frame, XLA_FFI_CallFrame, begin: its address in words."""
 
 Act = Callable[[Frame], object]
 """What a custom call does."""
@@ -233,11 +236,14 @@ def c_function(act: Act, version: Version) -> Any:
     version : of the interface, for XLA to check.
     """
 
+    memory, extension_at = _memory, _EXTENSION_AT
+
     def entry(address: int) -> int | None:
-        frame = _FRAME_WORDS.from_address(address)
+        frame = address >> _SHIFT
         try:
-            if frame[_EXTENSION_AT]:
-                _fill_metadata(frame[_EXTENSION_AT], version)
+            extension = memory[frame + extension_at]
+            if extension:
+                _fill_metadata(extension, version)
             else:
                 act(frame)
         except BaseException as error:  # ctypes would swallow it
@@ -245,6 +251,44 @@ def c_function(act: Act, version: Version) -> Any:
         return None
 
     return _HANDLER(entry)
+
+
+def on_one_tensor(handlers: Mapping[int, Callable[[int, int], object]], gone: Act) -> Act:
+    """Calls the handler of the call site with the addresses of its operand and of its result.
+
+    Written out, because a compiled loop does this at every step.
+
+    Parameters
+    ----------
+    handlers : by the number of the call site, the only attribute of the custom call, an i64.
+    gone : what is done where there is none.
+    """
+    memory, get, shift = _memory, handlers.get, _SHIFT
+    attributes_at, arguments_at, results_at = _ATTRIBUTES_AT, _ARGUMENTS_AT, _RESULTS_AT
+
+    def act(frame: Frame) -> None:
+        scalar = memory[memory[frame + attributes_at] >> shift]
+        handler = get(memory[memory[(scalar >> shift) + _VALUE_AT] >> shift])
+        if handler is None:
+            gone(frame)
+        else:
+            handler(
+                memory[(memory[memory[frame + arguments_at] >> shift] >> shift) + _DATA_AT],
+                memory[(memory[memory[frame + results_at] >> shift] >> shift) + _DATA_AT],
+            )
+
+    return act
+
+
+def on_frame(acts: Mapping[int, Act], gone: Act) -> Act:
+    """Does what belongs to the call site, with the frame as it is; otherwise as `on_one_tensor`."""
+
+    def act(frame: Frame) -> None:
+        scalar = _memory[_memory[frame + _ATTRIBUTES_AT] >> _SHIFT]
+        number = _memory[_memory[(scalar >> _SHIFT) + _VALUE_AT] >> _SHIFT]
+        acts.get(number, gone)(frame)
+
+    return act
 
 
 def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
@@ -256,37 +300,27 @@ def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
     """
 
     def act(frame: Frame) -> None:
+        send = _memory[(_memory[_memory[frame + _ARGUMENTS_AT] >> _SHIFT] >> _SHIFT) + _DATA_AT]
+        receive = _memory[(_memory[_memory[frame + _RESULTS_AT] >> _SHIFT] >> _SHIFT) + _DATA_AT]
         if with_stream:
-            handler(*addresses(frame), stream(frame))
+            handler(send, receive, stream(frame))
         else:
-            handler(*addresses(frame))
+            handler(send, receive)
 
     return act
 
 
-def addresses(frame: Frame) -> tuple[int, int]:
-    """The addresses of the first operand and of the first result (local)."""
-    send = _word(_word(frame[_ARGUMENTS_AT]).value + _BUFFER_DATA_AT).value
-    receive = _word(_word(frame[_RESULTS_AT]).value + _BUFFER_DATA_AT).value
-    return send, receive
-
-
 def all_addresses(frame: Frame, count: int) -> bytes:
     """The addresses of the first `count` operands, 8 bytes each (local)."""
-    buffers = np.frombuffer(ctypes.string_at(frame[_ARGUMENTS_AT], count * _WORD), np.uint64)
+    items = _memory[frame + _ARGUMENTS_AT]
+    buffers = np.frombuffer(ctypes.string_at(items, count * _WORD), np.uint64)
     first, step = int(buffers[0]), int(buffers[-1] - buffers[0]) // max(count - 1, 1)
     # XLA has them in one array. Then their words can be read at once, many times as fast.
-    if step > _BUFFER_DATA_AT and step % _WORD == 0 and (np.diff(buffers) == step).all():
+    if step > _DATA_AT * _WORD and step % _WORD == 0 and (np.diff(buffers) == step).all():
         words = np.frombuffer(ctypes.string_at(first, count * step), np.uint64)
-        return words[_BUFFER_DATA_AT // _WORD :: step // _WORD].tobytes()
-    found = [_word(int(buffer) + _BUFFER_DATA_AT).value for buffer in buffers]
+        return words[_DATA_AT :: step // _WORD].tobytes()
+    found = [_memory[(int(buffer) >> _SHIFT) + _DATA_AT] for buffer in buffers]
     return np.array(found, np.uint64).tobytes()
-
-
-def number_attribute(frame: Frame) -> int:
-    """The only attribute of the custom call, an i64 (local)."""
-    scalar = _word(frame[_ATTRIBUTES_AT]).value
-    return _word(_word(scalar + _SCALAR_VALUE_AT).value).value
 
 
 def _fill_metadata(extension: int, version: Version) -> None:
@@ -299,9 +333,9 @@ def _fill_metadata(extension: int, version: Version) -> None:
 def stream(frame: Frame) -> int:
     """XLA's stream, a CUstream, between whose kernels the call stands (local)."""
     arguments = _StreamArguments(
-        struct_size=ctypes.sizeof(_StreamArguments), context=frame[_CONTEXT_AT]
+        struct_size=ctypes.sizeof(_StreamArguments), context=_memory[frame + _CONTEXT_AT]
     )
-    api = _Api.from_address(frame[_API_AT])
+    api = _Api.from_address(_memory[frame + _API_AT])
     if _FUNCTION(api.stream_get)(ctypes.addressof(arguments)):
         raise RuntimeError("XLA has no stream for this call: the program does not run on a GPU.")
     return arguments.stream or 0  # the default stream is a null pointer
@@ -314,7 +348,7 @@ def _error(frame: Frame, error: BaseException) -> int | None:
         message=_text(error),
         code=FAILED_PRECONDITION,
     )
-    api = _Api.from_address(frame[_API_AT])
+    api = _Api.from_address(_memory[frame + _API_AT])
     failure: int | None = _FUNCTION(api.error_create)(ctypes.addressof(arguments))
     return failure
 

@@ -11,7 +11,10 @@ from sciml_par.parallel.element_type import ELEMENT_TYPES
 from sciml_par.parallel.request import Shape
 
 TARGET = "sciml_par_collective"
-"""What XLA knows all our custom calls by."""
+"""What XLA knows custom calls of one tensor by."""
+
+GENERAL_TARGET = "sciml_par_call"
+"""What it knows all others by."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ def custom_call(
     number: int,
     platforms: Sequence[str],
     *,
+    target: str = TARGET,
     in_place: int = 0,
 ) -> list[Any]:
     """Put a custom call into the graph under construction (local).
@@ -54,6 +58,7 @@ def custom_call(
     received : the types of the results.
     number : of the call site; the call's only attribute.
     platforms : those that the program may be compiled for.
+    target : what XLA knows it by.
     in_place : how many of the first results lie where the operands of the same number do. XLA
         copies such an operand first if the program needs it later, too.
     """
@@ -63,7 +68,12 @@ def custom_call(
         operands,
         version=9,
         module=module_text(
-            sent, received, number, in_place=in_place, several_platforms=len(platforms) > 1
+            sent,
+            received,
+            number,
+            target=target,
+            in_place=in_place,
+            several_platforms=len(platforms) > 1,
         ),
         Tout=[tf.as_dtype(each.dtype) for each in received],
         Sout=[each.shape for each in received],
@@ -77,6 +87,7 @@ def module_text(
     received: Sequence[ArrayType],
     number: int,
     *,
+    target: str,
     in_place: int,
     several_platforms: bool,
 ) -> str:
@@ -92,9 +103,9 @@ def module_text(
     results = ", ".join(each.text for each in received)
     aliases = ", ".join(_alias(i) for i in range(in_place))
     return f"""
-    module @{TARGET} {{
+    module @{target} {{
       func.func public @main({", ".join(platform + parameters)}) -> ({results}) {{
-        %y:{len(received)} = stablehlo.custom_call @{TARGET}({", ".join(names)}) {{
+        %y:{len(received)} = stablehlo.custom_call @{target}({", ".join(names)}) {{
           api_version = 4 : i32, has_side_effect = true,
           backend_config = {{call_site = {number} : i64}},
           output_operand_aliases = [{aliases}],

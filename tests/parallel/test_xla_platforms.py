@@ -23,8 +23,9 @@ def test_tensorflow_takes_handlers_of_gpus():
 @pytest.fixture(scope="module")
 def bridge_for_gpus():
     """As on a machine with a GPU; what is to lie there, TensorFlow puts on the CPU here."""
+    usual = usual_bridge()  # a target has one table in a process, that of the first
     bridge = Bridge(with_gpus=True)
-    bridge.on_host = usual_bridge().on_host  # a target has one table in a process
+    bridge.on_host, bridge.others = usual.on_host, usual.others
     return bridge
 
 

@@ -155,17 +155,16 @@ def test_the_interface_is_laid_out_as_in_xlas_header():
     assert fields == ["struct_size", "extension_start", "ctx", "stream"]
 
 
-def test_xla_is_asked_for_the_stream(monkeypatch):
+def test_xla_is_asked_for_the_stream():
     """On the CPU it has none; so the program gets this error, and not a wrong stream."""
     name = "sciml_par_test_stream"
     handler = one_tensor(lambda send, receive, stream: None, with_stream=True)
     foreign_calls().register(name, "Host", handler)
-    monkeypatch.setattr(xla_module, "TARGET", name)
     vector = xla_module.ArrayType("float32", (2,))
 
     @tf.function(jit_compile=True)
     def run(x):
-        return xla_module.custom_call([x], [vector], [vector], 1, ["CPU"])
+        return xla_module.custom_call([x], [vector], [vector], 1, ["CPU"], target=name)
 
     with pytest.raises(tf.errors.FailedPreconditionError, match="XLA has no stream for this call"):
         run(tf.ones(2))
