@@ -64,7 +64,8 @@ def reduced_bundle(tensors: list[Tensor], op: ReduceOp, setting: Setting) -> lis
 
     def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
         def gradient(*gs: Tensor) -> list[Tensor]:
-            return reduced_bundle(list(gs), op, setting.of_gradient())
+            known = [tf.ensure_shape(g, x.shape) for g, x in zip(gs, xs, strict=True)]
+            return reduced_bundle(known, op, setting.of_gradient())
 
         return perform_bundle(setting.group, request, xs, setting.chain), gradient
 
