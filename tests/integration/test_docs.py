@@ -236,8 +236,8 @@ def test_the_reference_lists_every_error() -> None:
 def test_the_reference_lists_every_environment_variable_of_the_code() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sciml_par").rglob("*.py"))
     section = REFERENCE.partition("## Environment variables")[2].partition("\n## ")[0]
-    own = set(re.findall(r"SCIML_PAR_[A-Z_]+", code))
-    assert own and own == set(re.findall(r"`(SCIML_PAR_[A-Z_]+)`", section))
+    own = set(re.findall(r"SCIML_PAR_[A-Z0-9_]+", code))
+    assert own and own == set(re.findall(r"`(SCIML_PAR_[A-Z0-9_]+)`", section))
 
 
 def names_in(stub: Path) -> list[str]:
