@@ -63,9 +63,11 @@ def finalize_mpi_in_the_rank_only() -> None:
 
 
 def _finalize(rank: int) -> None:
+    if os.getpid() != rank or "mpi4py.MPI" not in sys.modules:
+        return  # in a child, or where no MPI could be loaded
     from mpi4py import MPI
 
-    if os.getpid() == rank and not MPI.Is_finalized():
+    if not MPI.Is_finalized():
         MPI.Finalize()
 
 

@@ -26,7 +26,7 @@ class TrailCheck:
             self._tell(group, now)
             return None
         theirs = self._mailbox.trails.get(group.identity)
-        if theirs is None or theirs.number > group.sequence:
+        if theirs is None or not _is_past(group, theirs.number):
             return None  # nothing new, or not there yet
         del self._mailbox.trails[group.identity]
         mine = group.trail_at(theirs.number)
@@ -50,6 +50,13 @@ class TrailCheck:
         newest = group.newest_trail()
         if newest is None or newest[0] == number or now - since < SECONDS:
             return
+        if not _is_past(group, newest[0]):
+            return
         self._told[group.identity] = newest[0], now
         message = Trail(group.identity, recoveries, *newest)
         self._mailbox.send(message, to=group.world_ranks[1:])
+
+
+def _is_past(group: Communicator, number: int) -> bool:
+    """Whether the collective is over; what is in progress is the watchdog's to look at."""
+    return number < group.sequence or (number == group.sequence and group.pending is None)

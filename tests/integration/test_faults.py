@@ -197,11 +197,12 @@ def test_one_rank_traces_alone_what_all_must_trace(program):
 
 @pytest.mark.parametrize("fault", ("known_lengths_differ", "known_operations_differ"))
 def test_the_ranks_ask_for_other_things_that_they_have_agreed_on(program, fault):
-    """Which is not compared each time: MPI finds it, or the watchdogs do."""
+    """Which is not compared each time: MPI finds it, in MPICH by an abort, or the watchdogs do."""
     ended = run(program, fault, ranks=3)
     assert_failed(ended)
     said = ended.out + ended.err
-    assert "did not ask for the same collective" in said or "MPI could not carry" in said, said
+    by_mpi = "MPI could not carry" in said or "Message truncated" in said
+    assert by_mpi or "did not ask for the same collective" in said, said
 
 
 @pytest.mark.parametrize("fault", ("one_leaves", "one_leaves_with_a_code"))
