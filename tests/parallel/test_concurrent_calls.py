@@ -7,9 +7,11 @@ import time
 
 import pytest
 import tensorflow as tf
+from mpi4py import MPI
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
+from sciml_par.parallel.context import check_threads_of_mpi
 
 needs_ranks = pytest.mark.skipif("sp.size() == 1", reason="one rank has nobody to wait for")
 
@@ -114,3 +116,17 @@ def test_iterations_that_may_run_in_parallel_keep_their_order(compile_it):
 
     for _ in range(5):
         assert run().numpy().tolist() == MEANS
+
+
+@needs_ranks
+@pytest.mark.parametrize("level", ("SINGLE", "FUNNELED", "SERIALIZED"))
+@pytest.mark.parametrize("shape", ([2], [None]))
+def test_graphs_need_an_mpi_for_threads(monkeypatch, level, shape):
+    """MPI is made to say that it was started with less, as by a program before `init`."""
+    monkeypatch.setattr(MPI, "Query_thread", lambda: getattr(MPI, f"THREAD_{level}"))
+    check_threads_of_mpi.cache_clear()
+    assert sp.allreduce(tf.ones(2), sp.Sum).numpy().tolist() == [sp.size()] * 2
+    for compile_it in (False, True) if shape == [2] else (False,):
+        function = tf.function(sp.allreduce, jit_compile=compile_it)
+        with pytest.raises(InputError, match=f"MPI_THREAD_MULTIPLE; got MPI_THREAD_{level}"):
+            function.get_concrete_function(tf.TensorSpec(shape))
