@@ -94,7 +94,7 @@ def other_second_tensor():
 def test_a_mismatch_is_a_failed_precondition_and_later_ones_work(make, name):
     context, error = CONTEXTS[name]
     function, x = make()
-    with pytest.raises((error, CollectiveMismatchError), match="rank 1") as caught:
+    with pytest.raises((error, CollectiveMismatchError), match="ranks? 1") as caught:
         context(function)(x)
     assert isinstance(caught.value, error)
     mine = np.array([float(RANK)])
@@ -108,7 +108,7 @@ def test_a_mismatch_of_requests_that_were_agreed_on_before():
     for _ in range(2):
         hvd.allreduce(tf.ones(2), name="x")
         hvd.allreduce(tf.ones(3), name="x")
-    with pytest.raises(tf.errors.FailedPreconditionError, match="rank 1"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match="ranks? 1"):
         hvd.allreduce(tf.ones(2 + ODD), name="x")
     hvd.allreduce(tf.ones(2), name="x")
 
