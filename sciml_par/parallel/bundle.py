@@ -44,7 +44,8 @@ class BundleCall(Call):
         # A short buffer is reduced faster into another one, and a long one stays in the cache.
         nbytes = request.count * request.element.size
         flat = np.empty((2 if nbytes < _SHORT_BYTES else 1, request.count), request.element.numpy)
-        packing = _Packing([math.prod(shape) * request.element.size for shape in shapes])
+        lengths = [math.prod(shape) * request.element.size for shape in shapes]
+        packing = _Packing(lengths, communicator.by_mpi.itself)
         transfer, send, receive = self._transfer, flat[0].ctypes.data, flat[-1].ctypes.data
 
         def transfer_all(addresses: bytes) -> None:
@@ -56,13 +57,12 @@ class BundleCall(Call):
         self._transfer = transfer_all
 
 
-def _free(layouts: OrderedDict[bytes, MPI.Datatype], itself: MPI.Comm) -> None:
+def _free(layouts: OrderedDict[bytes, MPI.Datatype]) -> None:
     from mpi4py import MPI
 
     if not MPI.Is_finalized():
         for layout in layouts.values():
             layout.Free()
-        itself.Free()
 
 
 class _Packing:
@@ -71,9 +71,10 @@ class _Packing:
     Parameters
     ----------
     lengths : of the tensors, in bytes.
+    itself : a group of this rank alone, which nobody else uses at the same time.
     """
 
-    def __init__(self, lengths: Sequence[int]) -> None:
+    def __init__(self, lengths: Sequence[int], itself: MPI.Comm) -> None:
         from mpi4py import MPI
 
         self._lengths = lengths
@@ -83,10 +84,9 @@ class _Packing:
         # A program comes back to the same few places in memory.
         self._layouts: OrderedDict[bytes, MPI.Datatype] = OrderedDict()
         # This rank sends to itself, which is how MPI copies the fastest; MPI_Pack is 20 times as
-        # slow in MPICH 5. Nobody else may use the communicator at the same time.
-        self._itself = MPI.COMM_SELF.Dup()
-
-        weakref.finalize(self, _free, self._layouts, self._itself).atexit = False
+        # slow in MPICH 5.
+        self._itself = itself
+        weakref.finalize(self, _free, self._layouts).atexit = False
 
     def pack(self, layout: MPI.Datatype, flat: np.ndarray) -> None:
         """Copy from the tensors."""

@@ -225,6 +225,7 @@ class Communicator:
             self.by_nccl.finish()
             self.by_nccl.abort()
         self.eager_sites.clear()
+        self.by_mpi.free_itself()
         self.mpi.Free()
         self.control.Free()
 

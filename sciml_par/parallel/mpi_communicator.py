@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.parallel.carrier import Carrier
@@ -65,6 +66,22 @@ class MPICommunicator(Carrier):
         self._byte = MPI.BYTE
         self._in_place = MPI.IN_PLACE
         self._longest = longest
+
+    @cached_property
+    def itself(self) -> MPI.Comm:
+        """This rank alone, for copies while it has its turn in the group: one for all call sites.
+
+        MPI has some two thousand communicators, and a program may have more call sites.
+        """
+        from mpi4py import MPI
+
+        return MPI.COMM_SELF.Dup()
+
+    def free_itself(self) -> None:
+        """Give up what `itself` has made (local)."""
+        made = vars(self).pop("itself", None)
+        if made is not None:
+            made.Free()
 
     def carries(self, request: Request) -> bool:
         return True
