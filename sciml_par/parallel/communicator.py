@@ -63,6 +63,7 @@ class Communicator:
     sequence : how many collectives this rank has begun.
     enqueued : which of them was the last that a GPU was given.
     pending : what this rank waits for, or None.
+    comparing : whether it is still comparing that with the others.
     world_ranks : the members' numbers in the world, [P].
     identity : no other group of the job has had or will have the same; a name may be used again.
     loose : how many collectives have been carried that a rank may finish before others begin.
@@ -99,6 +100,7 @@ class Communicator:
         self.sequence = 0
         self.enqueued = 0
         self.pending: Signature | None = None
+        self.comparing = False
         self.trail = 0
         self._trails: list[tuple[int, int] | None] = [None] * _TRAILS_KEPT
         self.recoveries = 0
@@ -250,11 +252,14 @@ class Communicator:
         CollectiveMismatchError
             On all ranks alike, with what each of them asked for. The group can be used again.
         """
+        self.comparing = True
         try:
             return compare(self, signature, number)
         except CollectiveMismatchError:
             self._recover()
             raise
+        finally:
+            self.comparing = False
 
     def _recover(self) -> None:
         """Go on together after a mismatch: all ranks are here and have been told (collective)."""

@@ -33,6 +33,7 @@ class Waiting:
     ----------
     rank : the sender's number in the group.
     question : counts how often the sender has asked during this wait.
+    comparing : whether it still compares what it asks for with the others.
     """
 
     group: Identity
@@ -40,6 +41,7 @@ class Waiting:
     description: str
     rank: int
     question: int = 0
+    comparing: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,14 @@ class Present:
     ----------
     question : the last one of the receiver's to which this is the answer.
     asked : {what for: the ranks of the group}.
+    comparing : those of them that still compare what they ask for with the others.
     """
 
     group: Identity
     sequence: int
     question: int
     asked: Mapping[str, Sequence[int]]
+    comparing: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,9 @@ is as a rule rank 0 of the group, whether that waits itself or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sciml_par.parallel.mailbox import Identity, Mailbox, Present
-
-Asked = Mapping[str, Sequence[int]]
 
 
 class RollCall:
@@ -30,29 +28,32 @@ class RollCall:
 
     def answer(self, now: float) -> None:
         """Answer what has been asked, and tell ranks that contradict each other (local)."""
-        lists: dict[tuple[Identity, int], Asked] = {}
+        lists: dict[tuple[Identity, int], Present] = {}
         for _ in range(len(self._mailbox.unanswered)):
             sender, waiting = self._mailbox.unanswered.popleft()
             group, sequence = waiting.group, waiting.sequence
             if (group, sequence) not in lists:
                 lists[group, sequence] = self._list(group, sequence)
-            asked = lists[group, sequence]
-            if len(asked) > 1 and self._told.get(group) != sequence:
+            present = lists[group, sequence]
+            if len(present.asked) > 1 and self._told.get(group) != sequence:
                 # Not yet: all of them are told at once.
                 known = self._contradictions.get(group)
                 if known is None or known[0] != sequence:
                     self._contradictions[group] = (sequence, now)
                 continue
-            self._mailbox.send(Present(group, sequence, waiting.question, asked), to=[sender])
+            self._mailbox.send(replace(present, question=waiting.question), to=[sender])
         self._tell_contradictions(now)
 
-    def _list(self, group: Identity, sequence: int) -> Asked:
-        """Who is at this place: {what for: ranks of the group}."""
+    def _list(self, group: Identity, sequence: int) -> Present:
+        """Who is at this place, as an answer to nobody's question yet."""
         asked: dict[str, list[int]] = {}
+        comparing: list[int] = []
         for waiting in list(self._mailbox.waiting.get(group, {}).values()):
             if waiting.sequence == sequence:
                 asked.setdefault(waiting.description, []).append(waiting.rank)
-        return asked
+                if waiting.comparing:
+                    comparing.append(waiting.rank)
+        return Present(group, sequence, 0, asked, comparing)
 
     def _tell_contradictions(self, now: float) -> None:
         for group, (sequence, since) in list(self._contradictions.items()):
@@ -60,10 +61,10 @@ class RollCall:
                 continue
             del self._contradictions[group]
             self._told[group] = sequence
-            asked = self._list(group, sequence)
+            present = self._list(group, sequence)
             for sender, waiting in list(self._mailbox.waiting.get(group, {}).items()):
                 if waiting.sequence == sequence:
-                    answer = Present(group, sequence, waiting.question, asked)
+                    answer = replace(present, question=waiting.question)
                     self._mailbox.send(answer, to=[sender])
 
     def forget_gone(self, groups: set[Identity]) -> None:

@@ -6,7 +6,8 @@ collective for half a second says where, to one rank of the group, which answers
 (`roll_call.py`). If somebody stands in the same place of the order but in another collective, or
 has left, waiting is hopeless: the job ends with a message that names the ranks. If nothing
 contradicts, the others are merely slow: a warning follows after a minute, and at a limit, where
-one is set, the end.
+one is set, the end. Ranks that still compare what they ask for contradict nobody: as soon as the
+last one is there, all of them are told, by an error from which a program can go on.
 
 A rank that does not answer within two seconds is passed over for the next of 0, 1, 3, 7, …; the
 last to be asked is the asking rank itself. Ranks ask again after 2, 8, 32 seconds and so on,
@@ -124,7 +125,13 @@ class Watchdog:
         elif stall is None or stall.sequence != standing[0]:
             self._stalls[group] = _Stall(standing[0], now)
         elif now - stall.since > self._patience.announce_after:
-            mine = Waiting(group, standing[0], str(standing[1]), communicator.rank)
+            mine = Waiting(
+                group,
+                standing[0],
+                str(standing[1]),
+                communicator.rank,
+                comparing=communicator.comparing,
+            )
             self._on_stall(communicator, mine, stall, now)
 
     def _end_on_another_trail(self, communicator: Communicator) -> None:
@@ -149,7 +156,7 @@ class Watchdog:
         self._take_answer(mine, stall)
         self._ask(communicator, mine, stall, now)
         present = stall.present
-        if len(set(present.values())) > 1:
+        if len(set(present.values())) > 1 and not stall.comparing.issuperset(present):
             message = mismatch_message(communicator.name, present)
             self._end_in_turn(communicator, present, stall, message)
         # Others that came a moment later are about to say so, and one is to speak for all.
@@ -177,10 +184,12 @@ class Watchdog:
         if stall.present and (not here or answer is stall.answer):
             return
         found = {mine.rank: mine.description}
+        comparing = {mine.rank} if mine.comparing else set()
         if here and answer is not None:
+            comparing |= {*answer.comparing}
             found |= {rank: what for what, ranks in answer.asked.items() for rank in ranks}
             stall.answer, stall.answered = answer, answer.question >= stall.question
-        stall.present = dict(sorted(found.items()))
+        stall.present, stall.comparing = dict(sorted(found.items())), comparing
 
     def _ask(self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float) -> None:
         """Say where this rank waits, to who keeps the list; the next one if that is silent."""
@@ -240,7 +249,10 @@ class Watchdog:
         missing = [r for r in range(communicator.size) if r not in present]
         who = f"{rank_list(missing)} did not come" if missing else "all ranks are there"
         waiting = f"{rank_list(list(present)).capitalize()} of «{communicator.name}»"
-        return f"{waiting} waited {seconds:.0f} s in {mine.description}; {who}."
+        if len(set(present.values())) == 1:
+            return f"{waiting} waited {seconds:.0f} s in {mine.description}; {who}."
+        mismatch = mismatch_message(communicator.name, present)
+        return f"{waiting} waited {seconds:.0f} s; {who}. {mismatch}"
 
     def _end_in_turn(
         self, communicator: Communicator, present: dict[int, str], stall: _Stall, message: str
@@ -265,6 +277,7 @@ class _Stall:
     told : whom it asked last, at the time `asked_at`; `passed_over` others were silent before.
     answer : the last one, if any; `answered`: whether it is that to the last question.
     present : what for ranks of the group stand there, this one included.
+    comparing : those of them that still compare what they ask for.
     reasons : what it has asked about besides.
     end_at : when this rank is to end the job; None while there is hope.
     """
@@ -279,6 +292,7 @@ class _Stall:
     answer: Present | None = None
     answered: bool = False
     present: dict[int, str] = field(default_factory=dict)
+    comparing: set[int] = field(default_factory=set)
     reasons: set[str] = field(default_factory=set)
     warned: bool = False
     end_at: float | None = None

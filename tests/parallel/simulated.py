@@ -73,6 +73,7 @@ def make_group(rank: int, members, *, name: str = "world", identity=WORLD) -> Gr
         world_ranks=list(members),
         sequence=0,
         pending=None,
+        comparing=False,
         history=deque(maxlen=1024),
         audience=None,
         joins=0,
@@ -109,8 +110,9 @@ class Job:
         self.ended = (rank, message)
         raise Ended(message)
 
-    def wait(self, rank, signature=MINE, sequence=5, group=0):
+    def wait(self, rank, signature=MINE, sequence=5, group=0, comparing=False):
         """The rank stands in a collective."""
+        self.groups[rank][group].comparing = comparing
         self.groups[rank][group].sequence = sequence
         self.groups[rank][group].pending = signature
 

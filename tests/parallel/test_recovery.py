@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import tensorflow as tf
 
@@ -103,3 +105,15 @@ def test_ranks_out_of_step_go_on():
     assert numbers == [numbers[0]] * sp.size()
     for context in CONTEXTS:
         assert float(context(total)) == 3 * sum(range(1, sp.size() + 1))
+
+
+@pytest.mark.skipif("sp.size() == 2", reason="needs two ranks that wait and a third one")
+@pytest.mark.parametrize("context", (eager, graph))
+def test_a_rank_that_comes_late_is_told_as_well(context):
+    """The others wait longer than the watchdogs need to find out that they differ."""
+    if sp.rank() == sp.size() - 1:
+        time.sleep(3.0)
+    op = sp.Max if sp.rank() == 0 else sp.Sum
+    with pytest.raises(MISMATCHES, match="did not ask for the same collective"):
+        context(lambda: sp.allreduce(tf.constant(1.0), op))
+    assert float(context(total)) == 3 * sum(range(1, sp.size() + 1))

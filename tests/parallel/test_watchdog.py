@@ -56,6 +56,19 @@ def test_another_collective_at_the_same_place_ends_the_job(size):
     assert f"rank {size - 1}: barrier()" in message and f": {MINE}" in message
 
 
+def test_ranks_that_compare_are_left_to_it_until_the_last_one_comes(warned):
+    """All of them get an error then, from which their program can go on."""
+    job = Job(4)
+    for rank in (0, 1, 2):
+        job.wait(rank, OTHER if rank == 1 else MINE, comparing=True)
+    assert job.run(70).ended is None
+    (warning,) = warned
+    assert "rank 3 did not come" in warning and "rank 1: barrier()" in warning
+    # The last one does not compare: it has agreed on this before, and transfers alone.
+    job.wait(3)
+    assert "ranks 0, 2 and 3" in job.run(100).ended[1]
+
+
 def test_a_contradiction_is_told_by_one_rank(monkeypatch):
     """The speaker's end takes a while; the others leave it to it."""
     job = waiting_job(16, range(16))
