@@ -6,8 +6,8 @@ from . import parallel as parallel
 from . import problems as problems
 from . import study as study
 from . import training as training
-from .parallel.ranks import rank as rank
-from .parallel.ranks import size as size
-from .parallel.world import init as init
-from .parallel.world import shutdown as shutdown
+from .parallel.groups.ranks import rank as rank
+from .parallel.groups.ranks import size as size
+from .parallel.groups.world import init as init
+from .parallel.groups.world import shutdown as shutdown
 from .training.train import train as train

@@ -233,7 +233,7 @@ def unsound_text(result: Result) -> str:
 
 
 def _report(error: SciMLParError, text: str) -> None:
-    from sciml_par.parallel import world as parallel_world
+    from sciml_par.parallel.groups import world as parallel_world
 
     if parallel_world.world is None:
         if launched_rank(os.environ) == 0:

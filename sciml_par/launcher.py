@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.threads import cores_of_this_process
+from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
 
 _PAST_LIMIT = 124  # as the command `timeout` has it
 _GRACE_SECONDS = 10.0

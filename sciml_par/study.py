@@ -182,7 +182,7 @@ def _measure_here(
 def _measured(options: Options, measure: Callable[[Any], Record]) -> Record:
     """This run's record, with what it ran on (collective)."""
     from sciml_par.parallel import current_world
-    from sciml_par.parallel.threads import cores_of_this_process
+    from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
 
     world = current_world()
     mine = {(world.host.world_ranks[0], core) for core in cores_of_this_process()}

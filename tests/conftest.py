@@ -14,8 +14,10 @@ from collections.abc import Generator
 import pytest
 
 import sciml_par
-from sciml_par.parallel import current_world, failure, watchdog
-from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel import current_world
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.supervision import end_job as failure
+from sciml_par.parallel.supervision import watchdog
 
 _GRACE_SECONDS = 15.0
 """How long a rank on which a test has failed waits for the others to finish that test."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from gpu.device import Device
 from gpu.probe import Probe
-from sciml_par.parallel.carrier import Carrier
-from sciml_par.parallel.reduction import Min
-from sciml_par.parallel.request import Allreduce, Request, Transfer
+from sciml_par.parallel.requests.reduce_op import Min
+from sciml_par.parallel.requests.request import Allreduce, Request, Transfer
+from sciml_par.parallel.transports.transport import Carrier
 
 ADDRESSES, EAGER, GRAPH, COMPILED = "addresses", "eager", "graph", "compiled"
 

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.element_type import ELEMENT_TYPES
-from sciml_par.parallel.reduction import Average, Max, Min, ReduceOp, Sum, check_scatterable
-from sciml_par.parallel.request import (
+from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
+from sciml_par.parallel.requests.reduce_op import (
+    Average,
+    Max,
+    Min,
+    ReduceOp,
+    Sum,
+    check_scatterable,
+)
+from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
     Alltoall,

@@ -20,8 +20,8 @@ from gpu.cases import (
 )
 from gpu.device import Busy
 from gpu.record import Found, Recorder, SkippedError, WrongError
-from sciml_par.parallel.reduction import Sum
-from sciml_par.parallel.request import Allreduce, Request
+from sciml_par.parallel.requests.reduce_op import Sum
+from sciml_par.parallel.requests.request import Allreduce, Request
 
 BUSY_SECONDS = 0.3
 _CHAIN_COUNT = 1 << 18  # 1 MiB of uint32: kernels long enough to be overtaken

@@ -1,7 +1,8 @@
 """Collectives in programs that JAX compiles: the handler that sciml_par gives to TensorFlow.
 
 JAX takes foreign functions by the same C interface of XLA, so this needs no TensorFlow. A
-collective passes a scalar on, as in `sciml_par.parallel.xla_bridge`, which keeps them in order.
+collective passes a scalar on, as in `sciml_par.parallel.execution.xla_custom_call`, which keeps
+them in order.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 from gpu.arena import ADDRESSES, COMPILED, AddressArena, Once, Program
 from gpu.cases import stepped
 from gpu.device import Device
-from sciml_par.parallel.request import Request
-from sciml_par.parallel.xla_ffi import TESTED_VERSIONS, Version, c_function, one_tensor
+from sciml_par.parallel.execution.xla_ffi import TESTED_VERSIONS, Version, c_function, one_tensor
+from sciml_par.parallel.requests.request import Request
 
 _NEWEST_MINOR = 9
 _TARGET = "sciml_par_check"

@@ -56,7 +56,7 @@ def _driver() -> Found:
 
 
 def _cupy() -> Found:
-    from sciml_par.parallel.cupy_binding import MissingBindingError, load_gpu, load_nccl
+    from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_gpu, load_nccl
 
     try:
         gpu, nccl = load_gpu(), load_nccl()
@@ -94,7 +94,7 @@ def _mpi() -> Found:
 def _tensorflow() -> Found:
     version = _installed("tensorflow")
     from sciml_par._tensorflow import import_module
-    from sciml_par.parallel.xla_ffi import UnavailableError, foreign_calls
+    from sciml_par.parallel.execution.xla_ffi import UnavailableError, foreign_calls
 
     tf = import_module("tensorflow")
     try:

@@ -17,8 +17,8 @@ from gpu.device import Busy
 from gpu.probe import Watched
 from gpu.record import Found, Recorder, SkippedError, WrongError
 from gpu.report import bus_bandwidth, byte_text
-from sciml_par.parallel.reduction import Average
-from sciml_par.parallel.request import Allreduce
+from sciml_par.parallel.requests.reduce_op import Average
+from sciml_par.parallel.requests.request import Allreduce
 
 SIZES = (4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 1 << 30)
 FEW_SIZES = (4, 16 << 10, 4 << 20)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gpu.device import Device
-from sciml_par.parallel.carrier import Carrier
-from sciml_par.parallel.request import Request, Transfer
+from sciml_par.parallel.requests.request import Request, Transfer
+from sciml_par.parallel.transports.transport import Carrier
 
 _KINDS = ("allreduce", "broadcast", "allgather", "reducescatter", "alltoall")
 _POISON = 0xFF  # a NaN in every floating-point type, the largest or -1 in integers

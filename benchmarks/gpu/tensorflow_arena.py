@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu.arena import ADDRESSES, COMPILED, EAGER, GRAPH, AddressArena, Once, Program
 from gpu.device import Device
-from sciml_par.parallel.request import Request
+from sciml_par.parallel.requests.request import Request
 
 
 class TensorFlowArena(AddressArena):
@@ -97,8 +97,8 @@ class TensorFlowArena(AddressArena):
         """The collective as sciml_par carries it out in this context."""
         import tensorflow as tf
 
-        from sciml_par.parallel.context import Chain, perform, run_eagerly
-        from sciml_par.parallel.xla_bridge import bridge
+        from sciml_par.parallel.execution.dispatch import Chain, perform, run_eagerly
+        from sciml_par.parallel.execution.xla_custom_call import bridge
 
         if self.size > 1:
             return perform(self._communicator, request, x, Chain(self._communicator))
@@ -113,7 +113,7 @@ class TensorFlowArena(AddressArena):
         return y
 
     def _site(self, request: Request) -> Any:
-        from sciml_par.parallel.call import Site
+        from sciml_par.parallel.groups.call_site import Site
 
         if request not in self._sites:
             self._sites[request] = Site(self._communicator, request)

@@ -57,8 +57,8 @@ def _set_up(arena: Any) -> Found:
     """One number in each way, so that each is known to work at all."""
     import numpy as np
 
-    from sciml_par.parallel.reduction import Sum
-    from sciml_par.parallel.request import Allreduce
+    from sciml_par.parallel.requests.reduce_op import Sum
+    from sciml_par.parallel.requests.request import Allreduce
 
     for way in arena.ways:
         arena.once(way, [Allreduce("float32", (1,), Sum)])([np.ones(1, np.float32)])
@@ -81,8 +81,8 @@ def _arena(job: Job, out: Path) -> tuple[Any, Path]:
 def _nccl_arena(job: Job) -> Any:
     """JAX's or CuPy's, without MPI: the ranks find each other by a file."""
     from gpu.device import CudaDevice
-    from sciml_par.parallel.cupy_binding import load_gpu, load_nccl
-    from sciml_par.parallel.nccl_communicator import NCCLCommunicator
+    from sciml_par.parallel.transports.cupy_binding import load_gpu, load_nccl
+    from sciml_par.parallel.transports.nccl import NCCLCommunicator
 
     meeting = Path(job.meeting)
     carrier = NCCLCommunicator.connect(
@@ -102,7 +102,7 @@ def _rehearsing_arena(job: Job) -> Any:
     from mpi4py import MPI
 
     from gpu.device import HostDevice
-    from sciml_par.parallel.mpi_communicator import MPICommunicator
+    from sciml_par.parallel.transports.mpi import MPICommunicator
 
     carrier = MPICommunicator(MPI.COMM_WORLD)
     if job.part == "cupy":
@@ -119,8 +119,8 @@ def _tensorflow_arena(job: Job) -> Any:
     import sciml_par.parallel as sp
     from gpu.device import CudaDevice, HostDevice
     from gpu.tensorflow_arena import TensorFlowArena
-    from sciml_par.parallel.cupy_binding import load_gpu, load_nccl
-    from sciml_par.parallel.nccl_communicator import NCCLCommunicator
+    from sciml_par.parallel.transports.cupy_binding import load_gpu, load_nccl
+    from sciml_par.parallel.transports.nccl import NCCLCommunicator
 
     sp.init()
     world = sp.current_world()

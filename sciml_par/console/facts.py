@@ -11,14 +11,14 @@ from importlib import metadata
 from sciml_par._tensorflow import import_module
 from sciml_par.console.words import one_line
 from sciml_par.errors import SciMLParError
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.cupy_binding import load_nccl
-from sciml_par.parallel.device import VisibleGpu, visible_gpus
-from sciml_par.parallel.memory import has_gpus
-from sciml_par.parallel.tensor_float_32 import tensor_float_32_is_on
-from sciml_par.parallel.threads import cores_of_this_process
-from sciml_par.parallel.world import World
-from sciml_par.parallel.xla_ffi import UnavailableError, foreign_calls
+from sciml_par.parallel.execution.xla_ffi import UnavailableError, foreign_calls
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import World
+from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
+from sciml_par.parallel.startup.gpu_choice import VisibleGpu, visible_gpus
+from sciml_par.parallel.startup.tensor_float_32 import tensor_float_32_is_on
+from sciml_par.parallel.tensors.memory import has_gpus
+from sciml_par.parallel.transports.cupy_binding import load_nccl
 
 NOT_INSTALLED = "not installed"
 _MODULES = {

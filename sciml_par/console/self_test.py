@@ -15,8 +15,8 @@ from sciml_par._tensorflow import tf
 from sciml_par.console.facts import Facts
 from sciml_par.console.words import one_line, ranks_in_short
 from sciml_par.parallel.collectives.allreduce import allreduce
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.reduction import Sum
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.reduce_op import Sum
 
 COUNT = 1000
 """How many float32 the allreduce has."""

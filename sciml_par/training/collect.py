@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.gather import rows_to_all, rows_to_root
 from sciml_par.training.member import Comparison, ComparisonElsewhere, Member
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.wording import rank_list
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.problems.domain import Box, Interval
 from sciml_par.problems.problem import Problem
 from sciml_par.training.description import Description

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.allgather import allgather
 from sciml_par.parallel.collectives.alltoall import alltoall
-from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.groups.communicator import Communicator
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.xla_bridge import bridge
+from sciml_par.parallel.execution.xla_custom_call import bridge
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.adam import Adam
 from sciml_par.training.objective import Objective
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.allreduce import allreduce
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.reduction import Sum
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.problems.field import Field
 from sciml_par.training.shard import Shard
 

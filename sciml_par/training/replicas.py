@@ -9,9 +9,9 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import TrainingError
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.fusion import fused_broadcast
-from sciml_par.parallel.wording import rank_list
+from sciml_par.parallel.collectives.fused import fused_broadcast
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.training.loop import State
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.files import write_results
 from sciml_par.training.folder import claim_folder
 from sciml_par.training.member import FINISHED, Member

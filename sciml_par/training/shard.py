@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term

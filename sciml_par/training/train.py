@@ -12,9 +12,9 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError, TrainingError
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.variables import broadcast_variables
-from sciml_par.parallel.world import current_world
+from sciml_par.parallel.collectives.variables import broadcast_variables
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domain import Box
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.horovod.tensorflow as hvd
-from sciml_par import parallel
 from sciml_par.errors import CollectiveMismatchError, InputError
 from sciml_par.horovod.common.basics import _compare_always, _compares
 from sciml_par.horovod.common.process_sets import communicator_of
@@ -195,7 +194,7 @@ def test_what_needs_a_graph():
 
 
 def test_before_init_there_are_no_ranks(monkeypatch):
-    monkeypatch.setattr(parallel.world, "world", None)
+    monkeypatch.setattr("sciml_par.parallel.groups.world.world", None)
     for ask in (hvd.size, hvd.rank, hvd.local_rank, hvd.is_homogeneous, hvd.mpi_threads_supported):
         with pytest.raises(ValueError, match=r"init\(\)"):
             ask()

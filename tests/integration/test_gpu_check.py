@@ -29,7 +29,7 @@ from gpu.session import Session
 from gpu.stages import Stage, gpu_stages, visible
 from gpu.worker import shared_by_file
 
-from sciml_par.parallel.element_type import ELEMENT_TYPES
+from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
 
 SCRIPT = ROOT / "benchmarks" / "gpu_check.py"
 FAKE = ROOT / "tests" / "integration" / "fake_gpu"

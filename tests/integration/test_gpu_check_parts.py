@@ -33,8 +33,8 @@ from gpu.report import (
     write_json,
 )
 
-from sciml_par.parallel.reduction import Average, Sum
-from sciml_par.parallel.request import Allreduce
+from sciml_par.parallel.requests.reduce_op import Average, Sum
+from sciml_par.parallel.requests.request import Allreduce
 
 # Rows and tables
 

@@ -29,7 +29,9 @@ print(json.dumps([found, dict(os.environ) == before, started]))
 
 
 @pytest.mark.launches
-@pytest.mark.parametrize("module", ("sciml_par", "sciml_par.parallel", "sciml_par.parallel.world"))
+@pytest.mark.parametrize(
+    "module", ("sciml_par", "sciml_par.parallel", "sciml_par.parallel.groups.world")
+)
 def test_nothing_happens_at_import(module):
     probe = PROBE.format(module=module)
     if module.endswith("world"):

@@ -204,7 +204,7 @@ self_test.allreduce = failing
 
 def test_compiled_functions_without_foreign_calls_are_not_tried(tmp_path: Path) -> None:
     change = """
-from sciml_par.parallel import xla_ffi
+from sciml_par.parallel.execution import xla_ffi
 
 xla_ffi.TESTED_VERSIONS = ((9, 9),)
 """

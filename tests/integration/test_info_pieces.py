@@ -29,7 +29,7 @@ from sciml_par.console.self_test import (
 )
 from sciml_par.console.words import counted, duration, one_line, ranks_in_short
 from sciml_par.parallel import current_world
-from sciml_par.parallel.device import VisibleGpu
+from sciml_par.parallel.startup.gpu_choice import VisibleGpu
 
 
 def test_the_entry_of_the_project_is_there() -> None:

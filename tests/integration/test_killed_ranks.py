@@ -82,9 +82,9 @@ os.write(1, b"went on\\n")
 TWO_HOSTS = """
 import os, time
 from mpi4py import MPI
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.failure import end_processes
-from sciml_par.parallel.sentinel import start_sentinel
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.supervision.end_job import end_processes
+from sciml_par.parallel.supervision.sentinel_client import start_sentinel
 
 everyone = Communicator(MPI.COMM_WORLD)
 host = everyone.split(everyone.rank % 2)  # made up: ranks 0 and 2 here, rank 1 there

@@ -108,7 +108,7 @@ def imported_modules(path: Path, seen: set[Path]) -> set[Path]:
 
 def test_init_comes_before_tensorflow():
     """What `sciml_par.init` needs imports neither TensorFlow nor Keras nor MPI by itself."""
-    modules = imported_modules(PACKAGE / "parallel" / "world.py", set())
+    modules = imported_modules(PACKAGE / "parallel" / "groups" / "world.py", set())
     assert len(modules) > 5
     for path in {PACKAGE / "__init__.py", PACKAGE / "parallel" / "__init__.py", *modules}:
         heavy = {n.split(".")[0] for n in at_module_level(path)} & {"tensorflow", "keras", "mpi4py"}
@@ -119,5 +119,5 @@ def test_the_rule_sees_what_it_should(tmp_path):
     """The reader of imports itself, on a module that breaks every rule."""
     tree = ast.parse("from ..parallel import world\nfrom sciml_par import training\nimport os.path")
     names = set(imported(tree, "sciml_par.problems"))
-    assert names == {"sciml_par.parallel.world", "sciml_par.training", "os.path"}
+    assert names == {"sciml_par.parallel.groups.world", "sciml_par.training", "os.path"}
     assert layers_in(names) == {"parallel", "training"}

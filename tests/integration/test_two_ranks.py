@@ -13,8 +13,8 @@ import pytest
 from launch import start
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.cupy_binding import MissingBindingError, load_gpu, load_nccl
-from sciml_par.parallel.memory import has_gpus
+from sciml_par.parallel.tensors.memory import has_gpus
+from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_gpu, load_nccl
 
 pytestmark = [
     pytest.mark.launches,
@@ -42,7 +42,7 @@ sp.init()
 import numpy as np
 import tensorflow as tf
 
-from sciml_par.parallel.call import Call
+from sciml_par.parallel.groups.call_site import Call
 
 rank, size = sp.rank(), sp.size()
 carried, execute = set(), Call.execute

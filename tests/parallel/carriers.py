@@ -11,8 +11,8 @@ from fake_cupy import fake_nccl_communicator
 from ranks import MOVED, numpy_type, values
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.mpi_communicator import MPICommunicator
-from sciml_par.parallel.request import Request
+from sciml_par.parallel.requests.request import Request
+from sciml_par.parallel.transports.mpi import MPICommunicator
 
 ROWS = {
     "even": lambda rank: 2,

@@ -30,8 +30,8 @@ from fake_transfers import (
 )
 from mpi4py import MPI
 
-from sciml_par.parallel.cupy_binding import Gpu, Nccl
-from sciml_par.parallel.nccl_communicator import NCCLCommunicator
+from sciml_par.parallel.transports.cupy_binding import Gpu, Nccl
+from sciml_par.parallel.transports.nccl import NCCLCommunicator
 
 _INVALID = "NCCL_ERROR_INVALID_ARGUMENT: invalid argument"
 

@@ -8,9 +8,9 @@ from fake_cuda_runtime import FakeRuntime
 from fake_cupy import FakeNccl, fake_nccl_communicator
 from mpi4py import MPI
 
-from sciml_par.parallel.call import Call
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.memory import HOST_MEMORY
+from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.tensors.memory import HOST_MEMORY
 
 
 def with_fake_gpus(mpi: MPI.Comm) -> tuple[Communicator, FakeNccl, FakeRuntime]:

@@ -6,10 +6,10 @@ import itertools
 from collections import deque
 from types import SimpleNamespace
 
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.mailbox import Left, Mailbox
-from sciml_par.parallel.signature import Signature
-from sciml_par.parallel.watchdog import Patience, Watchdog
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.mailbox import Left, Mailbox
+from sciml_par.parallel.requests.signature import Signature
+from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
 
 MINE = Signature("allreduce", "float32", (2,))
 OTHER = Signature("barrier")

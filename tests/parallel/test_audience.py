@@ -7,7 +7,12 @@ import random
 import pytest
 from simulated import Job
 
-from sciml_par.parallel.audience import end_meeting, join_in, joined_ranks, tell_who_joined
+from sciml_par.parallel.collectives.joined_ranks import (
+    end_meeting,
+    join_in,
+    joined_ranks,
+    tell_who_joined,
+)
 
 MANY = 256
 

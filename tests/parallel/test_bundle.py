@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.bundle import BundleCall
-from sciml_par.parallel.request import Allreduce
+from sciml_par.parallel.execution.tensor_bundle import BundleCall
+from sciml_par.parallel.requests.request import Allreduce
 
 MORE_THAN_MPI_HAS_COMMUNICATORS = 3000
 

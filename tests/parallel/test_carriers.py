@@ -18,7 +18,13 @@ from carriers import (
 from ranks import COMPLEX, FLOATS, all_values
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.request import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+)
 
 CARRIERS = {"MPI": driver_of_mpi, "MPI in parts": driver_of_mpi_in_parts, "NCCL": driver_of_nccl}
 OPERATIONS = (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product)

@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.context import check_threads_of_mpi
+from sciml_par.parallel.execution.dispatch import check_threads_of_mpi
 
 needs_ranks = pytest.mark.skipif("sp.size() == 1", reason="one rank has nobody to wait for")
 

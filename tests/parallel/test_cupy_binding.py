@@ -12,8 +12,9 @@ from fake_cupy import FakeNccl
 from mpi4py import MPI
 
 import sciml_par.parallel as sp
-from sciml_par.parallel import cupy_binding
-from sciml_par.parallel.cupy_binding import (
+from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
+from sciml_par.parallel.transports import cupy_binding
+from sciml_par.parallel.transports.cupy_binding import (
     BindingError,
     Gpu,
     Link,
@@ -22,7 +23,6 @@ from sciml_par.parallel.cupy_binding import (
     load_gpu,
     load_nccl,
 )
-from sciml_par.parallel.element_type import ELEMENT_TYPES
 
 FLOAT32, SUM, AVG = 7, 0, 4
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.parallel import device
-from sciml_par.parallel.device import (
+from sciml_par.parallel.startup import gpu_choice as device
+from sciml_par.parallel.startup.gpu_choice import (
     VisibleGpu,
     choose_gpus,
     choose_in_tensorflow,

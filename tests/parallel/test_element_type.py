@@ -10,7 +10,7 @@ import tensorflow as tf
 from ranks import FLOATS, INTEGERS, MOVED
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.element_type import ELEMENT_TYPES, element_type
+from sciml_par.parallel.requests.element_type import ELEMENT_TYPES, element_type
 
 OF_NCCL = frozenset(
     ("int8", "uint8", "int32", "uint32", "int64", "uint64")

@@ -10,7 +10,7 @@ from reductions import reduced
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.call import Call
+from sciml_par.parallel.groups.call_site import Call
 
 FACTORS = {"prescale_factor": 0.5, "postscale_factor": 3.0}
 SHAPE = (2, 3)

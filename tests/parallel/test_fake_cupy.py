@@ -11,7 +11,7 @@ from fake_cuda_runtime import ERRORS, NOT_READY, FakeError, FakeRuntime
 from fake_cupy import FakeNccl, FakeNcclCommunicator
 
 import sciml_par.parallel as sp
-from sciml_par.parallel import cupy_binding
+from sciml_par.parallel.transports import cupy_binding
 
 FLOAT32, INT32, SUM, AVG = 7, 2, 0, 4
 

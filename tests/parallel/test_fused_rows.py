@@ -10,7 +10,7 @@ from reductions import reduced
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError
-from sciml_par.parallel.call import Call
+from sciml_par.parallel.groups.call_site import Call
 
 GATHERED = [
     ("float64", lambda rank: rank + 1, (2,)),

@@ -9,8 +9,8 @@ from ranks import CONTEXTS, all_values, compiled, eager, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
-from sciml_par.parallel.call import Call
-from sciml_par.parallel.fusion import BUCKET_BYTES, Together, fuse
+from sciml_par.parallel.collectives.fused import BUCKET_BYTES, Together, fuse
+from sciml_par.parallel.groups.call_site import Call
 
 CASES = [
     ("float64", (3,)),

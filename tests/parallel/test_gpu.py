@@ -14,14 +14,20 @@ from mpi4py import MPI
 from ranks import TYPES, numpy_type, values
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.call import Site
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.context import run_eagerly
-from sciml_par.parallel.cupy_binding import MissingBindingError, load_gpu, load_nccl
-from sciml_par.parallel.memory import HOST_MEMORY, has_gpus, kind_of_memory
-from sciml_par.parallel.nccl_communicator import CUDA_MEMORY, NCCLCommunicator
-from sciml_par.parallel.request import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
-from sciml_par.parallel.xla_bridge import bridge
+from sciml_par.parallel.execution.dispatch import run_eagerly
+from sciml_par.parallel.execution.xla_custom_call import bridge
+from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+)
+from sciml_par.parallel.tensors.memory import HOST_MEMORY, has_gpus, kind_of_memory
+from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_gpu, load_nccl
+from sciml_par.parallel.transports.nccl import CUDA_MEMORY, NCCLCommunicator
 
 pytestmark = pytest.mark.gpu
 

@@ -11,10 +11,16 @@ from ranks import values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.call import Call, Site
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.gpu_handler import gpu_handler
-from sciml_par.parallel.request import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+from sciml_par.parallel.execution.gpu_handler import gpu_handler
+from sciml_par.parallel.groups.call_site import Call, Site
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+)
 
 MPI_IS_AT_WORK = ("MPI", ())
 COPY, WAIT = "memcpyAsync", "streamSynchronize"

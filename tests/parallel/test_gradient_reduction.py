@@ -10,7 +10,7 @@ from ranks import normal, normals
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError
-from sciml_par.parallel.gradient_reduction import GradientReduction
+from sciml_par.parallel.gradients.reduction import GradientReduction
 
 SHAPES = {"a": (3, 2), "b": (4,), "c": ()}
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.xla_bridge import bridge
+from sciml_par.parallel.execution.xla_custom_call import bridge
 
 pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank has no call sites")
 

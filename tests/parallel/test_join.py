@@ -12,11 +12,11 @@ from ranks import values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import SciMLParError
-from sciml_par.parallel.ask import Ask, Kind
-from sciml_par.parallel.join import _Join, neutral
-from sciml_par.parallel.mailbox import Left
-from sciml_par.parallel.request import Alltoall, Broadcast
-from sciml_par.parallel.signature import Signature
+from sciml_par.parallel.collectives.join import _Join, neutral
+from sciml_par.parallel.groups.mailbox import Left
+from sciml_par.parallel.requests.announcement import Ask, Kind
+from sciml_par.parallel.requests.request import Alltoall, Broadcast
+from sciml_par.parallel.requests.signature import Signature
 
 WORLD = sp.current_world().communicator
 ONES = (1,) * sp.size()

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.agreement import first_difference
-from sciml_par.parallel.ledger import Ledger
+from sciml_par.parallel.groups.agreement import first_difference
+from sciml_par.parallel.groups.ledger import Ledger
 
 
 def test_it_remembers_until_it_is_full():

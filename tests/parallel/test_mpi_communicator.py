@@ -10,8 +10,14 @@ from carriers import Driver, array, world_mpi
 from ranks import COMPLEX
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.mpi_communicator import MPICommunicator
-from sciml_par.parallel.request import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+)
+from sciml_par.parallel.transports.mpi import MPICommunicator
 
 LONGEST = 64
 ROWS = 40

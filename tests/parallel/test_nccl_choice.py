@@ -13,8 +13,8 @@ from fake_gpus import carriers_from_now_on, with_fake_gpus
 from ranks import FLOATS, TYPES, eager, graph, graph_loop, nested, normal, values
 
 import sciml_par.parallel as sp
-from sciml_par.parallel import context as context_module
-from sciml_par.parallel.memory import HOST_MEMORY, view
+from sciml_par.parallel.execution import dispatch as context_module
+from sciml_par.parallel.tensors.memory import HOST_MEMORY, view
 
 pytestmark = pytest.mark.skipif(
     "sp.size() == 1", reason="one rank has nobody to exchange anything with"

@@ -11,10 +11,8 @@ from fake_cuda_runtime import ILLEGAL_ADDRESS
 from ranks import COMPLEX, MOVED
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.cupy_binding import BindingError
-from sciml_par.parallel.nccl_communicator import NCCLCommunicator
-from sciml_par.parallel.request import (
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
     Alltoall,
@@ -22,6 +20,8 @@ from sciml_par.parallel.request import (
     Reducescatter,
     even_rows,
 )
+from sciml_par.parallel.transports.cupy_binding import BindingError
+from sciml_par.parallel.transports.nccl import NCCLCommunicator
 
 NOT_OF_NCCL = ("bool", "int16", "uint16")
 

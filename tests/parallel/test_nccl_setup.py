@@ -9,13 +9,19 @@ import pytest
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.cupy_binding import Gpu, MissingBindingError, Nccl, load_gpu, load_nccl
-from sciml_par.parallel.nccl_setup import (
+from sciml_par.parallel.startup.nccl import (
     Report,
     Transport,
     decide,
     requested_transport,
     set_up_transport,
+)
+from sciml_par.parallel.transports.cupy_binding import (
+    Gpu,
+    MissingBindingError,
+    Nccl,
+    load_gpu,
+    load_nccl,
 )
 
 NO_CUPY = "CuPy cannot be imported (no such file): pip install 'sciml-par[gpu]'"
@@ -280,7 +286,7 @@ def test_who_may_share_a_gpu(code, permission, may_share, fake_modules, monkeypa
     seen = []
     stop = Transport("enough for this test", surprising=False)
     monkeypatch.setattr(
-        "sciml_par.parallel.nccl_setup.decide", lambda reports: seen.extend(reports) or stop
+        "sciml_par.parallel.startup.nccl.decide", lambda reports: seen.extend(reports) or stop
     )
     set_up("the only one", NCCL_MULTI_RANK_GPU_ENABLE=permission)
     assert seen == [Report("auto", "the only one", "", may_share)] * sp.size()

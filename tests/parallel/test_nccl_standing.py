@@ -16,11 +16,11 @@ from ranks import eager, graph
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
-from sciml_par.parallel.call import Site
-from sciml_par.parallel.cupy_binding import BindingError
-from sciml_par.parallel.mailbox import Mailbox, Present, Waiting
-from sciml_par.parallel.request import Allreduce
-from sciml_par.parallel.watchdog import Patience, Watchdog
+from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.mailbox import Mailbox, Present, Waiting
+from sciml_par.parallel.requests.request import Allreduce
+from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
+from sciml_par.parallel.transports.cupy_binding import BindingError
 
 pytestmark = pytest.mark.skipif(
     "sp.size() == 1", reason="one rank has nobody to exchange anything with"

@@ -7,7 +7,7 @@ import tensorflow as tf
 from ranks import compiled, graph
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.call import Call
+from sciml_par.parallel.groups.call_site import Call
 
 needs_ranks = pytest.mark.skipif(
     "sp.size() == 1", reason="one rank has nobody to exchange anything with"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sciml_par.parallel.memory import tensor_on, view
-from sciml_par.parallel.result_memory import ResultMemory
+from sciml_par.parallel.tensors.buffer_pool import ResultMemory
+from sciml_par.parallel.tensors.memory import tensor_on, view
 
 FLOAT = np.dtype("float32")
 N = 1000

@@ -10,8 +10,8 @@ import tensorflow as tf
 from ranks import TYPES, all_values, compiled, eager, graph, values
 
 import sciml_par.parallel as sp
-from sciml_par.parallel import mpi_communicator
-from sciml_par.parallel.result_memory import result_memory
+from sciml_par.parallel.tensors.buffer_pool import result_memory
+from sciml_par.parallel.transports import mpi as mpi_communicator
 
 SHAPES = ((), (0,), (16,), (3, 5), (0, 4))
 ROUNDS = 6

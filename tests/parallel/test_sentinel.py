@@ -21,8 +21,9 @@ from types import SimpleNamespace
 import pytest
 
 import sciml_par.parallel as sp
-from sciml_par.parallel import sentinel, sentinel_process
-from sciml_par.parallel.sentinel_process import Watch, ending
+from sciml_par.parallel.supervision import sentinel_client as sentinel
+from sciml_par.parallel.supervision import sentinel_process
+from sciml_par.parallel.supervision.sentinel_process import Watch, ending
 
 SIZE = 5
 GONE = "is gone: it was killed, or left by os._exit; how cannot be seen any more."
@@ -293,7 +294,7 @@ def test_one_rank_can_switch_it_off_for_all():
 
 PROGRAM = """
 import os, sys, time
-from sciml_par.parallel.sentinel import Sentinel
+from sciml_par.parallel.supervision.sentinel_client import Sentinel
 
 sentinel = Sentinel(sys.argv[1], int(sys.argv[2]))
 sentinel.obey(lambda: (os.write(1, b"end\\n"), os._exit(1)), None)

@@ -9,7 +9,7 @@ from ranks import compiled, eager, generator, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.call import Call
+from sciml_par.parallel.groups.call_site import Call
 
 LENGTH = 7
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sciml_par.parallel.threads import (
+from sciml_par.parallel.startup.cpu_threads import (
     cores_of_this_process,
     limit_threads,
     requested_threads,

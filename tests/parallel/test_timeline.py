@@ -13,8 +13,8 @@ from ranks import compiled, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError, OutputError
-from sciml_par.parallel import clock
-from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.timeline import clock_offsets as clock
 
 SEVERAL = pytest.mark.skipif("sp.size() == 1", reason="one rank exchanges nothing")
 
@@ -221,7 +221,7 @@ def test_one_at_a_time(recorded, folder):
 
 
 def test_a_full_disk_is_said_once_and_the_program_goes_on(folder, monkeypatch):
-    from sciml_par.parallel import timeline
+    from sciml_par.parallel.timeline import timeline
 
     said = []
     monkeypatch.setattr(timeline, "write_error", said.append)

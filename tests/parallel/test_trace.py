@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from sciml_par.errors import OutputError
-from sciml_par.parallel.recorder import EventKind, Recorder, Row
-from sciml_par.parallel.signature import Signature
-from sciml_par.parallel.trace import Trace
-from sciml_par.parallel.trace_file import TraceFile
+from sciml_par.parallel.requests.signature import Signature
+from sciml_par.parallel.timeline.chrome_trace import Trace
+from sciml_par.parallel.timeline.json_array_file import TraceFile
+from sciml_par.parallel.timeline.recorder import EventKind, Recorder, Row
 
 MICRO = 1000
 

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.mailbox import Trail
-from sciml_par.parallel.trail_check import TrailCheck
+from sciml_par.parallel.groups.mailbox import Trail
+from sciml_par.parallel.supervision.trail_check import TrailCheck
 
 pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank has nobody to differ from")
 

@@ -9,7 +9,7 @@ from ranks import all_values, normal, normals, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.call import Call
+from sciml_par.parallel.groups.call_site import Call
 
 ANY_ROWS = tf.TensorSpec([None, 2], tf.float64)
 ANYTHING = tf.TensorSpec(None, tf.float64)

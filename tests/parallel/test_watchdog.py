@@ -7,8 +7,9 @@ import os
 import pytest
 from simulated import MINE, OTHER, Ended, Job, make_group
 
-from sciml_par.parallel import watchdog, world
-from sciml_par.parallel.mailbox import Left, Waiting
+from sciml_par.parallel.groups import world
+from sciml_par.parallel.groups.mailbox import Left, Waiting
+from sciml_par.parallel.supervision import watchdog
 
 MANY = 256
 

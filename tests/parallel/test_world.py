@@ -119,21 +119,21 @@ def test_on_root_shares_its_error():
 
 @pytest.mark.parametrize("threads", (0, -2))
 def test_init_checks_its_threads(threads, monkeypatch):
-    monkeypatch.setattr("sciml_par.parallel.world.world", None)
+    monkeypatch.setattr("sciml_par.parallel.groups.world.world", None)
     with pytest.raises(InputError, match=f"expected threads ≥ 1 or None; got {threads}"):
         sp.init(threads=threads)
 
 
 @pytest.mark.parametrize("text", ("soon", "-1", "0", "nan"))
 def test_init_checks_its_environment(text, monkeypatch):
-    monkeypatch.setattr("sciml_par.parallel.world.world", None)
+    monkeypatch.setattr("sciml_par.parallel.groups.world.world", None)
     monkeypatch.setenv("SCIML_PAR_STALL_LIMIT", text)
     with pytest.raises(InputError, match="SCIML_PAR_STALL_LIMIT: expected a number of seconds"):
         sp.init()
 
 
 def test_without_ranks(monkeypatch):
-    monkeypatch.setattr("sciml_par.parallel.world.world", None)
+    monkeypatch.setattr("sciml_par.parallel.groups.world.world", None)
     assert not sp.is_initialized()
     for call in (sp.rank, sp.size, sp.local_rank, sp.local_size, sp.barrier):
         with pytest.raises(NotInitializedError, match=r"call sciml_par.init\(\) first"):

@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from sciml_par.errors import InputError
-from sciml_par.parallel import xla_bridge, xla_ffi
-from sciml_par.parallel.xla_ffi import (
+from sciml_par.parallel.execution import xla_custom_call as xla_bridge
+from sciml_par.parallel.execution import xla_ffi
+from sciml_par.parallel.execution.xla_ffi import (
     ForeignCalls,
     UnavailableError,
     foreign_calls,

@@ -8,10 +8,10 @@ import tensorflow as tf
 from ranks import all_values, compiled, compiled_branch, compiled_loop, nested, values
 
 import sciml_par.parallel as sp
-from sciml_par.parallel import context
-from sciml_par.parallel.xla_bridge import Bridge
-from sciml_par.parallel.xla_bridge import bridge as usual_bridge
-from sciml_par.parallel.xla_ffi import foreign_calls
+from sciml_par.parallel.execution import dispatch as context
+from sciml_par.parallel.execution.xla_custom_call import Bridge
+from sciml_par.parallel.execution.xla_custom_call import bridge as usual_bridge
+from sciml_par.parallel.execution.xla_ffi import foreign_calls
 
 
 def test_tensorflow_takes_handlers_of_gpus():

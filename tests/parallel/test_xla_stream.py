@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from sciml_par.parallel import xla_module
-from sciml_par.parallel.xla_ffi import (
+from sciml_par.parallel.execution import xla_module
+from sciml_par.parallel.execution.xla_ffi import (
     FAILED_PRECONDITION,
     c_function,
     foreign_calls,

@@ -10,7 +10,7 @@ import pytest
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.communicator import Communicator
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems import Box, Problem, poisson
 from sciml_par.training import Comparison, ComparisonElsewhere, Result, gather, train
 from sciml_par.training.collect import sample_for_figures

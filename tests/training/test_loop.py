@@ -148,6 +148,8 @@ def test_without_foreign_calls_it_says_so_and_computes_the_same(
     texts = [str(w.message) for w in seen if "no foreign calls here" in str(w.message)]
     assert len(texts) == (sp.size() > 1 and sp.rank() == 0)
     assert all("not compiled as a whole" in text for text in texts)
-    monkeypatch.setattr("sciml_par.parallel.context.bridge", unavailable)  # it must not be needed
+    monkeypatch.setattr(
+        "sciml_par.parallel.execution.dispatch.bridge", unavailable
+    )  # it must not be needed
     found = loop.advance(start, 30).state.parameters
     np.testing.assert_allclose(found, expected, rtol=1e-10)

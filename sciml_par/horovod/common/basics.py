@@ -169,7 +169,7 @@ class HorovodBasics:
 
     def nccl_built(self) -> int:
         """The version of the NCCL that can be loaded, as 22703 for 2.27.3; 0 without (local)."""
-        from sciml_par.parallel.cupy_binding import MissingBindingError, load_nccl
+        from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_nccl
 
         try:
             major, minor, patch = load_nccl().version

@@ -15,7 +15,7 @@ from sciml_par.parallel import current_world as current_native_world
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from sciml_par.parallel.world import World
+    from sciml_par.parallel.groups.world import World
 
 _GLOBAL_ID = 0
 

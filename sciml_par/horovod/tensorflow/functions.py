@@ -13,7 +13,7 @@ from sciml_par.horovod.common.process_sets import (
     root_in,
 )
 from sciml_par.horovod.tensorflow.mpi_ops import broadcast_
-from sciml_par.parallel.autograph import as_written
+from sciml_par.parallel.execution.autograph import as_written
 
 
 @as_written

@@ -11,7 +11,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel import Communicator
-from sciml_par.parallel.context import is_recorded
+from sciml_par.parallel.execution.dispatch import is_recorded
 
 Tensor = Any
 

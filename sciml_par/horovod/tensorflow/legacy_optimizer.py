@@ -17,8 +17,8 @@ from sciml_par.horovod.tensorflow.legacy_passes import (
     local_variable,
 )
 from sciml_par.parallel import Adasum, Average, ReduceOp, fused_allreduce
-from sciml_par.parallel.context import apart_from_the_others
-from sciml_par.parallel.gradient_reduction import GradientReduction
+from sciml_par.parallel.execution.dispatch import apart_from_the_others
+from sciml_par.parallel.gradients.reduction import GradientReduction
 
 _LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
 

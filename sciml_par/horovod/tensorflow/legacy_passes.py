@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.context import apart_from_the_others
+from sciml_par.parallel.execution.dispatch import apart_from_the_others
 
 Tensor = Any
 

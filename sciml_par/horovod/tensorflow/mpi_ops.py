@@ -17,9 +17,9 @@ from sciml_par.horovod.common.process_sets import (
 )
 from sciml_par.horovod.tensorflow.argument_errors import invalid_arguments
 from sciml_par.horovod.tensorflow.gradients import averaged_gradient
-from sciml_par.parallel.autograph import as_written
-from sciml_par.parallel.context import apart_from_the_others
-from sciml_par.parallel.xla_bridge import in_compiled_function
+from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.dispatch import apart_from_the_others
+from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 
 Tensor = Any
 

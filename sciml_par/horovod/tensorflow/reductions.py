@@ -19,7 +19,7 @@ from sciml_par.horovod.tensorflow.gradients import (
     own_gradient,
 )
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
-from sciml_par.parallel.autograph import as_written
+from sciml_par.parallel.execution.autograph import as_written
 
 Tensor = Any
 

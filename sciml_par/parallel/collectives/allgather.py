@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sciml_par.parallel.arguments import check_rows
-from sciml_par.parallel.autograph import as_written
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.primitives import gathered
-from sciml_par.parallel.setting import Setting, Tensor
+from sciml_par.parallel.collectives.arguments import check_rows
+from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.primitives import gathered
+from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.groups.communicator import Communicator
 
 
 @as_written

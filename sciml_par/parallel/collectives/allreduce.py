@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.adasum import adasum
-from sciml_par.parallel.autograph import as_written
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.conversion import Conversion
-from sciml_par.parallel.primitives import reduced
-from sciml_par.parallel.reduction import Adasum, Average, ReduceOp, check_reducible
-from sciml_par.parallel.setting import Setting, Tensor
-from sciml_par.parallel.sparse import reduced_slices
+from sciml_par.parallel.collectives.adasum import adasum
+from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.primitives import reduced
+from sciml_par.parallel.collectives.sparse import reduced_slices
+from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, check_reducible
+from sciml_par.parallel.tensors.scaling import Conversion
 
 
 @as_written
@@ -30,7 +30,7 @@ def allreduce(
     """Combine the ranks' tensors element by element; every rank gets the result (collective).
 
         Sum: y = Σ_r x_r    Average: y = (1/P) Σ_r x_r    Min, Max, Product alike
-        Adasum: see `sciml_par.parallel.adasum`
+        Adasum: see `sciml_par.parallel.collectives.adasum`
 
     Parameters
     ----------

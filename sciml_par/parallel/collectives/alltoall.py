@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.arguments import check_rows, rows_for_each, shape_of, unknown_splits
-from sciml_par.parallel.autograph import as_written
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.deferred import can_wait
-from sciml_par.parallel.primitives import exchanged, exchanged_later
-from sciml_par.parallel.request import exchange_of_rows
-from sciml_par.parallel.setting import Setting, Tensor
+from sciml_par.parallel.collectives.arguments import (
+    check_rows,
+    rows_for_each,
+    shape_of,
+    unknown_splits,
+)
+from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.primitives import exchanged, exchanged_later
+from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.unknown_shapes import can_wait
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.request import exchange_of_rows
 
 
 @as_written

@@ -5,10 +5,10 @@ from __future__ import annotations
 from numbers import Integral
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.autograph import as_written
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.primitives import given
-from sciml_par.parallel.setting import Setting, Tensor
+from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.primitives import given
+from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.groups.communicator import Communicator
 
 
 @as_written

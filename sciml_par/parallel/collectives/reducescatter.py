@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sciml_par.parallel.arguments import check_rows
-from sciml_par.parallel.autograph import as_written
-from sciml_par.parallel.communicator import Communicator
-from sciml_par.parallel.conversion import Conversion
-from sciml_par.parallel.primitives import scattered
-from sciml_par.parallel.reduction import Average, ReduceOp, check_scatterable
-from sciml_par.parallel.setting import Setting, Tensor
+from sciml_par.parallel.collectives.arguments import check_rows
+from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.primitives import scattered
+from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.reduce_op import Average, ReduceOp, check_scatterable
+from sciml_par.parallel.tensors.scaling import Conversion
 
 
 @as_written

@@ -17,7 +17,7 @@ from sciml_par.horovod.tensorflow.keras.learning_rate import (
 from sciml_par.horovod.tensorflow.keras.session import session_of_keras
 from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
 from sciml_par.parallel import current_world, fused_broadcast, rank
-from sciml_par.parallel.optimizer_state import build, state_of
+from sciml_par.parallel.gradients.optimizer_state import build, state_of
 
 # A callback needs Keras when it is defined.
 if TYPE_CHECKING:

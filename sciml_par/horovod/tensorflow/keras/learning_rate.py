@@ -16,7 +16,7 @@ from sciml_par.horovod.tensorflow.keras.momentum import (
 from sciml_par.horovod.tensorflow.keras.session import number_of
 from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
 from sciml_par.parallel import rank, size
-from sciml_par.parallel.optimizer_copy import raw_learning_rate
+from sciml_par.parallel.gradients.optimizer_copy import raw_learning_rate
 
 # A callback needs Keras when it is defined.
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.keras.optimizer import DistributedOptimizer
 from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
-from sciml_par.parallel.distributed_update import DistributedUpdate
-from sciml_par.parallel.optimizer_state import build
+from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
+from sciml_par.parallel.gradients.optimizer_state import build
 
 
 def load_model(

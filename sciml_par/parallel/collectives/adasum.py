@@ -1,0 +1,137 @@
+"""Adasum: a sum of gradients that knows how far they point the same way.
+
+Maleki et al. 2020, "Scaling distributed training with adaptive summation" (arXiv 2006.02924).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.collectives.arguments import shape_of, unknown_shape
+from sciml_par.parallel.collectives.call_options import Setting
+from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, reduced
+from sciml_par.parallel.requests.reduce_op import Sum
+from sciml_par.parallel.requests.request import even_rows
+
+Tensor = Any
+
+_HALF_BYTES = 2
+
+
+def adasum(tensors: Sequence[Tensor], setting: Setting) -> list[Tensor]:
+    """Each of the tensors, combined over the ranks by itself (collective).
+
+        A(a, b) = (1 − a·b / 2‖a‖²) a + (1 − a·b / 2‖b‖²) b
+
+    applied to pairs of ranks, to pairs of such pairs, and so on; with P = 2^k + m ranks, rank
+    2^k + r is first combined into rank r. Orthogonal vectors are added, parallel ones averaged.
+
+    Parameters
+    ----------
+    tensors : of one floating-point type and of known shapes.
+
+    Notes
+    -----
+    Whatever the tree combines is Σ_r w_r x_r, and all its products follow from x_r · x_s. So
+    each rank takes one part of all ranks' vectors (an alltoall), multiplies there, and the sum of
+    the products over the parts (an allreduce of P² numbers a tensor) gives every rank the same
+    weights w; then the parts are gathered. As much travels as in an allreduce of long vectors,
+    and as each part of the result is made once, all ranks have the same bits.
+
+    Products are in float64; 16-bit types are combined in float32.
+    """
+    for x in tensors:
+        if not x.dtype.is_floating:
+            raise InputError(f"{setting.kind}: Adasum of {x.dtype.name} values has no meaning.")
+        if not x.shape.is_fully_defined():
+            raise unknown_shape(x, setting.kind)
+    if setting.group.size == 1:
+        return [tf.identity(x) for x in tensors]
+    lengths = [int(np.prod(shape_of(x))) for x in tensors]
+    flat = tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
+    parts = tf.split(_combined(flat, lengths, setting), lengths)
+    return [tf.reshape(part, x.shape) for part, x in zip(parts, tensors, strict=True)]
+
+
+def _combined(flat: Tensor, lengths: Sequence[int], setting: Setting) -> Tensor:
+    """Adasum of [n], of which vectors of `lengths` count as such."""
+    rank, size = setting.group.rank, setting.group.size
+    share = even_rows(sum(lengths), size)
+    mine = exchanged(flat, share, (share[rank],) * size, setting)
+    dtype = tf.float32 if flat.dtype.size == _HALF_BYTES else flat.dtype
+    rows = tf.cast(tf.reshape(mine, [size, share[rank]]), dtype)
+
+    first = sum(share[:rank])
+    inside = _overlaps(lengths, first, first + share[rank])
+    pieces = tf.split(rows, list(inside.values()), axis=1)
+    products = [tf.zeros([size, size], tf.float64)] * len(lengths)
+    for vector, piece in zip(inside, pieces, strict=True):
+        exact = tf.cast(piece, tf.float64)
+        products[vector] = tf.matmul(exact, exact, transpose_b=True)
+    weights = _weights(reduced(tf.stack(products), Sum, setting), size)
+    sums = [
+        tf.linalg.matvec(piece, tf.cast(weights[vector], dtype), transpose_a=True)
+        for vector, piece in zip(inside, pieces, strict=True)
+    ]
+    part = tf.cast(tf.concat(sums, axis=0), flat.dtype)
+    return gathered_rows(part, share, setting)
+
+
+def _overlaps(lengths: Sequence[int], first: int, end: int) -> dict[int, int]:
+    """How many elements of each vector lie in [first, end) of them all, where there are any.
+
+    Never nothing at all: a rank without elements must still take part in the gradient.
+    """
+    overlaps = {}
+    start = 0
+    for i, n in enumerate(lengths):
+        overlaps[i] = min(end, start + n) - max(first, start)
+        start += n
+    return {i: n for i, n in overlaps.items() if n > 0} or {0: 0}
+
+
+def _weights(products: Tensor, size: int) -> Tensor:
+    """w with Adasum(x_0, …, x_{P−1}) = Σ_r w_r x_r, of x_r · x_s.
+
+    Parameters
+    ----------
+    products : [n, P, P], for n vectors.
+
+    Returns
+    -------
+    [n, P].
+    """
+    # Row r of what is combined says by which weights it is made of the x.
+    rows = tf.eye(size, batch_shape=[products.shape[0]], dtype=products.dtype)
+    whole = 1 << (size.bit_length() - 1)
+    more = size - whole
+    if more:
+        folded = _pairwise(rows[:, :more], rows[:, whole:], products)
+        rows = tf.concat([folded, rows[:, more:whole]], axis=1)
+    for _ in range(whole.bit_length() - 1):
+        rows = _pairwise(rows[:, 0::2], rows[:, 1::2], products)
+    return rows[:, 0]
+
+
+def _pairwise(a: Tensor, b: Tensor, products: Tensor) -> Tensor:
+    """Adasum of each pair. a, b: [n, pairs, P]."""
+    of_a, of_b = tf.matmul(a, products), tf.matmul(b, products)
+    between = tf.reduce_sum(of_a * b, axis=2, keepdims=True)
+    for_a = 1 - _ratio(between, of_a, a, products) / 2
+    for_b = 1 - _ratio(between, of_b, b, products) / 2
+    return for_a * a + for_b * b
+
+
+def _ratio(between: Tensor, of_a: Tensor, a: Tensor, products: Tensor) -> Tensor:
+    """a·b / ‖a‖²; 0 where a is zero or, of terms that cancel, nothing but rounding."""
+    square = tf.reduce_sum(of_a * a, axis=2, keepdims=True)
+    lengths = tf.sqrt(tf.linalg.diag_part(tf.stop_gradient(products)))[:, tf.newaxis]
+    uncancelled = tf.reduce_sum(tf.abs(a) * lengths, axis=2, keepdims=True) ** 2
+    rounding = 4 * a.shape[2] * np.finfo(np.float64).eps
+    known = square > rounding * uncancelled
+    return tf.where(known, between / tf.where(known, square, tf.ones_like(square)), 0)

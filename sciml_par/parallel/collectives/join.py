@@ -1,0 +1,186 @@
+"""Ranks that are done, and go on to take part in what the others do: uneven numbers of steps.
+
+A rank that joins tells the others how many collectives it has begun. From then on they tell it of
+each of theirs, beginning with those that it has missed, and it does its part: it gives zeros, or
+no rows. Ranks that have all their data know nothing of this, and pay one test a collective.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError, SciMLParError
+from sciml_par.parallel.collectives.joined_ranks import (
+    end_meeting,
+    join_in,
+    joined_ranks,
+    tell_who_joined,
+)
+from sciml_par.parallel.execution.dispatch import run_eagerly
+from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.mailbox import Mailbox
+from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.requests.announcement import Ask, Kind
+from sciml_par.parallel.requests.mismatch import rank_list
+from sciml_par.parallel.requests.reduce_op import Max, Min, Product, ReduceOp
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+    Request,
+)
+from sciml_par.parallel.supervision.forked_child import refuse
+
+_POLL_SECONDS = 0.0002
+
+
+def join(*, communicator: Communicator | None = None) -> int:
+    """Wait until every rank has come here, and take part in their collectives until then.
+
+    A rank that has no more data calls it (collective, but at any time). It gives zeros to the sums
+    and averages of the others, what changes nothing to their Min, Max and Product, and no rows to
+    their allgather, alltoall and reducescatter; results it drops.
+
+    Parameters
+    ----------
+    communicator : the ranks that meet; all by default.
+
+    Returns
+    -------
+    The last rank to join, the same on all: of those that have begun the most collectives, the one
+    with the highest number.
+
+    Raises
+    ------
+    InputError
+        There is no thread that could listen, because MPI was started without MPI_THREAD_MULTIPLE.
+    SciMLParError
+        The others ask for what only this rank could give (a broadcast from it, objects, an
+        alltoall in a function that was traced before, Adasum), or one ended the program.
+
+    Notes
+    -----
+    An Average divides by the number of all ranks, with or without data, as Horovod's does. For the
+    mean over those that have data, add a one of each to the Sum, and divide.
+
+    The first collective that the others call waits up to a quarter of a second; later ones do not.
+    """
+    world = current_world()
+    if world.process != os.getpid():
+        refuse()
+    group = communicator or world.communicator
+    if group.size == 1:
+        return 0
+    if world.watchdog is None:
+        raise InputError(
+            "join: expected an MPI with MPI_THREAD_MULTIPLE, by which a thread can listen; this "
+            "one has none. Give every rank as many steps: allreduce the number with Min."
+        )
+    return _Join(group, world.mailbox).last_rank()
+
+
+@dataclass
+class _Join:
+    """One rank's stay in `join`."""
+
+    group: Communicator
+    mailbox: Mailbox
+    rows: tuple[int, ...] | None = None
+    """How many rows each rank has for this one in the alltoall that comes next."""
+
+    def last_rank(self) -> int:
+        group = self.group
+        begun = group.sequence
+        join_in(group, self.mailbox)
+        while (ask := self._next()) is not None:
+            self._take_part(ask)
+        end_meeting(group, self.mailbox)
+        counts = group.control.allgather(begun)
+        return max(range(group.size), key=lambda rank: (counts[rank], rank))
+
+    def _next(self) -> Ask | None:
+        """What the others do next; None once all have joined and all has been done."""
+        group, mailbox = self.group, self.mailbox
+        while True:
+            mailbox.poll()
+            ask = mailbox.next_asked(group.identity, group.sequence + 1)
+            if ask is not None:
+                return ask
+            tell_who_joined(group, mailbox)
+            joined = joined_ranks(group, mailbox)
+            begun = [each.begun for each in joined.values()]
+            if len(joined) == group.size - 1 and max(begun) <= group.sequence:
+                return None
+            self._check_still_there(joined)
+            time.sleep(_POLL_SECONDS)
+
+    def _check_still_there(self, joined: Iterable[int]) -> None:
+        gone = set(self.mailbox.left) & set(self.group.world_ranks) - set(joined)
+        if gone:
+            numbers = sorted(self.group.world_ranks.index(rank) for rank in gone)
+            raise SciMLParError(
+                f"{rank_list(numbers).capitalize()} ended the program while rank "
+                f"{self.group.rank} waits in join. Every rank must call join when it is done."
+            )
+
+    def _take_part(self, ask: Ask) -> None:
+        if ask.kind is Kind.TRANSFER and ask.request is not None:
+            self._carry(ask, ask.request)
+        elif ask.kind is Kind.AGREEMENT:
+            self.group.gather_rows(0, signature=ask.signature)
+        elif ask.kind is Kind.ROWS:
+            none = [0] * self.group.size
+            self.rows = tuple(self.group.exchange_rows(none, signature=ask.signature))
+        else:
+            raise self._cannot(ask, "objects cannot be made up")
+
+    def _carry(self, ask: Ask, asked: Request) -> None:
+        request = self._without_data(ask, asked)
+        device = "/GPU:0" if ask.signature.by == "NCCL" else "/CPU:0"
+        with tf.init_scope(), tf.device(device):
+            x = tf.fill(request.shape, neutral(request.reduction, request.dtype))
+            run_eagerly(Site(self.group, request), x)
+
+    def _without_data(self, ask: Ask, request: Request) -> Request:
+        """The request that this rank makes where another one makes `request`."""
+        group = self.group
+        if isinstance(request, Broadcast) and request.root == group.rank:
+            raise self._cannot(ask, "it is the one to give")
+        if isinstance(request, Allgather):
+            # In a function that was traced before, this rank's rows are part of the program.
+            return replace(request, shape=(request.rows[group.rank], *request.shape[1:]))
+        if isinstance(request, Reducescatter):
+            return replace(request, rank=group.rank)
+        if isinstance(request, Alltoall):
+            if self.rows is None:
+                raise self._cannot(ask, "it needs rows of this rank (in Adasum, or as traced)")
+            received, self.rows = self.rows, None
+            none = (0,) * group.size
+            return replace(request, shape=(0, *request.shape[1:]), sent=none, received=received)
+        return request
+
+    def _cannot(self, ask: Ask, reason: str) -> SciMLParError:
+        return SciMLParError(
+            f"Rank {self.group.rank} has joined and cannot take part in {ask.signature}: {reason}."
+        )
+
+
+def neutral(op: ReduceOp | None, dtype: str) -> Any:
+    """What changes nothing in a reduction by `op`, as a scalar (local)."""
+    kind = tf.as_dtype(dtype)
+    if kind.is_bool:
+        return tf.constant(op in (Min, Product))
+    if op not in (Min, Max):
+        return tf.constant(1 if op is Product else 0, kind)
+    value = kind.max if op is Min else kind.min
+    if kind.is_floating:
+        value = math.inf if op is Min else -math.inf
+    return tf.constant(value, kind)

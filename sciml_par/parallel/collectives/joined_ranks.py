@@ -1,0 +1,96 @@
+"""Ranks that have joined (see `join.py`), as those see them that have not.
+
+Each collective is told to a joined rank by one rank only: the lowest of those that begin it by
+themselves. Who has joined said how many it had begun, so all know which ranks these are; a rank
+goes on to tell of its own past after it has joined.
+"""
+
+from __future__ import annotations
+
+import math
+
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.mailbox import Asked, Joined, Mailbox
+from sciml_par.parallel.requests.announcement import Ask
+
+
+class Audience:
+    """Joined ranks, to be told of the collectives of a group.
+
+    Parameters
+    ----------
+    ranks : their numbers in the world.
+    last : the last collective that this rank tells of: it has joined after that.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        group: Communicator,
+        ranks: frozenset[int],
+        last: float = math.inf,
+    ) -> None:
+        self._mailbox = mailbox
+        self._group = group.identity
+        self.ranks = ranks
+        self.last = last
+
+    def tell(self, number: int, ask: Ask) -> None:
+        """Say what this rank's collective `number` is (local)."""
+        if number <= self.last:
+            self._mailbox.send(Asked(self._group, {number: ask}), to=self.ranks)
+
+
+def tell_who_joined(group: Communicator, mailbox: Mailbox) -> None:
+    """Tell joined ranks what is under way, and all that follows (local; repeated)."""
+    if not joined_ranks(group, mailbox):
+        return
+    with mailbox.telling:
+        joined = joined_ranks(group, mailbox)
+        told_by_lower = _told_by_lower(group, mailbox, joined)
+        known = frozenset() if group.audience is None else group.audience.ranks
+        if told_by_lower is None or joined.keys() <= known:
+            return
+        mine = mailbox.joined.get((mailbox.rank, group.identity))
+        last = math.inf if mine is None or mine.meeting != group.joins else mine.begun
+        # First the audience, then the past: what begins in between is told twice, not left out.
+        group.audience = Audience(mailbox, group, frozenset(joined), last)
+        past = list(group.history)
+        for rank in joined.keys() - known:
+            first = max(joined[rank].begun, told_by_lower)
+            asks = {number: ask for number, ask in past if first < number <= last}
+            if asks:
+                mailbox.send(Asked(group.identity, asks), to=[rank])
+
+
+def join_in(group: Communicator, mailbox: Mailbox) -> None:
+    """Tell all ranks of the group that this one has joined (local)."""
+    mine = Joined(group.identity, group.joins, group.sequence)
+    with mailbox.telling:
+        mailbox.joined[mailbox.rank, group.identity] = mine
+        if group.audience is not None:
+            group.audience.last = mine.begun
+    mailbox.send(mine, to=[rank for rank in group.world_ranks if rank != mailbox.rank])
+
+
+def end_meeting(group: Communicator, mailbox: Mailbox) -> None:
+    """All ranks have joined: from now on each goes its own way again (local)."""
+    with mailbox.telling:
+        group.joins += 1
+        group.audience = None
+        mailbox.asked.pop(group.identity, None)
+
+
+def joined_ranks(group: Communicator, mailbox: Mailbox) -> dict[int, Joined]:
+    """What others have joined since the group last met in `join`, by rank in the world."""
+    others = (rank for rank in group.world_ranks if rank != mailbox.rank)
+    found = ((rank, mailbox.joined.get((rank, group.identity))) for rank in others)
+    return {rank: each for rank, each in found if each is not None and each.meeting == group.joins}
+
+
+def _told_by_lower(group: Communicator, mailbox: Mailbox, joined: dict[int, Joined]) -> int | None:
+    """Up to which collective a lower rank tells; None where one tells of all."""
+    lower = group.world_ranks[: group.rank]
+    if not all(rank in joined for rank in lower):
+        return None
+    return max((joined[rank].begun for rank in lower), default=0)

@@ -1,0 +1,280 @@
+"""The collectives as differentiable functions of checked tensors; each gradient is the adjoint.
+
+Each works where the shape is known, and in plain graphs also where it is not yet. They are in one
+file because the adjoint of one is another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.collectives.arguments import rows_for_each, shape_of
+from sciml_par.parallel.collectives.call_options import Gradient, Setting, Tensor
+from sciml_par.parallel.execution.custom_gradient import custom_gradient
+from sciml_par.parallel.execution.dispatch import perform_bundle
+from sciml_par.parallel.execution.unknown_shapes import can_wait
+from sciml_par.parallel.requests.reduce_op import Average, Max, Min, Product, ReduceOp, Sum
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+    Request,
+    Shape,
+    even_rows,
+    exchange_of_rows,
+)
+
+
+def reduced(x: Tensor, op: ReduceOp, setting: Setting) -> Tensor:
+    """y = x_0 ∘ x_1 ∘ … on every rank (collective)."""
+
+    def request_of(shape: Shape) -> Request:
+        return Allreduce(x.dtype.name, shape, op, name=setting.name)
+
+    if not _has_derivatives(x):
+        return setting.carry(x, request_of)
+
+    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
+        y = setting.carry(x, request_of)
+
+        def gradient(g: Tensor) -> Tensor:
+            after = setting.of_gradient()
+            if op is Average:
+                return reduced(g, Average, after)
+            return _reduction_gradient(reduced(g, Sum, after), x, y, op, after)
+
+        return y, gradient
+
+    return setting.differentiable(with_gradient, x)
+
+
+def reduced_bundle(tensors: list[Tensor], op: ReduceOp, setting: Setting) -> list[Tensor]:
+    """`reduced` of each tensor by Sum or Average, as one vector of XLA's (collective).
+
+    Parameters
+    ----------
+    tensors : of one element type and of known shapes.
+    """
+    assert op in (Sum, Average)
+    count = sum(x.shape.num_elements() for x in tensors)
+    request = Allreduce(tensors[0].dtype.name, (count,), op, name=setting.name)
+
+    def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
+        def gradient(*gs: Tensor) -> list[Tensor]:
+            known = [tf.ensure_shape(g, x.shape) for g, x in zip(gs, xs, strict=True)]
+            return reduced_bundle(known, op, setting.of_gradient())
+
+        return perform_bundle(setting.group, request, xs, setting.chain), gradient
+
+    ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
+    return ys
+
+
+def given(x: Tensor, root: int, setting: Setting) -> Tensor:
+    """y = x_root on every rank (collective)."""
+
+    def request_of(shape: Shape) -> Request:
+        return Broadcast(x.dtype.name, shape, root, name=setting.name)
+
+    def gradient(g: Tensor) -> Tensor:
+        total = reduced(g, Sum, setting.of_gradient())
+        if setting.group.rank == root:
+            return total
+        with tf.control_dependencies([total]):  # or a graph would leave the collective out
+            return tf.zeros_like(total)
+
+    return setting.differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
+
+
+def gathered(x: Tensor, setting: Setting) -> Tensor:
+    """y = (x_0; x_1; …); the ranks tell each other how many rows they have (collective).
+
+    In plain graphs they do so when the graph runs: then a rank may trace a function again, alone.
+    XLA compiles for known shapes, so in compiled functions they do so when these are traced.
+    """
+    if setting.waits(x) or can_wait():
+        return _gathered_later(x, setting)
+    wish = exchange_of_rows("allgather", x.dtype.name, shape_of(x), setting.name)
+    rows = setting.group.gather_rows(x.shape.as_list()[0], signature=wish)
+    return gathered_rows(x, tuple(rows), setting)
+
+
+def gathered_rows(x: Tensor, rows: Shape, setting: Setting) -> Tensor:
+    """y = (x_0; x_1; …) where all ranks know how many rows each has (collective)."""
+    if setting.waits(x):
+        return _gathered_later(x, setting)
+    first = sum(rows[: setting.group.rank])
+    own = x.shape.as_list()[0]
+
+    def request_of(shape: Shape) -> Request:
+        return Allgather(x.dtype.name, shape, rows, name=setting.name)
+
+    def gradient(g: Tensor) -> Tensor:
+        return reduced(g, Sum, setting.of_gradient())[first : first + own]
+
+    return setting.differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
+
+
+def _gathered_later(x: Tensor, setting: Setting) -> Tensor:
+    group = setting.group
+    if group.size == 1:
+        return tf.identity(x)
+    results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
+
+    def run(ask: Any, x: Tensor) -> list[Tensor]:
+        shape, dtype = shape_of(x), x.dtype.name
+        wish = exchange_of_rows("allgather", dtype, shape, setting.name)
+        rows = group.gather_rows(shape[0], signature=wish)
+        return [ask(Allgather(dtype, shape, tuple(rows), name=setting.name), x), tf.constant(rows)]
+
+    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
+        y, rows = setting.later(run, [x], results)
+
+        def gradient(g: Tensor) -> Tensor:
+            first = tf.reduce_sum(rows[: group.rank])
+            return reduced(g, Sum, setting.of_gradient())[first : first + rows[group.rank]]
+
+        return y, gradient
+
+    return setting.differentiable(with_gradient, x)
+
+
+def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None = None) -> Tensor:
+    """y = this rank's rows of x_0 ∘ x_1 ∘ … (collective).
+
+    Parameters
+    ----------
+    rows : how many each rank gets, [P]; as even as can be by default.
+    """
+    group = setting.group
+
+    def request_of(shape: Shape) -> Request:
+        split = rows or even_rows(shape[0], group.size)
+        return Reducescatter(x.dtype.name, shape, op, split, group.rank, name=setting.name)
+
+    def whole(part: Tensor, after: Setting) -> Tensor:
+        # What is known of x decides, on every rank alike; of a gradient, a graph may know more or
+        # less than of what it is the gradient by.
+        if not x.shape.is_fully_defined():
+            return _put_back(part, x, rows, after)
+        split = rows or even_rows(x.shape[0], group.size)
+        mine = tf.ensure_shape(part, [split[group.rank], *shape_of(x)[1:]])
+        return gathered_rows(mine, split, after)
+
+    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
+        y = setting.carry(x, request_of, shape=any_rows_of(x).shape)
+
+        def gradient(g: Tensor) -> Tensor:
+            after = setting.of_gradient()
+            total = whole(g, after)
+            result = whole(y, after) if op in (Min, Max) else y
+            return _reduction_gradient(total, x, result, op, after)
+
+        return y, gradient
+
+    if not _has_derivatives(x):
+        return with_gradient(x)[0]
+    return setting.differentiable(with_gradient, x)
+
+
+def _put_back(part: Tensor, x: Tensor, rows: Shape | None, setting: Setting) -> Tensor:
+    """All rows where `part` has this rank's of `x`, of which a graph knows no shape yet.
+
+    All ranks have as many rows of `x`, so they need not tell each other (collective).
+    """
+    size = setting.group.size
+    if size == 1:
+        return tf.identity(part)
+
+    def run(ask: Any, part: Tensor, count: Tensor) -> list[Tensor]:
+        split = rows or even_rows(int(count), size)
+        return [ask(Allgather(part.dtype.name, shape_of(part), split, name=setting.name), part)]
+
+    def with_gradient(part: Tensor) -> tuple[Tensor, Gradient]:
+        spec = tf.TensorSpec(x.shape, part.dtype)
+        y = setting.later(run, [part, tf.shape(x)[0]], [spec])[0]
+
+        def gradient(g: Tensor) -> Tensor:
+            return scattered(g, Sum, setting.of_gradient(), rows=rows)
+
+        return y, gradient
+
+    return custom_gradient(with_gradient, part)
+
+
+def exchanged(x: Tensor, sent: Shape, received: Shape, setting: Setting) -> Tensor:
+    """y = the rows that the ranks have sent to this one (collective)."""
+
+    def request_of(shape: Shape) -> Request:
+        return Alltoall(x.dtype.name, shape, sent, received, name=setting.name)
+
+    def gradient(g: Tensor) -> Tensor:
+        return exchanged(g, received, sent, setting.of_gradient())
+
+    return setting.differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
+
+
+def exchanged_later(x: Tensor, splits: Tensor | None, setting: Setting) -> tuple[Tensor, Tensor]:
+    """`exchanged`, and how many rows came from each rank, once the graph runs (collective).
+
+    Parameters
+    ----------
+    splits : how many rows go to each rank, [P]; None for equal numbers.
+    """
+    group = setting.group
+    results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
+
+    def run(ask: Any, x: Tensor, *given: Tensor) -> list[Tensor]:
+        shape, dtype = shape_of(x), x.dtype.name
+        sent = rows_for_each(given[0] if given else None, shape[0], group.size)
+        wish = exchange_of_rows("alltoall", dtype, shape, setting.name)
+        received = tuple(group.exchange_rows(sent, signature=wish))
+        request = Alltoall(dtype, shape, sent, received, name=setting.name)
+        return [ask(request, x), tf.constant(received)]
+
+    def with_gradient(x: Tensor) -> tuple[Any, Any]:
+        inputs = [x] if splits is None else [x, splits]
+        y, received = setting.later(run, inputs, results)
+
+        def gradient(g: Tensor, _: Any) -> Tensor:
+            back = exchanged_later(g, received, setting.of_gradient())[0]
+            return back if x.shape.rank is None else tf.ensure_shape(back, x.shape)
+
+        return (y, received), gradient
+
+    y, received = custom_gradient(with_gradient, x)
+    return y, received
+
+
+def _has_derivatives(x: Tensor) -> bool:
+    return bool(x.dtype.is_floating or x.dtype.is_complex)
+
+
+def any_rows_of(x: Tensor) -> Any:
+    """A tensor with any number of such rows, as a `tf.TensorSpec`."""
+    return tf.TensorSpec(tf.TensorShape([None]).concatenate(x.shape[1:]), x.dtype)
+
+
+def _reduction_gradient(
+    total: Tensor, x: Tensor, y: Tensor, op: ReduceOp, setting: Setting
+) -> Tensor:
+    """∂L/∂x_s where ∂L/∂y is `total`, for y = x_0 ∘ x_1 ∘ … (y is looked at for Min and Max)."""
+    if op is Sum:
+        return total
+    if op is Average:
+        return total / setting.group.size
+    if op is Product:
+        return total * tf.math.conj(_product_of_the_others(x, setting))
+    assert op in (Min, Max)
+    holds = tf.cast(tf.equal(x, y), x.dtype)
+    return total * holds / reduced(holds, Sum, setting)
+
+
+def _product_of_the_others(x: Tensor, setting: Setting) -> Tensor:
+    """Π_{r≠s} x_r on rank s, exact where some x_r are zero."""
+    rank, size = setting.group.rank, setting.group.size
+    everyone = gathered_rows(x[tf.newaxis], (1,) * size, setting)
+    return tf.reduce_prod(tf.concat([everyone[:rank], everyone[rank + 1 :]], axis=0), axis=0)

@@ -1,0 +1,266 @@
+"""One collective, three contexts: eager tensors, graphs, and functions that XLA compiles."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.execution.graph_errors import MismatchInGraph
+from sciml_par.parallel.execution.tensor_bundle import BundleCall
+from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
+from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.request import Request
+from sciml_par.parallel.tensors.buffer_pool import result_memory
+from sciml_par.parallel.tensors.memory import (
+    HOST_MEMORY,
+    empty,
+    has_gpus,
+    kind_of_memory,
+    tensor_on,
+    view,
+)
+from sciml_par.parallel.transports.nccl import NCCLCommunicator
+
+_EAGER_SITES_KEPT = 4096
+_HOST = "/CPU:0"
+_LAST = "sciml_par_last_collective"
+
+
+class Chain:
+    """How a collective and its gradients are carried out.
+
+    Made where the forward pass is built, and passed on to its gradient, which may be built in a
+    graph (the backward loop of a while loop) that can only reach the order of a compiled program
+    through the forward's.
+
+    Parameters
+    ----------
+    device : where the tensors are to be taken from, as TensorFlow names it; where they are by
+        default.
+    """
+
+    def __init__(self, communicator: Communicator, device: str | None = None) -> None:
+        # Asked once: each question costs as much as a step of the way.
+        self.eager: bool = tf.executing_eagerly()
+        compiled = not self.eager and in_compiled_function()
+        self._communicator = communicator
+        self.device = device
+        self.on_host = device is not None and _device_type(device) == "CPU"
+        self.order = bridge().order() if compiled and communicator.size > 1 else None
+
+    def resumed(self) -> Chain:
+        """The chain for a gradient: this one, or a new one if the forward pass was not compiled."""
+        return Chain(self._communicator, self.device) if self.order is None else self
+
+
+def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) -> Any:
+    """Carry out a collective on `x` in the context at hand (collective).
+
+    Parameters
+    ----------
+    x : tensor of the request's shape.
+    """
+    if communicator.size == 1:
+        return tf.identity(x)  # what every collective of one rank amounts to
+    if chain.eager:
+        site, moved = _shared_site(communicator, request), _moved(x, chain)
+        return _from_host(site, moved) if chain.on_host else run_eagerly(site, moved)
+    check_threads_of_mpi()
+    site = Site(communicator, request)
+    with tf.control_dependencies(last_collective()):
+        if chain.order is not None:
+            y = bridge().emit(site, x, chain.order, on_host=chain.on_host)
+        elif chain.on_host or communicator.by_nccl is None:
+            y = _in_graph_on_host(site, x)
+        else:
+            y = _in_graph(site, x, chain)
+    set_last_collective(y)
+    return y
+
+
+def takes_bundles(chain: Chain) -> bool:
+    """Whether many tensors may be one operand where `chain` leads (local)."""
+    return chain.order is not None and bridge().takes_bundles
+
+
+def perform_bundle(
+    communicator: Communicator, request: Request, xs: Sequence[Any], chain: Chain
+) -> list[Any]:
+    """Carry out a collective on many tensors as on one, where `takes_bundles` (collective).
+
+    Parameters
+    ----------
+    request : for all elements of `xs`, one tensor after the other, as a vector.
+    """
+    check_threads_of_mpi()
+    call = BundleCall(communicator, request, [tuple(x.shape.as_list()) for x in xs])
+    with tf.control_dependencies(last_collective()):
+        ys = bridge().emit_bundle(call, xs, chain.order)
+    set_last_collective(ys[0])
+    return ys
+
+
+@lru_cache(maxsize=1)
+def check_threads_of_mpi() -> None:
+    """Raise `InputError` if MPI must not be called from the threads on which graphs run (local)."""
+    from mpi4py import MPI
+
+    levels = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
+    level = next(each for each in levels if getattr(MPI, f"THREAD_{each}") == MPI.Query_thread())
+    if level != "MULTIPLE":
+        raise InputError(
+            f"A collective stands inside a tf.function or a graph, which TensorFlow runs on its "
+            f"threads: expected an MPI started with MPI_THREAD_MULTIPLE; got MPI_THREAD_{level}. "
+            f"Call sciml_par.init() before anything else starts MPI; or set "
+            f"mpi4py.rc.thread_level = 'multiple' before MPI is imported; or load an MPI that is "
+            f"built for threads. Eager collectives work without it."
+        )
+
+
+def is_recorded() -> bool:
+    """Whether a gradient tape, or an accumulator of forward derivatives, looks on (local)."""
+    return bool(_could_record()())
+
+
+@lru_cache(maxsize=1)
+def _could_record() -> Callable[[], bool]:
+    from tensorflow.python.eager import record
+
+    could_record: Callable[[], bool] = record.could_possibly_record
+    return could_record
+
+
+def run_eagerly(site: Site, x: Any) -> Any:
+    """Carry out a collective on an eager tensor, from where it lies (collective)."""
+    nccl = site.communicator.by_nccl
+    kind = HOST_MEMORY if nccl is None and not has_gpus() else kind_of_memory(x)
+    if nccl is not None and kind == nccl.memory and nccl.carries(site.request):
+        y = empty(site.receive_shape, x.dtype, x.device)
+        # TensorFlow has no such operation for uint32 on GPUs, and makes it on the host.
+        if kind_of_memory(y) == nccl.memory:
+            return _from_gpu(site, x, y, nccl)
+    if kind == HOST_MEMORY:
+        return _from_host(site, x)
+    with tf.device(_HOST):
+        x_on_host = tf.identity(x)
+    y = _from_host(site, x_on_host)
+    with tf.device(x.device):
+        return tf.identity(y)
+
+
+def _from_host(site: Site, x: Any) -> Any:
+    call, source = site.by(site.communicator.by_mpi), view(x)
+    array, address = result_memory().array(*site.result)
+    call.execute(source.address, address)
+    return tensor_on(array)
+
+
+def _from_gpu(site: Site, x: Any, y: Any, nccl: NCCLCommunicator) -> Any:
+    # Looking at the tensors waits for TensorFlow's kernels, and TensorFlow knows nothing of NCCL's
+    # stream: it may read the result once that is done.
+    source, target = view(x), view(y)
+    site.by(nccl).execute(source.address, target.address, nccl.stream)
+    nccl.gpu.synchronize(nccl.stream)
+    return y
+
+
+def check_device(device: str | None, where: str) -> None:
+    """Raise `InputError` if `device` is none of TensorFlow's device names."""
+    if device is not None and _device_type(device) not in ("CPU", "GPU"):
+        raise InputError(
+            f'{where}: expected device to be None, "/CPU:0" or "/GPU:0"; got {device!r}.'
+        )
+
+
+def _device_type(device: str) -> str | None:
+    try:
+        kind: str | None = tf.DeviceSpec.from_string(device).device_type
+    except (ValueError, AttributeError):
+        return None
+    return kind
+
+
+def _moved(x: Any, chain: Chain) -> Any:
+    if chain.device is None or (chain.on_host and not has_gpus()):
+        return x
+    with tf.device(chain.device):
+        return tf.identity(x)
+
+
+def _shared_site(communicator: Communicator, request: Request) -> Site:
+    """The call site that eager calls with equal requests share, made at the first of them."""
+    sites = communicator.eager_sites
+    site = sites.get(request)
+    if site is None:
+        if len(sites) >= _EAGER_SITES_KEPT:
+            sites.clear()
+        site = sites[request] = Site(communicator, request)
+    return site
+
+
+def last_collective() -> list[Any]:
+    """The collective before this one in the graph under construction: [operation] or [].
+
+    A `tf.function` keeps its side effects in order, but the functions that TensorFlow derives from
+    it for its gradient do not: there this dependency alone does.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    # A new graph inherits the collections of the one around it.
+    return [operation for operation in graph.get_collection(_LAST) if operation.graph is graph]
+
+
+@contextlib.contextmanager
+def apart_from_the_others() -> Iterator[None]:
+    """Collectives inside are not made to wait for those outside, nor the other way round.
+
+    For a graph of TensorFlow 1, of which each run does a part: what is run by itself, as the start
+    of variables, must not bring everything along that was built before.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    before = list(graph.get_collection_ref(_LAST))
+    graph.get_collection_ref(_LAST)[:] = []
+    try:
+        yield
+    finally:
+        graph.get_collection_ref(_LAST)[:] = before
+
+
+def set_last_collective(y: Any) -> None:
+    """Let the next collective of the graph under construction wait for that which gives `y`."""
+    tf.compat.v1.get_default_graph().get_collection_ref(_LAST)[:] = [y.op]
+
+
+def _in_graph_on_host(site: Site, x: Any) -> Any:
+    """TensorFlow brings the tensor to the host, and the result back to where it is used."""
+    call, mismatch = site.by(site.communicator.by_mpi), MismatchInGraph()
+    shape, dtype, _ = site.result
+
+    def run(send: np.ndarray) -> list[np.ndarray]:
+        send = np.ascontiguousarray(send)
+        receive, address = result_memory().array(*site.result)
+        call.execute(send.ctypes.data, address)
+        return [receive]
+
+    caught = mismatch.caught(run, lambda: [np.zeros(shape, dtype)])
+    y, failed = tf.numpy_function(caught, [x], [x.dtype, tf.bool])
+    y.set_shape(shape)
+    return mismatch.checked([y], failed)[0]
+
+
+def _in_graph(site: Site, x: Any, chain: Chain) -> Any:
+    """The tensor is carried from where TensorFlow has it when the graph runs."""
+    shape, mismatch = site.request.receive_shape, MismatchInGraph()
+    caught = mismatch.caught(
+        lambda tensor: [run_eagerly(site, tensor)], lambda: [tf.zeros(shape, x.dtype)]
+    )
+    with tf.device(chain.device):
+        y, failed = tf.py_function(caught, [x], [x.dtype, tf.bool])
+    y.set_shape(shape)
+    return mismatch.checked([y], failed)[0]

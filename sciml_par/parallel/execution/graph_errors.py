@@ -1,0 +1,61 @@
+"""Errors of collectives in graphs that XLA does not compile, as `tf.errors`.
+
+What a Python function in a graph raises reaches the program as `tf.errors.UnknownError`, whatever
+it was. Ranks that ask for different collectives are to be told so by the same class of error in
+every context, so that a program can catch it. An error that comes from XLA has a class: the
+function only says that it has failed, and a foreign call, which runs in that case alone, fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import CollectiveMismatchError, InputError
+from sciml_par.parallel.execution.xla_custom_call import bridge
+
+Tensor = Any
+
+
+class MismatchInGraph:
+    """The mismatches that one call site of a plain graph meets when it runs."""
+
+    def __init__(self) -> None:
+        self._error: CollectiveMismatchError | None = None
+
+    def caught(
+        self, run: Callable[..., Sequence[Any]], blank: Callable[[], Sequence[Any]]
+    ) -> Callable[..., list[Any]]:
+        """`run`, with one more result: whether the ranks did not ask for the same (local).
+
+        Parameters
+        ----------
+        blank : gives what stands for the results in that case.
+        """
+
+        def caught(*tensors: Any) -> list[Any]:
+            try:
+                return [*run(*tensors), False]
+            except CollectiveMismatchError as error:
+                self._error = error
+                return [*blank(), True]
+
+        return caught
+
+    def checked(self, ys: Sequence[Tensor], failed: Tensor) -> list[Tensor]:
+        """`ys`, unless `failed`: then the graph ends with a `FailedPreconditionError` (local)."""
+        failed.set_shape([])
+        fails = tf.cond(failed, lambda: self._fail(failed), lambda: tf.constant(False))
+        with tf.control_dependencies([fails]):
+            return [tf.identity(y) for y in ys]
+
+    def _fail(self, failed: Tensor) -> Tensor:
+        try:
+            return bridge().failing(self._raise, failed)
+        except InputError:  # no foreign calls here
+            return tf.numpy_function(self._raise, [failed], tf.bool)
+
+    def _raise(self, *_: Any) -> None:
+        error, self._error = self._error, None
+        raise error if error is not None else CollectiveMismatchError("The ranks differ.")

@@ -1,0 +1,71 @@
+"""Collectives on tensors whose shape is known only when the graph runs.
+
+A plain graph may hold such tensors, as of the last batch of a data set. It then calls back into
+Python with the tensor, and the request is made there. As shapes that the trace does not know may
+differ from rank to rank as well, the ranks agree at every execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.execution.dispatch import (
+    Chain,
+    check_threads_of_mpi,
+    last_collective,
+    run_eagerly,
+    set_last_collective,
+)
+from sciml_par.parallel.execution.graph_errors import MismatchInGraph
+from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
+from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.request import Request
+
+Tensor = Any
+
+Ask = Callable[[Request, Tensor], Tensor]
+"""Carries out a request on an eager tensor."""
+
+
+def can_wait() -> bool:
+    """Whether shapes may be settled when the graph runs: in those that XLA does not compile."""
+    return not tf.executing_eagerly() and not in_compiled_function()
+
+
+def later(
+    communicator: Communicator,
+    run: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[Tensor],
+    results: Sequence[Any],
+    chain: Chain,
+) -> list[Tensor]:
+    """Put `run` into the graph under construction, in its place among the collectives (local).
+
+    Parameters
+    ----------
+    run : `run(ask, *inputs)`, on eager tensors; it carries out requests by `ask`.
+    results : what is known of each result, as a `tf.TensorSpec`. No gradient passes through.
+    """
+
+    def ask(request: Request, x: Tensor) -> Tensor:
+        return run_eagerly(Site(communicator, request), x)
+
+    def run_now(*tensors: Tensor) -> Sequence[Tensor]:
+        from tensorflow.python.eager import record
+
+        with record.stop_recording():
+            return run(ask, *tensors)
+
+    check_threads_of_mpi()
+    mismatch = MismatchInGraph()
+    caught = mismatch.caught(run_now, lambda: [tf.zeros([0], spec.dtype) for spec in results])
+    with tf.control_dependencies(last_collective()), tf.device(chain.device):
+        *ys, failed = tf.py_function(caught, inputs, [*(spec.dtype for spec in results), tf.bool])
+    ys = mismatch.checked(ys, failed)
+    set_last_collective(ys[0])
+    for y, spec in zip(ys, results, strict=True):
+        y.set_shape(spec.shape)
+    return ys

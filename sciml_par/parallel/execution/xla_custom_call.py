@@ -1,0 +1,187 @@
+"""Collectives inside XLA-compiled functions: custom calls that execute a `Site`'s calls.
+
+Order. XLA keeps program order only among operations that depend on each other. Every collective
+here therefore reads a scalar variable, passes it through its custom call and writes it back.
+TensorFlow threads variables through loops, branches and nested functions in program order, so all
+collectives of a program form one chain, and all ranks run them in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.collectives.arguments import shape_of
+from sciml_par.parallel.execution.gpu_handler import gpu_handler
+from sciml_par.parallel.execution.xla_call_sites import CallSiteNumbers, CallSites
+from sciml_par.parallel.execution.xla_ffi import (
+    CUDA,
+    HOST,
+    UnavailableError,
+    all_addresses,
+    foreign_calls,
+    on_frame,
+    on_one_tensor,
+    one_tensor,
+)
+from sciml_par.parallel.execution.xla_module import (
+    GENERAL_TARGET,
+    SCALAR,
+    TARGET,
+    ArrayType,
+    custom_call,
+)
+from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.requests.request import Shape
+from sciml_par.parallel.tensors.memory import has_gpus
+
+if TYPE_CHECKING:
+    from sciml_par.parallel.execution.tensor_bundle import BundleCall
+
+
+class Bridge:
+    """What puts custom calls into programs.
+
+    Parameters
+    ----------
+    with_gpus : whether programs may run on GPUs; each then says what to do there as well.
+    """
+
+    def __init__(self, *, with_gpus: bool) -> None:
+        self._foreign = foreign_calls()
+        self._numbers = CallSiteNumbers()
+        self.on_host = CallSites(on_one_tensor)
+        self.on_gpu = CallSites(on_frame)
+        self.others = CallSites(on_frame)
+        self._foreign.register(TARGET, HOST, self.on_host.act)
+        self._foreign.register(GENERAL_TARGET, HOST, self.others.act)
+        self._platforms = ["CPU"]
+        if with_gpus:
+            self._foreign.register(TARGET, CUDA, self.on_gpu.act)
+            self._platforms.append("CUDA")
+        # XLA wants a program's variables on the program's device.
+        self._orders = {kind: _order_variable(kind) for kind in (["CPU", "GPU"][: 1 + with_gpus])}
+
+    def order(self) -> Any:
+        """The chain's variable as the graph under construction sees it; pass it to `emit`."""
+        graph = tf.compat.v1.get_default_graph()
+        kind = _device_kind() if len(self._orders) > 1 else "CPU"
+        return graph.capture(self._orders[kind].handle)
+
+    @property
+    def takes_bundles(self) -> bool:
+        """Whether one custom call may take many tensors: where programs run on the host alone."""
+        return self._platforms == ["CPU"]
+
+    def emit(self, site: Site, x: Any, order: Any, *, on_host: bool = False) -> Any:
+        """Put a collective into the graph under construction (local).
+
+        Parameters
+        ----------
+        x : tensor of the request's shape.
+        order : what `order()` gave, here or in the forward pass that this is the gradient of.
+        on_host : carry it between host memory wherever the program runs.
+
+        Returns
+        -------
+        tensor of the request's `receive_shape`.
+        """
+        number = self._numbers.take(self.on_host, self.on_gpu)
+        self.on_host.add(number, site.by(site.communicator.by_mpi).execute)
+        if "CUDA" in self._platforms:
+            handler = gpu_handler(site, on_host=on_host)
+            self.on_gpu.add(number, one_tensor(handler, with_stream=True))
+        return self._call(number, [x], [site.request.receive_shape], order)[0]
+
+    def emit_bundle(self, call: BundleCall, xs: Sequence[Any], order: Any) -> list[Any]:
+        """Put a collective on many tensors into the graph under construction, as `emit` (local).
+
+        Parameters
+        ----------
+        xs : tensors of one type.
+
+        Returns
+        -------
+        tensors of the same shapes.
+        """
+        shapes = [shape_of(x) for x in xs]
+        number = self._numbers.take(self.others)
+        self.others.add(number, lambda frame: call.execute(all_addresses(frame, len(shapes))))
+        # XLA would copy each result by itself to where a loop wants it.
+        return self._call(number, xs, shapes, order, target=GENERAL_TARGET, in_place=len(xs))
+
+    def failing(self, act: Callable[[], None], operand: Any) -> Any:
+        """A call that fails with the error that `act` raises, in a plain graph (local).
+
+        Parameters
+        ----------
+        operand : a scalar bool, which is also the type of the result that will never be.
+        """
+        number, flag = self._numbers.take(self.others), ArrayType("bool", ())
+        self.others.add(number, lambda _: act())
+        with tf.device("/CPU:0"):
+            return custom_call([operand], [flag], [flag], number, ["CPU"], target=GENERAL_TARGET)[0]
+
+    def _call(
+        self,
+        number: int,
+        xs: Sequence[Any],
+        shapes: Sequence[Shape],
+        order: Any,
+        *,
+        target: str = TARGET,
+        in_place: int = 0,
+    ) -> list[Any]:
+        """The custom call in its place of the order: after the last one, before the next."""
+        dtype = xs[0].dtype.name
+        token = tf.raw_ops.ReadVariableOp(resource=order, dtype=tf.float32)
+        *ys, token = custom_call(
+            [*xs, token],
+            [*(ArrayType(dtype, shape_of(x)) for x in xs), SCALAR],
+            [*(ArrayType(dtype, shape) for shape in shapes), SCALAR],
+            number,
+            self._platforms,
+            target=target,
+            in_place=in_place,
+        )
+        passed_on = tf.raw_ops.AssignVariableOp(resource=order, value=token)
+        with tf.control_dependencies([passed_on]):
+            return [tf.identity(y) for y in ys]
+
+
+def _order_variable(kind: str) -> Any:
+    with tf.init_scope(), tf.device(f"/{kind}:0"):
+        # On a GPU, TensorFlow would keep an integer in host memory.
+        return tf.Variable(0.0, trainable=False, dtype=tf.float32, name="sciml_par_order")
+
+
+def _device_kind() -> str:
+    """ "CPU" if the program under construction was asked to run there, else "GPU"."""
+    from tensorflow.python.eager import context
+
+    # The graph's own device is not enough: a function does not inherit that of its caller.
+    asked = context.context().device_name or ""
+    return "CPU" if tf.DeviceSpec.from_string(asked).device_type == "CPU" else "GPU"
+
+
+@lru_cache(maxsize=1)
+def bridge() -> Bridge:
+    """The bridge of this process, or an `InputError` that says why there is none."""
+    try:
+        return Bridge(with_gpus=has_gpus())
+    except UnavailableError as reason:
+        raise InputError(
+            f"A collective stands inside tf.function(jit_compile=True), which needs foreign calls "
+            f"from XLA, but {reason}. Use TensorFlow 2.21, or leave jit_compile out."
+        ) from None
+
+
+def in_compiled_function() -> bool:
+    """Whether the graph under construction will be compiled by XLA as a whole."""
+    from tensorflow.python.ops import control_flow_util
+
+    graph = tf.compat.v1.get_default_graph()
+    return bool(control_flow_util.GraphOrParentsInXlaContext(graph))

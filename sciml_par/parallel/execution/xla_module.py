@@ -1,0 +1,124 @@
+"""The text of a program for XLA that holds nothing but one custom call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
+from sciml_par.parallel.requests.request import Shape
+
+TARGET = "sciml_par_collective"
+"""What XLA knows custom calls of one tensor by."""
+
+GENERAL_TARGET = "sciml_par_call"
+"""What it knows all others by."""
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """Element type, by TensorFlow's name, and shape of an operand or a result."""
+
+    dtype: str
+    shape: Shape
+
+    @property
+    def text(self) -> str:
+        """As StableHLO writes it."""
+        element = ELEMENT_TYPES[self.dtype].stablehlo
+        return f"tensor<{'x'.join([*map(str, self.shape), element])}>"
+
+    @property
+    def layout(self) -> str:
+        """Row-major: unless it is told, XLA may hand over a buffer as it suits its neighbours."""
+        fastest_first = list(range(len(self.shape)))[::-1]
+        return f"dense<{fastest_first}> : tensor<{len(self.shape)}xindex>"
+
+
+SCALAR = ArrayType("float32", ())
+
+
+def custom_call(
+    operands: Sequence[Any],
+    sent: Sequence[ArrayType],
+    received: Sequence[ArrayType],
+    number: int,
+    platforms: Sequence[str],
+    *,
+    target: str = TARGET,
+    in_place: int = 0,
+) -> list[Any]:
+    """Put a custom call into the graph under construction (local).
+
+    Parameters
+    ----------
+    operands : tensors of the types `sent`.
+    received : the types of the results.
+    number : of the call site; the call's only attribute.
+    platforms : those that the program may be compiled for.
+    target : what XLA knows it by.
+    in_place : how many of the first results lie where the operands of the same number do. XLA
+        copies such an operand first if the program needs it later, too.
+    """
+    from tensorflow.compiler.tf2xla.python import xla
+
+    results: list[Any] = xla.call_module(
+        operands,
+        version=9,
+        module=module_text(
+            sent,
+            received,
+            number,
+            target=target,
+            in_place=in_place,
+            several_platforms=len(platforms) > 1,
+        ),
+        Tout=[tf.as_dtype(each.dtype) for each in received],
+        Sout=[each.shape for each in received],
+        platforms=list(platforms),
+    )
+    return results
+
+
+def module_text(
+    sent: Sequence[ArrayType],
+    received: Sequence[ArrayType],
+    number: int,
+    *,
+    target: str,
+    in_place: int,
+    several_platforms: bool,
+) -> str:
+    """The module in StableHLO.
+
+    Parameters
+    ----------
+    several_platforms : it is then told which of them it is compiled for, and asks nobody.
+    """
+    platform = ["%platform: tensor<i32>"] if several_platforms else []
+    names = [f"%x{i}" for i in range(len(sent))]
+    parameters = [f"{name}: {each.text}" for name, each in zip(names, sent, strict=True)]
+    results = ", ".join(each.text for each in received)
+    aliases = ", ".join(_alias(i) for i in range(in_place))
+    return f"""
+    module @{target} {{
+      func.func public @main({", ".join(platform + parameters)}) -> ({results}) {{
+        %y:{len(received)} = stablehlo.custom_call @{target}({", ".join(names)}) {{
+          api_version = 4 : i32, has_side_effect = true,
+          backend_config = {{call_site = {number} : i64}},
+          output_operand_aliases = [{aliases}],
+          operand_layouts = [{", ".join(each.layout for each in sent)}],
+          result_layouts = [{", ".join(each.layout for each in received)}]
+        }} : ({", ".join(each.text for each in sent)}) -> ({results})
+        return {", ".join(f"%y#{i}" for i in range(len(received)))} : {results}
+      }}
+    }}"""
+
+
+def _alias(i: int) -> str:
+    return (
+        f"#stablehlo.output_operand_alias<output_tuple_indices = [{i}], operand_index = {i}, "
+        f"operand_tuple_indices = []>"
+    )

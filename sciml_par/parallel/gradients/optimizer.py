@@ -1,0 +1,153 @@
+"""A Keras optimizer whose updates are made of the gradients of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
+from sciml_par.parallel.gradients.keras2_update import Keras2Update
+from sciml_par.parallel.gradients.keras3_update import Keras3Update
+from sciml_par.parallel.gradients.optimizer_copy import copy_of
+from sciml_par.parallel.gradients.optimizer_state import (
+    is_of_keras_3,
+    is_optimizer,
+    keras_of,
+    take_over,
+)
+from sciml_par.parallel.gradients.reduction import GradientReduction
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.reduce_op import Average, ReduceOp
+from sciml_par.parallel.tensors.compression import Compressor
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    op: ReduceOp = Average,
+    *,
+    compression: type[Compressor] | None = None,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    groups: int | Sequence[Sequence[Any]] | None = None,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    count_passes: bool = False,
+    local_variables: Sequence[Any] = (),
+    scale_local_gradients: bool = True,
+    communicator: Communicator | None = None,
+    device: str | None = None,
+) -> Any:
+    """A copy of a Keras optimizer that reduces the gradients over the ranks (local).
+
+        model.compile(DistributedOptimizer(keras.optimizers.Adam(1e-3)), loss="mse")
+        model.fit(x, y)                        # this rank's part of the data
+
+    Its `apply`, through which `fit` and `apply_gradients` go, reduces the gradients in one
+    transfer per element type (collective), and then does what the optimizer does: clipping,
+    weight decay, accumulation and averages of weights act on the gradients of all ranks together.
+    Optimizers of Keras 2 (`tf_keras`, which `tf.keras` is where TF_USE_LEGACY_KERAS is set), legacy
+    ones included, do so in `apply_gradients`, and those with a `compute_gradients` there.
+
+    Parameters
+    ----------
+    optimizer : an optimizer of Keras 3 or 2, built or not. Its values are copied; it is not used
+        any more. A `LossScaleOptimizer` goes inside, never around: so the ranks decide together
+        whether a step has overflowed. Where the global policy is "mixed_float16" another optimizer
+        is put into one first, as `compile` would do; a loop of one's own then calls `scale_loss`.
+    op, compression, sparse_as_dense, gradient_predivide_factor, groups, communicator, device :
+        as for `DistributedGradientTape`.
+    backward_passes_per_step : n > 1 adds up the gradients of n calls on this rank; every n-th
+        reduces them and updates, and between nothing changes but these sums.
+    average_aggregated_gradients : divide the sum of the n passes by n.
+    count_passes : let `iterations`, and with it schedules of the learning rate, count each pass.
+    local_variables : those whose gradients stay this rank's own.
+    scale_local_gradients : divide these by P.
+
+    Returns
+    -------
+    An optimizer of a class derived from that of `optimizer`, with the further method
+    `register_local_var(variable)`. A model saved with it holds the plain optimizer, and is loaded
+    without sciml_par.
+
+    Raises
+    ------
+    InputError
+        What is given is no Keras optimizer, or is distributed already; an option is outside of its
+        range.
+
+    Notes
+    -----
+    The sums of passes that are not complete are not saved.
+    """
+    _check_optimizer(optimizer)
+    _check_passes(backward_passes_per_step)
+    reduction = GradientReduction(
+        op,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        gradient_predivide_factor=gradient_predivide_factor,
+        groups=groups,
+        scale_local_gradients=scale_local_gradients,
+        communicator=communicator,
+        device=device,
+        where="DistributedOptimizer",
+    ).with_local(*local_variables)
+    distributed = _distributed_copy(
+        optimizer,
+        _reduction=reduction,
+        _backward_passes=int(backward_passes_per_step),
+        _average_passes=average_aggregated_gradients,
+        _count_passes=count_passes,
+    )
+    take_over(optimizer, distributed)
+    return distributed
+
+
+def _distributed_copy(optimizer: Any, **options: Any) -> Any:
+    keras = keras_of(optimizer)
+    mixed = keras is not None and keras.mixed_precision.global_policy().name == "mixed_float16"
+    if mixed and not hasattr(optimizer, "inner_optimizer"):
+        inner = copy_of(optimizer, type(optimizer))
+        optimizer = keras.mixed_precision.LossScaleOptimizer(inner)
+    return copy_of(optimizer, _distributed_class(optimizer, options))
+
+
+def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
+    plain: Any = type(optimizer)
+    update = Keras3Update if is_of_keras_3(optimizer) else Keras2Update
+    attributes = {
+        "__module__": plain.__module__,
+        "__qualname__": plain.__qualname__,
+        "__doc__": plain.__doc__,
+        # Keras looks up by __class__ under which name, and whose registration, it saves an object.
+        "__class__": property(lambda self: plain),
+    }
+    return type(plain)(plain.__name__, (update, plain), attributes | options)
+
+
+def _check_passes(number: Any) -> None:
+    if not isinstance(number, Integral) or isinstance(number, bool) or number < 1:
+        raise InputError(
+            f"DistributedOptimizer: expected backward_passes_per_step to be an integer ≥ 1; got "
+            f"{number!r}."
+        )
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if isinstance(optimizer, DistributedUpdate):
+        raise InputError(
+            "DistributedOptimizer: this optimizer is distributed already; use it as it is."
+        )
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        raise InputError(
+            f"DistributedOptimizer: expected a Keras optimizer; got {type(optimizer).__name__} of "
+            f"tf.compat.v1.train. Use DistributedOptimizer of sciml_par.horovod.tensorflow."
+        )
+    if not is_optimizer(optimizer):
+        raise InputError(
+            f"DistributedOptimizer: expected an optimizer of Keras, such as "
+            f"keras.optimizers.Adam(); got {optimizer!r}."
+        )

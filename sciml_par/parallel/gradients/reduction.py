@@ -1,0 +1,248 @@
+"""What gradient tape and optimizer have in common: this rank's gradients become those of all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.collectives.allreduce import allreduce
+from sciml_par.parallel.collectives.fused import fused_allreduce
+from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, Sum
+from sciml_par.parallel.requests.shape_digest import layout
+from sciml_par.parallel.tensors.compression import Compressor
+from sciml_par.parallel.tensors.scaling import Conversion
+
+Gradient = Any
+"""A tensor, `tf.IndexedSlices`, or None."""
+
+_NUMBERS_SHOWN = 8
+
+
+@dataclass(frozen=True, eq=False)
+class GradientReduction:
+    """How gradients are reduced over the ranks.
+
+    Parameters
+    ----------
+    op : Average, Sum or Adasum.
+    compression : what the gradients are converted to for the transfer, as for `allreduce`.
+    sparse_as_dense : add up gradients that are `tf.IndexedSlices` as dense tensors, rather than
+        gather the slices of all ranks.
+    gradient_predivide_factor : f > 0 divides an Average in two: by f before the sum and by P/f
+        after it.
+    groups : what travels together: all gradients (None), n parts of about equal length (n), or
+        the variables of each list given, with the rest together.
+    scale_local_gradients : divide the gradients of local variables by P.
+    local : keys (see `key_of`) of the variables whose gradients are not reduced.
+    communicator, device : as for `allreduce`.
+    where : how errors call the one that reduces.
+
+    Raises
+    ------
+    InputError
+        An option outside of its range, or two that exclude each other.
+    """
+
+    op: ReduceOp = Average
+    _: KW_ONLY
+    compression: type[Compressor] | None = None
+    sparse_as_dense: bool = False
+    gradient_predivide_factor: float = 1.0
+    groups: int | Sequence[Sequence[Any]] | None = None
+    scale_local_gradients: bool = True
+    local: frozenset[Hashable] = frozenset()
+    communicator: Communicator | None = None
+    device: str | None = None
+    where: str = "gradients"
+
+    def __post_init__(self) -> None:
+        if self.op not in (Average, Sum, Adasum):
+            raise InputError(
+                f"{self.where}: gradients can be combined by Average, Sum or Adasum; got op = "
+                f"{self.op!r}."
+            )
+        Conversion(1.0, 1.0, self.compression, self.where)  # which checks what it is given
+        self._check_factor()
+        self._check_groups()
+
+    def _check_factor(self) -> None:
+        factor = self.gradient_predivide_factor
+        if not isinstance(factor, Real) or not 0 < factor < math.inf:
+            raise InputError(
+                f"{self.where}: expected gradient_predivide_factor to be a positive number; got "
+                f"{factor!r}."
+            )
+        if factor != 1 and self.op is not Average:
+            raise InputError(
+                f"{self.where}: gradient_predivide_factor divides an Average in two; got it with "
+                f"op = {self.op!r}. Use Average, or leave the factor at 1."
+            )
+
+    def _check_groups(self) -> None:
+        groups = self.groups
+        if groups is None or (_is_integer(groups) and groups >= 1):  # type: ignore[operator]
+            return
+        if not isinstance(groups, Sequence) or not all(
+            isinstance(group, Sequence) and not isinstance(group, str) for group in groups
+        ):
+            raise InputError(
+                f"{self.where}: expected groups to be None, an integer ≥ 1 or a list of lists of "
+                f"variables; got {groups!r}."
+            )
+        keys = [key_of(variable) for group in groups for variable in group]
+        if len(set(keys)) < len(keys):
+            raise InputError(f"{self.where}: a variable stands in groups twice; name it once.")
+
+    def with_local(self, *variables: Any) -> GradientReduction:
+        """This reduction, with `variables` among those whose gradients are not reduced (local)."""
+        return replace(self, local=self.local | {key_of(variable) for variable in variables})
+
+    def is_local(self, variable: Any) -> bool:
+        """Whether the gradient of `variable` is this rank's own (local)."""
+        return key_of(variable) in self.local
+
+    @as_written
+    def reduce(self, gradients: Sequence[Gradient], sources: Sequence[Any]) -> list[Gradient]:
+        """The gradients of all ranks together, one for each of this rank's (collective).
+
+        Parameters
+        ----------
+        gradients : by each of `sources`. The same of them are None on every rank.
+        sources : what they are gradients by: `tf.Variable`s, `keras.Variable`s or tensors.
+
+        Returns
+        -------
+        None where the gradient is; `tf.IndexedSlices` where it is such, unless `sparse_as_dense`,
+        or unless its number of rows is unknown in a function compiled by XLA.
+
+        Raises
+        ------
+        CollectiveMismatchError
+            The ranks do not have gradients by the same sources.
+        """
+        results = [self._local_part(g, s) for g, s in zip(gradients, sources, strict=True)]
+        shared = [i for i, source in enumerate(sources) if not self.is_local(source)]
+        present = [i for i in shared if gradients[i] is not None]
+        missing = [n for n, i in enumerate(shared) if gradients[i] is None]
+        name = _name(len(shared), missing)
+        if shared and not present:
+            # Others may have gradients: then this fails on all ranks, and none waits.
+            nothing = tf.zeros([0])
+            allreduce(nothing, Sum, name=name, communicator=self.communicator, device=self.device)
+        for i in present:
+            results[i] = self._prepared(gradients[i], sources[i])
+        for indices in self._in_groups(present, results, sources):
+            reduced = self._reduce_together([results[i] for i in indices], name)
+            for i, gradient in zip(indices, reduced, strict=True):
+                results[i] = gradient
+        return results
+
+    def _local_part(self, gradient: Gradient, source: Any) -> Gradient:
+        if gradient is None or not (self.scale_local_gradients and self.is_local(source)):
+            return gradient
+        size = (self.communicator or current_world().communicator).size
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.IndexedSlices(
+                gradient.values / size, gradient.indices, dense_shape=gradient.dense_shape
+            )
+        return tf.convert_to_tensor(gradient) / size
+
+    def _prepared(self, gradient: Gradient, source: Any) -> Gradient:
+        """The gradient as a tensor of known shape, or as slices if they can be gathered."""
+        if isinstance(gradient, tf.IndexedSlices):
+            known = gradient.values.shape.is_fully_defined()
+            if not self.sparse_as_dense and (known or not _is_compiled()):
+                return gradient
+        dense = tf.convert_to_tensor(gradient)
+        return dense if dense.shape.is_fully_defined() else tf.ensure_shape(dense, source.shape)
+
+    def _reduce_together(self, gradients: list[Gradient], name: str) -> list[Gradient]:
+        op, before, after = self.op, 1.0, 1.0
+        if self.gradient_predivide_factor != 1:
+            size = (self.communicator or current_world().communicator).size
+            before = 1 / self.gradient_predivide_factor
+            op, after = Sum, self.gradient_predivide_factor / size
+        return fused_allreduce(
+            gradients,
+            op,
+            prescale_factor=before,
+            postscale_factor=after,
+            compression=self.compression,
+            name=name,
+            communicator=self.communicator,
+            device=self.device,
+        )
+
+    def _in_groups(
+        self, indices: list[int], gradients: Sequence[Gradient], sources: Sequence[Any]
+    ) -> list[list[int]]:
+        """`indices` in parts that travel together, in an order that all ranks share."""
+        if self.groups is None:
+            parts = [indices]
+        elif isinstance(self.groups, Sequence):
+            listed = [{key_of(variable) for variable in group} for group in self.groups]
+            parts = [[i for i in indices if key_of(sources[i]) in keys] for keys in listed]
+            known = {i for part in parts for i in part}
+            parts.append([i for i in indices if i not in known])
+        else:
+            parts = _of_equal_length(indices, gradients, int(self.groups))
+        return [part for part in parts if part]
+
+
+def key_of(variable: Any) -> Hashable:
+    """What tells a variable from others: the same for a `keras.Variable` and its `tf.Variable`."""
+    # The property `value` of a Keras variable is another tensor where Keras casts automatically.
+    inner = getattr(variable, "_value", variable)
+    if not hasattr(inner, "ref"):
+        raise InputError(f"Expected a tf.Variable or a keras.Variable; got {variable!r}.")
+    key: Hashable = inner.ref()
+    return key
+
+
+def _of_equal_length(
+    indices: list[int], gradients: Sequence[Gradient], number: int
+) -> list[list[int]]:
+    """`indices` in order, cut into `number` parts whose gradients have about as many bytes."""
+    lengths = [_bytes_of(gradients[i]) for i in indices]
+    total, begin = max(sum(lengths), 1), 0
+    parts: list[list[int]] = [[] for _ in range(number)]
+    for i, length in zip(indices, lengths, strict=True):
+        middle = begin + length / 2
+        parts[min(int(number * middle / total), number - 1)].append(i)
+        begin += length
+    return parts
+
+
+def _bytes_of(gradient: Gradient) -> int:
+    # Slices may be of other numbers on each rank, which must cut alike.
+    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    rows = values.shape[1:] if isinstance(gradient, tf.IndexedSlices) else values.shape
+    return (rows.num_elements() or 1) * values.dtype.size
+
+
+def _name(number: int, missing: list[int]) -> str:
+    """What the gradients are called, so that ranks with other gradients do not agree."""
+    name = f"{number} gradients"
+    if not missing:
+        return name
+    if len(missing) <= _NUMBERS_SHOWN:
+        return f"{name}, None for {', '.join(map(str, missing))} of 0..{number - 1}"
+    shown = ", ".join(map(str, missing[:_NUMBERS_SHOWN]))
+    return f"{name}, None for {len(missing)}: {shown}, … ({layout(missing)})"
+
+
+def _is_compiled() -> bool:
+    return not tf.executing_eagerly() and in_compiled_function()
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -1,0 +1,130 @@
+"""A gradient tape whose gradients are those of all ranks together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.reduce_op import Average, ReduceOp
+from sciml_par.parallel.tensors.compression import Compressor
+
+
+class DistributedGradientTape:
+    """A `tf.GradientTape` that reduces its gradients over the ranks.
+
+        with tf.GradientTape() as tape:
+            loss = ...
+        tape = DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, variables)   # (1/P) Σ_r ∇ loss_r
+
+    Parameters
+    ----------
+    tape : what computes this rank's gradients.
+    op : Average, as users of Horovod expect, Sum, or Adasum.
+    compression : what gradients are converted to for the transfer, such as Compression.fp16.
+    sparse_as_dense : add up gradients that are `tf.IndexedSlices` as dense tensors. By default
+        the slices of all ranks are gathered, which is less where few rows have a gradient.
+    gradient_predivide_factor : f divides an Average in two: by f before the sum and by P/f after
+        it, for element types of little range.
+    groups : what travels together: all gradients (None), n parts of about equal length (n), or
+        the variables of each list given, with the rest together.
+    local_sources : those whose gradients stay this rank's own.
+    scale_local_gradients : divide these by P.
+    communicator, device : as for `allreduce`.
+
+    Raises
+    ------
+    InputError
+        An option outside of its range, or two that exclude each other.
+
+    Notes
+    -----
+    All gradients of a group travel in one buffer per element type and 64 MiB. A gradient that is
+    None stays None; it must be so on every rank. Everything else that a tape can do it does as the
+    inner tape: `jacobian`, for one, is this rank's own.
+    """
+
+    def __init__(
+        self,
+        tape: Any,
+        op: ReduceOp = Average,
+        *,
+        compression: type[Compressor] | None = None,
+        sparse_as_dense: bool = False,
+        gradient_predivide_factor: float = 1.0,
+        groups: int | Sequence[Sequence[Any]] | None = None,
+        local_sources: Sequence[Any] = (),
+        scale_local_gradients: bool = True,
+        communicator: Communicator | None = None,
+        device: str | None = None,
+    ) -> None:
+        self._tape = tape
+        self._reduction = GradientReduction(
+            op,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            groups=groups,
+            scale_local_gradients=scale_local_gradients,
+            communicator=communicator,
+            device=device,
+            where="DistributedGradientTape",
+        ).with_local(*local_sources)
+
+    def __enter__(self) -> DistributedGradientTape:
+        self._tape.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> Any:
+        return self._tape.__exit__(*exception)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tape, name)
+
+    def register_local_source(self, source: Any) -> None:
+        """From now on, leave the gradient by `source` to this rank, as `local_sources` (local)."""
+        self._reduction = self._reduction.with_local(source)
+
+    @as_written
+    def gradient(
+        self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
+    ) -> Any:
+        """The gradient of `target` with respect to `sources`, reduced (collective).
+
+        Parameters and result are those of `tf.GradientTape.gradient`.
+
+        Raises
+        ------
+        CollectiveMismatchError
+            The ranks do not have gradients by the same sources.
+        """
+        local = self._tape.gradient(target, sources, output_gradients, **options)
+        return tf.nest.pack_sequence_as(local, self._reduced(local, sources))
+
+    @as_written
+    def get_local_and_global_gradients(
+        self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
+    ) -> tuple[list[Gradient], list[Gradient]]:
+        """As `gradient`, in two lists (collective).
+
+        Returns
+        -------
+        The gradients by the local sources and those by all others, each in the order of `sources`.
+        """
+        local = self._tape.gradient(target, sources, output_gradients, **options)
+        own: list[Gradient] = []
+        reduced: list[Gradient] = []
+        for gradient, source in zip(
+            self._reduced(local, sources), tf.nest.flatten(sources), strict=True
+        ):
+            (own if self._reduction.is_local(source) else reduced).append(gradient)
+        return own, reduced
+
+    def _reduced(self, local: Any, sources: Any) -> list[Gradient]:
+        return self._reduction.reduce(
+            tf.nest.flatten(local, expand_composites=False), tf.nest.flatten(sources)
+        )

@@ -1,0 +1,83 @@
+"""Ranks compare what they ask for, and learn what the others asked for where they differ."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sciml_par.parallel.requests.mismatch import mismatch_message
+from sciml_par.parallel.requests.signature import Signature
+
+if TYPE_CHECKING:
+    from sciml_par.parallel.groups.communicator import Communicator
+
+_COMPARED = struct.Struct("<16sQQ")
+"""The digest of the signature, the number of the collective, and the trail of all before it."""
+
+_NUMBER = struct.Struct("<q")
+
+History = Mapping[int, bytes]
+"""{number of a collective: digest of its signature}."""
+
+
+def compare(group: Communicator, signature: Signature, number: int) -> list[int]:
+    """Every rank's `number`, [P], if all ask for the same and always have (collective).
+
+    Raises
+    ------
+    CollectiveMismatchError
+        On all ranks alike, with what each of them asked for.
+    """
+    mine = _COMPARED.pack(signature.digest, group.sequence, group.trail)
+    sent = np.frombuffer(mine + _NUMBER.pack(number), np.uint8)
+    everyone = np.empty((group.size, sent.size), np.uint8)
+    group.control.Allgather(sent, everyone)
+    compared = everyone[:, : _COMPARED.size]
+    if (compared == compared[0]).all():
+        return everyone[:, _COMPARED.size :].copy().view(np.int64)[:, 0].tolist()
+    raise group.mismatch_error(_explanation(group, signature))
+
+
+def _explanation(group: Communicator, signature: Signature) -> str:
+    """What each rank asked for, now or at the first collective in which they differed."""
+    asked = group.control.allgather((str(signature), group.sequence))
+    in_step = len({place for _, place in asked}) == 1
+    if not in_step or len({wish for wish, _ in asked}) > 1:
+        wishes = [w if in_step else f"{w}, its collective number {place}" for w, place in asked]
+        return mismatch_message(group.name, dict(enumerate(wishes)))
+    return _past_explanation(group)
+
+
+def _past_explanation(group: Communicator) -> str:
+    """The same of a collective before this one: what was agreed on before is not compared again."""
+    recent = {number: ask.signature for number, ask in group.history}
+    digests = {number: signature.digest for number, signature in recent.items()}
+    number = first_difference(group.control.allgather(digests))
+    if number is None:
+        return (
+            f"The ranks of «{group.name}» did not ask for the same collectives in the same order, "
+            f"some time before their collective number {group.sequence}. Results since then are "
+            f"wrong. Run with SCIML_PAR_CHECK=always to find the place."
+        )
+    wishes = group.control.allgather(str(recent[number]))
+    message = mismatch_message(group.name, dict(enumerate(wishes)))
+    return (
+        f"{message}\nThat was their collective number {number}, {group.sequence - number} before "
+        f"this one; results since then are wrong. Ranks compare what they have not asked for "
+        f"before; with SCIML_PAR_CHECK=always, everything."
+    )
+
+
+def first_difference(histories: Sequence[History]) -> int | None:
+    """The first collective that all ranks remember and in which they differ; None if there is none.
+
+    Parameters
+    ----------
+    histories : what each rank remembers, [P].
+    """
+    known = set(histories[0]).intersection(*histories[1:])
+    different = (n for n in sorted(known) if len({history[n] for history in histories}) > 1)
+    return next(different, None)

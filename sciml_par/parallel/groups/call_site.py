@@ -1,0 +1,118 @@
+"""A call site of a collective, and its execution."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import TransferError
+from sciml_par.parallel.groups.in_step import in_step
+from sciml_par.parallel.requests.announcement import Ask, Kind
+from sciml_par.parallel.requests.request import Request, Shape
+
+if TYPE_CHECKING:
+    from sciml_par.parallel.groups.communicator import Communicator
+    from sciml_par.parallel.transports.transport import Carrier
+
+
+class Call:
+    """A request that a transport carries out.
+
+    The ranks compare signatures that are new to the group; what they have agreed on is only
+    transferred.
+    """
+
+    def __init__(self, communicator: Communicator, request: Request, carrier: Carrier) -> None:
+        self._communicator = communicator
+        self.request = request
+        self.signature = replace(request.signature, by=carrier.name)
+        self._transfer = in_step(communicator, request, carrier, request.prepared_by(carrier))
+        self._returns_early = carrier.returns_early
+        self._bytes = request.count * request.element.size
+        self._ask = Ask(Kind.TRANSFER, self.signature, request)
+        self._ledger = communicator.ledger
+        self._agreed_in = -1  # the generation of the ledger in which the signature was found
+
+    def execute(self, *where: Any) -> None:
+        """Carry it out (collective).
+
+        Parameters
+        ----------
+        where : what the transfer takes: the addresses of the input and of the output, the same
+            twice for in place; by NCCL, the stream as well.
+        """
+        communicator = self._communicator
+        recorder = communicator.recorder
+        begun = 0 if recorder is None else recorder.now()
+        communicator.begin(self._ask)
+        try:
+            new = self._agreed_in != self._ledger.generation
+            if new:
+                new = self._agree()
+            if self._returns_early:
+                communicator.enqueued = communicator.sequence
+            self._transfer(*where)
+        except RuntimeError as error:
+            if type(error).__module__.startswith("mpi4py"):
+                raise self._explained(error) from error
+            raise
+        finally:
+            communicator.end()
+        if recorder is not None:
+            recorder.note(
+                communicator, self.signature, begun, self._bytes, new, self._returns_early
+            )
+
+    def _explained(self, error: RuntimeError) -> TransferError:
+        """MPI's error, with what most likely has brought it about."""
+        return TransferError(
+            f"MPI could not carry {self.signature} of «{self._communicator.name}»: {error}. Most "
+            f"likely another rank has asked for something else, of another length, that had been "
+            f"agreed on before. SCIML_PAR_CHECK=always finds the place."
+        )
+
+    def _agree(self) -> bool:
+        """Compare the signature, unless the ranks have agreed on it; whether they compared it."""
+        always = self._communicator.check_always or self.signature.is_compared_always
+        digest = self.signature.digest
+        new = always or digest not in self._ledger
+        if new:
+            self._communicator.agree(self.signature)
+            self._ledger.add(digest)
+        if not always:
+            self._agreed_in = self._ledger.generation
+        return new
+
+
+class Site:
+    """A call site: what a collective asks for, and how each transport carries it out."""
+
+    def __init__(self, communicator: Communicator, request: Request) -> None:
+        self.communicator = communicator
+        self.request = request
+        self._calls: dict[str, Call] = {}
+
+    def by(self, carrier: Carrier) -> Call:
+        """The call that `carrier` executes."""
+        call = self._calls.get(carrier.name)
+        if call is None:
+            call = self._calls[carrier.name] = Call(self.communicator, self.request, carrier)
+        return call
+
+    @cached_property
+    def result(self) -> tuple[Shape, np.dtype[Any], int]:
+        """The result's shape, its type for NumPy, and its bytes."""
+        shape, element = self.request.receive_shape, self.request.element
+        return shape, element.numpy, math.prod(shape) * element.size
+
+    @cached_property
+    def receive_shape(self) -> Any:
+        """The result's shape as a tensor in host memory, which is slow to make."""
+        with tf.init_scope(), tf.device("/CPU:0"):
+            shape = self.request.receive_shape
+            return tf.constant(shape, tf.int32, shape=[len(shape)])  # [0] for a scalar's

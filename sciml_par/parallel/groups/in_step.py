@@ -1,0 +1,42 @@
+"""No rank gets further ahead of the others than `join` can tell.
+
+A rank is done with a broadcast that it gives, or with rows that it only sends, before others have
+begun. By a loop of those it could be thousands ahead, and a rank that joins late has to be told of
+all that it has missed. So all ranks meet after every so many such collectives. An allreduce is a
+meeting by itself: it costs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sciml_par.parallel.requests.request import Allreduce, Request
+
+if TYPE_CHECKING:
+    from sciml_par.parallel.groups.communicator import Communicator
+    from sciml_par.parallel.transports.transport import Carrier
+
+MOST_AHEAD = 512
+"""Less than a group's `history` holds."""
+
+Transfer = Callable[..., Any]
+
+
+def in_step(
+    group: Communicator, request: Request, carrier: Carrier, transfer: Transfer
+) -> Transfer:
+    """`transfer`, after which the ranks meet now and then if by itself it is no meeting (local).
+
+    Whether it is one is the same on all ranks, and so is the count.
+    """
+    if isinstance(request, Allreduce) and request.count and not carrier.returns_early:
+        return transfer
+
+    def transfer_and_meet(*where: Any) -> None:
+        transfer(*where)
+        group.loose += 1
+        if group.loose % MOST_AHEAD == 0:
+            group.control.Barrier()
+
+    return transfer_and_meet

@@ -1,0 +1,274 @@
+"""Short messages between ranks beside the collectives: who waits where, who failed, who left.
+
+A message about a group carries the group's identity, not its name: a name may be used again, and
+messages of a group that is gone must not meet the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sciml_par.parallel.requests.announcement import Ask
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from sciml_par.parallel.timeline.recorder import EventKind, Row
+
+Identity = tuple[int, int]
+"""A group's: the number in the world of its rank 0, and how many groups that rank has been in."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The sender has stood in a collective for a while: number `sequence` of the group.
+
+    Sent to one rank, which answers with `Present`.
+
+    Parameters
+    ----------
+    rank : the sender's number in the group.
+    question : counts how often the sender has asked during this wait.
+    comparing : whether it still compares what it asks for with the others.
+    """
+
+    group: Identity
+    sequence: int
+    description: str
+    rank: int
+    question: int = 0
+    comparing: bool = False
+
+
+@dataclass(frozen=True)
+class Present:
+    """Who waits in the collective `sequence` of the group, as far as the sender has been told.
+
+    Parameters
+    ----------
+    question : the last one of the receiver's to which this is the answer.
+    asked : {what for: the ranks of the group}.
+    comparing : those of them that still compare what they ask for with the others.
+    """
+
+    group: Identity
+    sequence: int
+    question: int
+    asked: Mapping[str, Sequence[int]]
+    comparing: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Trail:
+    """The trail of the group's collectives up to `number`, as the sender has it.
+
+    `recoveries` counts the mismatches after which the group went on, with a new trail.
+    """
+
+    group: Identity
+    recoveries: int
+    number: int
+    trail: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The sender ends with an error. Equal `key`s are the same error; `text` is what to print."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Left:
+    """The sender's program has ended, after it began so many collectives in each group.
+
+    A rank may leave while others are still in a collective in which it has done its part.
+    """
+
+    begun: Mapping[Identity, int]
+
+
+@dataclass(frozen=True)
+class Events:
+    """What the sender has done since its last such message, for the timeline.
+
+    Parameters
+    ----------
+    timeline : the number of the timeline that it is for.
+    kinds : {number: kind of event} of the numbers that come up for the first time.
+    rows : the events, as `Recorder.drain` gives them.
+    dropped : how many more there were, of which nothing is kept.
+    last : whether nothing more will come.
+    """
+
+    timeline: int
+    kinds: Mapping[int, EventKind]
+    rows: Sequence[Row]
+    dropped: int
+    last: bool
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The sender is in `join`, after it began so many of the group's collectives.
+
+    `meeting` counts how often the group has met there before.
+    """
+
+    group: Identity
+    meeting: int
+    begun: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Collectives of the group, {number: what it is}, for those who have joined."""
+
+    group: Identity
+    asks: Mapping[int, Ask]
+
+
+Message = Waiting | Present | Trail | Failed | Left | Events | Joined | Asked
+
+
+class Mailbox:
+    """What the other ranks of the world have said (local; never waits for anyone).
+
+    Attributes
+    ----------
+    rank : this process's number in the world.
+    sent : how many messages this rank has sent.
+    waiting : by group, the last such message of each rank that has told this one.
+    unanswered : (rank, message) of the waiting ranks that have asked who else is there.
+    present : the last answer to this rank, by group.
+    trails : the last such message, by group.
+    failed, left : the last such message of each rank.
+    joined : the last such message of each rank and group.
+    asked : what a group does next: by its identity, and by the number of the collective.
+    events : (rank, message) of all that have come and nobody has taken out.
+    telling : held by the thread that tells joined ranks of this rank's collectives.
+    """
+
+    _TAG = 20997
+
+    def __init__(self, control: MPI.Comm) -> None:
+        from mpi4py import MPI
+
+        self._control = control
+        self._any_source = MPI.ANY_SOURCE
+        self.rank: int = control.Get_rank()
+        self._others = [r for r in range(control.Get_size()) if r != self.rank]
+        self._unsent: list[MPI.Request] = []
+        self._unsent_events: list[MPI.Request] = []
+        self._lock = threading.Lock()
+        self._silent = False
+        self.sent = 0
+        self.waiting: dict[Identity, dict[int, Waiting]] = {}
+        self.unanswered: deque[tuple[int, Waiting]] = deque()
+        self.present: dict[Identity, Present] = {}
+        self.trails: dict[Identity, Trail] = {}
+        self.failed: dict[int, Failed] = {}
+        self.left: dict[int, Left] = {}
+        self.events: deque[tuple[int, Events]] = deque()
+        self.joined: dict[tuple[int, Identity], Joined] = {}
+        self.asked: dict[Identity, dict[int, Ask]] = {}
+        self.telling = threading.Lock()
+
+    def send(self, message: Message, *, to: Iterable[int] | None = None) -> None:
+        """Tell the ranks `to` of the world; every other one by default."""
+        if self._silent:
+            return
+        with self._lock:
+            self._unsent = [request for request in self._unsent if not request.Test()]
+            for rank in self._others if to is None else to:
+                if rank == self.rank:
+                    self._take_in(rank, message)
+                    continue
+                self.sent += 1
+                self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
+
+    def ship(self, events: Events, rank: int) -> None:
+        """Give one rank a part of the timeline."""
+        if self._silent:
+            return
+        with self._lock:
+            self._unsent_events.append(self._control.isend(events, dest=rank, tag=self._TAG))
+
+    def shipping(self) -> int:
+        """How many parts of the timeline are still on their way."""
+        with self._lock:
+            self._unsent_events = [each for each in self._unsent_events if not each.Test()]
+            return len(self._unsent_events)
+
+    def next_asked(self, group: Identity, number: int) -> Ask | None:
+        """What the group's collective `number` is, if somebody has said so; earlier ones go."""
+        with self._lock:
+            told = self.asked.get(group, {})
+            for past in [each for each in told if each < number]:
+                del told[past]
+            return told.pop(number, None)
+
+    def poll(self) -> None:
+        """Take in what has arrived."""
+        if self._silent:
+            return
+        with self._lock:
+            while self._control.iprobe(source=self._any_source, tag=self._TAG):
+                self._take_one()
+
+    def silence(self) -> None:
+        """Send and take in nothing any more: for a child process, which is a copy of the rank."""
+        # The lock may be held by a thread that the child does not have.
+        self._silent = True
+
+    def forget_gone(self, groups: Iterable[Identity]) -> None:
+        """Drop messages of groups that are not among `groups`, unless they are still to come.
+
+        All members make their groups in one order, so a group is gone if it is not there, and one
+        with the same rank 0 that was made later is.
+        """
+        there = set(groups)
+        newest: dict[int, int] = {}
+        for root, number in there:
+            newest[root] = max(number, newest.get(root, -1))
+
+        def gone(group: Identity) -> bool:
+            return group not in there and group[1] < newest.get(group[0], -1)
+
+        with self._lock:
+            for kept in (self.waiting, self.present, self.trails, self.asked):
+                for group in [each for each in kept if gone(each)]:
+                    del kept[group]
+            for key in [key for key in self.joined if gone(key[1])]:
+                del self.joined[key]
+
+    def _take_one(self) -> None:
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        message: Message = self._control.recv(source=self._any_source, tag=self._TAG, status=status)
+        self._take_in(status.Get_source(), message)
+
+    def _take_in(self, sender: int, message: Message) -> None:
+        if isinstance(message, Waiting):
+            self.waiting.setdefault(message.group, {})[sender] = message
+            self.unanswered.append((sender, message))
+        elif isinstance(message, Present):
+            self.present[message.group] = message
+        elif isinstance(message, Trail):
+            self.trails[message.group] = message
+        elif isinstance(message, Failed):
+            self.failed[sender] = message
+        elif isinstance(message, Events):
+            self.events.append((sender, message))
+        elif isinstance(message, Joined):
+            self.joined[sender, message.group] = message
+        elif isinstance(message, Asked):
+            self.asked.setdefault(message.group, {}).update(message.asks)
+        else:
+            self.left[sender] = message

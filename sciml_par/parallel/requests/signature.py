@@ -1,0 +1,69 @@
+"""What a rank asks for, in a form that ranks can compare."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from sciml_par.parallel.requests.reduce_op import ReduceOp
+
+KEY_MASK = (1 << 30) - 1
+"""The largest number that Python computes with as one digit."""
+
+NUMBERS_OF_ROWS = ": numbers of rows"
+"""How the text of a signature ends where the ranks only tell each other how many rows they have."""
+
+IN_INPUT_PIPELINE = " in an input pipeline"
+"""How the names of collectives end that `tf.data` calls; see `input_pipeline.py`."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What all ranks must ask for alike.
+
+    `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
+    Exchanges that are no tensor's have no `dtype`. `by` is the name of what carries it; `name` is
+    what the user calls it, if at all. `rows_only`: the ranks only tell each other their numbers of
+    rows, before the tensors travel.
+    """
+
+    kind: str
+    dtype: str = ""
+    shape: tuple[int | None, ...] = ()
+    op: ReduceOp | None = None
+    root: int | None = None
+    by: str = "MPI"
+    name: str | None = None
+    rows_only: bool = False
+
+    def __str__(self) -> str:
+        parts = []
+        if self.dtype:
+            shape = ", ".join("any" if n is None else str(n) for n in self.shape)
+            parts.append(f"{self.dtype} [{shape}]")
+        if self.op is not None:
+            parts.append(self.op.value)
+        if self.root is not None:
+            parts.append(f"root {self.root}")
+        if self.name is not None:
+            parts.append(f"name {self.name!r}")
+        call = f"{self.kind}({', '.join(parts)})"
+        if self.rows_only:
+            call += NUMBERS_OF_ROWS
+        return call if self.by == "MPI" else f"{call} by {self.by}"
+
+    @cached_property
+    def digest(self) -> bytes:
+        """16 bytes that differ where the texts do."""
+        return hashlib.blake2b(str(self).encode(), digest_size=16).digest()
+
+    @property
+    def is_compared_always(self) -> bool:
+        """Whether the ranks compare it each time, because its place in the order is not sure."""
+        return self.name is not None and self.name.endswith(IN_INPUT_PIPELINE)
+
+    @cached_property
+    def key(self) -> int:
+        """As many bits of the digest as `KEY_MASK` has, as a number."""
+        return int.from_bytes(self.digest[:4], "little") & KEY_MASK

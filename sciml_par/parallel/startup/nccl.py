@@ -1,0 +1,160 @@
+"""Whether the ranks carry tensors between their GPUs by NCCL. They decide it together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sciml_par.errors import InputError
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.mismatch import rank_list
+from sciml_par.parallel.requests.signature import Signature
+from sciml_par.parallel.transports.cupy_binding import (
+    Gpu,
+    MissingBindingError,
+    Nccl,
+    load_gpu,
+    load_nccl,
+)
+from sciml_par.parallel.transports.nccl import NCCLCommunicator
+
+VARIABLE = "SCIML_PAR_TRANSPORT"
+_CHOICES = ("auto", "mpi", "nccl")
+_SHARING_VARIABLE = "NCCL_MULTI_RANK_GPU_ENABLE"
+_OLDEST_SHARING = (2, 30)
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How tensors in GPU memory travel between the ranks.
+
+    Attributes
+    ----------
+    obstacle : why not by NCCL; empty if by NCCL.
+    surprising : whether there are GPUs, so that one would expect NCCL.
+    """
+
+    obstacle: str
+    surprising: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one rank has to say.
+
+    Attributes
+    ----------
+    wish : "auto", "mpi" or "nccl".
+    gpu : what tells its GPU from all others of the job; None without one.
+    obstacle : why it cannot use NCCL; empty if it can.
+    may_share : whether its NCCL takes several ranks on a GPU.
+    """
+
+    wish: str
+    gpu: str | None
+    obstacle: str
+    may_share: bool = False
+
+
+def requested_transport(environment: Mapping[str, str]) -> str:
+    """ "auto", "mpi" or "nccl", as SCIML_PAR_TRANSPORT says (local)."""
+    wish = environment.get(VARIABLE, "") or "auto"
+    if wish not in _CHOICES:
+        raise InputError(f"{VARIABLE}: expected one of {', '.join(_CHOICES)}; got {wish!r}.")
+    return wish
+
+
+def set_up_transport(
+    everyone: Communicator, gpu: str | None, environment: Mapping[str, str], index: int = 0
+) -> Transport:
+    """Find out whether the ranks can use NCCL, and connect them if so (collective).
+
+    It sets `gpu` and `by_nccl` of the communicator.
+
+    Parameters
+    ----------
+    gpu : what tells this rank's GPU from all others of the job; None without one.
+    index : its number among those that this process sees.
+
+    Raises
+    ------
+    InputError
+        SCIML_PAR_TRANSPORT is unknown, differs between the ranks, or is nccl where that cannot be.
+    BindingError
+        NCCL cannot connect the ranks.
+    """
+    wish = everyone.attempt(lambda: requested_transport(environment))
+    everyone.gpu, nccl, obstacle = _load(gpu, index)
+    may_share = (
+        nccl is not None
+        and nccl.version >= _OLDEST_SHARING
+        and environment.get(_SHARING_VARIABLE) == "1"
+    )
+    reports = everyone.allgather_object(Report(wish, gpu, obstacle, may_share))
+    transport = decide(reports)
+    if not transport.obstacle:
+        assert nccl is not None and everyone.gpu is not None
+        with everyone.waiting_for(Signature("set-up of NCCL")):
+            everyone.by_nccl = NCCLCommunicator.connect(
+                nccl, everyone.gpu, everyone.rank, everyone.size, everyone.control.bcast
+            )
+    return transport
+
+
+def _load(gpu: str | None, index: int) -> tuple[Gpu | None, Nccl | None, str]:
+    if gpu is None:
+        return None, None, "no GPU"
+    found = None
+    try:
+        found = load_gpu(index)
+        return found, load_nccl(), ""
+    except MissingBindingError as reason:
+        return found, None, str(reason)
+
+
+def decide(reports: Sequence[Report]) -> Transport:
+    """What all ranks conclude from what each has said (local).
+
+    Raises
+    ------
+    InputError
+        The ranks want different things, or NCCL where that cannot be.
+    """
+    wishes = [report.wish for report in reports]
+    if len(set(wishes)) > 1:
+        raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(wishes)}.")
+    wish = wishes[0]
+    obstacle = _obstacle(reports)
+    if wish == "nccl" and obstacle and len(reports) > 1:
+        raise InputError(f"{VARIABLE}=nccl: tensors cannot be carried by NCCL. {obstacle}.")
+    if wish == "mpi":
+        return Transport(f"{VARIABLE}=mpi asks for MPI", surprising=False)
+    has_gpu = any(report.gpu is not None for report in reports)
+    return Transport(obstacle, surprising=bool(obstacle) and has_gpu and len(reports) > 1)
+
+
+def _obstacle(reports: Sequence[Report]) -> str:
+    lacking = _by_text({r: report.obstacle for r, report in enumerate(reports) if report.obstacle})
+    if lacking:
+        return "; ".join(f"{rank_list(ranks)}: {text}" for text, ranks in lacking.items())
+    if len(reports) == 1:
+        return "one rank has nobody to exchange tensors with"
+    sharing = [
+        ranks
+        for ranks in _by_text({r: report.gpu for r, report in enumerate(reports)}).values()
+        if len(ranks) > 1
+    ]
+    if sharing and not all(report.may_share for report in reports):
+        oldest = ".".join(map(str, _OLDEST_SHARING))
+        return (
+            f"{rank_list(sharing[0])} share a GPU, which takes NCCL {oldest} and "
+            f"{_SHARING_VARIABLE}=1"
+        )
+    return ""
+
+
+def _by_text(said: Mapping[int, str | None]) -> dict[str, list[int]]:
+    ranks: dict[str, list[int]] = {}
+    for rank, text in said.items():
+        ranks.setdefault(text or "", []).append(rank)
+    return ranks

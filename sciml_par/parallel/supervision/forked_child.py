@@ -1,0 +1,102 @@
+"""A child made by a fork is a copy of the rank, and no part of the job.
+
+It has the rank's memory and open files, but none of its threads. Whatever it does, raise, exit or
+be killed, it must neither speak to the other ranks nor end MPI in the rank's name.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sciml_par.errors import InputError
+
+if TYPE_CHECKING:
+    from sciml_par.parallel.groups.world import World
+
+
+@lru_cache(maxsize=1)
+def watch_for_forks(current: Callable[[], World | None]) -> None:
+    """Cut children off from the ranks of the world that there is then (local; done once)."""
+    os.register_at_fork(after_in_child=lambda: _cut_off(current()))
+
+
+def _cut_off(world: World | None) -> None:
+    if world is None:
+        return
+    world.mailbox.silence()
+    world.timeline = None
+    for group in world.communicator.family:
+        group.recorder = None
+        group.audience = None
+        # Every collective begins there, so those of ranks pay nothing for the test.
+        group.begin = refuse  # type: ignore[method-assign, assignment]
+
+
+def refuse(*_: Any) -> NoReturn:
+    """Raise what a collective in a child ends with."""
+    raise InputError(
+        f"A collective was called in process {os.getpid()}, a child made by a fork; only the rank "
+        f"itself takes part in collectives. Let it call them, and give the child their results."
+    )
+
+
+def finalize_mpi_in_the_rank_only() -> None:
+    """Let a child that ends by `sys.exit`, an error or its last line not finalize MPI (local).
+
+    mpi4py finalizes MPI at the end of the process, also in a child, which then waits for all ranks
+    for ever. Call it before MPI is loaded: only then does mpi4py look at the option.
+    """
+    import mpi4py
+
+    if mpi4py.rc.finalize is False:
+        return  # we have been here, or the program finalizes MPI itself
+    if "mpi4py.MPI" in sys.modules:
+        _leave_early(os.getpid())
+        return
+    mpi4py.rc.finalize = False
+    atexit.register(_finalize, os.getpid())
+
+
+def _finalize(rank: int) -> None:
+    if os.getpid() != rank or "mpi4py.MPI" not in sys.modules:
+        return  # in a child, or where no MPI could be loaded
+    from mpi4py import MPI
+
+    if not MPI.Is_finalized():
+        MPI.Finalize()
+
+
+@lru_cache(maxsize=1)
+def _leave_early(rank: int) -> None:
+    """Let children end before mpi4py would finalize MPI, where the program has loaded it (local).
+
+    What Python ends a child with is known only if an error or `sys.exit` does it.
+    """
+    codes = [0]
+
+    def note_the_exit_code() -> None:
+        plain_exit, plain_hook = sys.exit, sys.excepthook
+
+        def exit_with(status: Any = None, /) -> NoReturn:
+            codes[0] = 0 if status is None else status & 0xFF if isinstance(status, int) else 1
+            plain_exit(status)
+
+        def hook(*error: Any) -> None:
+            codes[0] = 1
+            plain_hook(*error)
+
+        sys.exit, sys.excepthook = exit_with, hook
+
+    def leave() -> None:
+        if os.getpid() != rank:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(codes[0])
+
+    os.register_at_fork(after_in_child=note_the_exit_code)
+    atexit.register(leave)

@@ -1,0 +1,74 @@
+"""Who waits where: one rank of a group keeps the list, and answers those that ask.
+
+If each waiting rank told every other one, P ranks would send P² messages. So each tells one, which
+is as a rule rank 0 of the group, whether that waits itself or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present
+
+
+class RollCall:
+    """The answers of one rank to those that wait.
+
+    Parameters
+    ----------
+    grace : seconds between the first news that ranks wait for unlike collectives and the telling
+        of it: others may be about to say where they are, and the message is better with all.
+    """
+
+    def __init__(self, mailbox: Mailbox, grace: float) -> None:
+        self._mailbox = mailbox
+        self._grace = grace
+        self._contradictions: dict[Identity, tuple[int, float]] = {}
+        self._told: dict[Identity, int] = {}
+
+    def answer(self, now: float) -> None:
+        """Answer what has been asked, and tell ranks that contradict each other (local)."""
+        lists: dict[tuple[Identity, int], Present] = {}
+        for _ in range(len(self._mailbox.unanswered)):
+            sender, waiting = self._mailbox.unanswered.popleft()
+            group, sequence = waiting.group, waiting.sequence
+            if (group, sequence) not in lists:
+                lists[group, sequence] = self._list(group, sequence)
+            present = lists[group, sequence]
+            if len(present.asked) > 1 and self._told.get(group) != sequence:
+                # Not yet: all of them are told at once.
+                known = self._contradictions.get(group)
+                if known is None or known[0] != sequence:
+                    self._contradictions[group] = (sequence, now)
+                continue
+            self._mailbox.send(replace(present, question=waiting.question), to=[sender])
+        self._tell_contradictions(now)
+
+    def _list(self, group: Identity, sequence: int) -> Present:
+        """Who is at this place, as an answer to nobody's question yet."""
+        asked: dict[str, list[int]] = {}
+        comparing: list[int] = []
+        for waiting in list(self._mailbox.waiting.get(group, {}).values()):
+            if waiting.sequence == sequence:
+                asked.setdefault(waiting.description, []).append(waiting.rank)
+                if waiting.comparing:
+                    comparing.append(waiting.rank)
+        return Present(group, sequence, 0, asked, comparing)
+
+    def _tell_contradictions(self, now: float) -> None:
+        for group, (sequence, since) in list(self._contradictions.items()):
+            if now - since < self._grace:
+                continue
+            del self._contradictions[group]
+            self._told[group] = sequence
+            present = self._list(group, sequence)
+            for sender, waiting in list(self._mailbox.waiting.get(group, {}).items()):
+                if waiting.sequence == sequence:
+                    answer = replace(present, question=waiting.question)
+                    self._mailbox.send(answer, to=[sender])
+
+    def forget_gone(self, groups: set[Identity]) -> None:
+        """Drop what is known of groups that are not among `groups` (local)."""
+        for kept in (self._contradictions, self._told):
+            for group in [each for each in kept if each not in groups]:
+                del kept[group]

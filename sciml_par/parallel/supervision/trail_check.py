@@ -1,0 +1,62 @@
+"""Whether ranks still do the same: their trails are compared, about once a second.
+
+What ranks have agreed on they do not compare again. If two of them later ask for different
+collectives of that kind, nothing need stand still, and what they compute is wrong.
+"""
+
+from __future__ import annotations
+
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Trail
+
+SECONDS = 1.0
+"""How often rank 0 of a group tells the others what it has done."""
+
+
+class TrailCheck:
+    """Compares what this rank has done in its groups with what rank 0 of each has (local)."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self._told: dict[Identity, tuple[int, float]] = {}
+
+    def look(self, group: Communicator, now: float) -> str | None:
+        """Tell or compare the trail of a group; what is wrong with it, or None."""
+        if group.rank == 0:
+            self._tell(group, now)
+            return None
+        theirs = self._mailbox.trails.get(group.identity)
+        if theirs is None or not _is_past(group, theirs.number):
+            return None  # nothing new, or not there yet
+        del self._mailbox.trails[group.identity]
+        mine = group.trail_at(theirs.number)
+        if theirs.recoveries != group.recoveries or mine is None or mine == theirs.trail:
+            return None
+        return (
+            f"Ranks 0 and {group.rank} of «{group.name}» did not ask for the same collectives in "
+            f"the same order, up to their collective number {theirs.number}. Results since then "
+            f"are wrong. All these had been agreed on before, so they were not compared. Run with "
+            f"SCIML_PAR_CHECK=always to find the place."
+        )
+
+    def forget_gone(self, groups: set[Identity]) -> None:
+        """Drop what is known of groups that are not among `groups` (local)."""
+        for group in [each for each in self._told if each not in groups]:
+            del self._told[group]
+
+    def _tell(self, group: Communicator, now: float) -> None:
+        number, since = self._told.get(group.identity, (0, -SECONDS))
+        recoveries = group.recoveries  # read first: the trail must not be of an earlier count
+        newest = group.newest_trail()
+        if newest is None or newest[0] == number or now - since < SECONDS:
+            return
+        if not _is_past(group, newest[0]):
+            return
+        self._told[group.identity] = newest[0], now
+        message = Trail(group.identity, recoveries, *newest)
+        self._mailbox.send(message, to=group.world_ranks[1:])
+
+
+def _is_past(group: Communicator, number: int) -> bool:
+    """Whether the collective is over; what is in progress is the watchdog's to look at."""
+    return number < group.sequence or (number == group.sequence and group.pending is None)

@@ -1,0 +1,305 @@
+"""A thread that notices when a collective stands still, and ends the job when it can never go on.
+
+The comparison of what is new to the ranks finds most disagreements between them. What it cannot
+see is a rank that is elsewhere: in another collective, or gone. So a rank that has stood in one
+collective for half a second says where, to one rank of the group, which answers who else is there
+(`roll_call.py`). If somebody stands in the same place of the order but in another collective, or
+has left, waiting is hopeless: the job ends with a message that names the ranks. If nothing
+contradicts, the others are merely slow: a warning follows after a minute, and at a limit, where
+one is set, the end. Ranks that still compare what they ask for contradict nobody: as soon as the
+last one is there, all of them are told, by an error from which a program can go on.
+
+A rank that does not answer within two seconds is passed over for the next of 0, 1, 3, 7, …; the
+last to be asked is the asking rank itself. Ranks ask again after 2, 8, 32 seconds and so on,
+beginning with rank 0, and before they warn or end the job. So two that have told different ranks
+find each other, and one that waits sends a number of messages which does not grow with P.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from sciml_par.parallel.collectives.joined_ranks import tell_who_joined
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present, Waiting
+from sciml_par.parallel.requests.mismatch import mismatch_message, rank_list
+from sciml_par.parallel.supervision.roll_call import RollCall
+from sciml_par.parallel.supervision.thread_errors import ThreadErrors
+from sciml_par.parallel.supervision.trail_check import TrailCheck
+
+_ANSWER_SECONDS = 2.0
+_ASK_AGAIN_FACTOR = 4.0
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long ranks wait for one another, in seconds."""
+
+    announce_after: float = 0.5
+    warn_after: float = 60.0
+    end_after: float = float("inf")
+    interval: float = 0.25
+
+
+class Watchdog:
+    """Watches the collectives of one rank.
+
+    Parameters
+    ----------
+    mailbox : how it talks to the watchdogs of the other ranks.
+    communicators : gives the groups to watch; called at every look.
+    end_job : ends all ranks with a message; must not return to a working program.
+    clock : the time in seconds.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        communicators: Callable[[], Iterable[Communicator]],
+        end_job: Callable[[str], None],
+        patience: Patience,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._mailbox = mailbox
+        self._communicators = communicators
+        self._end_job = end_job
+        self._patience = patience
+        self._clock = clock
+        self._stopped = threading.Event()
+        self._stalls: dict[Identity, _Stall] = {}
+        self._roll_call = RollCall(mailbox, patience.announce_after + patience.interval)
+        self._trail_check = TrailCheck(mailbox)
+        self._errors = ThreadErrors("the watchdog", mailbox.rank, write_error)
+        self._thread = threading.Thread(target=self._run, name="sciml_par watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch (local)."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watch and wait for the thread (local)."""
+        self._stopped.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=5.0)
+
+    def look(self) -> None:
+        """Take in and answer messages, and look at every group once (local; never waits)."""
+        communicators: list[Communicator] = []
+        with self._errors.told_once():
+            communicators = list(self._communicators())
+            self._forget_gone({communicator.identity for communicator in communicators})
+        with self._errors.told_once():
+            self._mailbox.poll()
+        with self._errors.told_once():
+            self._roll_call.answer(self._clock())
+        for communicator in communicators:
+            with self._errors.told_once():
+                tell_who_joined(communicator, self._mailbox)
+                self._end_on_another_trail(communicator)
+                self._look_at(communicator)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._patience.interval):
+            self.look()
+
+    def _forget_gone(self, groups: set[Identity]) -> None:
+        self._mailbox.forget_gone(groups)
+        self._roll_call.forget_gone(groups)
+        self._trail_check.forget_gone(groups)
+        for group in [each for each in self._stalls if each not in groups]:
+            del self._stalls[group]
+
+    def _look_at(self, communicator: Communicator) -> None:
+        self._end_on_gpu_error(communicator)
+        group, now = communicator.identity, self._clock()
+        stall = self._stalls.get(group)
+        standing = communicator.standing()
+        if standing is None:
+            self._stalls.pop(group, None)
+        elif stall is None or stall.sequence != standing[0]:
+            self._stalls[group] = _Stall(standing[0], now)
+        elif now - stall.since > self._patience.announce_after:
+            mine = Waiting(
+                group,
+                standing[0],
+                str(standing[1]),
+                communicator.rank,
+                comparing=communicator.comparing,
+            )
+            self._on_stall(communicator, mine, stall, now)
+
+    def _end_on_another_trail(self, communicator: Communicator) -> None:
+        difference = self._trail_check.look(communicator, self._clock())
+        if difference is not None:
+            time.sleep(0.2 * (communicator.rank - 1))  # one rank is enough to say it
+            self._end_job(difference)
+
+    def _end_on_gpu_error(self, communicator: Communicator) -> None:
+        error = communicator.by_nccl and communicator.by_nccl.error()
+        if error:
+            self._end_job(
+                f"Rank {communicator.rank} of «{communicator.name}»: NCCL reports {error}. Another "
+                f"rank may have died, or the network between the GPUs failed. NCCL_DEBUG=INFO lets "
+                f"NCCL say more."
+            )
+
+    def _on_stall(
+        self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
+    ) -> None:
+        seconds = now - stall.since
+        self._take_answer(mine, stall)
+        self._ask(communicator, mine, stall, now)
+        present = stall.present
+        if len(set(present.values())) > 1 and not stall.comparing.issuperset(present):
+            message = mismatch_message(communicator.name, present)
+            self._end_in_turn(communicator, present, stall, message)
+        # Others that came a moment later are about to say so, and one is to speak for all.
+        soon = seconds <= self._patience.announce_after + 2 * self._patience.interval
+        gone = [] if soon else self._gone(communicator, mine)
+        if gone and self._has_asked_about("absence", communicator, mine, stall, now):
+            message = self._absence_message(communicator, mine, gone)
+            self._end_in_turn(communicator, present, stall, message)
+        long = seconds > self._patience.end_after
+        if long and self._has_asked_about("limit", communicator, mine, stall, now):
+            message = self._stall_message(communicator, mine, present, seconds)
+            self._end_in_turn(communicator, present, stall, message)
+        if seconds > self._patience.warn_after and not stall.warned:
+            if not self._has_asked_about("warning", communicator, mine, stall, now):
+                return
+            stall.warned = True
+            if communicator.rank == min(present):
+                message = self._stall_message(communicator, mine, present, seconds)
+                write_error(f"warning: {message}")
+
+    def _take_answer(self, mine: Waiting, stall: _Stall) -> None:
+        """Note who is at the same number of the group's collectives, and what for."""
+        answer = self._mailbox.present.get(mine.group)
+        here = answer is not None and answer.sequence == mine.sequence
+        if stall.present and (not here or answer is stall.answer):
+            return
+        found = {mine.rank: mine.description}
+        comparing = {mine.rank} if mine.comparing else set()
+        if here and answer is not None:
+            comparing |= {*answer.comparing}
+            found |= {rank: what for what, ranks in answer.asked.items() for rank in ranks}
+            stall.answer, stall.answered = answer, answer.question >= stall.question
+        stall.present, stall.comparing = dict(sorted(found.items())), comparing
+
+    def _ask(self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float) -> None:
+        """Say where this rank waits, to who keeps the list; the next one if that is silent."""
+        done = stall.answered or stall.question == 0
+        if stall.told in self._mailbox.left or (done and now >= stall.ask_again_at):
+            stall.question += 1
+            stall.passed_over, stall.answered = 0, False
+            stall.ask_again_at = stall.since + _ASK_AGAIN_FACTOR * (now - stall.since)
+        elif not stall.answered and now - stall.asked_at > _ANSWER_SECONDS:
+            stall.passed_over += 1
+        else:
+            return
+        keepers = self._keepers(communicator)
+        stall.told = keepers[min(stall.passed_over, len(keepers) - 1)]
+        stall.asked_at = now
+        self._mailbox.send(replace(mine, question=stall.question), to=[stall.told])
+
+    def _keepers(self, communicator: Communicator) -> list[int]:
+        """Who may keep the list of those that wait, in the order in which they are asked."""
+        ranks = communicator.world_ranks
+        doubling = [ranks[2**k - 1] for k in range(communicator.size.bit_length())]
+        there = [rank for rank in doubling if rank not in self._mailbox.left]
+        return [*there, ranks[communicator.rank]]
+
+    def _has_asked_about(
+        self, reason: str, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
+    ) -> bool:
+        """Whether the answer is newer than `reason`, for which it is asked for once."""
+        if reason not in stall.reasons:
+            stall.reasons.add(reason)
+            if stall.asked_at < now:
+                stall.ask_again_at = now
+                self._ask(communicator, mine, stall, now)
+        return stall.answered
+
+    def _gone(self, communicator: Communicator, mine: Waiting) -> list[int]:
+        """The ranks that have left before they came here."""
+        left = self._mailbox.left
+        if not left:
+            return []
+        return [
+            rank
+            for rank, world_rank in enumerate(communicator.world_ranks)
+            if world_rank in left and left[world_rank].begun.get(mine.group, 0) < mine.sequence
+        ]
+
+    def _absence_message(self, communicator: Communicator, mine: Waiting, gone: list[int]) -> str:
+        return (
+            f"{rank_list(gone).capitalize()} ended the program while rank "
+            f"{communicator.rank} waits in {mine.description}. Every rank must reach the same "
+            f"collectives: look for a return, an exit or a loop that ends early on some ranks."
+        )
+
+    def _stall_message(
+        self, communicator: Communicator, mine: Waiting, present: dict[int, str], seconds: float
+    ) -> str:
+        missing = [r for r in range(communicator.size) if r not in present]
+        who = f"{rank_list(missing)} did not come" if missing else "all ranks are there"
+        waiting = f"{rank_list(list(present)).capitalize()} of «{communicator.name}»"
+        if len(set(present.values())) == 1:
+            return f"{waiting} waited {seconds:.0f} s in {mine.description}; {who}."
+        mismatch = mismatch_message(communicator.name, present)
+        return f"{waiting} waited {seconds:.0f} s; {who}. {mismatch}"
+
+    def _end_in_turn(
+        self, communicator: Communicator, present: dict[int, str], stall: _Stall, message: str
+    ) -> None:
+        """End the job with `message`, if this rank still waits; the lowest that waits is first."""
+        turn = sorted(present).index(communicator.rank)
+        if stall.end_at is None:
+            # Should the first be unable to, another one does it a little later.
+            stall.end_at = self._clock() + (2.0 + 0.2 * turn if turn else 0.0)
+        standing = communicator.standing()
+        if self._clock() >= stall.end_at and standing and standing[0] == stall.sequence:
+            self._end_job(message)
+
+
+@dataclass
+class _Stall:
+    """A collective that stands still.
+
+    Attributes
+    ----------
+    question : how often this rank has asked who else is there.
+    told : whom it asked last, at the time `asked_at`; `passed_over` others were silent before.
+    answer : the last one, if any; `answered`: whether it is that to the last question.
+    present : what for ranks of the group stand there, this one included.
+    comparing : those of them that still compare what they ask for.
+    reasons : what it has asked about besides.
+    end_at : when this rank is to end the job; None while there is hope.
+    """
+
+    sequence: int
+    since: float
+    question: int = 0
+    told: int = -1
+    asked_at: float = -1.0
+    ask_again_at: float = -1.0
+    passed_over: int = 0
+    answer: Present | None = None
+    answered: bool = False
+    present: dict[int, str] = field(default_factory=dict)
+    comparing: set[int] = field(default_factory=set)
+    reasons: set[str] = field(default_factory=set)
+    warned: bool = False
+    end_at: float | None = None
+
+
+def write_error(message: str) -> None:
+    """Write a line to standard error in one piece, so that ranks do not cut into each other."""
+    # A program may have closed it; what ends the job must go on all the same.
+    with contextlib.suppress(OSError):
+        os.write(2, f"sciml_par: {message}\n".encode())

@@ -1,0 +1,86 @@
+"""Tensors in host memory as one flat tensor, and back.
+
+NumPy does it for eager tensors several times as fast as operations of TensorFlow's, each of which
+costs as much as a short transfer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.execution.dispatch import is_recorded
+from sciml_par.parallel.tensors.buffer_pool import result_memory
+from sciml_par.parallel.tensors.memory import has_gpus, tensor_on
+
+Tensor = Any
+Shape = tuple[int, ...]
+
+
+def can_pack() -> bool:
+    """Whether tensors are at hand, in host memory, and no tape looks on (local)."""
+    return tf.executing_eagerly() and not has_gpus() and not is_recorded()
+
+
+def packed(tensors: Sequence[Tensor], shapes: tuple[Shape, ...]) -> Tensor:
+    """The elements of all `tensors`, which are of one type, one after the other (local)."""
+    if _are_rows_of_one(shapes):
+        whole = tf.raw_ops.ConcatV2(values=tensors, axis=_first_axis())
+        return whole if len(shapes[0]) == 1 else tf.reshape(whole, [-1])
+    # NumPy cannot look at every scalar of TensorFlow's without a copy.
+    arrays = [
+        np.asarray(x if shape else x.numpy()) for x, shape in zip(tensors, shapes, strict=True)
+    ]
+    count, dtype = sum(map(math.prod, shapes)), arrays[0].dtype
+    flat, _ = result_memory().array((count,), dtype, count * dtype.itemsize)
+    np.concatenate(arrays, axis=None, out=flat)
+    return tensor_on(flat)
+
+
+def unpacked(flat: Tensor, shapes: tuple[Shape, ...]) -> list[Tensor]:
+    """The tensors of these shapes that were `packed` (local).
+
+    One that begins at an address that suits TensorFlow stays where it is, and keeps all of `flat`.
+    """
+    # One operation is several times as fast as one for each tensor.
+    if len(set(shapes)) == 1:
+        whole = flat if shapes[0] == () else tf.reshape(flat, [len(shapes), *shapes[0]])
+        parts: list[Tensor] = tf.raw_ops.Unpack(value=whole, num=len(shapes), axis=0)
+        return parts
+    if all(len(shape) == 1 for shape in shapes):
+        return _split(flat, tuple(length for (length,) in shapes))
+    whole, results, begin = np.asarray(flat), [], 0
+    for shape in shapes:
+        end = begin + math.prod(shape)
+        results.append(tensor_on(whole[begin:end].reshape(shape)))
+        begin = end
+    return results
+
+
+@lru_cache(maxsize=64)
+def _are_rows_of_one(shapes: tuple[Shape, ...]) -> bool:
+    """Whether tensors of these shapes lie one below the other in a tensor."""
+    return all(shapes) and len({shape[1:] for shape in shapes}) == 1
+
+
+@lru_cache(maxsize=1)
+def _first_axis() -> Tensor:
+    return tf.constant(0)
+
+
+def _split(flat: Tensor, lengths: Shape) -> list[Tensor]:
+    sizes, axis = _constants(lengths)
+    parts: list[Tensor] = tf.raw_ops.SplitV(
+        value=flat, size_splits=sizes, axis=axis, num_split=len(lengths)
+    )
+    return parts
+
+
+@lru_cache(maxsize=64)
+def _constants(lengths: Shape) -> tuple[Tensor, Tensor]:
+    return tf.constant(lengths, tf.int64), _first_axis()

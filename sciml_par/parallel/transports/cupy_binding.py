@@ -1,0 +1,245 @@
+"""All that sciml_par asks of CuPy: NCCL and the CUDA runtime, on raw addresses.
+
+This is the one file that knows the binding. Another one (nccl4py, say) would replace
+what is here, `Gpu`, `Nccl`, `Link` and their `load_` functions, and nothing else would change.
+
+Addresses, streams and events are plain integers. Every call on a stream only enqueues, but for
+`Gpu.synchronize`. Errors of the libraries leave as `BindingError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from sciml_par.errors import SciMLParError
+from sciml_par.parallel.requests.element_type import ElementType
+from sciml_par.parallel.requests.reduce_op import Average, Max, Min, Product, ReduceOp, Sum
+
+OLDEST_NCCL = (2, 18)
+"""The first NCCL that can split a communicator."""
+
+_OPERATIONS = {Sum: "SUM", Average: "AVG", Min: "MIN", Max: "MAX", Product: "PROD"}
+_NON_BLOCKING = 1  # cudaStreamNonBlocking
+_NO_TIMING = 2  # cudaEventDisableTiming
+_NOT_READY = 600  # cudaErrorNotReady
+
+
+class BindingError(SciMLParError):
+    """CUDA or NCCL has reported an error."""
+
+
+class MissingBindingError(SciMLParError):
+    """CuPy, NCCL or the GPU cannot be used here; the text says why."""
+
+
+class Gpu:
+    """This process's GPU: streams, events and copies.
+
+    Parameters
+    ----------
+    runtime : the module `cupy.cuda.runtime`.
+    index : its number among those that this process sees.
+    """
+
+    def __init__(self, runtime: Any, index: int = 0) -> None:
+        self._cuda = runtime
+        self._index = index
+
+    def name(self) -> str:
+        """As the driver calls it, "NVIDIA H100"."""
+        with _reported("cudaGetDeviceProperties"):
+            name: bytes = self._cuda.getDeviceProperties(self._index)["name"]
+        return name.decode()
+
+    def use(self) -> None:
+        """Let what the calling thread makes belong to this GPU; a thread starts with the first."""
+        if self._index:
+            with _reported("cudaSetDevice"):
+                self._cuda.setDevice(self._index)
+
+    def new_stream(self) -> int:
+        """A stream that waits for no other."""
+        self.use()
+        with _reported("cudaStreamCreate"):
+            return int(self._cuda.streamCreateWithFlags(_NON_BLOCKING))
+
+    def synchronize(self, stream: int) -> None:
+        """Wait until all work on `stream` is done."""
+        with _reported("cudaStreamSynchronize"):
+            self._cuda.streamSynchronize(stream)
+
+    def new_event(self) -> int:
+        """A mark that can be set on streams."""
+        self.use()
+        with _reported("cudaEventCreate"):
+            return int(self._cuda.eventCreateWithFlags(_NO_TIMING))
+
+    def record(self, event: int, stream: int) -> None:
+        """Set the mark behind the work that is on `stream` now."""
+        try:  # by hand, because every transfer passes here
+            self._cuda.eventRecord(event, stream)
+        except Exception as error:
+            raise BindingError(f"cudaEventRecord failed: {error}.") from error
+
+    def has_passed(self, event: int) -> bool:
+        """Whether the work before the mark is done; true of a mark that was never set."""
+        with _reported("cudaEventQuery"):
+            # Unlike CuPy's other calls it gives the error back, because "not yet" is one.
+            code = int(self._cuda.eventQuery(event))
+            if code != _NOT_READY:
+                self._cuda.check_status(code)
+        return code == 0
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of `nbytes` of the GPU's memory, for the life of the process."""
+        self.use()
+        with _reported("cudaMalloc"):
+            return int(self._cuda.malloc(nbytes))
+
+    def copy_to_host(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """Copy from the GPU."""
+        with _reported("cudaMemcpyAsync"):
+            self._cuda.memcpyAsync(target, source, nbytes, self._cuda.memcpyDeviceToHost, stream)
+
+    def copy_from_host(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """Copy to the GPU."""
+        with _reported("cudaMemcpyAsync"):
+            self._cuda.memcpyAsync(target, source, nbytes, self._cuda.memcpyHostToDevice, stream)
+
+
+class Nccl:
+    """The library: its version, its constants, and communicators.
+
+    Parameters
+    ----------
+    nccl : the module `cupy.cuda.nccl`.
+    """
+
+    def __init__(self, nccl: Any) -> None:
+        self._nccl = nccl
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """That of the library in use, (major, minor, patch)."""
+        code = int(self._nccl.get_version())  # major · 10⁴ + minor · 10² + patch since 2.9
+        return code // 10000, code // 100 % 100, code % 100
+
+    def datatype(self, element: ElementType) -> int | None:
+        """NCCL's number for an element type, None where it has none."""
+        if element.nccl_name is None:
+            return None
+        number: int | None = getattr(self._nccl, f"NCCL_{element.nccl_name}", None)
+        return number
+
+    def operation(self, op: ReduceOp) -> int:
+        """NCCL's number for a reduction."""
+        number: int = getattr(self._nccl, f"NCCL_{_OPERATIONS[op]}")
+        return number
+
+    def new_id(self) -> bytes:
+        """What the ranks of a new communicator have to share."""
+        with _reported("ncclGetUniqueId"):
+            return bytes(self._nccl.get_unique_id())
+
+    def connect(self, size: int, shared_id: bytes, rank: int) -> Link:
+        """Join `size` ranks (collective; it waits for all of them)."""
+        with _reported("ncclCommInitRank"):
+            return Link(self._nccl, self._nccl.NcclCommunicator(size, shared_id, rank))
+
+
+class Link:
+    """One communicator: the calls that NCCL has, enqueued on a stream.
+
+    Counts are in elements, `datatype` and `op` are `Nccl`'s numbers.
+    """
+
+    def __init__(self, nccl: Any, communicator: Any) -> None:
+        self._nccl = nccl
+        self._communicator = communicator
+        self.allreduce = communicator.allReduce
+        """(send, receive, count, datatype, op, stream)"""
+        self.reduce = communicator.reduce
+        """(send, receive, count, datatype, op, root, stream)"""
+        self.broadcast = communicator.broadcast
+        """(send, receive, count, datatype, root, stream)"""
+        self.allgather = communicator.allGather
+        """(send, receive, sent count, datatype, stream)"""
+        self.reducescatter = communicator.reduceScatter
+        """(send, receive, received count, datatype, op, stream)"""
+        self.send = communicator.send
+        """(send, count, datatype, peer, stream)"""
+        self.receive = communicator.recv
+        """(receive, count, datatype, peer, stream)"""
+
+    @contextlib.contextmanager
+    def group(self) -> Iterator[None]:
+        """Calls inside become one, so that none waits for another."""
+        self._nccl.groupStart()
+        try:
+            yield
+        finally:
+            self._nccl.groupEnd()
+
+    def split(self, color: int, key: int) -> Link:
+        """The ranks with the same color, ordered by key (collective)."""
+        with _reported("ncclCommSplit"):
+            return Link(self._nccl, self._communicator.commSplit(color, key))
+
+    def error(self) -> str | None:
+        """What has gone wrong since, in work that was enqueued; None if nothing."""
+        try:
+            self._communicator.check_async_error()
+        except Exception as error:
+            return str(error)
+        return None
+
+    def abort(self) -> None:
+        """End the communicator at once, whatever it is doing (local). It is of no use then."""
+        self._communicator.abort()
+
+
+@contextlib.contextmanager
+def _reported(function: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise BindingError(f"{function} failed: {error}.") from error
+
+
+def load_gpu(index: int = 0) -> Gpu:
+    """The GPU number `index` of those that this process sees, or `MissingBindingError`."""
+    try:
+        from cupy.cuda import runtime
+    except ImportError as error:
+        raise MissingBindingError(_not_importable("CuPy", error)) from None
+    try:
+        count = runtime.getDeviceCount()
+    except Exception as error:
+        raise MissingBindingError(f"CUDA finds no GPU ({error})") from None
+    if not count:
+        raise MissingBindingError("CUDA finds no GPU")
+    gpu = Gpu(runtime, index)
+    gpu.use()  # NCCL connects the GPU of the thread that asks for it
+    return gpu
+
+
+def load_nccl() -> Nccl:
+    """NCCL, or `MissingBindingError`."""
+    try:
+        from cupy.cuda import nccl
+    except ImportError as error:
+        raise MissingBindingError(_not_importable("CuPy", error)) from None
+    if not nccl.available:
+        raise MissingBindingError("CuPy finds no NCCL: pip install 'sciml-par[gpu]'")
+    library = Nccl(nccl)
+    if library.version < OLDEST_NCCL:
+        found, needed = (".".join(map(str, v)) for v in (library.version, OLDEST_NCCL))
+        raise MissingBindingError(f"NCCL {found} is too old, {needed} is the oldest that serves")
+    return library
+
+
+def _not_importable(name: str, error: ImportError) -> str:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+    return f"{name} cannot be imported ({reason}): pip install 'sciml-par[gpu]'"

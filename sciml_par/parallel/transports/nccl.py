@@ -1,0 +1,251 @@
+"""Collectives between GPU memory, by NCCL, enqueued on a stream."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
+from sciml_par.parallel.requests.reduce_op import Sum
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+    Request,
+    Transfer,
+)
+from sciml_par.parallel.requests.signature import Signature
+from sciml_par.parallel.transports.cupy_binding import BindingError, Gpu, Link, Nccl
+from sciml_par.parallel.transports.transport import Carrier
+
+_POLL_SECONDS = 0.01
+CUDA_MEMORY = 2
+"""DLPack's number for the memory of a CUDA GPU."""
+
+_Enqueue = Callable[[int, int, int], object]
+
+
+class NCCLCommunicator(Carrier):
+    """Carries the element types of NCCL, bfloat16 among them, without touching the host.
+
+    Complex numbers travel as two real ones each, but for their product. NCCL counts elements in 64
+    bits, so that a tensor of any length is one call.
+
+    A transfer is `transfer(send, receive, stream)`. It returns when the work is enqueued; whoever
+    reads the result does so on the same stream, or after `Gpu.synchronize`. Sums of 16-bit types
+    are rounded to 16 bits on the way.
+
+    Parameters
+    ----------
+    nccl, gpu : the libraries.
+    link : the communicator of these ranks.
+    rank, size : of this process among them.
+
+    Attributes
+    ----------
+    stream : the stream for tensors that come from elsewhere than a compiled program.
+    memory : DLPack's number for the memory that it reads and writes.
+    """
+
+    name = "NCCL"
+    returns_early = True
+    memory = CUDA_MEMORY
+
+    def __init__(self, nccl: Nccl, gpu: Gpu, link: Link, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self.gpu = gpu
+        self.stream = gpu.new_stream()
+        self._nccl = nccl
+        self._link = link
+        self._mark = gpu.new_event()
+        self._last: Signature | None = None
+        self._scratch: int | None = None
+        self._aborted = False
+
+    @classmethod
+    def connect(
+        cls, nccl: Nccl, gpu: Gpu, rank: int, size: int, share: Callable[[bytes], bytes]
+    ) -> NCCLCommunicator:
+        """Join `size` ranks (collective).
+
+        Parameters
+        ----------
+        share : gives rank 0's value to every rank.
+        """
+        shared_id = share(nccl.new_id() if rank == 0 else b"")
+        return cls(nccl, gpu, nccl.connect(size, shared_id, rank), rank, size)
+
+    def split(self, color: int, rank: int, size: int) -> NCCLCommunicator:
+        """The ranks that give the same color; this one is `rank` of `size` there (collective)."""
+        self.finish()  # NCCL may hang where it is split at work
+        link = self._link.split(color, rank)
+        return type(self)(self._nccl, self.gpu, link, rank, size)
+
+    def connected_anew(
+        self, rank: int, size: int, share: Callable[[bytes], bytes]
+    ) -> NCCLCommunicator:
+        """Some of the ranks, of which this one is `rank` of `size` (collective over them alone)."""
+        return self.connect(self._nccl, self.gpu, rank, size, share)
+
+    def carries(self, request: Request) -> bool:
+        return self._nccl.datatype(request.in_reals.element) is not None
+
+    def barrier(self) -> None:
+        if self._scratch is None:
+            self._scratch = self.gpu.allocate(ELEMENT_TYPES["int32"].size)
+        request = Allreduce("int32", (), op=Sum)
+        self.allreduce(request)(self._scratch, self._scratch, self.stream)
+        self.gpu.synchronize(self.stream)
+
+    def allreduce(self, request: Allreduce) -> Transfer:
+        reals = request.in_reals
+        count, datatype = reals.count, self._datatype(reals)
+        op = self._nccl.operation(reals.op)
+        return self._marked(
+            request,
+            lambda send, receive, stream: self._link.allreduce(
+                send, receive, count, datatype, op, stream
+            ),
+        )
+
+    def broadcast(self, request: Broadcast) -> Transfer:
+        reals = request.in_reals
+        count, datatype, root = reals.count, self._datatype(reals), reals.root
+        return self._marked(
+            request,
+            lambda send, receive, stream: self._link.broadcast(
+                send, receive, count, datatype, root, stream
+            ),
+        )
+
+    def allgather(self, request: Allgather) -> Transfer:
+        reals = request.in_reals
+        datatype = self._datatype(reals)
+        counts = reals.elements(reals.rows)
+        if len(set(counts)) == 1:
+            return self._marked(
+                request,
+                lambda send, receive, stream: self._link.allgather(
+                    send, receive, counts[0], datatype, stream
+                ),
+            )
+        parts = _parts(counts, reals.element.size)
+
+        def broadcast_each(send: int, receive: int, stream: int) -> None:
+            with self._link.group():
+                for root, count, offset in parts:
+                    # Only the root's input is read, and elsewhere it is too short.
+                    source = send if root == self.rank else receive + offset
+                    self._link.broadcast(source, receive + offset, count, datatype, root, stream)
+
+        return self._marked(request, broadcast_each)
+
+    def reducescatter(self, request: Reducescatter) -> Transfer:
+        reals = request.in_reals
+        datatype, op = self._datatype(reals), self._nccl.operation(reals.op)
+        counts = reals.elements(reals.rows)
+        if len(set(counts)) == 1:
+            return self._marked(
+                request,
+                lambda send, receive, stream: self._link.reducescatter(
+                    send, receive, counts[0], datatype, op, stream
+                ),
+            )
+        parts = _parts(counts, reals.element.size)
+
+        def reduce_each(send: int, receive: int, stream: int) -> None:
+            with self._link.group():
+                for root, count, offset in parts:
+                    self._link.reduce(send + offset, receive, count, datatype, op, root, stream)
+
+        return self._marked(request, reduce_each)
+
+    def alltoall(self, request: Alltoall) -> Transfer:
+        reals = request.in_reals
+        datatype, size = self._datatype(reals), reals.element.size
+        sent = _parts(reals.elements(reals.sent), size)
+        received = _parts(reals.elements(reals.received), size)
+
+        def exchange(send: int, receive: int, stream: int) -> None:
+            with self._link.group():
+                for peer, count, offset in sent:
+                    self._link.send(send + offset, count, datatype, peer, stream)
+                for peer, count, offset in received:
+                    self._link.receive(receive + offset, count, datatype, peer, stream)
+
+        return self._marked(request, exchange)
+
+    def in_flight(self) -> Signature | None:
+        """The last collective that was enqueued, if it is not done (local; for the watchdog)."""
+        # Read first: one that is enqueued in between is then reported at the next look.
+        last = self._last
+        if last is None or self._aborted:
+            return None
+        try:
+            return None if self.gpu.has_passed(self._mark) else last
+        except BindingError:
+            return last
+
+    def error(self) -> str | None:
+        """What CUDA or NCCL has found wrong in work that was enqueued (local); None if nothing.
+
+        None after `abort` as well: what is found then is the abort itself.
+        """
+        if self._aborted:
+            return None
+        try:
+            self.gpu.has_passed(self._mark)
+        except BindingError as error:
+            return str(error).removesuffix(".")
+        return self._link.error()
+
+    def finish(self) -> None:
+        """Wait for what is in flight, or for an error (local)."""
+        while self.in_flight() is not None and self.error() is None:
+            time.sleep(_POLL_SECONDS)
+
+    def abort(self) -> None:
+        """End the communicator at once (local); it is of no use then.
+
+        Unlike NCCL's way to destroy one, it does not wait for other ranks, which may be gone.
+        """
+        if not self._aborted:  # two threads may want to end it
+            self._aborted = True
+            self._link.abort()
+
+    def _datatype(self, request: Request) -> int:
+        datatype = self._nccl.datatype(request.element)
+        assert datatype is not None, f"NCCL does not carry {request.dtype}"
+        return datatype
+
+    def _marked(self, request: Request, enqueue: _Enqueue) -> Transfer:
+        """`enqueue`, and a mark behind it, by which the watchdog knows when it is done."""
+        signature = replace(request.signature, by=self.name)
+
+        def transfer(send: int, receive: int, stream: int) -> None:
+            try:
+                enqueue(send, receive, stream)
+            except Exception as error:
+                raise BindingError(
+                    f"NCCL refused {signature} on rank {self.rank}: {error}. NCCL_DEBUG=INFO lets "
+                    f"it say more."
+                ) from error
+            self._last = signature
+            self.gpu.record(self._mark, stream)
+
+        return transfer
+
+
+def _parts(counts: Sequence[int], element_size: int) -> list[tuple[int, int, int]]:
+    """(rank, elements, offset in bytes) of each rank's part, without the empty ones."""
+    ends = itertools.accumulate(n * element_size for n in counts)
+    return [
+        (r, n, end - n * element_size)
+        for r, (n, end) in enumerate(zip(counts, ends, strict=True))
+        if n
+    ]
