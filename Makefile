@@ -38,7 +38,7 @@ TIMEOUT := $(if $(shell command -v timeout),timeout --foreground -k 10 $(MPI_TIM
 .DELETE_ON_ERROR:
 # The tests share cores and caches: never side by side, not even under make -j.
 .NOTPARALLEL:
-.PHONY: help .venv demo test test-serial test-mpi lint format benchmark constraints clean distclean
+.PHONY: help .venv demo test test-all test-serial test-mpi lint format benchmark constraints clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -108,22 +108,33 @@ benchmark: $(STAMP) ## run every program in benchmarks/, one after the other
 
 ## Checks
 
-test: test-serial test-mpi ## all tests: serial, then on 2, 3 and 4 ranks
-
-test-serial: $(STAMP) ## all tests in one process
-	@echo "== tests in one process"
-	python -m pytest $(PYTEST_ARGS)
-
 MPI_RUNS := $(MPI_SIZES:%=test-mpi-%)
 .PHONY: $(MPI_RUNS)
-test-mpi: $(MPI_RUNS) ## the parallel suites under mpirun (test-mpi-3: on three ranks alone)
+
+# Makes each of the targets, also after one that failed, and names at the end those that did.
+MAKE_EACH = @failed=; for target in $(1); do \
+	    $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; \
+	done; [ -z "$$failed" ] || { echo "error: failed:$$failed" >&2; exit 1; }
+
+test: $(STAMP) ## the tests in one process, then on 2, 3 and 4 ranks
+	$(call MAKE_EACH,test-serial $(MPI_RUNS))
+
+test-all: export SELECTION := --all
+test-all: test ## the same with every case of every product, on every number of ranks
+
+test-serial: $(STAMP) ## the tests in one process
+	@echo "== tests in one process"
+	python -m pytest $(SELECTION) $(PYTEST_ARGS)
+
+test-mpi: $(STAMP) ## the parallel suites under mpirun (test-mpi-3: on three ranks alone)
+	$(call MAKE_EACH,$(MPI_RUNS))
 
 # Ranks share the cores, hence one thread each; they would write the same cache, hence none.
 MPI_PYTEST = -q -p no:cacheprovider
 $(MPI_RUNS): export OMP_NUM_THREADS := 1
 $(MPI_RUNS): test-mpi-%: $(STAMP)
 	@echo "== tests on $* ranks"
-	$(TIMEOUT) $(MPIRUN) -np $* python -m pytest $(MPI_PYTEST) $(MPI_SUITES) $(PYTEST_ARGS)
+	$(TIMEOUT) $(MPIRUN) -np $* python -m pytest $(MPI_PYTEST) $(MPI_SUITES) $(SELECTION) $(PYTEST_ARGS)
 
 lint: $(STAMP) ## ruff and mypy, changing nothing
 	python -m ruff check .

@@ -1,4 +1,4 @@
-"""One test run on all ranks: every rank runs every test, rank 0 reports, and all fail together.
+"""One test run on all ranks: all run the same tests, rank 0 reports, and all fail together.
 
 `python -m pytest` runs on one rank, `mpirun -np 3 python -m pytest tests/parallel` on three.
 """
@@ -11,7 +11,9 @@ import sys
 import time
 from collections.abc import Generator
 
+import numpy as np
 import pytest
+import selection
 
 import sciml_par
 from sciml_par.parallel import current_world
@@ -19,8 +21,11 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.supervision import end_job as failure
 from sciml_par.parallel.supervision import watchdog
 
-_GRACE_SECONDS = 15.0
-"""How long a rank on which a test has failed waits for the others to finish that test."""
+_GRACE_SECONDS = 60.0
+"""How long a rank on which a test has failed waits for the others to finish that test. They may be
+compiling on a machine that is busy."""
+
+_OUTCOMES = ("passed", "skipped", "failed")
 
 _LAUNCHED_BY = frozenset(("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID"))
 """What launchers leave in the environment; it would confuse an MPI program started from here."""
@@ -29,9 +34,15 @@ _COMMUNICATOR = pytest.StashKey[Communicator]()
 _collection_errors: list[str] = []
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    selection.add_option(parser)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ.setdefault("SCIML_PAR_STALL_LIMIT", "60")
+    # Below pytest's limit for a test, since this one says which rank is missing; above what a rank
+    # that compiles on a busy machine keeps the others waiting.
+    os.environ.setdefault("SCIML_PAR_STALL_LIMIT", "480")
     sciml_par.init()
     # A test may take the world away; the ranks go on to meet here.
     config.stash[_COMMUNICATOR] = current_world().communicator
@@ -45,18 +56,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Check that all ranks are about to run the same tests."""
+    """Leave out what is not for this number of ranks, and check that all run the same tests."""
+    here = [item for item in items if selection.runs_here(item, sciml_par.size())]
+    config.hook.pytest_deselected(items=sorted(set(items) - set(here), key=items.index))
+    items[:] = here
+    _check_that_all_collected_the_same(config, items)
+    if not _LAUNCHED_BY.isdisjoint(os.environ):
+        skip = pytest.mark.skip(reason="starts processes of its own: serial run only")
+        for item in items:
+            if item.get_closest_marker("launches"):
+                item.add_marker(skip)
+
+
+def _check_that_all_collected_the_same(config: pytest.Config, items: list[pytest.Item]) -> None:
     names = [item.nodeid for item in items]
     everyone = config.stash[_COMMUNICATOR].allgather_object((names, _collection_errors))
     for rank, (theirs, errors) in enumerate(everyone):
         if theirs != everyone[0][0] or bool(errors) != bool(everyone[0][1]):
             problem = "\n".join(errors) or f"{len(theirs)} tests, rank 0: {len(everyone[0][0])}"
             pytest.exit(f"rank {rank} collected other tests than rank 0: {problem}", returncode=3)
-    if not _LAUNCHED_BY.isdisjoint(os.environ):
-        skip = pytest.mark.skip(reason="starts processes of its own: serial run only")
-        for item in items:
-            if item.get_closest_marker("launches"):
-                item.add_marker(skip)
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
@@ -68,36 +86,46 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Agree on the outcome of every phase of a test, so that the ranks stay in step."""
+    """Agree on the outcome of a test and of its teardown, so that the ranks stay in step.
+
+    Ranks on which the setup failed, or skipped the test, meet the others at the end of the test.
+    """
     report = yield
+    if report.when == "setup" and report.passed:
+        return report
     mine = (report.outcome, str(report.longrepr or ""))
     communicator = item.config.stash[_COMMUNICATOR]
-    everyone = _outcomes(communicator, f"{item.nodeid} ({report.when})", mine)
-    if len({outcome for outcome, _ in everyone}) > 1:
-        texts = [
-            f"rank {rank} of {len(everyone)} {outcome}:\n{text}"
-            for rank, (outcome, text) in enumerate(everyone)
-            if outcome != "passed"
-        ]
-        report.outcome = "failed"
-        report.longrepr = "\n\n".join(texts)
+    if _all_alike(communicator, f"{item.nodeid} ({report.when})", mine):
+        return report
+    everyone = communicator.control.allgather(mine)
+    texts = [
+        f"rank {rank} of {len(everyone)} {outcome}:\n{text}"
+        for rank, (outcome, text) in enumerate(everyone)
+        if outcome != "passed"
+    ]
+    report.outcome = "failed"
+    report.longrepr = "\n\n".join(texts)
     return report
 
 
-def _outcomes(
-    communicator: Communicator, where: str, mine: tuple[str, str]
-) -> list[tuple[str, str]]:
-    """Every rank's outcome and error text; a failed rank does not wait for ever (collective)."""
-    arrived = communicator.control.Ibarrier()
-    deadline = time.monotonic() + _GRACE_SECONDS
+def _all_alike(communicator: Communicator, where: str, mine: tuple[str, str]) -> bool:
+    """Whether all ranks have the same outcome; a failed one does not wait for ever (collective)."""
+    from mpi4py import MPI  # which starts MPI, what `init` is to do
+
+    code = _OUTCOMES.index(mine[0])
+    extremes = np.empty(2, np.int32)
+    arrived = communicator.control.Iallreduce(np.array([code, -code], np.int32), extremes, MPI.MAX)
+    began = time.monotonic()
     while not arrived.Test():
-        if mine[0] == "failed" and time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if mine[0] == "failed" and waited > _GRACE_SECONDS:
             failure.end_job(
                 communicator,
                 f"rank {communicator.rank} failed in {where}; others hang in it.\n{mine[1]}",
             )
-        time.sleep(0.0005)
-    return communicator.control.allgather(mine)
+        # Most tests end on all ranks at almost the same time; the others need the cores.
+        time.sleep(0 if waited < 0.001 else min(waited / 4, 0.01))
+    return bool(extremes[0] == -extremes[1])
 
 
 def _tell(terminal: int, message: str) -> None:

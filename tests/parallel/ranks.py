@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
@@ -92,7 +93,23 @@ def nested(function: Function) -> Function:
     return tf.function(middle)
 
 
-CONTEXTS = (eager, graph, graph_loop, compiled, compiled_loop, compiled_branch, nested)
+def on_two(context: Any) -> Any:
+    """The context, on more than two ranks only where all are asked for."""
+    return pytest.param(context, marks=_TWO, id=context.__name__)
+
+
+_TWO = pytest.mark.ranks(most=2, reason="how a program is compiled does not depend on the others")
+
+CONTEXTS = (
+    eager,
+    graph,
+    compiled,
+    *map(on_two, (graph_loop, compiled_loop, compiled_branch, nested)),
+)
+"""For tests whose results depend on how many ranks there are and on what each of them gives."""
+
+EAGER_FIRST = (eager, on_two(graph), on_two(compiled))
+"""For tests of what is made of the collectives' results."""
 
 
 def _blank(function: Function, tensors: Sequence[Any]) -> Tensors:

@@ -145,6 +145,7 @@ def test_in_a_group():
     np.testing.assert_allclose(result, reference(everyone[sp.rank() % 2 :: 2]), 1e-12, 1e-13)
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 @pytest.mark.parametrize("dtype", ("int32", "bool", "uint8"))
 def test_what_has_no_meaning(dtype):
     for each in (reduce, lambda x: sp.fused_allreduce([x], sp.Adasum)):

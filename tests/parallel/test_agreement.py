@@ -10,7 +10,7 @@ from ranks import eager
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
 
-pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees with itself")
+pytestmark = pytest.mark.ranks(least=2, reason="one rank always agrees with itself")
 
 
 @pytest.fixture(autouse=True)
@@ -126,12 +126,16 @@ def assert_names_everyone(message, calls):
     assert f"rank {last}: {calls[1]}" in message
 
 
+largest = tf.function(lambda x: sp.allreduce(x, sp.Max), jit_compile=True)
+gathered = tf.function(sp.allgather)
+"""Compiled once for all tests: that new functions go on as well is shown in test_recovery.py."""
+
+
 def assert_still_works():
     result = sp.allreduce(tf.constant(float(sp.rank())), sp.Sum)
     assert result.numpy() == sum(range(sp.size()))
-    compiled = tf.function(lambda x: sp.allreduce(x, sp.Max), jit_compile=True)
-    assert compiled(tf.constant(float(sp.rank()))).numpy() == sp.size() - 1
-    rows = tf.function(sp.allgather)(tf.fill([1 + sp.rank()], sp.rank()))
+    assert largest(tf.constant(float(sp.rank()))).numpy() == sp.size() - 1
+    rows = gathered(tf.fill([1 + sp.rank()], sp.rank()))
     assert rows.numpy().tolist() == [r for r in range(sp.size()) for _ in range(1 + r)]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, MOVED, compiled, eager, graph, normal, values
+from ranks import CONTEXTS, EAGER_FIRST, MOVED, compiled, eager, graph, normal, values
+from selection import in_groups
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -25,31 +28,22 @@ def stacked(rows, trailing, dtype, tag=""):
     return np.concatenate(each)
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_every_type_with_uneven_rows(context):
-    rows = ROWS["growing"]
+ROW_SHAPES = ((), (2,), (0,), (2, 1, 3))
+
+
+@in_groups("context, cases", CONTEXTS, list(itertools.product(MOVED, ROWS, ROW_SHAPES)))
+def test_every_type_shape_and_distribution_of_rows(context, cases):
     run = context(lambda *xs: [sp.allgather(x) for x in xs])
     rank = sp.rank()
-    results = run(*[tf.constant(values(rank, (rows(rank), 3), dtype)) for dtype in MOVED])
-    for result, dtype in zip(results, MOVED, strict=True):
-        expected = stacked(rows, (3,), dtype)
-        assert result.dtype == dtype
-        np.testing.assert_array_equal(result.numpy(), expected, err_msg=dtype)
+    mine = [values(rank, (ROWS[name](rank), *row), dtype) for dtype, name, row in cases]
+    for result, case in zip(run(*map(tf.constant, mine)), cases, strict=True):
+        dtype, name, row = case
+        expected = stacked(ROWS[name], row, dtype)
+        assert result.dtype == dtype and result.shape == expected.shape, f"{case}"
+        np.testing.assert_array_equal(result.numpy(), expected, err_msg=f"{case}")
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_every_shape_and_distribution_of_rows(context):
-    cases = [(name, trailing) for name in ROWS for trailing in ((), (2,), (0,), (2, 1, 3))]
-    run = context(lambda *xs: [sp.allgather(x) for x in xs])
-    rank = sp.rank()
-    results = run(*[tf.constant(values(rank, (ROWS[n](rank), *t), "float64")) for n, t in cases])
-    for result, (name, trailing) in zip(results, cases, strict=True):
-        expected = stacked(ROWS[name], trailing, "float64")
-        assert result.shape == expected.shape, f"{name} {trailing}"
-        np.testing.assert_array_equal(result.numpy(), expected, err_msg=f"{name} {trailing}")
-
-
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_many_rows(context):
     def rows(rank):
         return 200_000 + rank
@@ -80,6 +74,7 @@ def test_values_may_change_where_rows_do_not():
         np.testing.assert_array_equal(result.numpy(), expected)
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 def test_a_scalar_is_refused(context):
     with pytest.raises(InputError, match=r"got a scalar. Reshape it to \[1\]"):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from ranks import (
     CONTEXTS,
+    EAGER_FIRST,
     all_values,
     compiled,
     eager,
@@ -17,18 +18,19 @@ from ranks import (
     values,
 )
 from reductions import CASES, assert_same, reduced, what_has_no_meaning
+from selection import in_groups
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_every_operation_on_every_type(context):
+@in_groups("context, cases", CONTEXTS, CASES)
+def test_every_operation_on_every_type(context, cases):
     """All in one function, so that XLA compiles once a context."""
     shape = (3, 2)
-    run = context(lambda *xs: [sp.allreduce(x, op) for x, (_, op) in zip(xs, CASES, strict=True)])
-    results = run(*[tf.constant(values(sp.rank(), shape, dtype)) for dtype, _ in CASES])
-    for result, (dtype, op) in zip(results, CASES, strict=True):
+    run = context(lambda *xs: [sp.allreduce(x, op) for x, (_, op) in zip(xs, cases, strict=True)])
+    results = run(*[tf.constant(values(sp.rank(), shape, dtype)) for dtype, _ in cases])
+    for result, (dtype, op) in zip(results, cases, strict=True):
         assert_same(result, reduced(all_values(shape, dtype), op), f"{op} of {dtype}")
 
 
@@ -41,7 +43,7 @@ def test_every_shape(context):
         assert_same(result, reduced(all_values(shape, "float64"), sp.Sum), f"{shape}")
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_a_million_elements(context):
     run = context(lambda x: [sp.allreduce(x, sp.Sum)])
     (result,) = run(tf.constant(values(sp.rank(), (1_000_000,), "float32")))
@@ -100,6 +102,7 @@ def test_in_a_session():
     np.testing.assert_allclose(result, normals((4,), "session").sum(axis=0), 1e-13)
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 @what_has_no_meaning
 def test_what_has_no_meaning(context, make, op, says):

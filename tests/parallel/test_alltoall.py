@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, FLOATS, MOVED, compiled, eager, graph, numpy_type, values
+from ranks import CONTEXTS, EAGER_FIRST, FLOATS, MOVED, compiled, eager, graph, numpy_type, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -85,17 +85,19 @@ def test_rows_are_split_evenly_by_default(context):
         np.testing.assert_array_equal(result, exchanged(ROWS[name], (2,), "float32")[0])
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-@pytest.mark.parametrize("rows", (3, 400, 600, 200_001))
-def test_short_and_long_tensors(context, rows):
+@pytest.mark.parametrize("context", EAGER_FIRST)
+def test_short_and_long_tensors(context):
     """On either side of 4 kB, and past what a message carries at once."""
+    numbers = [lambda giver, _, rows=rows: rows + giver for rows in (3, 400, 600, 200_001)]
+    splits = [splits_of(number, sp.rank()) for number in numbers]
 
-    def number(giver, taker):
-        return rows + giver
+    def run(*xs):
+        return [sp.alltoall(x, each)[0] for x, each in zip(xs, splits, strict=True)]
 
-    splits = splits_of(number, sp.rank())
-    (result,) = context(lambda x: [sp.alltoall(x, splits)[0]])(mine(number, (2,), "float32"))
-    np.testing.assert_array_equal(result, exchanged(number, (2,), "float32")[0])
+    results = context(run)(*[mine(number, (2,), "float32") for number in numbers])
+    for result, number in zip(results, numbers, strict=True):
+        expected = exchanged(number, (2,), "float32")[0]
+        np.testing.assert_array_equal(result, expected, err_msg=f"{number(0, 0)} rows")
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -166,42 +168,41 @@ def test_groups_of_even_and_odd_ranks(context):
 # Splits
 
 
-@pytest.mark.parametrize(
-    "convert",
-    (
-        tuple,
-        np.array,
-        lambda splits: np.array(splits, np.int64),
-        lambda splits: np.array(splits, np.uint8),
-        tf.constant,
-        lambda splits: tf.constant(splits, tf.int64),
-    ),
-)
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-def test_splits_may_be_any_whole_numbers_that_are_known(context, convert):
-    rows = ROWS["uneven"]
-    splits = convert(splits_of(rows, sp.rank()))
-    (result,) = context(lambda x: [sp.alltoall(x, splits)[0]])(mine(rows, (2,), "float64"))
-    np.testing.assert_array_equal(result, exchanged(rows, (2,), "float64")[0])
+KINDS_OF_SPLITS = {
+    "tuple": tuple,
+    "array": np.array,
+    "array of int64": lambda splits: np.array(splits, np.int64),
+    "array of uint8": lambda splits: np.array(splits, np.uint8),
+    "tensor": tf.constant,
+    "tensor of int64": lambda splits: tf.constant(splits, tf.int64),
+}
 
 
+@pytest.mark.ranks(most=2, reason="it is about the splits of one rank")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
-def test_splits_may_be_constants_of_the_graph(context):
+def test_splits_may_be_any_whole_numbers_that_are_known(context):
+    """Made outside of the function; the last are constants of its graph."""
     rows = ROWS["uneven"]
+    splits = splits_of(rows, sp.rank())
+    known = [convert(splits) for convert in KINDS_OF_SPLITS.values()]
 
     def run(x):
-        return [sp.alltoall(x, tf.constant(splits_of(rows, sp.rank())))[0]]
+        return [sp.alltoall(x, each)[0] for each in (*known, tf.constant(splits))]
 
-    (result,) = context(run)(mine(rows, (2,), "float64"))
-    np.testing.assert_array_equal(result, exchanged(rows, (2,), "float64")[0])
+    results = context(run)(mine(rows, (2,), "float64"))
+    expected = exchanged(rows, (2,), "float64")[0]
+    for result, kind in zip(results, (*KINDS_OF_SPLITS, "constant of the graph"), strict=True):
+        np.testing.assert_array_equal(result, expected, err_msg=kind)
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 def test_splits_that_a_compiled_function_computes_are_refused():
     run = compiled(lambda x, splits: [sp.alltoall(x, splits)[0]])
     with pytest.raises(InputError, match="splits that are known when the function is traced"):
         run(tf.zeros([sp.size(), 2]), tf.ones([sp.size()], tf.int32))
 
 
+@pytest.mark.ranks(most=2, reason="refused before anything travels")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 @pytest.mark.parametrize(
     "bad",
@@ -227,13 +228,14 @@ def test_splits_that_do_not_fit(context, bad):
     assert expected in str(error.value)
 
 
-@pytest.mark.skipif("sp.size() == 1", reason="one rank can split any number of rows evenly")
+@pytest.mark.ranks(least=2, most=2, reason="one rank can split any number of rows evenly")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 def test_rows_that_cannot_be_split_evenly(context):
     with pytest.raises(InputError, match=r"rows cannot be split evenly among \d ranks. Say with"):
         context(lambda: [sp.alltoall(tf.zeros([sp.size() + 1]))[0]])()
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 def test_a_scalar_is_refused(context):
     with pytest.raises(InputError, match=r"alltoall: .*got a scalar. Reshape it to \[1\]"):

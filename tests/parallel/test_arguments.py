@@ -9,6 +9,8 @@ import tensorflow as tf
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
+pytestmark = pytest.mark.ranks(most=1, reason="refused before anything travels")
+
 COLLECTIVES = (
     *(sp.allreduce, sp.broadcast, sp.allgather, sp.alltoall, sp.reducescatter),
     lambda x: sp.fused_allgather([x, x]),

@@ -14,6 +14,8 @@ from sciml_par.parallel.collectives.joined_ranks import (
     tell_who_joined,
 )
 
+pytestmark = pytest.mark.ranks(most=1, reason="the ranks are made up")
+
 MANY = 256
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, MOVED, compiled, eager, graph, values
+from ranks import CONTEXTS, EAGER_FIRST, MOVED, compiled, eager, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -41,7 +41,7 @@ def test_rank_0_is_the_default_root():
     np.testing.assert_array_equal(sp.broadcast(x).numpy(), values(0, (8,), "float64"))
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_a_million_elements(context):
     x = tf.constant(values(sp.rank(), (1_000_000,), "float32"))
     (result,) = context(lambda x: [sp.broadcast(x, sp.size() - 1)])(x)
@@ -57,6 +57,7 @@ def test_the_input_stays_as_it_was():
         np.testing.assert_array_equal(x.numpy(), values(sp.rank(), (64,), "float64"))
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 @pytest.mark.parametrize("beyond", (-1, 0))
 def test_a_root_that_does_not_exist(context, beyond):

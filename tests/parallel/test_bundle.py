@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution.tensor_bundle import BundleCall
@@ -15,6 +16,7 @@ def addresses_of(arrays):
     return np.array([array.ctypes.data for array in arrays], np.uint64).tobytes()
 
 
+@pytest.mark.ranks(most=2, reason="the limit is that of one rank")
 def test_more_call_sites_than_mpi_has_communicators():
     group = sp.current_world().communicator.split(0)
     request = Allreduce("float32", (5,), sp.Sum)

@@ -16,6 +16,7 @@ from carriers import (
     sizes,
 )
 from ranks import COMPLEX, FLOATS, all_values
+from selection import pairwise
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.requests.request import (
@@ -30,9 +31,9 @@ CARRIERS = {"MPI": driver_of_mpi, "MPI in parts": driver_of_mpi_in_parts, "NCCL"
 OPERATIONS = (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product)
 
 
-@pytest.fixture(scope="module", params=CARRIERS.values(), ids=CARRIERS)
+@pytest.fixture(scope="module", params=CARRIERS)
 def carrier(request):
-    return request.param()
+    return CARRIERS[request.param]()
 
 
 def types_of(carrier, op=None):
@@ -69,8 +70,7 @@ def assert_result(got: np.ndarray, expected: np.ndarray, op: sp.ReduceOp) -> Non
         np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
-@pytest.mark.parametrize("shape", ((), (7,), (3, 0), (700, 3)))
+@pairwise(["carrier"], carrier=CARRIERS, op=OPERATIONS, shape=((), (7,), (3, 0), (700, 3)))
 def test_allreduce(carrier, op, shape):
     for dtype in types_of(carrier, op):
         y = carrier.run(Allreduce(dtype, shape, op), array(sp.rank(), shape, dtype))
@@ -94,8 +94,7 @@ def test_broadcast(carrier, shape):
             np.testing.assert_array_equal(y, array(root, shape, dtype, tag), err_msg=dtype)
 
 
-@pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("trailing", ((), (2, 3), (0,)))
+@pairwise(["carrier"], carrier=CARRIERS, rows=ROWS, trailing=((), (2, 3), (0,)))
 def test_allgather(carrier, rows, trailing):
     counts = sizes(ROWS[rows])
     for dtype in types_of(carrier):
@@ -105,8 +104,7 @@ def test_allgather(carrier, rows, trailing):
         np.testing.assert_array_equal(y, np.concatenate(everyone), err_msg=dtype)
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
-@pytest.mark.parametrize("rows", ROWS)
+@pairwise(["carrier"], carrier=CARRIERS, op=OPERATIONS, rows=ROWS)
 def test_reducescatter(carrier, op, rows):
     counts = sizes(ROWS[rows])
     shape, first = (sum(counts), 2), sum(counts[: sp.rank()])
@@ -128,8 +126,7 @@ SENT = {
 }
 
 
-@pytest.mark.parametrize("rows", SENT)
-@pytest.mark.parametrize("trailing", ((), (3,)))
+@pairwise(["carrier"], carrier=CARRIERS, rows=SENT, trailing=((), (3,)))
 def test_alltoall(carrier, rows, trailing):
     number, mine, everyone = SENT[rows], sp.rank(), range(sp.size())
     sent = tuple(number(mine, r) for r in everyone)

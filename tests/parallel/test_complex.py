@@ -9,7 +9,7 @@ import operator
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import all_values, compiled, compiled_loop, eager, graph, normals, values
+from ranks import EAGER_FIRST, all_values, compiled_loop, normals, on_two, values
 
 import sciml_par.parallel as sp
 
@@ -92,7 +92,7 @@ def open_graph(function):
     return tf.function(function, input_signature=[spec] * len(COLLECTIVES))
 
 
-@pytest.mark.parametrize("context", (eager, graph, open_graph, compiled, compiled_loop))
+@pytest.mark.parametrize("context", (*EAGER_FIRST, on_two(open_graph), on_two(compiled_loop)))
 def test_the_gradient_is_that_of_one_process(context):
     xs = [tf.constant(data(name)[sp.rank()]) for name in COLLECTIVES]
     for name, gradient in zip(COLLECTIVES, context(gradients)(*xs), strict=True):
@@ -118,7 +118,7 @@ def test_the_gradient_is_that_of_finite_differences():
     assert at_rank_0 == pytest.approx(real + 1j * imaginary, rel=1e-5)
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_fused_with_other_types(context):
     """Compression leaves complex numbers as they are."""
     types = ("complex64", "float32", "complex128", "complex64")

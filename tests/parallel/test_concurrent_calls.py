@@ -13,7 +13,9 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.dispatch import check_threads_of_mpi
 
-needs_ranks = pytest.mark.skipif("sp.size() == 1", reason="one rank has nobody to wait for")
+pytestmark = pytest.mark.ranks(most=2, reason="it is about the threads of a rank")
+
+needs_ranks = pytest.mark.ranks(least=2, reason="one rank has nobody to wait for")
 
 
 def mean_of(i):

@@ -24,6 +24,8 @@ from sciml_par.parallel.transports.cupy_binding import (
     load_nccl,
 )
 
+pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
+
 FLOAT32, SUM, AVG = 7, 0, 4
 
 

@@ -18,6 +18,8 @@ from sciml_par.parallel.startup.gpu_choice import (
     visible_gpus,
 )
 
+pytestmark = pytest.mark.ranks(most=1, reason="the hosts are made up")
+
 UUIDS = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,GPU-1b5e2a6e-0000-4106-c12f-20bd9faed9f6"
 MIGS = "MIG-8c1ab97a-1f5b-5a44-9b0e-2d1fb6a6b6ea,MIG-GPU-8932f937/2/0"
 ADDRESSES = ("0000:01:00.0", "0000:41:00.0", "0000:c1:00.0")

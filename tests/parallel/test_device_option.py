@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from ranks import CONTEXTS, FLOATS, TYPES, compiled, eager, graph, normal, values
+from selection import in_groups
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
+
+pytestmark = pytest.mark.ranks(
+    most=2, reason="where tensors come from does not depend on the other ranks"
+)
 
 COLLECTIVES = {
     "allreduce": lambda x, **where: sp.allreduce(x, sp.Max, **where),
@@ -24,23 +31,21 @@ def mine(dtype):
     return tf.constant(values(sp.rank(), (2 * sp.size(), 2), dtype))
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_from_the_host_is_the_same(context):
+@in_groups("context, cases", CONTEXTS, list(itertools.product(TYPES, COLLECTIVES)))
+def test_from_the_host_is_the_same(context, cases):
     """For every collective and type, all in one function."""
 
     def run(*xs):
         return [
-            collective(x, device=device)
-            for x in xs
-            for collective in COLLECTIVES.values()
+            COLLECTIVES[kind](x, device=device)
+            for x, (_, kind) in zip(xs, cases, strict=True)
             for device in ("/CPU:0", None)
         ]
 
-    results = context(run)(*map(mine, TYPES))
-    assert len(results) == 2 * len(TYPES) * len(COLLECTIVES)
-    for on_host, as_it_comes in zip(results[::2], results[1::2], strict=True):
+    results = context(run)(*[mine(dtype) for dtype, _ in cases])
+    for on_host, as_it_comes, case in zip(results[::2], results[1::2], cases, strict=True):
         assert on_host.dtype == as_it_comes.dtype
-        np.testing.assert_array_equal(on_host.numpy(), as_it_comes.numpy())
+        np.testing.assert_array_equal(on_host.numpy(), as_it_comes.numpy(), err_msg=f"{case}")
 
 
 @pytest.mark.parametrize("device", ON_HOST)
@@ -69,6 +74,7 @@ def test_gradients_and_fused_collectives_take_it_along(context):
         np.testing.assert_allclose(one, other, 1e-13)
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 @pytest.mark.parametrize(
     "device", ("cuda:0", "/TPU:0", "/CPU:x", "", "/job:localhost", 0, "nowhere")

@@ -12,6 +12,8 @@ from ranks import FLOATS, INTEGERS, MOVED
 from sciml_par.errors import InputError
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES, element_type
 
+pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
+
 OF_NCCL = frozenset(
     ("int8", "uint8", "int32", "uint32", "int64", "uint64")
     + ("float16", "bfloat16", "float32", "float64")

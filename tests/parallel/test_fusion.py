@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, all_values, compiled, eager, graph, values
+from ranks import CONTEXTS, EAGER_FIRST, all_values, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
@@ -54,7 +56,7 @@ def test_fused_allreduce(context):
         np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
 
 
-@pytest.mark.skipif(sp.size() == 1, reason="needs two ranks")
+@pytest.mark.ranks(least=2, reason="needs two ranks")
 @pytest.mark.parametrize(
     "collective", (sp.fused_allreduce, sp.fused_broadcast, sp.fused_reducescatter)
 )
@@ -76,7 +78,7 @@ def test_vectors_of_several_lengths(dtype):
         np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_fused_broadcast(context):
     root = sp.size() - 1
     run = context(lambda *xs: sp.fused_broadcast(xs, root))
@@ -86,8 +88,8 @@ def test_fused_broadcast(context):
         np.testing.assert_array_equal(result.numpy(), tagged(root, i))
 
 
-@pytest.mark.skipif("sp.size() == 1", reason="one rank transfers nothing")
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.ranks(least=2, reason="one rank transfers nothing")
+@pytest.mark.parametrize("context", EAGER_FIRST)
 @pytest.mark.parametrize("fused", (sp.fused_allreduce, sp.fused_broadcast))
 def test_one_transfer_per_type(context, fused, transfers):
     run = context(lambda *xs: fused(xs[:2] + xs[3:7]))  # no integers, which have no average
@@ -95,7 +97,7 @@ def test_one_transfer_per_type(context, fused, transfers):
     assert sorted(transfers) == [("bfloat16", 5), ("float32", 1), ("float64", 9)]
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_nothing_to_fuse(context):
     assert context(lambda: sp.fused_allreduce([]))() == []
 
@@ -126,20 +128,35 @@ def total(x):
     return sp.allreduce(x, sp.Sum)
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-@pytest.mark.parametrize("what", BUCKETS)
-def test_buckets(what, context, transfers):
-    nbytes, lengths, expected = BUCKETS[what]
-    xs = [values(sp.rank(), (n,), "float32", f"{i}") for i, n in enumerate(lengths)]
-    results = context(lambda *xs: fuse(total, Together.of(xs, "total"), bucket_bytes=nbytes))(
-        *map(tf.constant, xs)
-    )
-    assert len(results) == len(lengths)
-    for i, (result, n) in enumerate(zip(results, lengths, strict=True)):
-        assert result.shape == (n,)
-        np.testing.assert_array_equal(result, all_values((n,), "float32", f"{i}").sum(axis=0))
+@pytest.mark.parametrize("context", EAGER_FIRST)
+def test_buckets(context, transfers):
+    """One case after the other, in one function."""
+
+    def every_case(*xs):
+        xs = iter(xs)
+        return [
+            fuse(
+                total,
+                Together.of(list(itertools.islice(xs, len(lengths))), "total"),
+                bucket_bytes=nbytes,
+            )
+            for nbytes, lengths, _ in BUCKETS.values()
+        ]
+
+    mine = [
+        values(sp.rank(), (n,), "float32", f"{what} {i}")
+        for what, (_, lengths, _) in BUCKETS.items()
+        for i, n in enumerate(lengths)
+    ]
+    results = context(every_case)(*map(tf.constant, mine))
+    for (what, (_, lengths, _)), found in zip(BUCKETS.items(), results, strict=True):
+        assert [len(result) for result in found] == lengths, what
+        for i, (result, n) in enumerate(zip(found, lengths, strict=True)):
+            expected = all_values((n,), "float32", f"{what} {i}").sum(axis=0)
+            np.testing.assert_array_equal(result, expected, err_msg=what)
     if sp.size() > 1:
-        assert transfers == [("float32", n) for n in expected]
+        lengths = [n for _, _, transferred in BUCKETS.values() for n in transferred]
+        assert transfers == [("float32", n) for n in lengths]
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -153,8 +170,8 @@ def test_buckets_of_several_types_and_shapes(context):
         np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
 
 
-@pytest.mark.skipif("sp.size() == 1", reason="one rank transfers nothing")
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.ranks(least=2, reason="one rank transfers nothing")
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_buckets_are_counted_in_bytes_of_each_type(context, transfers):
     dtypes = ["float32", "bfloat16", "float32", "bfloat16", "float32", "float64"]
     run = context(lambda *xs: fuse(total, Together.of(xs, "total"), bucket_bytes=8))
@@ -174,7 +191,7 @@ def test_the_usual_buckets_hold_a_network(transfers):
         assert transfers == [("float32", len(more_than_half) + 3)] * 2
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_gradients_pass_through(context):
     def run(x, y):
         with tf.GradientTape() as tape:

@@ -22,6 +22,8 @@ from sciml_par.parallel.requests.request import (
     Reducescatter,
 )
 
+pytestmark = pytest.mark.ranks(most=2, reason="it is about the memory of a rank")
+
 MPI_IS_AT_WORK = ("MPI", ())
 COPY, WAIT = "memcpyAsync", "streamSynchronize"
 

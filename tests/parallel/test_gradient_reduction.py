@@ -14,7 +14,7 @@ from sciml_par.parallel.gradients.reduction import GradientReduction
 
 SHAPES = {"a": (3, 2), "b": (4,), "c": ()}
 
-several_ranks = pytest.mark.skipif(sp.size() == 1, reason="needs several ranks")
+several_ranks = pytest.mark.ranks(least=2, reason="needs several ranks")
 
 
 def variables():

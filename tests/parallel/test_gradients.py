@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from adjoints import gradients_of, product_of_others, to_the_next
-from ranks import CONTEXTS, compiled, compiled_loop, eager, graph, normal, normals
+from ranks import CONTEXTS, EAGER_FIRST, compiled_loop, normal, normals, on_two
+from selection import in_groups
 
 import sciml_par.parallel as sp
 
@@ -31,24 +32,24 @@ def splits(giver):
 def cases():
     """{name: (the collective, the shape of rank r's x, J·v of all ranks given all x and v)}."""
     found = {
-        "allgather": (
+        "rows gathered": (
             sp.allgather,
             lambda rank: (own_rows(rank), 2),
             lambda x, v: everywhere(np.concatenate(v)),
         ),
-        "alltoall": (
+        "rows exchanged": (
             lambda x: sp.alltoall(x, splits(sp.rank()))[0],
             lambda rank: (sum(splits(rank)), 2),
             lambda x, v: exchanged(v),
         ),
-        "reducescatter of fewer rows than ranks": (
+        "rows scattered, fewer than ranks": (
             lambda x: sp.reducescatter(x, sp.Sum),
             lambda rank: (sp.size() - 1, 2),
             lambda x, v: scattered(v.sum(axis=0)),
         ),
     }
     for op, derivative in DERIVATIVES.items():
-        found[f"{op.value}"] = (
+        found[f"{op.value} reduced"] = (
             lambda x, op=op: sp.allreduce(x, op),
             lambda rank: (N,),
             lambda x, v, derivative=derivative: everywhere(derivative(x, v)),
@@ -59,7 +60,7 @@ def cases():
             lambda x, v, derivative=derivative: scattered(derivative(x, v)),
         )
     for root in range(sp.size()):
-        found[f"broadcast from {root}"] = (
+        found[f"{root} broadcast"] = (
             lambda x, root=root: sp.broadcast(x, root),
             lambda rank: (N,),
             lambda x, v, root=root: everywhere(v[root]),
@@ -121,10 +122,11 @@ def input_of(name, shape_of):
     return x
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_the_gradient_is_the_adjoint(context):
+@in_groups("context, names", CONTEXTS, [tuple(name.split(" ", 1)) for name in cases()])
+def test_the_gradient_is_the_adjoint(context, names):
     """All collectives in one function, so that XLA compiles once a context."""
-    rank, table = sp.rank(), cases()
+    rank, everything = sp.rank(), cases()
+    table = {name: everything[name] for name in map(" ".join, names)}
     xs = {name: input_of(name, shape_of) for name, (_, shape_of, _) in table.items()}
     vs = {name: arrays(shape_of, f"v {name}") for name, (_, shape_of, _) in table.items()}
     outputs = {name: jv(xs[name], vs[name]) for name, (_, _, jv) in table.items()}
@@ -148,7 +150,7 @@ def test_the_gradient_is_the_adjoint(context):
         assert right == pytest.approx(left, rel=1e-12, abs=1e-12), name
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_ties_share_the_gradient(context):
     """All ranks but one hold the maximum, so each of them receives (Σ ḡ)/(P − 1)."""
     size = max(1, sp.size() - 1)
@@ -159,7 +161,7 @@ def test_ties_share_the_gradient(context):
     assert gradient.numpy() == pytest.approx(sp.size() / size if sp.rank() < size else 0.0)
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled, compiled_loop))
+@pytest.mark.parametrize("context", (*EAGER_FIRST, on_two(compiled_loop)))
 def test_second_derivatives(context):
     """H = Σ_s <w_s, ∂L/∂x_s> and its gradient, for L = Σ_r <a_r, y> with y a product or square."""
     rank, size = sp.rank(), sp.size()
@@ -207,7 +209,7 @@ def rows_of_each(n):
     return [len(part) for part in scattered(np.empty(n))]
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_integers_have_no_gradient(context):
     def run(x):
         with tf.GradientTape() as tape:
@@ -225,6 +227,7 @@ def test_integers_have_no_gradient(context):
     assert gradient.numpy().tolist() == [sum(range(1, sp.size() + 1))] * 3
 
 
+@pytest.mark.ranks(most=2, reason="types do not depend on the number of ranks")
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16", "float32"))
 def test_gradients_keep_the_type(dtype):
     def run(x):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from adjoints import gradients_of, product_of_others, to_the_next
-from ranks import compiled, eager, graph, normals
+from ranks import compiled, eager, graph, normals, on_two
 
 import sciml_par.parallel as sp
 
@@ -27,7 +27,7 @@ def gradient_of_repeated_square(x, seeds):
     return seeds.sum(axis=0) * 4 * first**3 * 2 * x[sp.rank()] / len(x)
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", (eager, on_two(graph), compiled))
 def test_through_a_while_loop(context):
     x, seeds = normals((4,), "loop x"), normals((4,), "loop seed")
     (gradient,) = context(lambda x, seed: [gradients_of(lambda x: repeated_square(x, 3))(x, seed)])(
@@ -37,7 +37,7 @@ def test_through_a_while_loop(context):
     np.testing.assert_allclose(gradient.numpy(), expected, 1e-12)
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", (eager, on_two(graph), compiled))
 def test_the_other_collectives_through_a_while_loop(context):
     """By hand, for three steps: z = mean x⁸; what rank r has of it at the end is rank r − 3's."""
     rank, size = sp.rank(), sp.size()
@@ -64,7 +64,7 @@ def test_the_other_collectives_through_a_while_loop(context):
     np.testing.assert_allclose(gradient.numpy(), expected, 1e-12, 1e-14)
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", (eager, on_two(graph), compiled))
 def test_through_a_branch(context):
     x, seeds = normals((4,), "branch x"), normals((4,), "branch seed")
 
@@ -78,7 +78,7 @@ def test_through_a_branch(context):
     np.testing.assert_allclose(gradient.numpy(), expected, 1e-12)
 
 
-@pytest.mark.parametrize("wrap", (graph, compiled))
+@pytest.mark.parametrize("wrap", (graph, on_two(compiled)))
 def test_of_a_function_whose_tape_is_outside(wrap):
     """The backward pass is a function of its own, which TensorFlow derives."""
     x, seeds = normals((4,), "outside x"), normals((4,), "outside seed")

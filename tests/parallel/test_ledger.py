@@ -38,7 +38,7 @@ def agreements(monkeypatch):
     group.free()
 
 
-@pytest.mark.skipif("sp.size() == 1", reason="one rank compares nothing")
+@pytest.mark.ranks(least=2, reason="one rank compares nothing")
 def test_call_sites_of_all_contexts_share_it(agreements):
     group, compared = agreements
 
@@ -51,7 +51,7 @@ def test_call_sites_of_all_contexts_share_it(agreements):
     assert compared == ["a"]
 
 
-@pytest.mark.skipif("sp.size() == 1", reason="one rank compares nothing")
+@pytest.mark.ranks(least=2, reason="one rank compares nothing")
 def test_ranks_forget_together(agreements):
     """After more names than it holds, also a call site that has agreed compares again."""
     group, compared = agreements

@@ -16,8 +16,8 @@ import sciml_par.parallel as sp
 from sciml_par.parallel.execution import dispatch as context_module
 from sciml_par.parallel.tensors.memory import HOST_MEMORY, view
 
-pytestmark = pytest.mark.skipif(
-    "sp.size() == 1", reason="one rank has nobody to exchange anything with"
+pytestmark = pytest.mark.ranks(
+    least=2, most=2, reason="a rank chooses by what it has itself, where there is another one"
 )
 
 NOT_OF_NCCL = ("bool", "int16", "uint16")
@@ -79,28 +79,31 @@ ROWS = 9
 
 
 @pytest.mark.parametrize("context", INTERPRETED)
-@pytest.mark.parametrize("name", COLLECTIVES)
-def test_results_and_gradients_are_those_of_mpi(group, carried, context, name):
-    collective = COLLECTIVES[name]
-    x = tf.constant(normal(sp.rank(), (ROWS, 2), name))
+def test_results_and_gradients_are_those_of_mpi(group, carried, context):
+    """For every collective, one after the other in one function."""
+    xs = [tf.constant(normal(sp.rank(), (ROWS, 2), name)) for name in COLLECTIVES]
 
     def run_over(group):
-        def with_gradient(x):
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                y = collective(x, group)
-                # Another loss on each rank, of second order.
-                loss = tf.reduce_sum(y * y) * (1.0 + sp.rank())
-            return [y, tape.gradient(loss, x)]
+        def every_case(*xs):
+            results = []
+            for x, collective in zip(xs, COLLECTIVES.values(), strict=True):
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    y = collective(x, group)
+                    # Another loss on each rank, of second order.
+                    loss = tf.reduce_sum(y * y) * (1.0 + sp.rank())
+                results += [y, tape.gradient(loss, x)]
+            return results
 
         carried.clear()
-        return context(with_gradient)(x), list(carried)
+        return context(every_case)(*xs), list(carried)
 
-    (y, gradient), by_nccl = run_over(group)
-    (y_mpi, gradient_mpi), by_mpi = run_over(None)
+    results, by_nccl = run_over(group)
+    of_mpi, by_mpi = run_over(None)
     assert set(by_nccl) == {"NCCL"} and set(by_mpi) == {"MPI"} and len(by_nccl) == len(by_mpi)
-    np.testing.assert_allclose(y.numpy(), y_mpi.numpy(), rtol=1e-13, atol=1e-15)
-    np.testing.assert_allclose(gradient.numpy(), gradient_mpi.numpy(), rtol=1e-12, atol=1e-14)
+    what = [f"{part} of {name}" for name in COLLECTIVES for part in ("result", "gradient")]
+    for y, y_mpi, name in zip(results, of_mpi, what, strict=True):
+        np.testing.assert_allclose(y, y_mpi, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
 @pytest.mark.parametrize("context", INTERPRETED)
@@ -239,6 +242,7 @@ def test_variables(group, carried):
     assert carried == ["NCCL", "NCCL"]
 
 
+@pytest.mark.ranks(most=4, reason="a part of two ranks needs three")
 def test_a_part_of_the_ranks(group, carried):
     group.by_nccl.gpu._cuda.looks_until_done = 0
     part = group.split(sp.rank() % 2)

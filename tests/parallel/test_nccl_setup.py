@@ -24,6 +24,8 @@ from sciml_par.parallel.transports.cupy_binding import (
     load_nccl,
 )
 
+pytestmark = pytest.mark.ranks(most=2, reason="reports of more ranks are made up")
+
 NO_CUPY = "CuPy cannot be imported (no such file): pip install 'sciml-par[gpu]'"
 
 
@@ -298,7 +300,7 @@ def test_an_unknown_wish_of_one_rank_is_everyones_error():
         set_up(SCIML_PAR_TRANSPORT=wish)
 
 
-@pytest.mark.skipif("sp.size() == 1", reason="one rank agrees with itself")
+@pytest.mark.ranks(least=2, reason="one rank agrees with itself")
 def test_another_wish_of_one_rank_is_everyones_error():
     wish = "mpi" if sp.rank() == sp.size() - 1 else "auto"
     with pytest.raises(InputError, match="differs between the ranks: auto, .*mpi."):

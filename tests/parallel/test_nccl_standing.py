@@ -22,9 +22,7 @@ from sciml_par.parallel.requests.request import Allreduce
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
 from sciml_par.parallel.transports.cupy_binding import BindingError
 
-pytestmark = pytest.mark.skipif(
-    "sp.size() == 1", reason="one rank has nobody to exchange anything with"
-)
+pytestmark = pytest.mark.ranks(least=2, reason="one rank has nobody to exchange anything with")
 
 
 @pytest.fixture(scope="module")

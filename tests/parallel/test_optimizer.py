@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import compiled, eager, graph, normal, normals
+from ranks import compiled, eager, graph, normal, normals, on_two
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -98,7 +98,7 @@ def test_sees_what_the_serial_one_would(name):
     assert same_on_all_ranks([*got, *optimizer.variables])
 
 
-@pytest.mark.parametrize("context", (graph, compiled))
+@pytest.mark.parametrize("context", (on_two(graph), on_two(compiled)))
 def test_inside_a_function(context):
     optimizer = sp.DistributedOptimizer(keras.optimizers.Adam(0.1), sp.Sum)
     before = sp.current_world().communicator.sequence

@@ -13,6 +13,8 @@ from ranks import generator
 
 import sciml_par.parallel as sp
 
+pytestmark = pytest.mark.ranks(most=2, reason="the transfers are those of test_optimizer.py")
+
 BATCH, STEPS, EPOCHS = 4, 3, 2
 
 

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from ranks import (
     CONTEXTS,
+    EAGER_FIRST,
     all_values,
     compiled,
     eager,
@@ -17,6 +18,7 @@ from ranks import (
     values,
 )
 from reductions import CASES, assert_same, reduced, what_has_no_meaning
+from selection import in_groups
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -41,29 +43,32 @@ def scattered(shape, dtype, op, tag=""):
     return own_part(reduced(all_values(shape, dtype, tag), op))
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_every_operation_on_every_type(context):
+@in_groups("context, cases", CONTEXTS, CASES)
+def test_every_operation_on_every_type(context, cases):
     """Of uneven rows; all in one function, so that XLA compiles once a context."""
     shape = (2 * sp.size() + 1, 2)
 
     def every_case(*xs):
-        return [sp.reducescatter(x, op) for x, (_, op) in zip(xs, CASES, strict=True)]
+        return [sp.reducescatter(x, op) for x, (_, op) in zip(xs, cases, strict=True)]
 
     results = context(every_case)(
-        *[tf.constant(values(sp.rank(), shape, dtype)) for dtype, _ in CASES]
+        *[tf.constant(values(sp.rank(), shape, dtype)) for dtype, _ in cases]
     )
-    for result, (dtype, op) in zip(results, CASES, strict=True):
+    for result, (dtype, op) in zip(results, cases, strict=True):
         assert_same(result, scattered(shape, dtype, op), f"{op} of {dtype}")
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_every_number_of_rows_and_shape_of_a_row(context):
+@in_groups(
+    "context, cases",
+    CONTEXTS,
+    [
+        *((rows, *row) for rows in ROWS for row in (((), "float64"), ((2,), "float16"))),
+        *((rows, (0,), "float32") for rows in ROWS),
+        ("one too many", (2, 1, 3), "bfloat16"),
+    ],
+)
+def test_every_number_of_rows_and_shape_of_a_row(context, cases):
     """Averages, of which MPI computes a sum, in types with and without arithmetic of MPI's."""
-    cases = [
-        (rows, trailing, dtype)
-        for rows in ROWS
-        for trailing, dtype in (((), "float64"), ((2,), "float16"), ((0,), "float32"))
-    ] + [("one too many", (2, 1, 3), "bfloat16")]
     shapes = [(ROWS[rows](sp.size()), *trailing) for rows, trailing, _ in cases]
     types = [dtype for _, _, dtype in cases]
     run = context(lambda *xs: [sp.reducescatter(x, sp.Average) for x in xs])
@@ -74,13 +79,14 @@ def test_every_number_of_rows_and_shape_of_a_row(context):
         assert_same(result, scattered(shape, dtype, sp.Average), f"{dtype} {shape}")
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-@pytest.mark.parametrize("rows", (7, 500, 513, 2000, 300_001))
-def test_short_and_long_tensors(context, rows):
+@pytest.mark.parametrize("context", EAGER_FIRST)
+def test_short_and_long_tensors(context):
     """On either side of 4 kB, and past what a message carries at once."""
-    run = context(lambda x: [sp.reducescatter(x, sp.Sum)])
-    (result,) = run(tf.constant(values(sp.rank(), (rows, 2), "float32")))
-    assert_same(result, scattered((rows, 2), "float32", sp.Sum), f"{rows}")
+    lengths = (7, 500, 513, 2000, 300_001)
+    run = context(lambda *xs: [sp.reducescatter(x, sp.Sum) for x in xs])
+    results = run(*[tf.constant(values(sp.rank(), (rows, 2), "float32")) for rows in lengths])
+    for result, rows in zip(results, lengths, strict=True):
+        assert_same(result, scattered((rows, 2), "float32", sp.Sum), f"{rows} rows")
 
 
 def test_the_parts_are_those_of_allreduce():
@@ -95,17 +101,20 @@ def test_average_is_the_default():
     np.testing.assert_allclose(result, expected, 1e-14, 1e-15)
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-@pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
-def test_half_precision_is_combined_in_float32(context, dtype):
+@pytest.mark.parametrize("context", EAGER_FIRST)
+def test_half_precision_is_combined_in_float32(context):
     """4097 = 4096 + 1 is no float16; rounding after each addition would lose every 1."""
     ones = [4096.0] + [1.0] * (sp.size() - 1)
     rows = 2 * sp.size() + 1
-    run = context(lambda x: [sp.reducescatter(x, sp.Sum), sp.reducescatter(x, sp.Average)])
-    total, mean = run(tf.fill([rows], tf.constant(ones[sp.rank()], dtype)))
+    halves = ("float16", "bfloat16")
+    run = context(lambda *xs: [sp.reducescatter(x, op) for x in xs for op in (sp.Sum, sp.Average)])
+    results = run(*[tf.fill([rows], tf.constant(ones[sp.rank()], dtype)) for dtype in halves])
     part = own_part(np.full(rows, np.float32(sum(ones))))
-    np.testing.assert_array_equal(total, part.astype(numpy_type(dtype)))
-    np.testing.assert_array_equal(mean, (part / np.float32(sp.size())).astype(numpy_type(dtype)))
+    for dtype, total, mean in zip(halves, results[::2], results[1::2], strict=True):
+        expected = part.astype(numpy_type(dtype))
+        np.testing.assert_array_equal(total, expected, err_msg=dtype)
+        expected = (part / np.float32(sp.size())).astype(numpy_type(dtype))
+        np.testing.assert_array_equal(mean, expected, err_msg=dtype)
 
 
 def test_extreme_integers():
@@ -159,12 +168,14 @@ def test_groups_of_even_and_odd_ranks(context):
     np.testing.assert_allclose(whole, own_part(normals((5,), "groups").sum(axis=0)), 1e-13, 1e-14)
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 def test_a_scalar_is_refused(context):
     with pytest.raises(InputError, match=r"reducescatter: .*got a scalar. Reshape it to \[1\]"):
         context(lambda: [sp.reducescatter(tf.constant(1.0))])()
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 @what_has_no_meaning
 def test_what_has_no_meaning(context, make, op, says):

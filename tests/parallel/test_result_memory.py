@@ -11,6 +11,8 @@ import tensorflow as tf
 from sciml_par.parallel.tensors.buffer_pool import ResultMemory
 from sciml_par.parallel.tensors.memory import tensor_on, view
 
+pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
+
 FLOAT = np.dtype("float32")
 N = 1000
 

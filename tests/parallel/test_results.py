@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import TYPES, all_values, compiled, eager, graph, values
+from ranks import EAGER_FIRST, TYPES, all_values, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.tensors.buffer_pool import result_memory
@@ -17,6 +18,7 @@ SHAPES = ((), (0,), (16,), (3, 5), (0, 4))
 ROUNDS = 6
 
 
+@pytest.mark.ranks(most=2, reason="it is about the memory of a rank")
 @pytest.mark.parametrize("dtype", TYPES)
 def test_results_outlive_later_collectives(dtype):
     """By allreduce, fused_allreduce and allgather, eagerly and in a graph."""
@@ -39,7 +41,7 @@ def test_results_outlive_later_collectives(dtype):
         np.testing.assert_array_equal(y.numpy(), right)
 
 
-@pytest.mark.skipif("sp.size() == 1", reason="one rank carries nothing")
+@pytest.mark.ranks(least=2, reason="one rank carries nothing")
 def test_memory_is_used_again():
     x = tf.fill([5000], float(sp.rank()))
     for _ in range(3):
@@ -74,19 +76,20 @@ def test_results_made_in_another_thread():
     np.testing.assert_array_equal(results, np.tile(np.arange(5.0)[:, None], 300))
 
 
-@pytest.mark.parametrize("op", [sp.Sum, sp.Average, sp.Min], ids=repr)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("context", [eager, graph, compiled])
-def test_long_buffers_go_in_pieces(monkeypatch, context, dtype, op):
+@pytest.mark.parametrize("context", EAGER_FIRST)
+def test_long_buffers_go_in_pieces(monkeypatch, context):
     """Pieces of 32 elements a rank, and a rest; a length that nothing else here has."""
     monkeypatch.setattr(mpi_communicator, "_PIECE_BYTES", 128)
-    n = 1013
-    everyone = all_values((n,), dtype, "pieces").astype(np.float32)
-    right = {sp.Sum: everyone.sum(0), sp.Average: everyone.mean(0), sp.Min: everyone.min(0)}[op]
-    x = tf.constant(values(sp.rank(), (n,), dtype, "pieces"))
-    (y,) = context(lambda x: [sp.allreduce(x, op)])(x)
-    rtol = 1e-6 if dtype == "float32" else 1e-2
-    np.testing.assert_allclose(tf.cast(y, tf.float32), right, rtol=rtol)
+    n, operations = 1013, {sp.Sum: np.sum, sp.Average: np.mean, sp.Min: np.min}
+    tolerances = {"float32": 1e-6, "bfloat16": 1e-2}
+    run = context(lambda *xs: [sp.allreduce(x, op) for x in xs for op in operations])
+    mine = [values(sp.rank(), (n,), dtype, "pieces") for dtype in tolerances]
+    cases = itertools.product(tolerances, operations.items())
+    for y, (dtype, (op, function)) in zip(run(*map(tf.constant, mine)), cases, strict=True):
+        expected = function(all_values((n,), dtype, "pieces").astype(np.float32), axis=0)
+        np.testing.assert_allclose(
+            tf.cast(y, tf.float32), expected, tolerances[dtype], err_msg=f"{op} of {dtype}"
+        )
 
 
 def odd_views(shape, tag):
@@ -95,7 +98,7 @@ def odd_views(shape, tag):
     return x[::2], x[shape[0] :][::-1], np.asfortranarray(x[: shape[0]]), x[:, ::-1][1::2]
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_views_of_numpy_that_are_not_contiguous(context):
     """And slices of tensors, which lie at addresses that suit nobody."""
     shape = (sp.size() + 1, 3)

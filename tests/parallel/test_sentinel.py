@@ -25,6 +25,8 @@ from sciml_par.parallel.supervision import sentinel_client as sentinel
 from sciml_par.parallel.supervision import sentinel_process
 from sciml_par.parallel.supervision.sentinel_process import Watch, ending
 
+pytestmark = pytest.mark.ranks(most=1, reason="the ranks are processes of its own")
+
 SIZE = 5
 GONE = "is gone: it was killed, or left by os._exit; how cannot be seen any more."
 

@@ -62,7 +62,7 @@ def test_no_such_ranks(ranks):
         WORLD.subset(ranks)
 
 
-@pytest.mark.skipif(sp.size() == 1, reason="needs two ranks")
+@pytest.mark.ranks(least=2, reason="needs two ranks")
 def test_ranks_that_differ_from_rank_to_rank():
     with pytest.raises(InputError, match=r"got \[0\] on rank 0 and \[1\] on rank 1"):
         WORLD.subset([min(sp.rank(), 1)])

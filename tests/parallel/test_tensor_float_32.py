@@ -15,6 +15,8 @@ from sciml_par.parallel.startup.tensor_float_32 import (
     tensor_float_32_is_on,
 )
 
+pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
+
 VARIABLE = "SCIML_PAR_TENSOR_FLOAT_32"
 
 

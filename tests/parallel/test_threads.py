@@ -11,6 +11,8 @@ from sciml_par.parallel.startup.cpu_threads import (
     share_of_cores,
 )
 
+pytestmark = pytest.mark.ranks(most=1, reason="the hosts are made up")
+
 
 def cores(*numbers):
     return frozenset(numbers)

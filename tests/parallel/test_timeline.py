@@ -16,7 +16,7 @@ from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.timeline import clock_offsets as clock
 
-SEVERAL = pytest.mark.skipif("sp.size() == 1", reason="one rank exchanges nothing")
+SEVERAL = pytest.mark.ranks(least=2, reason="one rank exchanges nothing")
 
 
 @pytest.fixture

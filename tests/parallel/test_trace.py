@@ -14,6 +14,8 @@ from sciml_par.parallel.timeline.chrome_trace import Trace
 from sciml_par.parallel.timeline.json_array_file import TraceFile
 from sciml_par.parallel.timeline.recorder import EventKind, Recorder, Row
 
+pytestmark = pytest.mark.ranks(most=1, reason="the events are made up")
+
 MICRO = 1000
 
 

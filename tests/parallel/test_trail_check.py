@@ -9,7 +9,7 @@ import sciml_par.parallel as sp
 from sciml_par.parallel.groups.mailbox import Trail
 from sciml_par.parallel.supervision.trail_check import TrailCheck
 
-pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank has nobody to differ from")
+pytestmark = pytest.mark.ranks(least=2, reason="one rank has nobody to differ from")
 
 
 class FakeMailbox:

@@ -131,6 +131,7 @@ def every_one(x):
     }
 
 
+@pytest.mark.ranks(most=3, reason="three ranks have uneven rows, as four have")
 def test_gradients_are_those_of_known_shapes():
     """All of one function, so that a collective out of order would disturb the others."""
 
@@ -159,6 +160,7 @@ def forgotten(x, shape):
 KNOWN = ((ANY_ROWS, known), (None, forgotten), (ANYTHING, known))
 
 
+@pytest.mark.ranks(most=2, reason="what a graph knows of shapes does not depend on other ranks")
 @pytest.mark.parametrize("of_x, of_gradient", KNOWN)
 def test_gradients_of_which_more_or_less_is_known(of_x, of_gradient):
     """A graph may know the shape of a result's gradient and not that of what it is by, or reverse.
@@ -204,7 +206,7 @@ def test_in_a_session():
     np.testing.assert_allclose(gradient, 2 * sp.size() * everyone.sum(axis=0), 1e-13)
 
 
-@pytest.mark.skipif("sp.size() == 1", reason="one rank transfers nothing")
+@pytest.mark.ranks(least=2, reason="one rank transfers nothing")
 def test_the_order_of_the_program_is_kept(monkeypatch):
     """Known and unknown shapes take turns, none depends on another, also in the gradient."""
     seen = []
@@ -235,7 +237,7 @@ def test_the_order_of_the_program_is_kept(monkeypatch):
     assert sp.current_world().communicator.allgather_object(seen) == [seen] * sp.size()
 
 
-@pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees with itself")
+@pytest.mark.ranks(least=2, reason="one rank always agrees with itself")
 def test_rows_that_differ_where_they_must_not():
     run = traced(lambda x: sp.allreduce(x, sp.Sum))
     sp.current_world().communicator.ledger.clear()
@@ -245,6 +247,7 @@ def test_rows_that_differ_where_they_must_not():
         assert wish in str(error.value)
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 @pytest.mark.parametrize(
     "collective",
     (
@@ -263,6 +266,7 @@ def test_compiled_functions_refuse_them(collective):
         run(tf.ones(3))
 
 
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
 def test_adasum_refuses_them():
     with pytest.raises(InputError, match=r"shape is known .* got \(None, 2\)"):
         traced(lambda x: sp.allreduce(x, sp.Adasum)).get_concrete_function()

@@ -67,7 +67,7 @@ def test_none_at_all():
     sp.broadcast_variables([])
 
 
-@pytest.mark.skipif(sp.size() == 1, reason="needs several ranks")
+@pytest.mark.ranks(least=2, reason="needs several ranks")
 def test_other_variables_on_one_rank_are_an_error_on_all():
     variables = [tf.Variable(tf.zeros([5, 1])), tf.Variable(tf.zeros([1, 7]))]
     if sp.rank() == 0:

@@ -18,6 +18,8 @@ from sciml_par.parallel.execution.xla_ffi import (
     one_tensor,
 )
 
+pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
+
 _numbers = itertools.count()
 
 

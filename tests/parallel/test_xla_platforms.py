@@ -13,6 +13,8 @@ from sciml_par.parallel.execution.xla_custom_call import Bridge
 from sciml_par.parallel.execution.xla_custom_call import bridge as usual_bridge
 from sciml_par.parallel.execution.xla_ffi import foreign_calls
 
+pytestmark = pytest.mark.ranks(most=2, reason="it is about the program of a rank")
+
 
 def test_tensorflow_takes_handlers_of_gpus():
     name = "sciml_par_test_gpu"
@@ -35,7 +37,7 @@ def on_both_platforms(monkeypatch, bridge_for_gpus):
     return bridge_for_gpus
 
 
-needs_ranks = pytest.mark.skipif("sp.size() == 1", reason="one rank exchanges nothing")
+needs_ranks = pytest.mark.ranks(least=2, reason="one rank exchanges nothing")
 
 
 @needs_ranks

@@ -17,6 +17,8 @@ from sciml_par.parallel.execution.xla_ffi import (
     one_tensor,
 )
 
+pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
+
 POINTER = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 HAS_NO_STREAM, AN_ERROR = 0xE0, 0xE1
