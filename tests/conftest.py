@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ _LAUNCHED_BY = frozenset(("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLUR
 """What launchers leave in the environment; it would confuse an MPI program started from here."""
 
 _COMMUNICATOR = pytest.StashKey[Communicator]()
+_OUTCOMES_TRAVEL_BY = pytest.StashKey[Any]()  # a communicator of mpi4py
 _collection_errors: list[str] = []
 
 
@@ -45,7 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("SCIML_PAR_STALL_LIMIT", "480")
     sciml_par.init()
     # A test may take the world away; the ranks go on to meet here.
-    config.stash[_COMMUNICATOR] = current_world().communicator
+    communicator = config.stash[_COMMUNICATOR] = current_world().communicator
+    # What a rank says that has failed must not meet what a test on another one sends.
+    config.stash[_OUTCOMES_TRAVEL_BY] = communicator.control.Dup()
     # What ends the job is said past pytest's capture, which would take it along.
     terminal = os.dup(2)
     watchdog.write_error = failure.write_error = functools.partial(_tell, terminal)
@@ -94,10 +98,9 @@ def pytest_runtest_makereport(
     if report.when == "setup" and report.passed:
         return report
     mine = (report.outcome, str(report.longrepr or ""))
-    communicator = item.config.stash[_COMMUNICATOR]
-    if _all_alike(communicator, f"{item.nodeid} ({report.when})", mine):
+    if _all_alike(item.config, f"{item.nodeid} ({report.when})", mine):
         return report
-    everyone = communicator.control.allgather(mine)
+    everyone = item.config.stash[_OUTCOMES_TRAVEL_BY].allgather(mine)
     texts = [
         f"rank {rank} of {len(everyone)} {outcome}:\n{text}"
         for rank, (outcome, text) in enumerate(everyone)
@@ -108,17 +111,18 @@ def pytest_runtest_makereport(
     return report
 
 
-def _all_alike(communicator: Communicator, where: str, mine: tuple[str, str]) -> bool:
+def _all_alike(config: pytest.Config, where: str, mine: tuple[str, str]) -> bool:
     """Whether all ranks have the same outcome; a failed one does not wait for ever (collective)."""
     from mpi4py import MPI  # which starts MPI, what `init` is to do
 
     code = _OUTCOMES.index(mine[0])
-    extremes = np.empty(2, np.int32)
-    arrived = communicator.control.Iallreduce(np.array([code, -code], np.int32), extremes, MPI.MAX)
+    both, extremes = np.array([code, -code], np.int32), np.empty(2, np.int32)
+    arrived = config.stash[_OUTCOMES_TRAVEL_BY].Iallreduce(both, extremes, MPI.MAX)
     began = time.monotonic()
     while not arrived.Test():
         waited = time.monotonic() - began
         if mine[0] == "failed" and waited > _GRACE_SECONDS:
+            communicator = config.stash[_COMMUNICATOR]
             failure.end_job(
                 communicator,
                 f"rank {communicator.rank} failed in {where}; others hang in it.\n{mine[1]}",

@@ -94,22 +94,29 @@ def nested(function: Function) -> Function:
 
 
 def on_two(context: Any) -> Any:
-    """The context, on more than two ranks only where all are asked for."""
+    """The context, on more than two ranks only where all is asked for."""
     return pytest.param(context, marks=_TWO, id=context.__name__)
 
 
-_TWO = pytest.mark.ranks(most=2, reason="how a program is compiled does not depend on the others")
+_REASON = "how a program is compiled does not depend on the number of ranks"
+_TWO = pytest.mark.ranks(most=2, reason=_REASON)
+_THREE = pytest.mark.ranks(most=3, reason=_REASON)
+
+_OTHERS = (graph_loop, compiled_loop, compiled_branch, nested)
 
 CONTEXTS = (
     eager,
-    graph,
+    pytest.param(graph, marks=_THREE, id="graph"),
     compiled,
-    *map(on_two, (graph_loop, compiled_loop, compiled_branch, nested)),
+    *map(on_two, _OTHERS),
 )
-"""For tests whose results depend on how many ranks there are and on what each of them gives."""
+"""For rows, roots and groups, which the number of ranks decides."""
 
-EAGER_FIRST = (eager, on_two(graph), on_two(compiled))
-"""For tests of what is made of the collectives' results."""
+TYPE_CONTEXTS = (eager, *map(on_two, (graph, compiled, *_OTHERS)))
+"""For element types and shapes, which it does not decide."""
+
+EAGER_FIRST = TYPE_CONTEXTS[:3]
+"""For what is made of the collectives' results."""
 
 
 def _blank(function: Function, tensors: Sequence[Any]) -> Tensors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import compiled, eager, graph, normal, normals, numpy_type, values
+from ranks import compiled, eager, graph, normal, normals, numpy_type, on_two, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -38,7 +38,7 @@ def reduce(x):
     return sp.allreduce(x, sp.Adasum)
 
 
-@pytest.mark.parametrize("context", (eager, graph))
+@pytest.mark.parametrize("context", (eager, on_two(graph)))
 def test_each_of_the_fused_tensors_by_itself(context):
     def run(*xs):
         alone = [sp.allreduce(x, sp.Adasum) for x in xs[:2]]
@@ -90,7 +90,7 @@ def test_all_ranks_get_the_same_bits():
     assert len(set(everyone)) == 1
 
 
-@pytest.mark.parametrize("context", (eager, compiled))
+@pytest.mark.parametrize("context", (eager, on_two(compiled)))
 def test_the_gradient(context):
     """Of L = Σ_r (r + 1) Σ_i c_i y_i, against central differences of the definition."""
     shape = (4,)
@@ -124,6 +124,7 @@ def test_gradients_of_zeros_are_finite():
     assert np.isfinite(tape.gradient(y, x)).all()
 
 
+@pytest.mark.ranks(most=2, reason="how a program is compiled does not depend on it")
 def test_in_a_loop_with_compression_and_factors():
     @tf.function(jit_compile=True)
     def run(x):

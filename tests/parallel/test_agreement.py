@@ -148,6 +148,7 @@ def test_eager(what):
     assert_still_works()
 
 
+@pytest.mark.ranks(most=3, reason="the message is that of test_eager")
 @pytest.mark.parametrize(
     "what",
     (
@@ -164,6 +165,7 @@ def test_compiled(what):
     assert_still_works()
 
 
+@pytest.mark.ranks(most=3, reason="the message is that of test_eager")
 @pytest.mark.parametrize("what", ("columns", "columns of an alltoall", "alltoall and allgather"))
 @pytest.mark.parametrize("compile_it", (False, True))
 def test_where_rows_are_told(what, compile_it):
@@ -177,6 +179,7 @@ def test_where_rows_are_told(what, compile_it):
     assert_still_works()
 
 
+@pytest.mark.ranks(most=3, reason="the message is that of test_eager")
 @pytest.mark.parametrize("what", ("operation", "shape", "rows of a reducescatter"))
 def test_graph(what):
     usual, other, calls = DISAGREEMENTS[what]

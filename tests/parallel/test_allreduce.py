@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from ranks import (
-    CONTEXTS,
     EAGER_FIRST,
+    TYPE_CONTEXTS,
     all_values,
     compiled,
     eager,
@@ -24,7 +24,7 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
 
-@in_groups("context, cases", CONTEXTS, CASES)
+@in_groups("context, cases", TYPE_CONTEXTS, CASES)
 def test_every_operation_on_every_type(context, cases):
     """All in one function, so that XLA compiles once a context."""
     shape = (3, 2)
@@ -34,7 +34,7 @@ def test_every_operation_on_every_type(context, cases):
         assert_same(result, reduced(all_values(shape, dtype), op), f"{op} of {dtype}")
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", TYPE_CONTEXTS)
 def test_every_shape(context):
     shapes = [(), (0,), (1,), (3, 0), (5,), (2, 3), (2, 1, 3)]
     run = context(lambda *xs: [sp.allreduce(x, sp.Sum) for x in xs])

@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, EAGER_FIRST, FLOATS, MOVED, compiled, eager, graph, numpy_type, values
+from ranks import (
+    CONTEXTS,
+    EAGER_FIRST,
+    FLOATS,
+    MOVED,
+    TYPE_CONTEXTS,
+    compiled,
+    eager,
+    graph,
+    numpy_type,
+    values,
+)
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -44,7 +55,7 @@ def mine(rows, trailing, dtype, tag=""):
     return tf.constant(input_of(rows, sp.rank(), trailing, dtype, tag))
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", TYPE_CONTEXTS)
 def test_every_type_with_uneven_splits(context):
     """All in one function, so that XLA compiles once a context."""
     rows = ROWS["uneven"]
@@ -76,7 +87,7 @@ def test_every_shape_and_distribution_of_rows(context):
         np.testing.assert_array_equal(result.numpy(), expected, f"{name} {trailing}")
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", TYPE_CONTEXTS)
 def test_rows_are_split_evenly_by_default(context):
     results = context(lambda x, y: [sp.alltoall(x)[0], sp.alltoall(y)[0]])(
         mine(ROWS["even"], (2,), "float32"), mine(ROWS["none"], (2,), "float32")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, all_values, compiled, eager, on_two, values
+from ranks import CONTEXTS, TYPE_CONTEXTS, all_values, compiled, eager, on_two, values
 from reductions import reduced
 
 import sciml_par.parallel as sp
@@ -70,7 +70,7 @@ def test_fused_allgather(context, transfers):
         assert transfers == [("allgather", t) for t in ("int64", "float64", "int32", "bool")]
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", TYPE_CONTEXTS)
 def test_fused_reducescatter(context, transfers):
     run = context(lambda *xs: sp.fused_reducescatter(xs, sp.Sum))
     mine = [values(sp.rank(), shape, t, f"{i}") for i, (t, shape) in enumerate(SCATTERED)]

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, EAGER_FIRST, all_values, values
+from ranks import EAGER_FIRST, TYPE_CONTEXTS, all_values, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
@@ -46,7 +46,7 @@ def transfers(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", TYPE_CONTEXTS)
 def test_fused_allreduce(context):
     run = context(lambda *xs: sp.fused_allreduce(xs, sp.Sum))
     results = run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
@@ -159,7 +159,7 @@ def test_buckets(context, transfers):
         assert transfers == [("float32", n) for n in lengths]
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", TYPE_CONTEXTS)
 def test_buckets_of_several_types_and_shapes(context):
     """Types fill buckets of their own; the results keep the order of the tensors."""
     run = context(lambda *xs: fuse(total, Together.of(xs, "total"), bucket_bytes=32))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from adjoints import gradients_of, product_of_others, to_the_next
-from ranks import compiled, eager, graph, normals, on_two
+from ranks import EAGER_FIRST, compiled, eager, graph, normals, on_two
 
 import sciml_par.parallel as sp
 
@@ -27,7 +27,7 @@ def gradient_of_repeated_square(x, seeds):
     return seeds.sum(axis=0) * 4 * first**3 * 2 * x[sp.rank()] / len(x)
 
 
-@pytest.mark.parametrize("context", (eager, on_two(graph), compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_through_a_while_loop(context):
     x, seeds = normals((4,), "loop x"), normals((4,), "loop seed")
     (gradient,) = context(lambda x, seed: [gradients_of(lambda x: repeated_square(x, 3))(x, seed)])(
@@ -64,7 +64,7 @@ def test_the_other_collectives_through_a_while_loop(context):
     np.testing.assert_allclose(gradient.numpy(), expected, 1e-12, 1e-14)
 
 
-@pytest.mark.parametrize("context", (eager, on_two(graph), compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_through_a_branch(context):
     x, seeds = normals((4,), "branch x"), normals((4,), "branch seed")
 
@@ -78,6 +78,7 @@ def test_through_a_branch(context):
     np.testing.assert_allclose(gradient.numpy(), expected, 1e-12)
 
 
+@pytest.mark.ranks(most=3, reason="on four ranks it is the same program")
 @pytest.mark.parametrize("wrap", (graph, on_two(compiled)))
 def test_of_a_function_whose_tape_is_outside(wrap):
     """The backward pass is a function of its own, which TensorFlow derives."""

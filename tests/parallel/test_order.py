@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from ranks import compiled, graph
+from ranks import compiled, graph, on_two
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.groups.call_site import Call
 
 needs_ranks = pytest.mark.ranks(
     least=2, most=3, reason="one rank transfers nothing; where three agree, a fourth adds nothing"
+)
+
+two_ranks = pytest.mark.ranks(
+    least=2, most=2, reason="the tests of gradients show the same of more ranks"
 )
 
 
@@ -80,7 +84,7 @@ def test_independent_collectives_keep_the_order_of_the_program(context, requests
     assert_same_on_all_ranks(sizes_of(requests))
 
 
-@needs_ranks
+@two_ranks
 @pytest.mark.parametrize("context", (graph, compiled))
 def test_gradients_run_in_one_order(context, requests):
     """Which order is TensorFlow's affair, but it must be the same on all ranks."""
@@ -99,7 +103,7 @@ def test_gradients_run_in_one_order(context, requests):
 
 
 @pytest.mark.ranks(least=2, reason="one rank transfers nothing")
-@pytest.mark.parametrize("wrap", (graph, compiled))
+@pytest.mark.parametrize("wrap", (on_two(graph), compiled))
 def test_a_derived_gradient_has_one_order(wrap, requests):
     """With the tape outside, TensorFlow derives the backward function, and orders nothing in it.
 
@@ -150,7 +154,7 @@ KINDS = ["alltoall", "allgather", "reducescatter", "broadcast", "allreduce"] * 3
 KINDS_BACK = ["alltoall", "allreduce", "allgather", "allreduce", "allreduce"] * 3
 
 
-@needs_ranks
+@two_ranks
 @pytest.mark.parametrize("context", (graph, compiled))
 def test_every_kind_keeps_its_place(context, requests):
     run = context(every_kind)
@@ -162,7 +166,7 @@ def test_every_kind_keeps_its_place(context, requests):
 
 
 @needs_ranks
-@pytest.mark.parametrize("context", (graph, compiled))
+@pytest.mark.parametrize("context", (on_two(graph), compiled))
 def test_gradients_of_every_kind_run_in_one_order(context, requests):
     @context
     def run(x):

@@ -8,6 +8,7 @@ import tensorflow as tf
 from ranks import (
     CONTEXTS,
     EAGER_FIRST,
+    TYPE_CONTEXTS,
     all_values,
     compiled,
     eager,
@@ -43,7 +44,7 @@ def scattered(shape, dtype, op, tag=""):
     return own_part(reduced(all_values(shape, dtype, tag), op))
 
 
-@in_groups("context, cases", CONTEXTS, CASES)
+@in_groups("context, cases", TYPE_CONTEXTS, CASES)
 def test_every_operation_on_every_type(context, cases):
     """Of uneven rows; all in one function, so that XLA compiles once a context."""
     shape = (2 * sp.size() + 1, 2)

@@ -131,7 +131,7 @@ def every_one(x):
     }
 
 
-@pytest.mark.ranks(most=3, reason="three ranks have uneven rows, as four have")
+@pytest.mark.ranks(most=2, reason="test_gradients.py has more ranks")
 def test_gradients_are_those_of_known_shapes():
     """All of one function, so that a collective out of order would disturb the others."""
 
@@ -206,7 +206,7 @@ def test_in_a_session():
     np.testing.assert_allclose(gradient, 2 * sp.size() * everyone.sum(axis=0), 1e-13)
 
 
-@pytest.mark.ranks(least=2, reason="one rank transfers nothing")
+@pytest.mark.ranks(least=2, most=2, reason="test_order.py has more ranks")
 def test_the_order_of_the_program_is_kept(monkeypatch):
     """Known and unknown shapes take turns, none depends on another, also in the gradient."""
     seen = []
