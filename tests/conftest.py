@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = here
     _check_that_all_collected_the_same(config, items)
     if not _LAUNCHED_BY.isdisjoint(os.environ):
-        skip = pytest.mark.skip(reason="starts processes of its own: serial run only")
+        skip = pytest.mark.skip(reason="starts processes of its own: not under a launcher")
         for item in items:
             if item.get_closest_marker("launches"):
                 item.add_marker(skip)

@@ -28,6 +28,8 @@ def runs_here(item: pytest.Item, ranks: int) -> bool:
     everything = item.config.getoption(ALL)
     if item.get_closest_marker("all") and not everything:
         return False
+    if item.get_closest_marker("launches") and ranks > 1:
+        return False
     least, most = _bounds(item)
     if everything and most > 1:
         most = math.inf

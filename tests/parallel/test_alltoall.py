@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,6 +19,7 @@ from ranks import (
     numpy_type,
     values,
 )
+from selection import in_groups
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -55,36 +58,27 @@ def mine(rows, trailing, dtype, tag=""):
     return tf.constant(input_of(rows, sp.rank(), trailing, dtype, tag))
 
 
-@pytest.mark.parametrize("context", TYPE_CONTEXTS)
-def test_every_type_with_uneven_splits(context):
+ROW_SHAPES = ((), (2,), (0,), (2, 1, 3))
+
+
+@in_groups("context, cases", CONTEXTS, list(itertools.product(MOVED, ROWS, ROW_SHAPES)))
+def test_every_type_shape_and_distribution_of_rows(context, cases):
     """All in one function, so that XLA compiles once a context."""
-    rows = ROWS["uneven"]
-    splits = splits_of(rows, sp.rank())
-    run = context(lambda *xs: [sp.alltoall(x, splits)[0] for x in xs])
-    results = run(*[mine(rows, (3,), dtype) for dtype in MOVED])
-    for result, dtype in zip(results, MOVED, strict=True):
-        assert result.dtype == dtype
-        np.testing.assert_array_equal(result.numpy(), exchanged(rows, (3,), dtype)[0], dtype)
-
-
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_every_shape_and_distribution_of_rows(context):
-    cases = [(name, trailing) for name in ROWS for trailing in ((), (2,), (0,))]
-    cases.append(("uneven", (2, 1, 3)))
 
     def every_case(*xs):
         results = []
-        for (name, _), x in zip(cases, xs, strict=True):
+        for (_, name, _), x in zip(cases, xs, strict=True):
             y, rows = sp.alltoall(x, splits_of(ROWS[name], sp.rank()))
             results += [y, tf.constant(rows) if isinstance(rows, tuple) else rows]
         return results
 
-    results = context(every_case)(*[mine(ROWS[name], t, "float64") for name, t in cases])
-    for result, received, (name, trailing) in zip(results[::2], results[1::2], cases, strict=True):
-        expected, rows = exchanged(ROWS[name], trailing, "float64")
-        assert tuple(received.numpy()) == rows, name
-        assert result.shape == expected.shape, f"{name} {trailing}"
-        np.testing.assert_array_equal(result.numpy(), expected, f"{name} {trailing}")
+    results = context(every_case)(*[mine(ROWS[name], row, t) for t, name, row in cases])
+    for result, received, case in zip(results[::2], results[1::2], cases, strict=True):
+        dtype, name, row = case
+        expected, rows = exchanged(ROWS[name], row, dtype)
+        assert tuple(received.numpy()) == rows, f"{case}"
+        assert result.dtype == dtype and result.shape == expected.shape, f"{case}"
+        np.testing.assert_array_equal(result.numpy(), expected, f"{case}")
 
 
 @pytest.mark.parametrize("context", TYPE_CONTEXTS)
