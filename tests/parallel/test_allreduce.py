@@ -54,8 +54,10 @@ def test_extreme_integers():
     everyone = np.array([2**63 - 1 - rank for rank in range(sp.size())], np.int64)
     result = sp.allreduce(tf.constant(everyone[sp.rank()]), sp.Min)
     assert result.numpy() == everyone.min()
-    unsigned = np.array([2**64 - 1 - rank for rank in range(sp.size())], np.uint64)
-    assert sp.allreduce(tf.constant(unsigned[sp.rank()]), sp.Max).numpy() == unsigned.max()
+    for bits in (8, 16, 32, 64):  # on either side of what would be negative with a sign
+        each = [2 ** (bits - 1) - 1 + rank for rank in range(sp.size())]
+        unsigned = np.array(each, f"uint{bits}")
+        assert sp.allreduce(tf.constant(unsigned[sp.rank()]), sp.Max).numpy() == each[-1]
 
 
 def test_half_precision_is_combined_in_float32():
