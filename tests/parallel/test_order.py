@@ -7,7 +7,7 @@ import tensorflow as tf
 from ranks import compiled, graph, on_two
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 
 needs_ranks = pytest.mark.ranks(
     least=2, most=3, reason="one rank transfers nothing; where three agree, a fourth adds nothing"
@@ -22,13 +22,13 @@ two_ranks = pytest.mark.ranks(
 def requests(monkeypatch):
     """What the collectives asked for, in the order in which they ran."""
     made = []
-    execute = Call.execute
+    execute = PreparedCall.execute
 
     def recording(self, *addresses):
         made.append(self.request)
         execute(self, *addresses)
 
-    monkeypatch.setattr(Call, "execute", recording)
+    monkeypatch.setattr(PreparedCall, "execute", recording)
     return made
 
 
