@@ -17,8 +17,6 @@ from sciml_par.parallel.requests.announcement import Ask
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from sciml_par.parallel.timeline.recorder import EventKind, Row
-
 Identity = tuple[int, int]
 """A group's: the number in the world of its rank 0, and how many groups that rank has been in."""
 
@@ -94,26 +92,6 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Events:
-    """What the sender has done since its last such message, for the timeline.
-
-    Parameters
-    ----------
-    timeline : the number of the timeline that it is for.
-    kinds : {number: kind of event} of the numbers that come up for the first time.
-    rows : the events, as `Recorder.drain` gives them.
-    dropped : how many more there were, of which nothing is kept.
-    last : whether nothing more will come.
-    """
-
-    timeline: int
-    kinds: Mapping[int, EventKind]
-    rows: Sequence[Row]
-    dropped: int
-    last: bool
-
-
-@dataclass(frozen=True)
 class Joined:
     """The sender is in `join`, after it began so many of the group's collectives.
 
@@ -133,7 +111,7 @@ class Asked:
     asks: Mapping[int, Ask]
 
 
-Message = Waiting | Present | Trail | Failed | Left | Events | Joined | Asked
+Message = Waiting | Present | Trail | Failed | Left | Joined | Asked
 
 
 class Mailbox:
@@ -150,7 +128,6 @@ class Mailbox:
     failed, left : the last such message of each rank.
     joined : the last such message of each rank and group.
     asked : what a group does next: by its identity, and by the number of the collective.
-    events : (rank, message) of all that have come and nobody has taken out.
     telling : held by the thread that tells joined ranks of this rank's collectives.
     """
 
@@ -164,7 +141,6 @@ class Mailbox:
         self.rank: int = control.Get_rank()
         self._others = [r for r in range(control.Get_size()) if r != self.rank]
         self._unsent: list[MPI.Request] = []
-        self._unsent_events: list[MPI.Request] = []
         self._lock = threading.Lock()
         self._silent = False
         self.sent = 0
@@ -174,7 +150,6 @@ class Mailbox:
         self.trails: dict[Identity, Trail] = {}
         self.failed: dict[int, Failed] = {}
         self.left: dict[int, Left] = {}
-        self.events: deque[tuple[int, Events]] = deque()
         self.joined: dict[tuple[int, Identity], Joined] = {}
         self.asked: dict[Identity, dict[int, Ask]] = {}
         self.telling = threading.Lock()
@@ -191,19 +166,6 @@ class Mailbox:
                     continue
                 self.sent += 1
                 self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
-
-    def ship(self, events: Events, rank: int) -> None:
-        """Give one rank a part of the timeline."""
-        if self._silent:
-            return
-        with self._lock:
-            self._unsent_events.append(self._control.isend(events, dest=rank, tag=self._TAG))
-
-    def shipping(self) -> int:
-        """How many parts of the timeline are still on their way."""
-        with self._lock:
-            self._unsent_events = [each for each in self._unsent_events if not each.Test()]
-            return len(self._unsent_events)
 
     def next_asked(self, group: Identity, number: int) -> Ask | None:
         """What the group's collective `number` is, if somebody has said so; earlier ones go."""
@@ -264,8 +226,6 @@ class Mailbox:
             self.trails[message.group] = message
         elif isinstance(message, Failed):
             self.failed[sender] = message
-        elif isinstance(message, Events):
-            self.events.append((sender, message))
         elif isinstance(message, Joined):
             self.joined[sender, message.group] = message
         elif isinstance(message, Asked):

@@ -192,8 +192,9 @@ def init(
 def shutdown() -> None:
     """Leave the ranks of this job (local). Runs by itself when the program ends.
 
-    A rank that still waits for this one in a collective ends the job with a message. In a child
-    process made by a fork it does nothing.
+    A rank that still waits for this one in a collective ends the job with a message. While a
+    timeline is being recorded, it waits until all ranks have called it. In a child process made by
+    a fork it does nothing.
     """
     global world  # noqa: PLW0603
     if world is None or world.process != os.getpid():
@@ -209,11 +210,11 @@ def shutdown() -> None:
     if leaving.watchdog is not None:
         leaving.watchdog.stop()
     abort_gpus(leaving.communicator)
-    if leaving.timeline is not None:
-        leaving.timeline.stop()
     leaving.mailbox.send(Left({group.identity: group.sequence for group in family}))
     if leaving.communicator.sentinel is not None:
         leaving.communicator.sentinel.bye()
+    if leaving.timeline is not None:
+        leaving.timeline.close()  # it waits, so all must know by now that this rank leaves
 
 
 def current_world() -> World:
