@@ -189,6 +189,20 @@ def test_other_hosts_are_awaited_at_the_hosts_own_addresses_only():
     assert len(addresses) == 1 or not any(each.startswith("127.") for each in addresses)
 
 
+def test_a_host_without_a_known_name_or_a_route_is_awaited_at_its_interfaces(monkeypatch):
+    def unknown(*_):
+        raise OSError("made up")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(sentinel, "_SOMEWHERE_ELSE", ("no address", 9))
+    mine = sentinel.interface_addresses()
+    hubs = sentinel.open_hubs(mine)
+    assert len(hubs) == len(mine) > 0  # they are this host's
+    for hub in hubs:
+        hub.close()
+    assert sentinel.own_addresses() == ([each for each in mine if each[:4] != "127."] or mine)
+
+
 @pytest.mark.parametrize("leaves", (True, False))
 def test_a_lost_ranks_line_to_the_launcher_stays_open(make_host, leaves):
     """Or the launcher would end the job before the sentinel has, and call it a success."""
