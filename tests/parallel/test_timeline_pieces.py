@@ -104,9 +104,9 @@ def written(file) -> list[dict]:
 
 def test_a_recorder_writes_what_a_collective_was(part):
     recorder = Recorder(part, 7, origin=Recorder.now())
-    wish = Signature("broadcast", "float32", (2,), root=1, by="NCCL")
-    recorder.note(GROUP, wish, recorder.now(), 8, agreed=False, enqueued=True)
-    recorder.note(GROUP, replace(wish, rows_only=True, name="mine"), recorder.now())
+    signature = Signature("broadcast", "float32", (2,), root=1, transport="NCCL")
+    recorder.note(GROUP, signature, recorder.now(), 8, agreed=False, enqueued=True)
+    recorder.note(GROUP, replace(signature, rows_only=True, name="mine"), recorder.now())
     recorder.write()
     name, _, tensor, rows = written(part)
     call = "broadcast(float32 [2], root 1)"
@@ -117,7 +117,7 @@ def test_a_recorder_writes_what_a_collective_was(part):
     assert tensor["args"] == {
         "rank": 7,
         "group": "a group",
-        "carrier": "NCCL",
+        "transport": "NCCL",
         "bytes": 8,
         "number": 3,
         "enqueued": True,

@@ -125,7 +125,7 @@ class Recorder:
     ) -> tuple[str, str]:
         """What lines of the same kind have in common: the event's head, and its arguments."""
         members = tuple(group.world_ranks)
-        call = str(signature).removesuffix(f" by {signature.by}")
+        call = str(signature).removesuffix(f" by {signature.transport}")
         name = signature.name or call
         if signature.name and signature.rows_only:
             name += NUMBERS_OF_ROWS
@@ -138,7 +138,7 @@ class Recorder:
             "tid": self._thread(group.name, members),
             "match": {"group": group.identity, "ranks": len(members), "root": root},
         }
-        args = {"rank": self._rank, "group": group.name, "carrier": signature.by}
+        args = {"rank": self._rank, "group": group.name, "transport": signature.transport}
         if call != name:
             args["call"] = call
         return as_json(event)[:-1], as_json(args)[1:-1]

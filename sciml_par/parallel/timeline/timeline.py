@@ -128,13 +128,13 @@ class Timeline:
 
     def start(self) -> None:
         """Begin to record (local)."""
-        for group in self._everyone.family:
+        for group in self._everyone.all_groups:
             group.recorder = self._recorder
         self._thread.start()
 
     def stop(self) -> None:
         """Record no more, and write what is left to this rank's file (local)."""
-        for group in self._everyone.family:
+        for group in self._everyone.all_groups:
             group.recorder = None
         self._end = Recorder.now()
         self._stopped.set()
