@@ -4,6 +4,7 @@ from . import horovod as horovod
 from . import networks as networks
 from . import parallel as parallel
 from . import problems as problems
+from . import results as results
 from . import study as study
 from . import training as training
 from .parallel.groups.ranks import rank as rank

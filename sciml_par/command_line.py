@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sciml_par.errors import SciMLParError
 
 if TYPE_CHECKING:
-    from sciml_par.training.result import Result
+    from sciml_par.results.result import Result
 
 _BAD_INPUT = 2
 _NOT_SOUND = 3
@@ -106,7 +106,7 @@ class Options(argparse.Namespace):
         again if the work fails.
         """
         from sciml_par.parallel import current_world
-        from sciml_par.training.folder import claim_folder, claim_numbered_folder
+        from sciml_par.results.folder import claim_folder, claim_numbered_folder
 
         def claim() -> Path:
             if self.output is not None:

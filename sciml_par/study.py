@@ -23,10 +23,11 @@ from rich.console import Console
 from rich.table import Table
 
 from sciml_par import command_line
+from sciml_par._files import write_text
 from sciml_par.errors import OutputError
 from sciml_par.launcher import is_launched, launch
-from sciml_par.training.files import versions, write_whole
-from sciml_par.training.folder import RESULTS, claim_folder, claim_numbered_folder
+from sciml_par.results.files import versions
+from sciml_par.results.folder import RESULTS, claim_folder, claim_numbered_folder
 
 Record = dict[str, Any]
 
@@ -254,6 +255,6 @@ def _read(file: Path) -> Record:
 
 def _write(file: Path, text: str) -> None:
     try:
-        write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
+        write_text(file, text)
     except OSError as error:
         raise OutputError(f"cannot write {file}: {error}.") from None

@@ -13,12 +13,13 @@ PACKAGE = ROOT / "sciml_par"
 SIBLINGS = {"problems", "networks", "parallel", "evaluation"}
 BELOW = {
     **{sibling: {"errors"} for sibling in SIBLINGS},
-    "training": SIBLINGS | {"errors"},
-    "console": {"command_line", "training", *SIBLINGS, "errors"},
-    "study": {"command_line", "launcher", "training", *SIBLINGS, "errors"},
+    "results": SIBLINGS | {"errors"},
+    "training": {"results", *SIBLINGS, "errors"},
+    "console": {"command_line", "training", "results", *SIBLINGS, "errors"},
+    "study": {"command_line", "launcher", "training", "results", *SIBLINGS, "errors"},
     "horovod": {"parallel", "errors"},
 }
-TOP = {"training", *SIBLINGS, "errors"}
+TOP = {"training", "results", *SIBLINGS, "errors"}
 """What scripts, the Horovod facade, command lines and the package itself may import."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

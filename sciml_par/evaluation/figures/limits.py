@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .series import Prediction
+from sciml_par.evaluation.figures.data import Prediction
 
 _MARGIN = 0.08
 _HUGE = 1e300  # beyond it, the arithmetic of the limits would overflow
@@ -35,7 +35,7 @@ def value_limits(curves: Sequence[Prediction], component: int) -> tuple[float, f
     either side: a network is free to do anything where it was not trained.
     """
     inside = finite(curve.u[curve.trained, component] for curve in curves)
-    exact = finite(curve.u_exact[:, component] for curve in curves if curve.u_exact is not None)
+    exact = finite(curve.exact[:, component] for curve in curves if curve.known)
     if not exact.size:
         return range_of([inside] if inside.size else [curve.u[:, component] for curve in curves])
     low, high = float(exact.min()), float(exact.max())

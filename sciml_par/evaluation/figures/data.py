@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sciml_par.errors import InputError
-
-from ._arrays import as_columns, as_real, check_label
+from sciml_par.evaluation._arrays import as_columns, as_real, check_label
+from sciml_par.evaluation.metrics.norms import relative_l2_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Prediction:
     u : array [n, m] or [n] (read as [n, 1])
         The prediction u(x). Values that are not finite are kept, and named in the legend.
     u_exact : array [n, m] or [n], optional
-        The exact solution u*(x) at the same points.
+        The exact solution u*(x) at the same points; None or all NaN where it is not known.
     shards : tuple of Shard
         What the network was trained on; may be empty.
     sound : bool
@@ -118,6 +118,23 @@ class Prediction:
         if self.u_exact is not None:
             object.__setattr__(self, "u_exact", _exact_like(self.u_exact, u, where))
         object.__setattr__(self, "shards", _checked_shards(self.shards, x.shape[1], where))
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an exact solution to compare with."""
+        return self.u_exact is not None and not bool(np.isnan(self.u_exact).all())
+
+    @property
+    def exact(self) -> np.ndarray:
+        """The exact solution, [n, m]: all NaN where it is not known."""
+        return np.full_like(self.u, np.nan) if self.u_exact is None else self.u_exact
+
+    @property
+    def relative_l2_error(self) -> float:
+        """‖u − u*‖₂ / ‖u*‖₂ (dimensionless), NaN where u* is not known or zero everywhere."""
+        if not self.known or not self.exact.any():
+            return float("nan")
+        return relative_l2_error(self.u, self.exact)
 
     @property
     def dimension(self) -> int:
@@ -179,6 +196,45 @@ class LossCurve:
         object.__setattr__(self, "loss", loss)
 
 
+@dataclass(frozen=True, eq=False)
+class AccuracyCurve:
+    """The accuracy of one training run of a classifier, after each epoch.
+
+    Attributes
+    ----------
+    label : str
+        Name in the legend, such as "2 ranks".
+    accuracy : array [e]
+        The share of the test data that is classified rightly, 0 to 1, after epochs 1 to e.
+    training_accuracy : array [e], optional
+        The same of the training data.
+
+    Raises
+    ------
+    InputError
+        If an array is empty or of another shape, or a value is no share.
+    """
+
+    label: str
+    accuracy: np.ndarray
+    training_accuracy: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        check_label(self.label, "AccuracyCurve.label")
+        where = f"AccuracyCurve {self.label!r}"
+        accuracy = _shares(self.accuracy, f"{where}, accuracy")
+        object.__setattr__(self, "accuracy", accuracy)
+        if self.training_accuracy is None:
+            return
+        training = _shares(self.training_accuracy, f"{where}, training_accuracy")
+        if training.shape != accuracy.shape:
+            raise InputError(
+                f"{where}: expected both accuracies after the same epochs; got "
+                f"{accuracy.size} and {training.size} of them."
+            )
+        object.__setattr__(self, "training_accuracy", training)
+
+
 def _check_finite(values: np.ndarray, where: str) -> None:
     bad = int(np.count_nonzero(~np.isfinite(values)))
     if bad:
@@ -227,3 +283,13 @@ def _corners(sub_domain: tuple[ArrayLike, ArrayLike], label: str) -> tuple[np.nd
             f"{where}: expected finite lower < upper, numbers or arrays [d]; got {sub_domain!r}."
         )
     return lower, upper
+
+
+def _shares(values: np.ndarray, where: str) -> np.ndarray:
+    found = as_real(values, where)
+    if found.ndim != 1 or found.size == 0 or not np.all((found >= 0) & (found <= 1)):
+        raise InputError(
+            f"{where}: expected shares from 0 to 1, one an epoch, shape [e]; got {found.tolist()}."
+        )
+    found.flags.writeable = False
+    return found

@@ -1,4 +1,4 @@
-"""Which points a rank trains on."""
+"""Which points a rank trains on, for each term of the loss."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Points = int | tuple[int, ...] | FloatArray
 
 
 @dataclass(frozen=True)
-class Shard:
-    """This rank's part of a problem's points.
+class RankPoints:
+    """This rank's part of the points of every term of the loss.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class Shard:
         return self.arrays[0][0]
 
 
-def make_shard(
+def points_of_rank(
     problem: Problem, points: Points, *, boundary_points: int | None, rank: int, size: int
-) -> Shard:
+) -> RankPoints:
     """The points of rank `rank` among `size` ranks that train one model (local).
 
     Parameters
@@ -79,10 +79,10 @@ def make_shard(
             digests.append(of_array(every))
             x = _deal((every,), rank, size)[0]
             found.append(problem.residuals[i].payload(x))
-    return Shard(problem.terms, tuple(found), part, tuple(digests))
+    return RankPoints(problem.terms, tuple(found), part, tuple(digests))
 
 
-def count_points(shard: Shard, communicator: Communicator) -> tuple[int, ...]:
+def count_points(rank_points: RankPoints, communicator: Communicator) -> tuple[int, ...]:
     """N for each term, the points of all ranks of the group together (collective).
 
     Raises
@@ -90,9 +90,9 @@ def count_points(shard: Shard, communicator: Communicator) -> tuple[int, ...]:
     InputError
         On all ranks, where a term has no point on any of them.
     """
-    counts = communicator.allgather_object(shard.counts)
+    counts = communicator.allgather_object(rank_points.counts)
     totals = tuple(sum(per_rank) for per_rank in zip(*counts, strict=True))
-    for term, total in zip(shard.terms, totals, strict=True):
+    for term, total in zip(rank_points.terms, totals, strict=True):
         if total == 0:
             raise InputError(f"train: the term {term.name!r} of the loss has no points.")
     return totals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation.norms import relative_l2_error
+from sciml_par.evaluation.figures.data import Prediction, Shard
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -19,45 +20,13 @@ FAR_ABOVE = 1e3
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A prediction beside the exact solution.
-
-    Attributes
-    ----------
-    x : points, [n, d].
-    u : prediction, [n, m].
-    u_exact : exact solution, [n, m]; all NaN where it is not known.
-    """
-
-    x: FloatArray
-    u: FloatArray
-    u_exact: FloatArray
-
-    @property
-    def known(self) -> bool:
-        """Whether there is an exact solution to compare with."""
-        return not bool(np.isnan(self.u_exact).all())
-
-    @property
-    def relative_l2_error(self) -> float:
-        """‖u − u*‖₂ / ‖u*‖₂ (dimensionless), NaN where u* is not known or zero everywhere."""
-        if not self.known or not self.u_exact.any():
-            return float("nan")
-        return float(relative_l2_error(self.u, self.u_exact))
-
-    def elsewhere(self) -> ComparisonElsewhere:
-        """What a rank that does not hold the arrays has of it."""
-        return ComparisonElsewhere(self.known, self.relative_l2_error)
-
-
-@dataclass(frozen=True)
-class ComparisonElsewhere:
-    """A comparison whose arrays are on rank 0, and on the rank that trained the member.
+class PredictionElsewhere:
+    """A prediction whose arrays are on rank 0, and on the rank that trained the member.
 
     Attributes
     ----------
     known : whether there is an exact solution to compare with.
-    relative_l2_error : as that of `Comparison`.
+    relative_l2_error : as that of `sciml_par.evaluation.Prediction`.
     """
 
     known: bool
@@ -78,6 +47,11 @@ class ComparisonElsewhere:
         """Not here: raises `InputError`."""
         raise self._not_here("u_exact")
 
+    @property
+    def exact(self) -> NoReturn:
+        """Not here: raises `InputError`."""
+        raise self._not_here("exact")
+
     def _not_here(self, name: str) -> InputError:
         return InputError(
             f"Result: the arrays of a prediction ({name}) are on rank 0 and on the rank that "
@@ -88,26 +62,44 @@ class ComparisonElsewhere:
 
 
 @dataclass(frozen=True)
-class Portion:
+class RankContribution:
     """What one rank contributed to a model.
 
     Attributes
     ----------
     rank : which rank.
     points : how many interior training points it had.
-    lower, upper : corners of its sub-domain, [d] each, or None where points were given.
+    shard : its sub-domain, unless the points were given; and, on rank 0, interior training points
+        of that rank for the figures, [k, d]: all, or as many as a figure needs. Elsewhere those
+        of this rank alone, [0, d] for others.
     seconds_compile, seconds_train : spent in compilation, and in steps.
-    sample : on rank 0, interior training points of that rank for the figures, [k, d]: all, or as
-        many as a figure needs; elsewhere those of this rank alone, [0, d] for others.
     """
 
     rank: int
     points: int
-    lower: FloatArray | None
-    upper: FloatArray | None
+    shard: Shard
     seconds_compile: float
     seconds_train: float
-    sample: FloatArray
+
+    @property
+    def lower(self) -> FloatArray | None:
+        """The lower corner of the sub-domain, [d], or None where points were given."""
+        return None if self.shard.corners is None else self.shard.corners[0]
+
+    @property
+    def upper(self) -> FloatArray | None:
+        """The upper corner of the sub-domain, [d], or None where points were given."""
+        return None if self.shard.corners is None else self.shard.corners[1]
+
+    @property
+    def sample(self) -> FloatArray:
+        """The training points of the shard, [k, d]."""
+        assert self.shard.training_points is not None
+        return self.shard.training_points
+
+    def with_sample(self, sample: FloatArray) -> RankContribution:
+        """The same contribution with other training points for the figures."""
+        return replace(self, shard=replace(self.shard, training_points=sample))
 
 
 @dataclass(frozen=True)
@@ -129,8 +121,9 @@ class Member:
         got rank 0's weights.
     largest_drift : how far, as ‖θ − θ₀‖ / ‖θ₀‖.
     prediction : on the evaluation points, common to all members.
-    own : on the member's own domain; the same as `prediction` where that is the same domain.
-    portions : of the ranks that trained it, in order.
+    on_own_domain : on the member's own domain; the same object as `prediction` where that is the
+        same domain.
+    contributions : of the ranks that trained it, in order.
     """
 
     number: int
@@ -145,9 +138,19 @@ class Member:
     finite: bool
     times_brought_together: int
     largest_drift: float
-    prediction: Comparison | ComparisonElsewhere
-    own: Comparison | ComparisonElsewhere
-    portions: tuple[Portion, ...]
+    prediction: Prediction | PredictionElsewhere
+    on_own_domain: Prediction | PredictionElsewhere
+    contributions: tuple[RankContribution, ...]
+
+    @property
+    def own(self) -> Prediction | PredictionElsewhere:
+        """The former name of `on_own_domain`."""
+        return self.on_own_domain
+
+    @property
+    def portions(self) -> tuple[RankContribution, ...]:
+        """The former name of `contributions`."""
+        return self.contributions
 
     @property
     def best_loss(self) -> float:
@@ -170,18 +173,19 @@ class Member:
     @property
     def seconds_compile(self) -> float:
         """Of compilation, on the slowest rank."""
-        return max(p.seconds_compile for p in self.portions)
+        return max(each.seconds_compile for each in self.contributions)
 
     @property
     def seconds_train(self) -> float:
         """Of steps, on the slowest rank."""
-        return max(p.seconds_train for p in self.portions)
+        return max(each.seconds_train for each in self.contributions)
 
     @property
     def microseconds_per_step(self) -> float:
         """On the slowest rank; NaN without steps."""
         return 1e6 * self.seconds_train / self.steps if self.steps else float("nan")
 
-    def with_portions(self, portions: tuple[Portion, ...]) -> Member:
-        """The same model with other portions."""
-        return replace(self, portions=portions)
+
+def ranks_of(members: Iterable[Member]) -> list[int]:
+    """The ranks that trained these members, in order, each once (local)."""
+    return sorted({each.rank for member in members for each in member.contributions})

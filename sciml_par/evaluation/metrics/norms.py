@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sciml_par.errors import InputError
-
-from ._arrays import as_real
+from sciml_par.evaluation._arrays import as_real
 
 
 def pointwise_error(u: ArrayLike, u_exact: ArrayLike) -> np.ndarray:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from .legend import Entry, patch_entry, tick_entry
-from .series import Prediction, Shard
-from .style import INK, color_of
+from sciml_par.evaluation.figures.data import Prediction, Shard
+from sciml_par.evaluation.figures.legend import Entry, patch_entry, tick_entry
+from sciml_par.evaluation.figures.style import INK, color_of
 
 SHADE = 0.15  # opacity of a sub-domain
 NEUTRAL = "#7f7f7f"

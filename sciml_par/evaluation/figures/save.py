@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 from matplotlib.figure import Figure
 
 from sciml_par.errors import InputError, OutputError
-
-from .style import paper_style
+from sciml_par.evaluation.figures.style import paper_style
 
 DOTS_PER_INCH = 200
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from itertools import count
@@ -37,17 +38,20 @@ def claim_numbered_folder(directory: Path) -> Path:
     OutputError
         None of them can be made or written.
     """
-    for number in count(1):
-        candidate = directory if number == 1 else directory.with_name(f"{directory.name}-{number}")
-        try:
-            candidate.parent.mkdir(parents=True, exist_ok=True)
-            candidate.mkdir()
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise _cannot_write(candidate, error) from None
-        return candidate
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        for number in count(1):
+            candidate = directory if number == 1 else _numbered(directory, number)
+            with contextlib.suppress(FileExistsError):
+                candidate.mkdir()
+                return candidate
+    except OSError as error:
+        raise _cannot_write(directory, error) from None
     raise AssertionError("count() does not end")
+
+
+def _numbered(directory: Path, number: int) -> Path:
+    return directory.with_name(f"{directory.name}-{number}")
 
 
 def _make_and_try(directory: Path) -> None:

@@ -9,10 +9,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .legend import Entry, line_entry, patch_entry
-from .limits import near, range_of, remark, value_limits
-from .marks import above_strip, by_shard, draw_marks, mark_entries, marks_of
-from .panels import (
+from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.evaluation.figures.legend import Entry, line_entry, patch_entry
+from sciml_par.evaluation.figures.limits import near, range_of, remark, value_limits
+from sciml_par.evaluation.figures.marks import (
+    above_strip,
+    by_shard,
+    draw_marks,
+    mark_entries,
+    marks_of,
+)
+from sciml_par.evaluation.figures.panels import (
     MOST_PANELS,
     Panels,
     check_curves,
@@ -22,9 +29,16 @@ from .panels import (
     share_panel,
     shown_of,
 )
-from .plane import plane_predictions
-from .series import Prediction
-from .style import EXACT, INK, Grid, color_of, line_of, make_grid, paper_style
+from sciml_par.evaluation.figures.planes import plane_predictions
+from sciml_par.evaluation.figures.style import (
+    EXACT,
+    INK,
+    Grid,
+    color_of,
+    line_of,
+    make_grid,
+    paper_style,
+)
 
 _ENOUGH_FOR_MEAN = 4
 _BAND = 0.25  # opacity of mean ± one standard deviation
@@ -136,11 +150,11 @@ def _draw_line(axes: Axes, curve: Prediction, values: np.ndarray, **look: Any) -
 def _draw_exact(axes: Axes, curves: Sequence[Prediction], component: int) -> None:
     drawn: set[bytes] = set()
     for curve in curves:
-        if curve.u_exact is None or (key := curve.x.tobytes() + curve.u_exact.tobytes()) in drawn:
+        if not curve.known or (key := curve.x.tobytes() + curve.exact.tobytes()) in drawn:
             continue
         drawn.add(key)
         # The underscore keeps Matplotlib's own legends from listing it once a member.
-        _draw_line(axes, curve, curve.u_exact[:, component], label="_exact solution", **EXACT)
+        _draw_line(axes, curve, curve.exact[:, component], label="_exact solution", **EXACT)
 
 
 def _name(curve: Prediction, curves: Sequence[Prediction]) -> str:
@@ -196,7 +210,7 @@ def _separate_entries(curves: Sequence[Prediction], grid: Grid) -> list[Entry]:
 
 
 def _exact_entry(curves: Sequence[Prediction]) -> list[Entry]:
-    known = any(curve.u_exact is not None for curve in curves)
+    known = any(curve.known for curve in curves)
     return [line_entry("exact solution", **EXACT)] if known else []
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.training.files import write_results
-from sciml_par.training.folder import claim_folder
-from sciml_par.training.member import FINISHED, Member
-from sciml_par.training.table import print_table
+from sciml_par.results.files import write_results
+from sciml_par.results.folder import claim_folder
+from sciml_par.results.member import FINISHED, Member
+from sciml_par.results.table import print_table, remarks
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,12 @@ class Result:
         Under it stands which members ended before, have diverged, or were brought together.
         """
         if self.communicator.rank == 0:
-            print_table(self)
+            print_table(self.members, mode=self.mode)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is to be said of members that did not simply finish, a sentence each."""
+        return remarks(self.members, mode=self.mode)
 
     def save(
         self,
@@ -86,7 +91,14 @@ class Result:
 
         def write() -> Path:
             folder = claim_folder(Path(directory), overwrite=overwrite)
-            write_results(self, folder, plots=plots, title=title, arguments=arguments or {})
+            write_results(
+                self.members,
+                folder,
+                mode=self.mode,
+                plots=plots,
+                title=title,
+                arguments=arguments or {},
+            )
             return folder
 
         return self.communicator.on_root(write)

@@ -4,44 +4,47 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from sciml_par.training.member import DIVERGED, FAR_ABOVE, FINISHED, NOT_FINITE
-
-if TYPE_CHECKING:
-    from sciml_par.training.member import Member, Portion
-    from sciml_par.training.result import Result
+from sciml_par.results.member import (
+    DIVERGED,
+    FAR_ABOVE,
+    FINISHED,
+    NOT_FINITE,
+    Member,
+    RankContribution,
+)
 
 _WIDTH_WITHOUT_TERMINAL = 120
 _MARKS = {FINISHED: "", NOT_FINITE: "! ", DIVERGED: "! "}
 
 
-def print_table(result: Result) -> None:
+def print_table(members: Sequence[Member], *, mode: str) -> None:
     """Print one row for each member, or in data mode for each rank (local)."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("rank", "member", "problem"):
         table.add_column(heading, justify="left" if heading == "problem" else "right")
     for heading in ("points", "final loss", "rel. L2 error", "time", "per step", "compilation"):
         table.add_column(heading, justify="right")
-    for member in result.members:
-        for portion in member.portions:
-            table.add_row(*_row(member, portion))
+    for member in members:
+        for contribution in member.contributions:
+            table.add_row(*_row(member, contribution))
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
     Console(width=width).print(table)
-    for remark in remarks(result):
+    for remark in remarks(members, mode=mode):
         print(remark)
 
 
-def remarks(result: Result) -> list[str]:
-    """What is to be said of members that did not simply finish, a sentence each."""
+def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
+    """What is to be said of members that did not simply finish, a sentence each (local)."""
     found = []
-    for member in result.members:
+    for member in members:
         who = f"member {member.number}, rank {member.rank}"
-        who = "the model" if result.mode == "data" else who
+        who = "the model" if mode == "data" else who
         if member.status == NOT_FINITE:
             found.append(f"! {who}: {_ended(member)}")
         if member.status == DIVERGED:
@@ -66,16 +69,16 @@ def _ended(member: Member) -> str:
     )
 
 
-def _row(member: Member, portion: Portion) -> tuple[str, ...]:
-    error = member.own.relative_l2_error
+def _row(member: Member, contribution: RankContribution) -> tuple[str, ...]:
+    error = member.on_own_domain.relative_l2_error
     return (
-        str(portion.rank),
+        str(contribution.rank),
         str(member.number),
         member.problem,
-        str(portion.points),
+        str(contribution.points),
         f"{_MARKS[member.status]}{member.loss:.2e}",
         "unknown" if math.isnan(error) else f"{error:.2e}",
-        f"{portion.seconds_train:.2f} s",
-        f"{1e6 * portion.seconds_train / member.steps:.1f} µs" if member.steps else "",
-        f"{portion.seconds_compile:.2f} s",
+        f"{contribution.seconds_train:.2f} s",
+        f"{1e6 * contribution.seconds_train / member.steps:.1f} µs" if member.steps else "",
+        f"{contribution.seconds_compile:.2f} s",
     )

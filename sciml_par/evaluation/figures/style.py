@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from .legend import Entry, legend_rows, outside_legend
+from sciml_par.evaluation.figures.legend import Entry, legend_rows, outside_legend
 
 ONE_COLUMN = 3.5  # inches: the width of a column of a two-column paper
 TWO_COLUMNS = 7.2  # inches: the width of its page

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,52 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sciml_par.errors import InputError
-
-from ._arrays import as_real, check_label
-from .legend import Entry, line_entry
-from .marks import NEUTRAL
-from .style import line_of, make_grid, paper_style
+from sciml_par.evaluation.figures.data import AccuracyCurve
+from sciml_par.evaluation.figures.legend import Entry, line_entry
+from sciml_par.evaluation.figures.marks import NEUTRAL
+from sciml_par.evaluation.figures.style import line_of, make_grid, paper_style
 
 _TRAINING = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
-
-
-@dataclass(frozen=True, eq=False)
-class AccuracyCurve:
-    """The accuracy of one training run of a classifier, after each epoch.
-
-    Attributes
-    ----------
-    label : str
-        Name in the legend, such as "2 ranks".
-    accuracy : array [e]
-        The share of the test data that is classified rightly, 0 to 1, after epochs 1 to e.
-    training_accuracy : array [e], optional
-        The same of the training data.
-
-    Raises
-    ------
-    InputError
-        If an array is empty or of another shape, or a value is no share.
-    """
-
-    label: str
-    accuracy: np.ndarray
-    training_accuracy: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        check_label(self.label, "AccuracyCurve.label")
-        where = f"AccuracyCurve {self.label!r}"
-        accuracy = _shares(self.accuracy, f"{where}, accuracy")
-        object.__setattr__(self, "accuracy", accuracy)
-        if self.training_accuracy is None:
-            return
-        training = _shares(self.training_accuracy, f"{where}, training_accuracy")
-        if training.shape != accuracy.shape:
-            raise InputError(
-                f"{where}: expected both accuracies after the same epochs; got "
-                f"{accuracy.size} and {training.size} of them."
-            )
-        object.__setattr__(self, "training_accuracy", training)
 
 
 def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None) -> Figure:
@@ -122,13 +81,3 @@ def _limits(curves: Sequence[AccuracyCurve]) -> tuple[float, float]:
     )
     reach = max(1.0 - least, 0.01)
     return max(1.0 - 1.05 * reach, -0.02), 1.0 + 0.03 * reach
-
-
-def _shares(values: np.ndarray, where: str) -> np.ndarray:
-    found = as_real(values, where)
-    if found.ndim != 1 or found.size == 0 or not np.all((found >= 0) & (found <= 1)):
-        raise InputError(
-            f"{where}: expected shares from 0 to 1, one an epoch, shape [e]; got {found.tolist()}."
-        )
-    found.flags.writeable = False
-    return found

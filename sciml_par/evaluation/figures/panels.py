@@ -8,8 +8,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from sciml_par.errors import InputError
-
-from .series import LossCurve, Prediction
+from sciml_par.evaluation.figures.data import LossCurve, Prediction
 
 Panels = Literal["auto", "shared", "separate"]
 MOST_PANELS = 16
@@ -69,7 +68,7 @@ def share_panel(curves: Sequence[Prediction], panels: Panels) -> bool:
         raise InputError(f"panels: expected 'auto', 'shared' or 'separate'; got {panels!r}.")
     if panels != "auto":
         return panels == "shared"
-    known = [curve for curve in curves if curve.u_exact is not None]
+    known = [curve for curve in curves if curve.known]
     return all(_same_exact(known[0], other) for other in known[1:])
 
 
@@ -98,11 +97,10 @@ def same_points(curves: Sequence[Prediction]) -> bool:
 
 
 def _same_exact(one: Prediction, other: Prediction) -> bool:
-    assert one.u_exact is not None and other.u_exact is not None
-    scale = float(np.max(np.abs(one.u_exact))) or 1.0
+    scale = float(np.max(np.abs(one.exact))) or 1.0
     if np.array_equal(one.x, other.x):
         # The tolerance of a float32 evaluation of one formula.
-        return bool(np.allclose(one.u_exact, other.u_exact, 0.0, 1e-5 * scale, equal_nan=True))
+        return bool(np.allclose(one.exact, other.exact, 0.0, 1e-5 * scale, equal_nan=True))
     if one.dimension > 1:
         return False
     return _same_curve(one, other, 0.05 * scale)
@@ -110,11 +108,10 @@ def _same_exact(one: Prediction, other: Prediction) -> bool:
 
 def _same_curve(one: Prediction, other: Prediction, tolerance: float) -> bool:
     """Compare u* of different points where they overlap; the tolerance covers interpolation."""
-    assert one.u_exact is not None and other.u_exact is not None
     order = in_order(one)
     x, z = one.x[order, 0], other.x[:, 0]
     within = (z >= x[0]) & (z <= x[-1])
     return all(
         np.allclose(np.interp(z[within], x, a[order]), b[within], 0.0, tolerance, equal_nan=True)
-        for a, b in zip(one.u_exact.T, other.u_exact.T, strict=True)
+        for a, b in zip(one.exact.T, other.exact.T, strict=True)
     )

@@ -10,15 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sciml_par.errors import InputError
-
-from .legend import Entry
-from .limits import error_limits, range_of
-from .marks import by_shard, draw_marks, mark_entries, marks_of
-from .norms import pointwise_error
-from .panels import check_curves, in_order
-from .plane import plane_errors
-from .series import Prediction
-from .style import INK, line_of, make_grid, paper_style
+from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.evaluation.figures.legend import Entry
+from sciml_par.evaluation.figures.limits import error_limits, range_of
+from sciml_par.evaluation.figures.marks import by_shard, draw_marks, mark_entries, marks_of
+from sciml_par.evaluation.figures.panels import check_curves, in_order
+from sciml_par.evaluation.figures.planes import plane_errors
+from sciml_par.evaluation.figures.style import INK, line_of, make_grid, paper_style
+from sciml_par.evaluation.metrics.norms import pointwise_error
 
 
 def plot_errors(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
@@ -50,7 +49,7 @@ def plot_errors(curves: Sequence[Prediction], *, title: str | None = None) -> Fi
         If there are no curves, none has an exact solution, they differ in d or m, or d > 2.
     """
     found = check_curves(curves, "plot_errors")
-    if all(curve.u_exact is None for curve in found):
+    if not any(curve.known for curve in found):
         raise InputError(
             "plot_errors: no prediction has an exact solution. Pass u_exact to Prediction, or use "
             "plot_predictions."
@@ -104,11 +103,11 @@ def _draw_panel(axes: Axes, curves: Sequence[Prediction], component: int) -> lis
 
 
 def _name(curve: Prediction) -> str:
-    seen = curve.u_exact is not None and np.all(np.isfinite(curve.u) & np.isfinite(curve.u_exact))
+    seen = curve.known and np.all(np.isfinite(curve.u) & np.isfinite(curve.exact))
     return curve.label if seen else f"{curve.label} (not finite)"
 
 
 def _error(curve: Prediction, component: int) -> np.ndarray | None:
-    if curve.u_exact is None:
+    if not curve.known:
         return None
-    return pointwise_error(curve.u[:, component], curve.u_exact[:, component])
+    return pointwise_error(curve.u[:, component], curve.exact[:, component])

@@ -13,13 +13,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.tri import Triangulation
 
 from sciml_par.errors import InputError
-
-from .legend import Entry, line_entry
-from .limits import error_limits, range_of, value_limits
-from .norms import pointwise_error
-from .panels import MOST_PLANES, shown_of
-from .series import Prediction, Shard
-from .style import INK, Grid, color_of, make_grid
+from sciml_par.evaluation.figures.data import Prediction, Shard
+from sciml_par.evaluation.figures.legend import Entry, line_entry
+from sciml_par.evaluation.figures.limits import error_limits, range_of, value_limits
+from sciml_par.evaluation.figures.panels import MOST_PLANES, shown_of
+from sciml_par.evaluation.figures.style import INK, Grid, color_of, make_grid
+from sciml_par.evaluation.metrics.norms import pointwise_error
 
 _VALUES, _ERRORS = "viridis", "magma"
 _ROW_HEIGHT = 1.75
@@ -35,8 +34,8 @@ def plane_predictions(curves: Sequence[Prediction], title: str | None) -> Figure
     m = curves[0].components
     shown = curves[: max(1, MOST_PLANES // m)]
     rows = [(curve, component) for curve in shown for component in range(m)]
-    columns = 3 if any(curve.u_exact is not None for curve, _ in rows) else 1
-    cells = [(r, c) for r, (curve, _) in enumerate(rows) for c in range(3 if _known(curve) else 1)]
+    columns = 3 if any(curve.known for curve, _ in rows) else 1
+    cells = [(r, c) for r, (curve, _) in enumerate(rows) for c in range(3 if curve.known else 1)]
     grid = make_grid(len(rows), columns, cells, _ROW_HEIGHT if columns > 1 else 2.4)
     errors = _error_norm(shown)
     for row, (curve, component) in enumerate(rows):
@@ -47,7 +46,7 @@ def plane_predictions(curves: Sequence[Prediction], title: str | None) -> Figure
 
 def plane_errors(curves: Sequence[Prediction], title: str | None) -> Figure:
     """Draw a panel of the pointwise error a member, in columns; a row a component."""
-    known = [curve for curve in curves if _known(curve)]
+    known = [curve for curve in curves if curve.known]
     shown, m = known[:MOST_PLANES], known[0].components
     cells = [(row, column) for row in range(m) for column in range(len(shown))]
     grid = make_grid(m, len(shown), cells, 2.4 if len(shown) < 3 else _ROW_HEIGHT)
@@ -76,9 +75,9 @@ def _draw_row(grid: Grid, row: int, curve: Prediction, component: int, errors: L
     _outline(first, curve)
     beyond = bool(np.any((values < low) | (values > high)))
     together = [first]
-    if curve.u_exact is not None:
+    if curve.known:
         together.append(grid.panels[row, 1])
-        _paint(grid.panels[row, 1], curve, curve.u_exact[:, component], norm, _VALUES)
+        _paint(grid.panels[row, 1], curve, curve.exact[:, component], norm, _VALUES)
         grid.panels[row, 1].set_title(f"exact solution ${name}^*$")
         last = grid.panels[row, 2]
         error = _paint(last, curve, _error(curve, component), errors, _ERRORS)
@@ -156,7 +155,7 @@ def _shard_entries(curves: Sequence[Prediction]) -> list[Entry]:
 
 def _error_norm(curves: Sequence[Prediction]) -> LogNorm:
     """Return the colours' common scale, so that errors compare between members."""
-    pairs = [(_error(c, k), c.trained) for c in curves if _known(c) for k in range(c.components)]
+    pairs = [(_error(c, k), c.trained) for c in curves if c.known for k in range(c.components)]
     if not pairs:
         return LogNorm(1e-16, 1.0)
     return LogNorm(*error_limits([e for e, _ in pairs], [mask for _, mask in pairs]))
@@ -167,12 +166,7 @@ def _color_bar(grid: Grid, image: Any, axes: list[Axes], **options: Any) -> None
 
 
 def _error(curve: Prediction, component: int) -> np.ndarray:
-    assert curve.u_exact is not None
-    return pointwise_error(curve.u[:, component], curve.u_exact[:, component])
-
-
-def _known(curve: Prediction) -> bool:
-    return curve.u_exact is not None
+    return pointwise_error(curve.u[:, component], curve.exact[:, component])
 
 
 def _remark(values: np.ndarray) -> str:

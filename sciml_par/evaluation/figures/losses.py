@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from .legend import Entry
-from .limits import log_limits
-from .panels import check_items
-from .series import LossCurve
-from .style import line_of, make_grid, paper_style
+from sciml_par.evaluation.figures.data import LossCurve
+from sciml_par.evaluation.figures.legend import Entry
+from sciml_par.evaluation.figures.limits import log_limits
+from sciml_par.evaluation.figures.panels import check_items
+from sciml_par.evaluation.figures.style import line_of, make_grid, paper_style
 
 
 def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Figure:
