@@ -13,6 +13,7 @@ import pytest
 from made_by_hand import diverged, ended, ensemble, make_member, one_model, wave
 
 import sciml_par.parallel as sp
+from sciml_par._files import write_text, write_whole
 from sciml_par.errors import OutputError
 from sciml_par.problems import Box
 
@@ -147,3 +148,17 @@ def test_a_file_that_cannot_be_written_is_an_error_on_all_ranks(shared: Path) ->
     with pytest.raises(OutputError, match="cannot write the results to .*run"):
         ensemble().save(shared / "run", plots=False)
     assert not (shared / "run" / "results.json").exists()
+
+
+def test_a_file_is_replaced_whole_or_stays(tmp_path: Path) -> None:
+    def fail(draft: Path) -> None:
+        draft.write_text("hal")
+        raise OSError("the disk is full")
+
+    write_text(tmp_path / "notes.txt", "alt, über α")
+    with pytest.raises(OSError, match="the disk is full"):
+        write_whole(tmp_path / "notes.txt", fail)
+    assert (tmp_path / "notes.txt").read_text(encoding="utf-8") == "alt, über α"
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    write_text(tmp_path / "notes.txt", "new")
+    assert (tmp_path / "notes.txt").read_text() == "new"

@@ -9,11 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import AccuracyCurve
-from sciml_par.evaluation.figures.legend import Entry, line_entry
-from sciml_par.evaluation.figures.marks import NEUTRAL
-from sciml_par.evaluation.figures.style import line_of, make_grid, paper_style
+from sciml_par.evaluation.figures.layout import Entry, line_entry, make_grid
+from sciml_par.evaluation.figures.panels import check_items
+from sciml_par.evaluation.figures.style import NEUTRAL, line_of, paper_style
 
 _TRAINING = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
 
@@ -40,11 +39,7 @@ def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None
     InputError
         If there are no curves.
     """
-    found = [curve for curve in curves if isinstance(curve, AccuracyCurve)]
-    if not found or len(found) < len(curves):
-        raise InputError(
-            f"plot_accuracies: expected one AccuracyCurve or more in a list; got {list(curves)!r}."
-        )
+    found = check_items(curves, AccuracyCurve, "plot_accuracies")
     with paper_style():
         grid = make_grid(1, 1, [(0, 0)], 2.3)
         axes = grid.panels[0, 0]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.evaluation.figures.legend import Entry
+from sciml_par.evaluation.figures.layout import Entry, make_grid, text_entry
 from sciml_par.evaluation.figures.limits import error_limits, range_of
-from sciml_par.evaluation.figures.marks import by_shard, draw_marks, mark_entries, marks_of
+from sciml_par.evaluation.figures.marks import by_shard, draw_marks, marks_of
 from sciml_par.evaluation.figures.panels import check_curves, in_order
 from sciml_par.evaluation.figures.planes import plane_errors
-from sciml_par.evaluation.figures.style import INK, line_of, make_grid, paper_style
+from sciml_par.evaluation.figures.style import INK, line_of, paper_style
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
 
@@ -65,49 +65,41 @@ def _lines(curves: Sequence[Prediction], title: str | None) -> Figure:
     grid = make_grid(components, 1, [(c, 0) for c in range(components)], 2.1)
     entries: list[Entry] = []
     for (component, _), axes in grid.panels.items():
-        axes.set_xlim(range_of([curve.x for curve in curves], margin=0.02))
         drawn = _draw_panel(axes, curves, component)
         entries = entries or drawn
         name = "u" if components == 1 else f"u_{{{component + 1}}}"
         axes.set_ylabel(f"$|{name}(x) - {name}^*(x)|$")
     grid.label_x("$x$")
-    marks = marks_of(curves, range(len(curves)))
-    window = grid.panels[0, 0].get_xlim()
-    named = by_shard(curves)
-    kinds = mark_entries(marks, named=named, window=window, ticks=False)
-    entries = entries + kinds if named else kinds + entries
     return grid.finish(entries, title=title)
 
 
 def _draw_panel(axes: Axes, curves: Sequence[Prediction], component: int) -> list[Entry]:
-    errors = [_error(curve, component) for curve in curves]
-    known = [(e, curve.trained) for e, curve in zip(errors, curves, strict=True) if e is not None]
-    low, high = error_limits([e for e, _ in known], [mask for _, mask in known])
+    errors = [pointwise_error(c.u[:, component], c.exact[:, component]) for c in curves]
+    low, high = error_limits(errors, [curve.trained for curve in curves])
     axes.set_yscale("log")
+    axes.set_xlim(range_of([curve.x for curve in curves], margin=0.02))
     # A little below the floor, so that a line that lies on it is seen.
     axes.set_ylim(low / 1.3, high)
-    draw_marks(axes, marks_of(curves, range(len(curves))), ticks=False)
-    entries: list[Entry] = []
-    for index, (curve, error) in enumerate(zip(curves, errors, strict=True)):
-        if error is None:
-            entries.append((Line2D([], [], alpha=0.0), f"{curve.label} (no exact solution)"))
-            continue
-        order = in_order(curve)
-        look = {"color": INK} if by_shard(curves) else line_of(index, of=len(curves))
-        marker = "o" if len(order) == 1 else ""
-        values = np.maximum(error[order], low)
-        label = _name(curve)
-        line = axes.plot(curve.x[order, 0], values, label=label, marker=marker, **look)[0]
-        entries.append((line, label))
-    return entries
+    named = by_shard(curves)
+    marks = draw_marks(axes, marks_of(curves, range(len(curves))), named=named, ticks=False)
+    members = [
+        _draw_error(axes, curve, np.maximum(error, low), line_of(index, of=len(curves)))
+        for index, (curve, error) in enumerate(zip(curves, errors, strict=True))
+    ]
+    return members + marks if named else marks + members
+
+
+def _draw_error(axes: Axes, curve: Prediction, error: np.ndarray, look: dict[str, Any]) -> Entry:
+    if not curve.known:
+        return text_entry(f"{curve.label} (no exact solution)")
+    if by_shard([curve]):
+        look = {"color": INK}
+    order = in_order(curve)
+    marker = "o" if len(order) == 1 else ""
+    line = axes.plot(curve.x[order, 0], error[order], label=_name(curve), marker=marker, **look)[0]
+    return line, _name(curve)
 
 
 def _name(curve: Prediction) -> str:
-    seen = curve.known and np.all(np.isfinite(curve.u) & np.isfinite(curve.exact))
+    seen = np.all(np.isfinite(curve.u) & np.isfinite(curve.exact))
     return curve.label if seen else f"{curve.label} (not finite)"
-
-
-def _error(curve: Prediction, component: int) -> np.ndarray | None:
-    if not curve.known:
-        return None
-    return pointwise_error(curve.u[:, component], curve.exact[:, component])

@@ -34,19 +34,13 @@ def value_limits(curves: Sequence[Prediction], component: int) -> tuple[float, f
     Predictions widen it only inside their sub-domains, and by no more than its own length on
     either side: a network is free to do anything where it was not trained.
     """
+    exact = finite(curve.exact[:, component] for curve in curves)
     inside = finite(curve.u[curve.trained, component] for curve in curves)
-    exact = finite(curve.exact[:, component] for curve in curves if curve.known)
-    if not exact.size:
-        return range_of([inside] if inside.size else [curve.u[:, component] for curve in curves])
-    low, high = float(exact.min()), float(exact.max())
-    reach = _span(low, high)
-    if inside.size:
-        low, high = (
-            min(low, max(low - reach, float(inside.min()))),
-            max(high, min(high + reach, float(inside.max()))),
-        )
-    pad = _MARGIN * _span(low, high)
-    return low - pad, high + pad
+    if exact.size:
+        low, high = float(exact.min()), float(exact.max())
+        reach = _span(low, high)
+        return range_of([exact, np.clip(inside, low - reach, high + reach)])
+    return range_of([inside] if inside.size else [curve.u[:, component] for curve in curves])
 
 
 def log_limits(values: np.ndarray) -> tuple[float, float]:

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from sciml_par.evaluation.figures.data import LossCurve
-from sciml_par.evaluation.figures.legend import Entry
+from sciml_par.evaluation.figures.layout import Entry, make_grid
 from sciml_par.evaluation.figures.limits import log_limits
 from sciml_par.evaluation.figures.panels import check_items
-from sciml_par.evaluation.figures.style import line_of, make_grid, paper_style
+from sciml_par.evaluation.figures.style import line_of, paper_style
 
 
 def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Figure:

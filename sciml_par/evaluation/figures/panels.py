@@ -8,14 +8,14 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.data import LossCurve, Prediction
+from sciml_par.evaluation.figures.data import AccuracyCurve, LossCurve, Prediction
 
 Panels = Literal["auto", "shared", "separate"]
 MOST_PANELS = 16
 MOST_PLANES = 4
 _COLUMNS = 4
 
-Item = TypeVar("Item", Prediction, LossCurve)
+Item = TypeVar("Item", Prediction, LossCurve, AccuracyCurve)
 
 
 def check_items(items: Iterable[Item], kind: type[Item], where: str) -> tuple[Item, ...]:

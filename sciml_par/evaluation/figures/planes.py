@@ -14,10 +14,10 @@ from matplotlib.tri import Triangulation
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction, Shard
-from sciml_par.evaluation.figures.legend import Entry, line_entry
+from sciml_par.evaluation.figures.layout import Entry, Grid, line_entry, make_grid
 from sciml_par.evaluation.figures.limits import error_limits, range_of, value_limits
 from sciml_par.evaluation.figures.panels import MOST_PLANES, shown_of
-from sciml_par.evaluation.figures.style import INK, Grid, color_of, make_grid
+from sciml_par.evaluation.figures.style import INK, color_of
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
 _VALUES, _ERRORS = "viridis", "magma"

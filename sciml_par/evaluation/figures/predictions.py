@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.evaluation.figures.legend import Entry, line_entry, patch_entry
+from sciml_par.evaluation.figures.layout import Entry, line_entry, make_grid, patch_entry
 from sciml_par.evaluation.figures.limits import near, range_of, remark, value_limits
 from sciml_par.evaluation.figures.marks import (
     above_strip,
     by_shard,
     draw_marks,
-    mark_entries,
     marks_of,
 )
 from sciml_par.evaluation.figures.panels import (
@@ -30,15 +30,7 @@ from sciml_par.evaluation.figures.panels import (
     shown_of,
 )
 from sciml_par.evaluation.figures.planes import plane_predictions
-from sciml_par.evaluation.figures.style import (
-    EXACT,
-    INK,
-    Grid,
-    color_of,
-    line_of,
-    make_grid,
-    paper_style,
-)
+from sciml_par.evaluation.figures.style import EXACT, INK, line_of, paper_style
 
 _ENOUGH_FOR_MEAN = 4
 _BAND = 0.25  # opacity of mean ± one standard deviation
@@ -89,15 +81,28 @@ def plot_predictions(
         return _separate(found, title)
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """What the legend says of one panel."""
+
+    exact: list[Entry]
+    members: list[Entry]
+    mean: list[Entry]
+    marks: list[Entry]
+
+
 def _shared(curves: Sequence[Prediction], title: str | None) -> Figure:
-    components = curves[0].components
-    indices = range(len(curves))
+    components, named = curves[0].components, by_shard(curves)
     grid = make_grid(components, 1, [(c, 0) for c in range(components)], 2.1)
+    panels = []
     for (component, _), axes in grid.panels.items():
-        _draw_panel(axes, curves, indices, component)
+        panels.append(_draw_panel(axes, curves, range(len(curves)), component, named=named))
         axes.set_ylabel(_value_label(component, components))
     grid.label_x("$x$")
-    return grid.finish(_shared_entries(curves, grid), title=title)
+    one = panels[0]
+    # The members come last: of many, the legend leaves out the last.
+    rest = one.members + one.marks if named else one.mean + one.marks + one.members
+    return grid.finish(one.exact + rest, title=title)
 
 
 def _separate(curves: Sequence[Prediction], title: str | None) -> Figure:
@@ -107,28 +112,44 @@ def _separate(curves: Sequence[Prediction], title: str | None) -> Figure:
         ((i // columns) * m + c, i % columns): (i, c) for i in range(len(shown)) for c in range(m)
     }
     grid = make_grid(blocks * m, columns, list(place), 2.1 if columns < 3 else 1.45)
+    panels = []
     for cell, (i, component) in place.items():
         axes = grid.panels[cell]
-        _draw_panel(axes, shown[i : i + 1], [i], component)
+        panels.append(_draw_panel(axes, shown[i : i + 1], [i], component, named=False))
         if component == 0:
             axes.set_title(_name(shown[i], shown[i : i + 1]))
     for component in range(m):
         row = {cell: axes for cell, axes in grid.panels.items() if place[cell][1] == component}
         _align(row, _value_label(component, m))
     grid.label_x("$x$")
+    samples = [panel.members[0][0] for panel in panels[: 3 * m : m]]
+    exact = _once(entry for panel in panels for entry in panel.exact)
+    marks = _once(entry for panel in panels for entry in panel.marks)
     title = shown_of(len(shown), len(curves), title)
-    return grid.finish(_separate_entries(shown, grid), title=title)
+    return grid.finish([*exact, (samples, "prediction"), *marks], title=title)
+
+
+def _once(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the first entry of each label."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        found.setdefault(entry[1], entry)
+    return list(found.values())
 
 
 def _draw_panel(
-    axes: Axes, curves: Sequence[Prediction], indices: Sequence[int], component: int
-) -> None:
+    axes: Axes,
+    curves: Sequence[Prediction],
+    indices: Sequence[int],
+    component: int,
+    *,
+    named: bool,
+) -> _Drawn:
     marks = marks_of(curves, indices)
     limits = value_limits(curves, component)
     axes.set_xlim(range_of([curve.x for curve in curves], margin=0.02))
     axes.set_ylim(above_strip(limits, marks))
-    draw_marks(axes, marks)
-    _draw_exact(axes, curves, component)
+    members = []
     for index, curve in zip(indices, curves, strict=True):
         look = line_of(index, of=len(curves))
         if len(curves) == 1:
@@ -136,25 +157,28 @@ def _draw_panel(
         if by_shard(curves):
             look["color"] = INK
         values = near(curve.u[:, component], limits)
-        _draw_line(axes, curve, values, label=_name(curve, curves), **look)
-    if _has_mean(curves):
-        _draw_mean(axes, curves, component)
+        members.append(_draw_line(axes, curve, values, label=_name(curve, curves), **look))
+    return _Drawn(
+        exact=_draw_exact(axes, curves, component),
+        members=members,
+        mean=_draw_mean(axes, curves, component) if _has_mean(curves) else [],
+        marks=draw_marks(axes, marks, named=named),
+    )
 
 
-def _draw_line(axes: Axes, curve: Prediction, values: np.ndarray, **look: Any) -> None:
+def _draw_line(axes: Axes, curve: Prediction, values: np.ndarray, **look: Any) -> Entry:
     order = in_order(curve)
     marker = "o" if len(order) == 1 else ""
-    axes.plot(curve.x[order, 0], values[order], marker=marker, **look)
+    line = axes.plot(curve.x[order, 0], values[order], marker=marker, **look)[0]
+    return line, str(line.get_label())
 
 
-def _draw_exact(axes: Axes, curves: Sequence[Prediction], component: int) -> None:
-    drawn: set[bytes] = set()
-    for curve in curves:
-        if not curve.known or (key := curve.x.tobytes() + curve.exact.tobytes()) in drawn:
-            continue
-        drawn.add(key)
+def _draw_exact(axes: Axes, curves: Sequence[Prediction], component: int) -> list[Entry]:
+    different = {c.x.tobytes() + c.exact.tobytes(): c for c in curves if c.known}
+    for curve in different.values():
         # The underscore keeps Matplotlib's own legends from listing it once a member.
         _draw_line(axes, curve, curve.exact[:, component], label="_exact solution", **EXACT)
+    return [line_entry("exact solution", **EXACT)] if different else []
 
 
 def _name(curve: Prediction, curves: Sequence[Prediction]) -> str:
@@ -166,7 +190,7 @@ def _name(curve: Prediction, curves: Sequence[Prediction]) -> str:
     return curve.label + next((text for text in remarks if text), "")
 
 
-def _draw_mean(axes: Axes, curves: Sequence[Prediction], component: int) -> None:
+def _draw_mean(axes: Axes, curves: Sequence[Prediction], component: int) -> list[Entry]:
     order = in_order(curves[0])
     x = curves[0].x[order, 0]
     values = np.stack([curve.u[order, component] for curve in curves if curve.sound])
@@ -174,7 +198,8 @@ def _draw_mean(axes: Axes, curves: Sequence[Prediction], component: int) -> None
         mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
     low, high = mean - deviation, mean + deviation
     axes.fill_between(x, low, high, color=INK, alpha=_BAND, linewidth=0.0, zorder=2.2)
-    axes.plot(x, mean, color=INK, linewidth=1.6, zorder=2.8, label="mean")
+    line = axes.plot(x, mean, color=INK, linewidth=1.6, zorder=2.8, label="mean")[0]
+    return [(line, "mean"), patch_entry("± std. deviation", INK, _BAND)]
 
 
 def _has_mean(curves: Sequence[Prediction]) -> bool:
@@ -183,35 +208,6 @@ def _has_mean(curves: Sequence[Prediction]) -> bool:
     if sound < _ENOUGH_FOR_MEAN or not same_points(curves):
         return False
     return all(np.array_equal(curve.trained, curves[0].trained) for curve in curves[1:])
-
-
-def _shared_entries(curves: Sequence[Prediction], grid: Grid) -> list[Entry]:
-    axes = grid.panels[0, 0]
-    named = [(one, str(one.get_label())) for one in axes.get_lines()]
-    members: list[Entry] = [(one, name) for one, name in named if not name.startswith("_")]
-    marks = marks_of(curves, range(len(curves)))
-    kinds = mark_entries(marks, named=by_shard(curves), window=axes.get_xlim())
-    if by_shard(curves):
-        return _exact_entry(curves) + members + kinds
-    mean = members[len(curves) :]
-    if mean:
-        mean.append(patch_entry("± std. deviation", INK, _BAND))
-    # The members come last: of many, the legend leaves out the last.
-    return _exact_entry(curves) + mean + kinds + members[: len(curves)]
-
-
-def _separate_entries(curves: Sequence[Prediction], grid: Grid) -> list[Entry]:
-    entries = _exact_entry(curves)
-    colors = [INK if by_shard([curve]) else color_of(i) for i, curve in enumerate(curves[:3])]
-    samples = [line_entry("", color=color)[0] for color in colors]
-    entries.append((samples, "prediction"))
-    marks = [mark for i, curve in enumerate(curves) for mark in marks_of([curve], [i])]
-    return entries + mark_entries(marks, named=False, window=grid.panels[0, 0].get_xlim())
-
-
-def _exact_entry(curves: Sequence[Prediction]) -> list[Entry]:
-    known = any(curve.known for curve in curves)
-    return [line_entry("exact solution", **EXACT)] if known else []
 
 
 def _align(cells: dict[tuple[int, int], Axes], label: str) -> None:

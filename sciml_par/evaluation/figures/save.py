@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from matplotlib.figure import Figure
 
+from sciml_par._files import write_whole
 from sciml_par.errors import InputError, OutputError
 from sciml_par.evaluation.figures.style import paper_style
 
@@ -17,8 +18,8 @@ DOTS_PER_INCH = 200
 def save_figure(figure: Figure, directory: str | os.PathLike[str], name: str) -> tuple[Path, Path]:
     """Write `directory`/`name`.png (200 dots an inch) and `directory`/`name`.pdf.
 
-    Local: call it on one rank. Missing folders are made. Both files are written aside and then
-    moved into place, so that a reader never sees half a file. The PDF embeds its fonts as
+    Local: call it on one rank. Missing folders are made. Each file is written aside and then
+    moved into place, so that a reader never sees half of it. The PDF embeds its fonts as
     TrueType (Type 42), which journals ask for, and carries no date: equal figures give equal files.
 
     Parameters
@@ -48,22 +49,16 @@ def save_figure(figure: Figure, directory: str | os.PathLike[str], name: str) ->
             "Put the folder into `directory`."
         )
     folder = Path(directory)
+    png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder, prefix=f".{name}-") as aside:
-            written = _write(figure, Path(aside), name)
-            png, pdf = (path.replace(folder / path.name) for path in written)
+        with paper_style():
+            write_whole(png, partial(figure.savefig, dpi=DOTS_PER_INCH))
+            undated = {"CreationDate": None}
+            write_whole(pdf, partial(figure.savefig, dpi=DOTS_PER_INCH, metadata=undated))
     except OSError as error:
         raise OutputError(
             f"save_figure: cannot write {name}.png and {name}.pdf to '{folder}': {error}. "
             "Choose a folder that you may write to."
         ) from error
-    return png, pdf
-
-
-def _write(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
-    png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
-    with paper_style():
-        figure.savefig(png, dpi=DOTS_PER_INCH)
-        figure.savefig(pdf, dpi=DOTS_PER_INCH, metadata={"CreationDate": None})
     return png, pdf
