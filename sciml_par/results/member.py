@@ -32,28 +32,10 @@ class PredictionElsewhere:
     known: bool
     relative_l2_error: float
 
-    @property
-    def x(self) -> NoReturn:
-        """Not here: raises `InputError`."""
-        raise self._not_here("x")
-
-    @property
-    def u(self) -> NoReturn:
-        """Not here: raises `InputError`."""
-        raise self._not_here("u")
-
-    @property
-    def u_exact(self) -> NoReturn:
-        """Not here: raises `InputError`."""
-        raise self._not_here("u_exact")
-
-    @property
-    def exact(self) -> NoReturn:
-        """Not here: raises `InputError`."""
-        raise self._not_here("exact")
-
-    def _not_here(self, name: str) -> InputError:
-        return InputError(
+    def __getattr__(self, name: str) -> NoReturn:
+        if name not in ("x", "u", "u_exact", "exact"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise InputError(
             f"Result: the arrays of a prediction ({name}) are on rank 0 and on the rank that "
             f"trained the member; others have its relative_l2_error and losses. Read them on rank "
             f"0, or from predictions.npz, or predict anew with result.networks on the rank that "

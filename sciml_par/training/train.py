@@ -5,19 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError, TrainingError
 from sciml_par.evaluation.figures.data import Shard
 from sciml_par.parallel.collectives.variables import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domain import Box
-from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.result import Result
@@ -26,6 +23,7 @@ from sciml_par.training.collect import collect, sample_for_figures
 from sciml_par.training.consistency import check_consistency, common_domain
 from sciml_par.training.description import Description, describe
 from sciml_par.training.evaluate import evaluate
+from sciml_par.training.initial_networks import make_networks
 from sciml_par.training.loop import Loop
 from sciml_par.training.objective import Objective
 from sciml_par.training.progress import make_reporter
@@ -123,7 +121,7 @@ def train(
             problem, points, boundary_points=boundary_points, rank=group.rank, size=group.size
         )
         numbers = _member_numbers(settings, everyone.rank)
-        networks = _make_networks(problem, own_points, network or _mlp(), settings, numbers)
+        networks = make_networks(problem, own_points, network, settings, numbers)
         return _Prepared(settings, _checked_optimizer(optimizer), own_points, numbers, networks)
 
     ready = everyone.attempt(prepare)
@@ -179,42 +177,6 @@ def _member_numbers(settings: Settings, rank: int) -> list[int]:
     if settings.mode == "data":
         return [0]
     return [rank * settings.members + j for j in range(settings.members)]
-
-
-def _mlp() -> Callable[..., Any]:
-    from sciml_par.networks.mlp import MLP  # it is a Keras model, so this imports TensorFlow
-
-    return MLP
-
-
-def _make_networks(
-    problem: Problem,
-    rank_points: RankPoints,
-    network: Callable[..., Any],
-    settings: Settings,
-    numbers: Sequence[int],
-) -> list[Any]:
-    """This rank's networks, after a trial of the residuals on the first (local)."""
-    networks = [
-        network(
-            problem.domain.dimension,
-            problem.outputs,
-            seed=member_seed(settings.seed, number),
-            dtype=settings.precision,
-        )
-        for number in numbers
-    ]
-    first = networks[0]
-    missing = [name for name in ("apply", "jet", "trainable_variables") if not hasattr(first, name)]
-    if missing:
-        raise InputError(
-            f"train: expected network to make a model with apply, jet and trainable_variables, as "
-            f"sciml_par.networks.MLP; got a {type(first).__name__} without {', '.join(missing)}."
-        )
-    weights = [tf.convert_to_tensor(v) for v in first.trainable_variables]
-    u = Field(partial(first.apply, weights), jet=partial(first.jet, weights))
-    problem.check(u, arrays=rank_points.arrays, dtype=settings.precision, reads_variables=False)
-    return networks
 
 
 def _make_loop(ready: _Prepared, group: Communicator) -> Loop:

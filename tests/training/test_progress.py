@@ -10,7 +10,7 @@ from sciml_par.training.progress import (
     Line,
     Lines,
     Pace,
-    Silence,
+    Reporter,
     clock_text,
     loss_text,
     make_reporter,
@@ -62,7 +62,7 @@ def test_the_moving_line_can_be_driven() -> None:
 
 
 def test_the_right_reporter(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert type(make_reporter(shown=False, total=1)) is Silence
+    assert type(make_reporter(shown=False, total=1)) is Reporter
     monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
     assert type(make_reporter(shown=True, total=1)) is Lines
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sciml_par.evaluation.figures.data import AccuracyCurve
-from sciml_par.evaluation.figures.layout import Entry, line_entry, make_grid
+from sciml_par.evaluation.figures.layout import Entry, draw_line, line_entry, make_grid
 from sciml_par.evaluation.figures.panels import check_items
 from sciml_par.evaluation.figures.style import NEUTRAL, line_of, paper_style
 
@@ -55,11 +55,10 @@ def _draw(axes: Axes, curves: Sequence[AccuracyCurve]) -> list[Entry]:
     for index, curve in enumerate(curves):
         look = line_of(index, of=len(curves))
         epoch = np.arange(1, curve.accuracy.size + 1)
-        marker = "o" if epoch.size == 1 else ""
-        lines = axes.plot(epoch, curve.accuracy, label=curve.label, marker=marker, **look)
-        entries.append((lines[0], curve.label))
+        entries.append(draw_line(axes, epoch, curve.accuracy, label=curve.label, **look))
         if curve.training_accuracy is not None:
-            axes.plot(epoch, curve.training_accuracy, **{**look, **_TRAINING}, marker=marker)
+            pale = {**look, **_TRAINING}
+            draw_line(axes, epoch, curve.training_accuracy, label="_training data", **pale)
     if any(curve.training_accuracy is not None for curve in curves):
         entries.append(line_entry("training data", color=NEUTRAL, **_TRAINING))
     axes.set_ylim(*_limits(curves))

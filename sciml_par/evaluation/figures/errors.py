@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.evaluation.figures.layout import Entry, make_grid, text_entry
+from sciml_par.evaluation.figures.layout import Entry, draw_line, make_grid, text_entry
 from sciml_par.evaluation.figures.limits import error_limits, range_of
 from sciml_par.evaluation.figures.marks import by_shard, draw_marks, marks_of
 from sciml_par.evaluation.figures.panels import check_curves, in_order
@@ -95,9 +95,7 @@ def _draw_error(axes: Axes, curve: Prediction, error: np.ndarray, look: dict[str
     if by_shard([curve]):
         look = {"color": INK}
     order = in_order(curve)
-    marker = "o" if len(order) == 1 else ""
-    line = axes.plot(curve.x[order, 0], error[order], label=_name(curve), marker=marker, **look)[0]
-    return line, _name(curve)
+    return draw_line(axes, curve.x[order, 0], error[order], label=_name(curve), **look)
 
 
 def _name(curve: Prediction) -> str:

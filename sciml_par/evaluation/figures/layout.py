@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -63,6 +64,12 @@ def make_grid(rows: int, columns: int, cells: Sequence[tuple[int, int]], height:
     figure.set_layout_engine("constrained", w_pad=0.04 if len(cells) == rows * columns else 0.1)
     layout = figure.add_gridspec(rows, columns)
     return Grid(figure, {cell: figure.add_subplot(layout[cell]) for cell in cells}, rows)
+
+
+def draw_line(axes: Axes, x: np.ndarray, y: np.ndarray, *, label: str, **look: Any) -> Entry:
+    """Draw a line, or one point, and return its entry."""
+    marker = "o" if len(x) == 1 else ""
+    return axes.plot(x, y, label=label, marker=marker, **look)[0], label
 
 
 def line_entry(label: str, **look: Any) -> Entry:

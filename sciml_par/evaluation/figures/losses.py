@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from sciml_par.evaluation.figures.data import LossCurve
-from sciml_par.evaluation.figures.layout import Entry, make_grid
+from sciml_par.evaluation.figures.layout import Entry, draw_line, make_grid
 from sciml_par.evaluation.figures.limits import log_limits
 from sciml_par.evaluation.figures.panels import check_items
 from sciml_par.evaluation.figures.style import line_of, paper_style
@@ -59,12 +59,9 @@ def _draw(axes: Axes, losses: Sequence[LossCurve]) -> list[Entry]:
     entries: list[Entry] = []
     for index, curve in enumerate(losses):
         values = np.where(curve.loss >= 0.0, np.maximum(curve.loss, low), np.nan)
-        marker = "o" if len(values) == 1 else ""
         label = curve.label + _remark(curve.loss)
-        lines = axes.plot(
-            curve.step, values, label=label, marker=marker, **line_of(index, of=len(losses))
-        )
-        entries.append((lines[0], label))
+        look = line_of(index, of=len(losses))
+        entries.append(draw_line(axes, curve.step, values, label=label, **look))
     axes.set_xlim(*_steps(losses))
     return entries
 

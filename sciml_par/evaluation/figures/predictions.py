@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.evaluation.figures.layout import Entry, line_entry, make_grid, patch_entry
+from sciml_par.evaluation.figures.layout import Entry, draw_line, line_entry, make_grid, patch_entry
 from sciml_par.evaluation.figures.limits import near, range_of, remark, value_limits
 from sciml_par.evaluation.figures.marks import (
     above_strip,
@@ -156,8 +155,10 @@ def _draw_panel(
             look["linestyle"] = "-"
         if by_shard(curves):
             look["color"] = INK
-        values = near(curve.u[:, component], limits)
-        members.append(_draw_line(axes, curve, values, label=_name(curve, curves), **look))
+        order = in_order(curve)
+        values = near(curve.u[order, component], limits)
+        name = _name(curve, curves)
+        members.append(draw_line(axes, curve.x[order, 0], values, label=name, **look))
     return _Drawn(
         exact=_draw_exact(axes, curves, component),
         members=members,
@@ -166,18 +167,13 @@ def _draw_panel(
     )
 
 
-def _draw_line(axes: Axes, curve: Prediction, values: np.ndarray, **look: Any) -> Entry:
-    order = in_order(curve)
-    marker = "o" if len(order) == 1 else ""
-    line = axes.plot(curve.x[order, 0], values[order], marker=marker, **look)[0]
-    return line, str(line.get_label())
-
-
 def _draw_exact(axes: Axes, curves: Sequence[Prediction], component: int) -> list[Entry]:
     different = {c.x.tobytes() + c.exact.tobytes(): c for c in curves if c.known}
     for curve in different.values():
+        order = in_order(curve)
+        x, values = curve.x[order, 0], curve.exact[order, component]
         # The underscore keeps Matplotlib's own legends from listing it once a member.
-        _draw_line(axes, curve, curve.exact[:, component], label="_exact solution", **EXACT)
+        draw_line(axes, x, values, label="_exact solution", **EXACT)
     return [line_entry("exact solution", **EXACT)] if different else []
 
 
