@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par._text import rank_list
 from sciml_par.errors import InputError, SciMLParError
 from sciml_par.parallel.collectives.joined_ranks import (
     end_meeting,
@@ -28,7 +29,6 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Mailbox
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.announcement import Ask, Kind
-from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.parallel.requests.reduce_op import Max, Min, Product, ReduceOp
 from sciml_par.parallel.requests.request import (
     Allgather,

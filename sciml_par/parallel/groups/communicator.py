@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from sciml_par._text import rank_list
 from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
 from sciml_par.parallel.groups.agreement import compare
 from sciml_par.parallel.groups.ledger import Ledger
 from sciml_par.parallel.requests.announcement import Ask, Kind
-from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.parallel.requests.signature import KEY_MASK, Signature
 from sciml_par.parallel.transports.mpi import MPICommunicator
 

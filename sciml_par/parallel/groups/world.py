@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from sciml_par._stderr import write_error
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError, NotInitializedError
 from sciml_par.parallel.groups.communicator import Communicator
@@ -43,7 +44,7 @@ from sciml_par.parallel.supervision.forked_child import (
     watch_for_forks,
 )
 from sciml_par.parallel.supervision.sentinel_client import start_sentinel
-from sciml_par.parallel.supervision.watchdog import Patience, Watchdog, write_error
+from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
 
 if TYPE_CHECKING:
     from mpi4py import MPI

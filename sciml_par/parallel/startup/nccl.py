@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.cupy_binding import (
     Gpu,

@@ -12,10 +12,10 @@ import traceback
 from collections.abc import Callable
 from types import TracebackType
 
+from sciml_par._stderr import write_error
+from sciml_par._text import rank_list
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Failed, Mailbox
-from sciml_par.parallel.requests.mismatch import rank_list
-from sciml_par.parallel.supervision.watchdog import write_error
 
 _GRACE_SECONDS = 1.0
 _KILL_SECONDS = 5.0

@@ -17,17 +17,17 @@ find each other, and one that waits sends a number of messages which does not gr
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from sciml_par._stderr import write_error
+from sciml_par._text import rank_list
 from sciml_par.parallel.collectives.joined_ranks import tell_who_joined
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present, Waiting
-from sciml_par.parallel.requests.mismatch import mismatch_message, rank_list
+from sciml_par.parallel.requests.mismatch import mismatch_message
 from sciml_par.parallel.supervision.roll_call import RollCall
 from sciml_par.parallel.supervision.thread_errors import ThreadErrors
 from sciml_par.parallel.supervision.trail_check import TrailCheck
@@ -296,10 +296,3 @@ class _Stall:
     reasons: set[str] = field(default_factory=set)
     warned: bool = False
     end_at: float | None = None
-
-
-def write_error(message: str) -> None:
-    """Write a line to standard error in one piece, so that ranks do not cut into each other."""
-    # A program may have closed it; what ends the job must go on all the same.
-    with contextlib.suppress(OSError):
-        os.write(2, f"sciml_par: {message}\n".encode())

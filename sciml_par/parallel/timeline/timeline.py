@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sciml_par._stderr import write_error
 from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.groups.mailbox import Events
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.supervision.thread_errors import ThreadErrors
-from sciml_par.parallel.supervision.watchdog import write_error
 from sciml_par.parallel.timeline.chrome_trace import Trace
 from sciml_par.parallel.timeline.clock_offsets import clock_offsets
 from sciml_par.parallel.timeline.json_array_file import TraceFile

@@ -1,0 +1,21 @@
+"""Wording that messages of several packages share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+_LONGEST_LIST = 4
+
+
+def rank_list(ranks: Sequence[int]) -> str:
+    """ "rank 3", "ranks 0, 2 and 5" or "ranks 0–63", of ascending numbers."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    parts: list[str] = []
+    for _, run in itertools.groupby(enumerate(ranks), lambda pair: pair[1] - pair[0]):
+        members = [rank for _, rank in run]
+        long = len(members) > _LONGEST_LIST
+        parts += [f"{members[0]}–{members[-1]}"] if long else map(str, members)
+    listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    return f"ranks {listed}"
