@@ -1,10 +1,9 @@
-from . import command_line as command_line
 from . import evaluation as evaluation
 from . import horovod as horovod
 from . import networks as networks
 from . import parallel as parallel
 from . import problems as problems
-from . import study as study
+from . import programs as programs
 from . import training as training
 from .parallel.groups.ranks import rank as rank
 from .parallel.groups.ranks import size as size

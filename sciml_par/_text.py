@@ -8,6 +8,16 @@ from collections.abc import Sequence
 _LONGEST_LIST = 4
 
 
+def counted(n: int, thing: str) -> str:
+    """ "1 rank", "2 ranks" or "1,000 ranks"."""
+    return f"{n:,} {thing}{'s' * (n != 1)}"
+
+
+def listed(texts: Sequence[str]) -> str:
+    """ "a", "a and b" or "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+
+
 def rank_list(ranks: Sequence[int]) -> str:
     """ "rank 3", "ranks 0, 2 and 5" or "ranks 0–63", of ascending numbers."""
     if len(ranks) == 1:
@@ -17,5 +27,4 @@ def rank_list(ranks: Sequence[int]) -> str:
         members = [rank for _, rank in run]
         long = len(members) > _LONGEST_LIST
         parts += [f"{members[0]}–{members[-1]}"] if long else map(str, members)
-    listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
-    return f"ranks {listed}"
+    return f"ranks {listed(parts)}"

@@ -18,12 +18,10 @@ from sciml_par.parallel import current_world
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.supervision import end_job as failure
 from sciml_par.parallel.supervision import watchdog
+from sciml_par.programs.launcher_environment import launched_rank
 
 _GRACE_SECONDS = 15.0
 """How long a rank on which a test has failed waits for the others to finish that test."""
-
-_LAUNCHED_BY = frozenset(("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID"))
-"""What launchers leave in the environment; it would confuse an MPI program started from here."""
 
 _COMMUNICATOR = pytest.StashKey[Communicator]()
 _collection_errors: list[str] = []
@@ -52,7 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if theirs != everyone[0][0] or bool(errors) != bool(everyone[0][1]):
             problem = "\n".join(errors) or f"{len(theirs)} tests, rank 0: {len(everyone[0][0])}"
             pytest.exit(f"rank {rank} collected other tests than rank 0: {problem}", returncode=3)
-    if not _LAUNCHED_BY.isdisjoint(os.environ):
+    # What a launcher leaves in the environment would confuse an MPI program started from here.
+    if sciml_par.size() > 1 or launched_rank(os.environ) is not None:
         skip = pytest.mark.skip(reason="starts processes of its own: serial run only")
         for item in items:
             if item.get_closest_marker("launches"):

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from sciml_par.command_line import launched_rank
-from sciml_par.console.facts import gather_facts, launched_size
+from sciml_par.console.facts import gather_facts
 from sciml_par.console.page import print_page
 from sciml_par.console.record import check_record, write_record
 from sciml_par.console.sections import facts_sections, outcome_sections
 from sciml_par.console.self_test import self_test
 from sciml_par.parallel.groups.world import current_world, init
+from sciml_par.programs.launcher_environment import launched_rank, launched_size
 
 _LIMIT = "SCIML_PAR_STALL_LIMIT"
 _LIMIT_SECONDS = "60"
@@ -62,4 +62,4 @@ def _is_stray(size: int, environment: Mapping[str, str]) -> bool:
 
     Each of them is rank 0 of 1, and one page is enough.
     """
-    return size == 1 and (launched_size(environment) or 1) > 1 and launched_rank(environment) > 0
+    return size == 1 and (launched_size(environment) or 1) > 1 and bool(launched_rank(environment))

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from sciml_par import command_line
 from sciml_par.console.info import info
+from sciml_par.programs.exit_codes import run
+from sciml_par.programs.options import only_rank_0_prints
 
 PROGRAM = "sciml-par"
 
@@ -40,11 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     SystemExit
         With code 1 if a test went wrong, with 2 if the options or their files cannot be used.
     """
-    with command_line.one_voice():
+    with only_rank_0_prints():
         options = make_parser().parse_args(arguments, namespace=Options())
-    command_line.run(
-        lambda: info(record=options.json, overwrite=options.overwrite), program=PROGRAM
-    )
+    run(lambda: info(record=options.json, overwrite=options.overwrite), program=PROGRAM)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -21,7 +21,7 @@ PROGRAM = """
 import os
 import sys
 
-from sciml_par.command_line import launched_rank
+from sciml_par.programs.launcher_environment import launched_rank
 
 rank = launched_rank(os.environ)
 {change}

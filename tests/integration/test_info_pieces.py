@@ -12,7 +12,7 @@ from info_page import sections_of
 from launch import ROOT
 
 from sciml_par.console import main as console
-from sciml_par.console.facts import Facts, Finding, RankFacts, launched_size, relevant
+from sciml_par.console.facts import Facts, Finding, RankFacts, relevant
 from sciml_par.console.page import BAD, GOOD, ODD, Row, Section, page
 from sciml_par.console.sections import facts_sections, outcome_sections
 from sciml_par.console.self_test import (
@@ -273,19 +273,6 @@ def test_the_environment_that_matters() -> None:
         "OMP_NUM_THREADS",
         "SCIML_PAR_CHECK",
     ]
-
-
-@pytest.mark.parametrize(
-    ("environment", "size"),
-    [
-        ({}, None),
-        ({"PMI_SIZE": "4"}, 4),
-        ({"OMPI_COMM_WORLD_SIZE": "2"}, 2),
-        ({"PMI_SIZE": ""}, None),
-    ],
-)
-def test_the_launchers_word(environment: dict[str, str], size: int | None) -> None:
-    assert launched_size(environment) == size
 
 
 def test_words() -> None:

@@ -14,8 +14,7 @@ SIBLINGS = {"problems", "networks", "parallel", "evaluation"}
 BELOW = {
     **{sibling: {"errors"} for sibling in SIBLINGS},
     "training": SIBLINGS | {"errors"},
-    "console": {"command_line", "training", *SIBLINGS, "errors"},
-    "study": {"command_line", "launcher", "training", *SIBLINGS, "errors"},
+    "console": {"programs", *SIBLINGS, "errors"},
     "horovod": {"parallel", "errors"},
 }
 TOP = {"training", *SIBLINGS, "errors"}

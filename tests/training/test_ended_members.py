@@ -15,9 +15,9 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par import command_line
 from sciml_par.errors import TrainingError
 from sciml_par.problems import Interval, Problem, function_approximation, poisson
+from sciml_par.programs import conclude
 from sciml_par.training import Adam, Result, figures, train
 from sciml_par.training.member import FAR_ABOVE, Member
 
@@ -210,10 +210,10 @@ def test_a_sound_result_has_exit_code_0_and_another_3(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sound = train(poisson(), points=9, steps=20, evaluation_points=11, progress=False)
-    assert command_line.conclude(sound, tmp_path, program="trial") == 0
+    assert conclude(sound, tmp_path, program="trial") == 0
     assert "trial:" not in capfd.readouterr().err
     if sp.size() == 1:
         return
-    assert command_line.conclude(ensemble(), tmp_path, program="trial") == 3
+    assert conclude(ensemble(), tmp_path, program="trial") == 3
     said = f"trial: not all is well: of the models, {MEMBERS} of {MEMBERS * sp.size()} ended"
     assert (said in capfd.readouterr().err) == (sp.rank() == 0)
