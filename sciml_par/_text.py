@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 _LONGEST_LIST = 4
+_LONGEST_LINE = 300
 
 
 def counted(n: int, thing: str) -> str:
@@ -28,3 +29,9 @@ def rank_list(ranks: Sequence[int]) -> str:
         long = len(members) > _LONGEST_LIST
         parts += [f"{members[0]}–{members[-1]}"] if long else map(str, members)
     return f"ranks {listed(parts)}"
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, in one line that is not too long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 1]}…"

@@ -14,7 +14,7 @@ SIBLINGS = {"problems", "networks", "parallel", "evaluation"}
 BELOW = {
     **{sibling: {"errors"} for sibling in SIBLINGS},
     "training": SIBLINGS | {"errors"},
-    "console": {"programs", *SIBLINGS, "errors"},
+    "info": {"programs", *SIBLINGS, "errors"},
     "horovod": {"parallel", "errors"},
 }
 TOP = {"training", *SIBLINGS, "errors"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from sciml_par._tensorflow import import_module
-from sciml_par.console.words import one_line
+from sciml_par._text import one_line
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.execution.xla_ffi import UnavailableError, foreign_calls
 from sciml_par.parallel.groups.communicator import Communicator
