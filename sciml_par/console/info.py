@@ -13,7 +13,8 @@ from sciml_par.console.page import print_page
 from sciml_par.console.record import check_record, write_record
 from sciml_par.console.sections import facts_sections, outcome_sections
 from sciml_par.console.self_test import self_test
-from sciml_par.parallel.groups.world import current_world, init
+from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.startup.init import init
 
 _LIMIT = "SCIML_PAR_STALL_LIMIT"
 _LIMIT_SECONDS = "60"
