@@ -110,7 +110,7 @@ def decide(reports: Sequence[Report]) -> GpuTransport:
     choices = [report.choice for report in reports]
     if len(set(choices)) > 1:
         raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(choices)}.")
-    choice = asked_for[0]
+    choice = choices[0]
     obstacle = _obstacle(reports)
     if choice == "nccl" and obstacle and len(reports) > 1:
         raise InputError(f"{VARIABLE}=nccl: tensors cannot be carried by NCCL. {obstacle}.")

@@ -3,8 +3,8 @@
 The comparison of what is new to the ranks finds most disagreements between them. What it cannot
 see is a rank that is elsewhere: in another collective, or gone. So a rank that has stood in one
 collective for half a second says where, to one rank of the group, which answers who else is there
-(`waiting_ranks.py`). If somebody stands in the same place of the order but in another collective, or
-has left, waiting is hopeless: the job ends with a message that names the ranks. If nothing
+(`waiting_ranks.py`). If somebody stands in the same place of the order but in another collective,
+or has left, waiting is hopeless: the job ends with a message that names the ranks. If nothing
 contradicts, the others are merely slow: a warning follows after a minute, and at a limit, where
 one is set, the end. Ranks that still compare what they ask for contradict nobody: as soon as the
 last one is there, all of them are told, by an error from which a program can go on.
