@@ -7,6 +7,6 @@ from . import programs as programs
 from . import training as training
 from .parallel.groups.ranks import rank as rank
 from .parallel.groups.ranks import size as size
-from .parallel.groups.world import init as init
-from .parallel.groups.world import shutdown as shutdown
+from .parallel.startup.init import init as init
+from .parallel.startup.init import shutdown as shutdown
 from .training.train import train as train

@@ -16,8 +16,7 @@ import pytest
 import sciml_par
 from sciml_par.parallel import current_world
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.supervision import end_job as failure
-from sciml_par.parallel.supervision import watchdog
+from sciml_par.parallel.supervision import end_job, error_report, watchdog
 from sciml_par.programs.launcher_environment import launched_rank
 
 _GRACE_SECONDS = 15.0
@@ -35,7 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_COMMUNICATOR] = current_world().communicator
     # What ends the job is said past pytest's capture, which would take it along.
     terminal = os.dup(2)
-    watchdog.write_error = failure.write_error = functools.partial(_tell, terminal)
+    for module in (end_job, error_report, watchdog):
+        module.write_error = functools.partial(_tell, terminal)
     if sciml_par.rank() > 0:
         # pytest makes its reporter after this, on what it finds here.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -91,9 +91,8 @@ def _outcomes(
     deadline = time.monotonic() + _GRACE_SECONDS
     while not arrived.Test():
         if mine[0] == "failed" and time.monotonic() > deadline:
-            failure.end_job(
-                communicator,
-                f"rank {communicator.rank} failed in {where}; others hang in it.\n{mine[1]}",
+            end_job.JobEnd(communicator).with_message(
+                f"rank {communicator.rank} failed in {where}; others hang in it.\n{mine[1]}"
             )
         time.sleep(0.0005)
     return communicator.control.allgather(mine)

@@ -12,7 +12,8 @@ from sciml_par.info.facts import gather_facts
 from sciml_par.info.json_file import check_json_file, write_json_file
 from sciml_par.info.report import facts_sections, print_report, self_test_sections
 from sciml_par.info.self_test import self_test
-from sciml_par.parallel.groups.world import current_world, init
+from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.startup.init import init
 from sciml_par.programs.exit_codes import run
 from sciml_par.programs.launcher_environment import launched_rank, launched_size
 from sciml_par.programs.options import only_rank_0_prints

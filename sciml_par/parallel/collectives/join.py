@@ -98,7 +98,7 @@ class _Join:
 
     def last_rank(self) -> int:
         group = self.group
-        begun = group.sequence
+        begun = group.progress.sequence
         join_in(group, self.mailbox)
         while (announcement := self._next()) is not None:
             self._take_part(announcement)
@@ -111,13 +111,13 @@ class _Join:
         group, mailbox = self.group, self.mailbox
         while True:
             mailbox.poll()
-            announcement = mailbox.next_asked(group.identity, group.sequence + 1)
+            announcement = mailbox.next_asked(group.identity, group.progress.sequence + 1)
             if announcement is not None:
                 return announcement
             tell_who_joined(group, mailbox)
             joined = joined_ranks(group, mailbox)
             begun = [each.begun for each in joined.values()]
-            if len(joined) == group.size - 1 and max(begun) <= group.sequence:
+            if len(joined) == group.size - 1 and max(begun) <= group.progress.sequence:
                 return None
             self._check_still_there(joined)
             time.sleep(_POLL_SECONDS)
@@ -171,7 +171,8 @@ class _Join:
 
     def _cannot(self, announcement: Announcement, reason: str) -> SciMLParError:
         return SciMLParError(
-            f"Rank {self.group.rank} has joined and cannot take part in {announcement.signature}: {reason}."
+            f"Rank {self.group.rank} has joined and cannot take part in "
+            f"{announcement.signature}: {reason}."
         )
 
 
