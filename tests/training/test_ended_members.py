@@ -13,10 +13,10 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par import command_line
 from sciml_par.errors import TrainingError
 from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem, function_approximation
+from sciml_par.programs import conclude
 from sciml_par.results.member import Member
 from sciml_par.training import Adam, Result, train
 
@@ -149,8 +149,8 @@ def test_a_sound_result_has_exit_code_0_and_another_3(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sound = replace(ensemble(), members=ensemble().members[:-MEMBERS])
-    assert command_line.conclude(sound, tmp_path, program="trial") == 0
+    assert conclude(sound, tmp_path, program="trial") == 0
     assert "trial:" not in capfd.readouterr().err
-    assert command_line.conclude(ensemble(), tmp_path, program="trial") == 3
+    assert conclude(ensemble(), tmp_path, program="trial") == 3
     said = f"trial: not all is well: of the models, {MEMBERS} of {MEMBERS * sp.size()} ended"
     assert (said in capfd.readouterr().err) == (sp.rank() == 0)

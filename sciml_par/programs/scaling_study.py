@@ -1,19 +1,19 @@
-"""A program measured at several numbers of ranks: `--ranks 1,2,4` and the table that it ends in.
+"""A program measured on several numbers of ranks: `--ranks 1,2,4` and the table that it ends in.
 
 Started by `mpirun`, such a program measures once. Started without, with `--ranks`, it launches
-itself under `mpirun` for each number in turn and collects the records. `run` does either; see
-scripts/pi.py.
+itself under `mpirun` for each number in turn and collects the records. `run_scaling_study` does
+either; see scripts/pi.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,22 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from sciml_par import command_line
 from sciml_par._files import write_text
+from sciml_par._text import counted, listed
 from sciml_par.errors import OutputError
-from sciml_par.launcher import is_launched, launch
+from sciml_par.programs.launcher import launch
+from sciml_par.programs.launcher_environment import launched_rank
+from sciml_par.programs.options import (
+    add_output_options,
+    add_verbose_option,
+    new_parser,
+    only_rank_0_prints,
+    positive_integer,
+    positive_number,
+)
+from sciml_par.programs.output_folder import output_folder
 from sciml_par.results.files import versions
-from sciml_par.results.folder import RESULTS, claim_folder, claim_numbered_folder
+from sciml_par.results.folder import RESULTS
 
 Record = dict[str, Any]
 
@@ -38,15 +48,13 @@ _HELP = {
     "threads": "cores that a rank keeps busy (default %(default)s, so that ranks are compared and "
     "not threads)",
     "limit": "end a run of --ranks after this time (default %(default)s)",
-    "output": "folder for results (default runs/{}, numbered if it is there)",
-    "overwrite": "allow --output to name a folder with the results of another run",
     "record": "write the record of this run to FILE, and neither table nor folder, as the runs "
     "of --ranks do",
 }
 
 
-class Options(argparse.Namespace):
-    """The options that every study has; see `make_parser` for their meaning."""
+class StudyOptions(argparse.Namespace):
+    """The options that every scaling study has; --help says what they mean."""
 
     program: str
     ranks: tuple[int, ...] | None
@@ -58,26 +66,20 @@ class Options(argparse.Namespace):
     verbose: bool
 
 
-def make_parser(
-    description: str | None, *, program: str = command_line.PROGRAM
+def make_scaling_study_parser(
+    description: str | None, *, program: str | None = None
 ) -> argparse.ArgumentParser:
-    """A parser with the options of every study; add those of the program's own."""
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description=description,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_own_options(parser, program)
+    """A parser with the options of every scaling study; add those of the program's own."""
+    parser = new_parser(description, program)
+    _add_own_options(parser)
     add = parser.add_argument
-    whole, number = command_line.positive_integer, command_line.positive_number
-    add("--threads", type=whole, default=1, metavar="N", help=_HELP["threads"])
-    add("--time-limit", type=number, default=600, metavar="SECONDS", help=_HELP["limit"])
-    add("--verbose", action="store_true", help="show TensorFlow's messages")
+    add("--threads", type=positive_integer, default=1, metavar="N", help=_HELP["threads"])
+    add("--time-limit", type=positive_number, default=600, metavar="SECONDS", help=_HELP["limit"])
+    add_verbose_option(parser)
     return parser
 
 
-def run(
+def run_scaling_study(
     parser: argparse.ArgumentParser,
     measure: Callable[[Any], Record],
     show: Callable[[Any, list[Record], Path], None],
@@ -88,7 +90,7 @@ def run(
 
     Parameters
     ----------
-    parser : from `make_parser`.
+    parser : from `make_scaling_study_parser`.
     measure : given the options, does the work on every rank after `init` and returns what JSON
         can hold. Rank 0's is kept, with "ranks", "threads" and "cores" added.
     show : given the options, the records [k] by number of ranks, and the folder of the results,
@@ -103,9 +105,9 @@ def run(
     SystemExit
         A launched run has failed: with its exit code, or 124 if it was past the time limit.
     """
-    with command_line.one_voice():
-        options = parser.parse_args(namespace=Options())
-        if options.ranks and is_launched(os.environ):
+    with only_rank_0_prints():
+        options = parser.parse_args(namespace=StudyOptions())
+        if options.ranks and launched_rank(os.environ) is not None:
             parser.error("--ranks starts mpirun by itself: start the program without one")
     options.program = parser.prog
     if options.ranks:
@@ -124,27 +126,26 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL).print(table)
 
 
-def _add_own_options(parser: argparse.ArgumentParser, program: str) -> None:
+def _add_own_options(parser: argparse.ArgumentParser) -> None:
     """The options that a launched run does not inherit."""
     add = parser.add_argument
     add("--ranks", type=_rank_counts, metavar="P,Q,…", help=_HELP["ranks"])
-    add("--output", type=Path, metavar="DIR", help=_HELP["output"].format(program))
-    add("--overwrite", action="store_true", help=_HELP["overwrite"])
+    add_output_options(parser, f"runs/{parser.prog}")
     add("--record", type=Path, metavar="FILE", help=_HELP["record"])
 
 
 def _rank_counts(text: str) -> tuple[int, ...]:
-    counts = sorted(command_line.positive_integer(part) for part in text.split(","))
+    counts = sorted(positive_integer(part) for part in text.split(","))
     if len(set(counts)) < len(counts):
         raise argparse.ArgumentTypeError(f"expected each number once; got {text!r}")
     return tuple(counts)
 
 
-def _compare(options: Options, show: Callable[[Any, list[Record], Path], None]) -> None:
+def _compare(options: StudyOptions, show: Callable[[Any, list[Record], Path], None]) -> None:
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    _add_own_options(own, options.program)
+    _add_own_options(own)
     _, inherited = own.parse_known_args()
-    with _output_folder(options, lambda claim: claim()) as folder:
+    with _output_folder(options, on_root=lambda claim: claim()) as folder:
         for old in (folder / RESULTS, *folder.glob("ranks-*.json")):
             old.unlink(missing_ok=True)
         records = []
@@ -162,7 +163,7 @@ def _compare(options: Options, show: Callable[[Any, list[Record], Path], None]) 
 
 
 def _measure_here(
-    options: Options,
+    options: StudyOptions,
     measure: Callable[[Any], Record],
     show: Callable[[Any, list[Record], Path], None],
 ) -> None:
@@ -175,12 +176,12 @@ def _measure_here(
         text = json.dumps(record, indent=2) + "\n"
         communicator.on_root(partial(_write, options.record, text))
         return
-    with _output_folder(options, communicator.on_root) as folder:
+    with _output_folder(options, on_root=communicator.on_root) as folder:
         record = _measured(options, measure)
         communicator.on_root(partial(_finish, options, [record], folder, show))
 
 
-def _measured(options: Options, measure: Callable[[Any], Record]) -> Record:
+def _measured(options: StudyOptions, measure: Callable[[Any], Record]) -> Record:
     """This run's record, with what it ran on (collective)."""
     from sciml_par.parallel import current_world
     from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
@@ -192,27 +193,15 @@ def _measured(options: Options, measure: Callable[[Any], Record]) -> Record:
     return {**ran_on, **measure(options)}
 
 
-@contextlib.contextmanager
-def _output_folder(options: Options, once: Callable[[Callable[[], Path]], Path]) -> Iterator[Path]:
-    """The folder for the results, claimed `once` before any work; it goes again if left empty."""
-
-    def claim() -> Path:
-        if options.output is not None:
-            return claim_folder(options.output, overwrite=options.overwrite)
-        return claim_numbered_folder(Path("runs") / options.program)
-
-    folder = once(claim)
-    try:
-        yield folder
-    finally:
-        if options.output is None and command_line.launched_rank(os.environ) == 0:
-            with contextlib.suppress(OSError):  # it is not empty, as it should be
-                folder.rmdir()
-                folder.parent.rmdir()
+def _output_folder(
+    options: StudyOptions, *, on_root: Callable[[Callable[[], Path]], Path]
+) -> AbstractContextManager[Path]:
+    default = Path("runs") / options.program
+    return output_folder(options.output, default, overwrite=options.overwrite, on_root=on_root)
 
 
 def _finish(
-    options: Options,
+    options: StudyOptions,
     records: list[Record],
     folder: Path,
     show: Callable[[Any, list[Record], Path], None],
@@ -236,12 +225,10 @@ def remark_on_cores(records: Sequence[Record]) -> str:
     crowded = [r for r in records if r["ranks"] * r["threads"] > r["cores"]]
     if not crowded:
         return ""
-    *others, last = (str(record["ranks"]) for record in crowded)
-    counts = f"{', '.join(others)} and {last}" if others else last
-    cores = crowded[-1]["cores"]
+    counts, cores = listed([str(r["ranks"]) for r in crowded]), crowded[-1]["cores"]
     return (
-        f"More ranks than cores: {counts} ranks shared {cores} core{'s' * (cores > 1)}. Their "
-        "times do not tell how the program scales.\n"
+        f"More ranks than cores: {counts} ranks shared {counted(cores, 'core')}. Their times do "
+        "not tell how the program scales.\n"
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from sciml_par._tensorflow import import_module
-from sciml_par.console.words import one_line
+from sciml_par._text import one_line
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.execution.xla_ffi import UnavailableError, foreign_calls
 from sciml_par.parallel.groups.communicator import Communicator
@@ -19,6 +19,7 @@ from sciml_par.parallel.startup.gpu_choice import VisibleGpu, visible_gpus
 from sciml_par.parallel.startup.tensor_float_32 import tensor_float_32_is_on
 from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.parallel.transports.cupy_binding import load_nccl
+from sciml_par.programs.launcher_environment import launched_size
 
 NOT_INSTALLED = "not installed"
 _MODULES = {
@@ -30,7 +31,6 @@ _MODULES = {
 }
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 _PREFIXES = ("SCIML_PAR_", "NCCL_")
-_LAUNCHED_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 
 @dataclass(frozen=True)
@@ -168,14 +168,6 @@ def relevant(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in sorted(environment.items())
         if name in _VARIABLES or name.startswith(_PREFIXES)
     }
-
-
-def launched_size(environment: Mapping[str, str]) -> int | None:
-    """How many processes the launcher has started, if it says so (local)."""
-    for variable in _LAUNCHED_SIZES:
-        if environment.get(variable, "").isdigit():
-            return int(environment[variable])
-    return None
 
 
 def _versions() -> dict[str, str]:

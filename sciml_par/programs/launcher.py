@@ -7,26 +7,20 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import FrameType
 
+from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
 
 _PAST_LIMIT = 124  # as the command `timeout` has it
 _GRACE_SECONDS = 10.0
-# Not Slurm's: the shell of a batch job has them as well, and may launch.
-_OF_A_RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 # Open MPI refuses more ranks than cores unless told; the names are those of versions 4 and 5.
 _OVERSUBSCRIBE = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":OVERSUBSCRIBE",
 }
-
-
-def is_launched(environment: Mapping[str, str]) -> bool:
-    """Whether a launcher has started this process as a rank (local)."""
-    return any(variable in environment for variable in _OF_A_RANK)
 
 
 def launch(
@@ -55,7 +49,7 @@ def launch(
             "--ranks needs mpirun, and there is none on PATH. Install one with "
             "pip install 'sciml-par[mpich]', or load your cluster's MPI module."
         )
-    on = f"{ranks} rank{'s' * (ranks > 1)}"
+    on = counted(ranks, "rank")
     print(f"{program}: {on} …", flush=True)
     crowded = ranks * threads > len(cores_of_this_process())
     environment = {**(_OVERSUBSCRIBE if crowded else {}), **os.environ}

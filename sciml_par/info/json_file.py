@@ -10,12 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sciml_par.console.facts import Facts
-from sciml_par.console.self_test import Outcome
 from sciml_par.errors import OutputError
+from sciml_par.info.facts import Facts
+from sciml_par.info.self_test import Outcome
 
 
-def check_record(path: Path, *, overwrite: bool) -> None:
+def check_json_file(path: Path, *, overwrite: bool) -> None:
     """Raise `OutputError` if `path` is there and must stay, or cannot be written (local)."""
     if path.exists() and not overwrite:
         raise OutputError(
@@ -30,7 +30,7 @@ def check_record(path: Path, *, overwrite: bool) -> None:
         raise _cannot_write(path, error) from None
 
 
-def write_record(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> None:
+def write_json_file(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> None:
     """Write the file in one piece (local)."""
     text = json.dumps(summarize(facts, outcomes), indent=2)
     draft = _draft(path)

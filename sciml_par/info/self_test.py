@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.console.facts import Facts
-from sciml_par.console.words import one_line, ranks_in_short
+from sciml_par._text import one_line, rank_list
+from sciml_par.info.facts import Facts
 from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
@@ -22,7 +22,7 @@ COUNT = 1000
 """How many float32 the allreduce has."""
 
 REPETITIONS = 20
-"""How often each way is timed, after a first call that is not."""
+"""How often each path is timed, after a first call that is not."""
 
 EAGER, GRAPH, COMPILED = "eager", "tf.function", "jit_compile"
 CONTEXTS = (EAGER, GRAPH, COMPILED)
@@ -33,11 +33,11 @@ Collective = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Path:
-    """A way for tensors.
+    """How tensors may travel.
 
     Attributes
     ----------
-    name : by what, and from which memory.
+    name : by which transport, and from which memory.
     device : where TensorFlow has them.
     obstacle : why it cannot be tried; empty if it can.
     compiled_obstacle : why it cannot in functions compiled by XLA.
@@ -55,7 +55,7 @@ class Path:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one way in one context did, the same on every rank.
+    """How one path did in one context, the same on every rank.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Outcome:
 
 
 def paths(facts: Facts) -> list[Path]:
-    """The ways for tensors on these ranks, with what stands against them (local)."""
+    """How tensors may travel between these ranks, and what stands against it (local)."""
     alone = "a collective of one rank moves nothing" if len(facts.ranks) == 1 else ""
     compiled = _obstacle_to_compiled(facts)
     no_nccl = alone or _obstacle_to_nccl(facts)
@@ -94,7 +94,7 @@ def paths(facts: Facts) -> list[Path]:
     if no_nccl and not alone and all(rank.tensorflow_on_gpu for rank in facts.ranks):
         # What programs do here instead.
         lacking = facts.ranks_where(lambda rank: not rank.copies)
-        no_copies = f"needs CuPy on {ranks_in_short(lacking)}" if lacking else ""
+        no_copies = f"needs CuPy on {rank_list(lacking)}" if lacking else ""
         found.append(Path("MPI, GPU memory", "/GPU:0", "", compiled or no_copies))
     return found
 
@@ -103,22 +103,22 @@ def _obstacle_to_nccl(facts: Facts) -> str:
     if not facts.any_gpu:
         return "no rank has a GPU"
     blind = facts.ranks_where(lambda rank: not rank.tensorflow_on_gpu)
-    no_gpu = f"TensorFlow finds no GPU on {ranks_in_short(blind)}" if blind else ""
+    no_gpu = f"TensorFlow finds no GPU on {rank_list(blind)}" if blind else ""
     return facts.transport_obstacle or no_gpu
 
 
 def _obstacle_to_compiled(facts: Facts) -> str:
     reasons = facts.by_answer(lambda rank: rank.foreign_calls.obstacle)
-    return "; ".join(f"{ranks_in_short(r)}: {reason}" for reason, r in reasons.items() if reason)
+    return "; ".join(f"{rank_list(r)}: {reason}" for reason, r in reasons.items() if reason)
 
 
 def self_test(facts: Facts, communicator: Communicator) -> list[Outcome]:
-    """Try every way in every context (collective)."""
+    """Try every path in every context (collective)."""
     return [try_path(path, context, communicator) for path in paths(facts) for context in CONTEXTS]
 
 
 def try_path(path: Path, context: str, communicator: Communicator) -> Outcome:
-    """Try one way in one context, unless something stands against it (collective)."""
+    """Try one path in one context, unless something stands against it (collective)."""
     obstacle = path.obstacle_in(context)
     if obstacle:
         return Outcome(path.name, context, obstacle)
