@@ -80,7 +80,7 @@ class AddressArena:
     def once(self, way: str, requests: Sequence[Request]) -> Once:
         """A function that carries out each request on its array, in this order."""
         assert way == ADDRESSES
-        transfers = [request.prepared_by(self.transport) for request in requests]
+        transfers = [self.transport.prepare(request) for request in requests]
 
         def run(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
             each = zip(transfers, requests, xs, strict=True)
@@ -146,7 +146,7 @@ class _AddressProgram(Program):
     def __init__(self, arena: AddressArena, request: Request, steps: int) -> None:
         self._arena = arena
         self._request = request
-        self._transfer = request.prepared_by(arena.transport)
+        self._transfer = arena.transport.prepare(request)
         self._steps = steps
         nbytes = request.count * request.element.size
         self._send = arena.device.allocate(nbytes)

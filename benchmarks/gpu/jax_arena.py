@@ -107,7 +107,7 @@ class JaxArena(AddressArena):
         import jax
 
         name = f"{_TARGET}_{next(self._numbers)}"
-        self._register(name, request.prepared_by(self.transport))
+        self._register(name, self.transport.prepare(request))
         kinds = (
             jax.ShapeDtypeStruct(request.receive_shape, request.element.numpy),
             jax.ShapeDtypeStruct((), np.float32),

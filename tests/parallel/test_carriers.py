@@ -79,7 +79,7 @@ def test_allreduce(transport, op, shape):
 
 def test_allreduce_in_place(transport):
     x = array(sp.rank(), (5,), "float32")
-    transfer = Allreduce("float32", (5,), sp.Sum).prepared_by(transport.transport)
+    transfer = transport.transport.prepare(Allreduce("float32", (5,), sp.Sum))
     transfer(x.ctypes.data, x.ctypes.data, *transport.where)
     transport.finish()
     np.testing.assert_array_equal(x, all_values((5,), "float32").sum(0))
@@ -160,7 +160,7 @@ def test_long_messages(transport):
 def test_a_request_is_prepared_once_and_carried_out_often(transport):
     counts = sizes(ROWS["growing"])
     x, y = np.zeros(counts[sp.rank()]), np.empty(sum(counts))
-    transfer = Allgather("float64", x.shape, counts).prepared_by(transport.transport)
+    transfer = transport.transport.prepare(Allgather("float64", x.shape, counts))
     for step in range(3):
         x[:] = 10 * step + sp.rank()
         transfer(x.ctypes.data, y.ctypes.data, *transport.where)

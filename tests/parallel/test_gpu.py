@@ -165,7 +165,7 @@ def test_compiled(group, carried):
     np.testing.assert_array_equal(y.numpy(), np.full(1000, 2.0 + 2.0 * 0.5**100, np.float32))
     assert carried == ["NCCL"] * 200
     group.nccl_transport.finish()
-    assert group.standing() is None and group.nccl_transport.error() is None
+    assert group.in_progress() is None and group.nccl_transport.error() is None
 
 
 @pytest.mark.parametrize("kind", REQUESTS)

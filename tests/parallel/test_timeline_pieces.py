@@ -105,8 +105,8 @@ def written(file) -> list[dict]:
 def test_a_recorder_writes_what_a_collective_was(part):
     recorder = Recorder(part, 7, origin=Recorder.now())
     signature = Signature("broadcast", "float32", (2,), root=1, transport="NCCL")
-    recorder.note(GROUP, signature, recorder.now(), 8, agreed=False, enqueued=True)
-    recorder.note(GROUP, replace(signature, rows_only=True, name="mine"), recorder.now())
+    recorder.note(GROUP, 3, signature, recorder.now(), 8, agreed=False, enqueued=True)
+    recorder.note(GROUP, 3, replace(signature, rows_only=True, name="mine"), recorder.now())
     recorder.write()
     name, _, tensor, rows = written(part)
     call = "broadcast(float32 [2], root 1)"
@@ -131,7 +131,7 @@ def test_a_recorder_writes_what_a_collective_was(part):
 def test_times_are_those_of_the_timeline(part, monkeypatch):
     recorder = Recorder(part, 7, origin=1_000_000)
     monkeypatch.setattr("time.monotonic_ns", lambda: 1_005_500)
-    recorder.note(GROUP, Signature("barrier"), 1_002_000)
+    recorder.note(GROUP, 3, Signature("barrier"), 1_002_000)
     recorder.write()
     *_, shown = written(part)
     assert (shown["ts"], shown["dur"]) == (2.0, 3.5)
@@ -140,7 +140,7 @@ def test_times_are_those_of_the_timeline(part, monkeypatch):
 def test_a_recorder_keeps_no_more_than_its_limit(part):
     recorder = Recorder(part, 7, origin=0, limit=3)
     for count in range(1, 8):
-        recorder.note(GROUP, Signature("barrier"), recorder.now())
+        recorder.note(GROUP, 3, Signature("barrier"), recorder.now())
         assert sum(event["ph"] == "X" for event in written(part)) == count // 3 * 3
 
 
@@ -150,7 +150,7 @@ def test_groups_that_come_and_go_are_not_kept(part):
     for number in range(3):
         group = Group()
         group.name = f"group {number}"
-        recorder.note(group, Signature("barrier"), 0)
+        recorder.note(group, 3, Signature("barrier"), 0)
     recorder.write()
     assert recorder._parts.cache_info().currsize == 3
     assert recorder._parts.cache_info().maxsize is not None
@@ -169,7 +169,7 @@ def test_a_disk_that_gets_full_leaves_whole_events(tmp_path):
     file = Disk(tmp_path / "rank-7.json", "xb")
     recorder = Recorder(file, 7, origin=0)
     for _ in range(20):
-        recorder.note(GROUP, Signature("barrier"), recorder.now())
+        recorder.note(GROUP, 3, Signature("barrier"), recorder.now())
         recorder.write()
     shown = [event["name"] for event in written(file) if event["ph"] == "X"]
     assert 0 < len(shown) < 20 and set(shown) == {"barrier()"}

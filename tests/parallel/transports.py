@@ -55,7 +55,7 @@ class Driver:
         )
         y = y.reshape(request.receive_shape)
         self.kept += [x, y]  # as a GPU may read and write them later
-        request.prepared_by(self.transport)(x.ctypes.data, y.ctypes.data, *self.where)
+        self.transport.prepare(request)(x.ctypes.data, y.ctypes.data, *self.where)
         return y
 
     def run(self, request: Request, x: np.ndarray) -> np.ndarray:

@@ -7,19 +7,16 @@ import threading
 import time
 from collections import deque
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS
+from sciml_par.parallel.groups.progress import Group
+from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS, Signature
 from sciml_par.parallel.timeline.chrome_trace import FIRST, as_json, line, thread_name
-
-if TYPE_CHECKING:
-    from sciml_par.parallel.groups.communicator import Communicator
-    from sciml_par.parallel.requests.signature import Signature
 
 _LIMIT = 50_000
 _KINDS = 10_000
 
-_Note = tuple["Communicator", int, "Signature", int, int, int, bool, bool]
+_Note = tuple[Group, int, Signature, int, int, int, bool, bool]
 
 
 class Recorder:
@@ -60,14 +57,15 @@ class Recorder:
 
     def note(
         self,
-        group: Communicator,
+        group: Group,
+        number: int,
         signature: Signature,
         begun: int,
         size: int = -1,
         agreed: bool = True,
         enqueued: bool = False,
     ) -> None:
-        """A collective of `group` that began at `begun` is over.
+        """The `number`-th collective of `group`, which began at `begun`, is over.
 
         Parameters
         ----------
@@ -78,7 +76,7 @@ class Recorder:
         """
         ended = time.monotonic_ns()
         # Objects as they are: to make words of them is the writing thread's work.
-        self._notes.append((group, group.sequence, signature, size, begun, ended, agreed, enqueued))
+        self._notes.append((group, number, signature, size, begun, ended, agreed, enqueued))
         if len(self._notes) >= self._limit:
             self.write()
 
@@ -103,7 +101,7 @@ class Recorder:
 
     def _line(
         self,
-        group: Communicator,
+        group: Group,
         sequence: int,
         signature: Signature,
         size: int,
@@ -120,9 +118,7 @@ class Recorder:
             f'"bytes":{max(size, 0)},"number":{sequence}{flags}}}}},\n'
         )
 
-    def _parts_of_line(
-        self, group: Communicator, signature: Signature, tensor: bool
-    ) -> tuple[str, str]:
+    def _parts_of_line(self, group: Group, signature: Signature, tensor: bool) -> tuple[str, str]:
         """What lines of the same kind have in common: the event's head, and its arguments."""
         members = tuple(group.world_ranks)
         call = str(signature).removesuffix(f" by {signature.transport}")
@@ -150,3 +146,29 @@ class Recorder:
             number = self._threads[name, members] = len(self._threads) + FIRST
             self._names += map(line, thread_name(self._rank, number, name))
         return number
+
+
+class GroupRecorder:
+    """Notes the collectives of one group."""
+
+    def __init__(self, recorder: Recorder, group: Group) -> None:
+        self._recorder = recorder
+        self._group = group
+        self._begun: int | None = None
+
+    def begun(self, number: int, announcement: Announcement) -> None:
+        """This rank begins a collective (local)."""
+        self._begun = self._recorder.now()
+
+    def ended(
+        self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
+    ) -> None:
+        """It is over (local). One that began before the recording did is not noted."""
+        if self._begun is not None:
+            self._recorder.note(
+                self._group, number, signature, self._begun, size, compared, enqueued
+            )
+
+    def for_new_group(self, group: Group) -> GroupRecorder:
+        """Groups that are made later are recorded, too (local)."""
+        return GroupRecorder(self._recorder, group)

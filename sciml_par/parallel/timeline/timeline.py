@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sciml_par._stderr import write_error
+from sciml_par._thread_errors import ThreadErrors
 from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.parallel.supervision.thread_errors import ThreadErrors
-from sciml_par.parallel.supervision.watchdog import write_error
 from sciml_par.parallel.timeline.chrome_trace import (
     OPENING,
     line,
@@ -26,7 +26,7 @@ from sciml_par.parallel.timeline.chrome_trace import (
 )
 from sciml_par.parallel.timeline.clock_offsets import clock_offsets
 from sciml_par.parallel.timeline.merge import folder_of_parts, merge, part_name
-from sciml_par.parallel.timeline.recorder import Recorder
+from sciml_par.parallel.timeline.recorder import GroupRecorder, Recorder
 from sciml_par.parallel.timeline.remote_lines import end_service, lines_of, serve_lines
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         began = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
         recorder.append(line({**mark("timeline begins", 0.0, began), "parts": places}))
     recorder.append("".join(map(line, process_name(everyone.rank, host))))
-    world.timeline = Timeline(everyone, path, part, recorder, begin)
-    world.timeline.start()
+    timeline = Timeline(everyone, path, part, recorder, begin)
+    timeline.start()
+    world.timeline = timeline
 
 
 def stop_timeline() -> None:
@@ -129,13 +130,15 @@ class Timeline:
     def start(self) -> None:
         """Begin to record (local)."""
         for group in self._everyone.all_groups:
-            group.recorder = self._recorder
+            group.progress.observe(GroupRecorder(self._recorder, group))
         self._thread.start()
 
     def stop(self) -> None:
         """Record no more, and write what is left to this rank's file (local)."""
         for group in self._everyone.all_groups:
-            group.recorder = None
+            for observer in group.progress.observers:
+                if isinstance(observer, GroupRecorder):
+                    group.progress.forget(observer)
         self._end = Recorder.now()
         self._stopped.set()
         self._thread.join()
