@@ -1,4 +1,4 @@
-"""The two carriers behind one contract: MPI, also in parts, and NCCL over its fake."""
+"""The two carriers behind one contract: MPI, also in parts, and NCCL, over its fake and on GPUs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from carriers import (
     sizes,
 )
 from ranks import COMPLEX, FLOATS, all_values
+from real_gpus import driver_of_gpus
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.requests.request import (
@@ -27,12 +28,17 @@ from sciml_par.parallel.requests.request import (
 )
 
 CARRIERS = {"MPI": driver_of_mpi, "MPI in parts": driver_of_mpi_in_parts, "NCCL": driver_of_nccl}
+ON_GPUS = pytest.param(driver_of_gpus, marks=pytest.mark.gpu, id="NCCL on GPUs")
 OPERATIONS = (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product)
 
 
-@pytest.fixture(scope="module", params=CARRIERS.values(), ids=CARRIERS)
+@pytest.fixture(
+    scope="module",
+    params=[*(pytest.param(make, id=name) for name, make in CARRIERS.items()), ON_GPUS],
+)
 def carrier(request):
-    return request.param()
+    make = request.param
+    return make(request.config) if make is driver_of_gpus else make()
 
 
 def types_of(carrier, op=None):
@@ -79,8 +85,7 @@ def test_allreduce(carrier, op, shape):
 
 def test_allreduce_in_place(carrier):
     x = array(sp.rank(), (5,), "float32")
-    transfer = Allreduce("float32", (5,), sp.Sum).prepared_by(carrier.carrier)
-    transfer(x.ctypes.data, x.ctypes.data, *carrier.where)
+    carrier.prepared(Allreduce("float32", (5,), sp.Sum))(x, x)
     carrier.finish()
     np.testing.assert_array_equal(x, all_values((5,), "float32").sum(0))
 
@@ -160,10 +165,10 @@ def test_long_messages(carrier):
 def test_a_request_is_prepared_once_and_carried_out_often(carrier):
     counts = sizes(ROWS["growing"])
     x, y = np.zeros(counts[sp.rank()]), np.empty(sum(counts))
-    transfer = Allgather("float64", x.shape, counts).prepared_by(carrier.carrier)
+    on_arrays = carrier.prepared(Allgather("float64", x.shape, counts))
     for step in range(3):
         x[:] = 10 * step + sp.rank()
-        transfer(x.ctypes.data, y.ctypes.data, *carrier.where)
+        on_arrays(x, y)
         carrier.finish()
         expected = np.repeat(10 * step + np.arange(sp.size()), counts)
         np.testing.assert_array_equal(y, expected)

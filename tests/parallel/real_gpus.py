@@ -1,0 +1,181 @@
+"""What tests on a GPU have in common: whether there is one, its memory, and work to keep it busy.
+
+CuPy is imported where it is used, because most machines that run the tests have none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from carriers import Driver, OnArrays
+from mpi4py import MPI
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.request import Request
+from sciml_par.parallel.tensors.memory import HOST_MEMORY, has_gpus
+from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_gpu, load_nccl
+from sciml_par.parallel.transports.nccl import NCCLCommunicator
+
+NOT_A_NUMBER = 0xFF
+"""Bytes of these are a NaN in every floating-point type, and -1 or the largest integer."""
+
+
+def require_gpu(config: pytest.Config, *, tensorflow: bool = True) -> None:
+    """Skip the test unless every rank has a GPU that can be used (collective).
+
+    A run of the tests marked gpu alone (`pytest -m gpu`) ends instead: it is to show that they
+    pass on a GPU, and must not succeed where all of them are skipped.
+
+    Parameters
+    ----------
+    tensorflow : whether TensorFlow has to compute on it.
+    """
+    world = sp.current_world()
+    obstacles = world.communicator.allgather_object(_obstacle(tensorflow=tensorflow))
+    lacking = [f"rank {rank}: {text}" for rank, text in enumerate(obstacles) if text]
+    if sp.size() > 1 and not lacking and world.communicator.by_nccl is None:
+        lacking = [f"the ranks do not use NCCL: {world.transport.obstacle}"]
+    if not lacking:
+        return
+    if config.option.markexpr == "gpu":
+        pytest.exit(f"No test has run on a GPU. {'; '.join(lacking)}", returncode=1)
+    pytest.skip(lacking[0])
+
+
+def _obstacle(*, tensorflow: bool) -> str:
+    """Why this rank has no GPU for tests; empty if it has (local)."""
+    if sp.current_world().gpu is None:
+        return "there is no GPU"
+    try:
+        load_gpu()
+        load_nccl()
+    except MissingBindingError as missing:
+        return str(missing)
+    return "TensorFlow sees no GPU" if tensorflow and not has_gpus() else ""
+
+
+def nccl_of_this_rank() -> NCCLCommunicator:
+    """An NCCL of one rank (local)."""
+    return NCCLCommunicator.connect(load_nccl(), load_gpu(), 0, 1, lambda shared: shared)
+
+
+def group_of_this_rank(nccl: NCCLCommunicator) -> Communicator:
+    """This rank alone, whose collectives are carried out all the same (local).
+
+    They move nothing to others, but they launch kernels, on the right streams or not, between the
+    right addresses or not.
+    """
+    group: Any = Communicator(MPI.COMM_SELF, name="one GPU")
+    group.by_nccl, group.gpu = nccl, nccl.gpu
+    # A collective of one rank would be left out, and nobody is there to agree with.
+    group.size = 2
+    group.agree = lambda signature, number=0: [number]
+    return group
+
+
+def fill_results_before(monkeypatch: Any, nccl: NCCLCommunicator) -> None:
+    """Fill each result's memory with NaNs before NCCL writes there, from now on (local).
+
+    What NCCL left undone could not be seen where the memory held the right values already.
+    """
+    execute = Call.execute
+
+    def filling(self: Call, *where: Any) -> None:
+        if self.signature.by == nccl.name and where[0] != where[1]:
+            nbytes = math.prod(self.request.receive_shape) * self.request.element.size
+            fill(where[1], nbytes, where[2])
+        execute(self, *where)
+
+    def fill(address: int, nbytes: int, stream: int) -> None:
+        if nccl.memory == HOST_MEMORY:
+            ctypes.memset(address, NOT_A_NUMBER, nbytes)
+        elif nbytes:
+            from cupy.cuda import runtime
+
+            runtime.memsetAsync(address, NOT_A_NUMBER, nbytes, stream)
+
+    monkeypatch.setattr(Call, "execute", filling)
+
+
+class Busy:
+    """Work that keeps a stream busy for some tenths of a second: memory is filled again and again.
+
+    It needs nothing but CUDA's runtime. A stream's queue holds about a thousand calls; when it is
+    full, the host waits.
+    """
+
+    _ROUNDS = 400
+    _BYTES = 2 << 30
+
+    def __init__(self) -> None:
+        from cupy.cuda import runtime
+
+        self._cuda = runtime
+        self._nbytes = min(self._BYTES, runtime.memGetInfo()[0] // 4)
+        self._address = runtime.malloc(self._nbytes)
+        self._mark = runtime.eventCreate()
+
+    def put_on(self, stream: int) -> None:
+        """Enqueue it; returns at once."""
+        for _ in range(self._ROUNDS):
+            self._cuda.memsetAsync(self._address, 0, self._nbytes, stream)
+        self._cuda.eventRecord(self._mark, stream)
+
+    def is_done(self) -> bool:
+        """Whether the GPU has come to its end."""
+        return int(self._cuda.eventQuery(self._mark)) == 0
+
+    def release(self) -> None:
+        """Wait for it, and give the memory back."""
+        self._cuda.deviceSynchronize()
+        self._cuda.free(self._address)
+
+
+@dataclass
+class GpuDriver(Driver):
+    """NCCL between addresses in the memory of GPUs."""
+
+    _allocated: list[int] = field(default_factory=list)
+
+    def prepared(self, request: Request) -> OnArrays:
+        from cupy.cuda import runtime
+
+        transfer = request.prepared_by(self.carrier)
+
+        def on_arrays(x: np.ndarray, y: np.ndarray) -> None:
+            send = self._copied(x)
+            receive = send if y is x else self._copied(y)
+            transfer(send, receive, *self.where)
+            self.carrier.gpu.synchronize(*self.where)
+            runtime.memcpy(y.ctypes.data, receive, y.nbytes, runtime.memcpyDeviceToHost)
+
+        return on_arrays
+
+    def finish(self) -> None:
+        from cupy.cuda import runtime
+
+        while self._allocated:
+            runtime.free(self._allocated.pop())
+
+    def _copied(self, x: np.ndarray) -> int:
+        from cupy.cuda import runtime
+
+        address = int(runtime.malloc(max(x.nbytes, 1)))
+        self._allocated.append(address)
+        runtime.memcpy(address, x.ctypes.data, x.nbytes, runtime.memcpyHostToDevice)
+        runtime.deviceSynchronize()  # the last of pageable memory may still be on its way
+        return address
+
+
+def driver_of_gpus(config: pytest.Config) -> GpuDriver:
+    """Of all ranks, by NCCL; of this rank alone where there is no other (collective)."""
+    require_gpu(config, tensorflow=False)
+    nccl = sp.current_world().communicator.by_nccl or nccl_of_this_rank()
+    return GpuDriver(nccl, (nccl.stream,))
