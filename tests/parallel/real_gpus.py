@@ -1,4 +1,4 @@
-"""What tests on a GPU have in common: whether there is one, its memory, and work to keep it busy.
+"""What tests on a GPU have in common: whether there is one, and its memory.
 
 CuPy is imported where it is used, because most machines that run the tests have none.
 """
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from carriers import Driver, OnArrays
+from gpu_work import leave_out
 from mpi4py import MPI
 
 import sciml_par.parallel as sp
@@ -28,10 +29,7 @@ NOT_A_NUMBER = 0xFF
 
 
 def require_gpu(config: pytest.Config, *, tensorflow: bool = True) -> None:
-    """Skip the test unless every rank has a GPU that can be used (collective).
-
-    A run of the tests marked gpu alone (`pytest -m gpu`) ends instead: it is to show that they
-    pass on a GPU, and must not succeed where all of them are skipped.
+    """Leave the test out unless every rank has a GPU that can be used (collective).
 
     Parameters
     ----------
@@ -42,11 +40,8 @@ def require_gpu(config: pytest.Config, *, tensorflow: bool = True) -> None:
     lacking = [f"rank {rank}: {text}" for rank, text in enumerate(obstacles) if text]
     if sp.size() > 1 and not lacking and world.communicator.by_nccl is None:
         lacking = [f"the ranks do not use NCCL: {world.transport.obstacle}"]
-    if not lacking:
-        return
-    if config.option.markexpr == "gpu":
-        pytest.exit(f"No test has run on a GPU. {'; '.join(lacking)}", returncode=1)
-    pytest.skip(lacking[0])
+    if lacking:
+        leave_out(config, "; ".join(lacking))
 
 
 def _obstacle(*, tensorflow: bool) -> str:
@@ -102,40 +97,6 @@ def fill_results_before(monkeypatch: Any, nccl: NCCLCommunicator) -> None:
             runtime.memsetAsync(address, NOT_A_NUMBER, nbytes, stream)
 
     monkeypatch.setattr(Call, "execute", filling)
-
-
-class Busy:
-    """Work that keeps a stream busy for some tenths of a second: memory is filled again and again.
-
-    It needs nothing but CUDA's runtime. A stream's queue holds about a thousand calls; when it is
-    full, the host waits.
-    """
-
-    _ROUNDS = 400
-    _BYTES = 2 << 30
-
-    def __init__(self) -> None:
-        from cupy.cuda import runtime
-
-        self._cuda = runtime
-        self._nbytes = min(self._BYTES, runtime.memGetInfo()[0] // 4)
-        self._address = runtime.malloc(self._nbytes)
-        self._mark = runtime.eventCreate()
-
-    def put_on(self, stream: int) -> None:
-        """Enqueue it; returns at once."""
-        for _ in range(self._ROUNDS):
-            self._cuda.memsetAsync(self._address, 0, self._nbytes, stream)
-        self._cuda.eventRecord(self._mark, stream)
-
-    def is_done(self) -> bool:
-        """Whether the GPU has come to its end."""
-        return int(self._cuda.eventQuery(self._mark)) == 0
-
-    def release(self) -> None:
-        """Wait for it, and give the memory back."""
-        self._cuda.deviceSynchronize()
-        self._cuda.free(self._address)
 
 
 @dataclass

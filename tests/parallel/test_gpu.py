@@ -15,10 +15,10 @@ import pytest
 import tensorflow as tf
 from fake_cupy import fake_nccl_communicator
 from fake_gpus import carriers_from_now_on
+from gpu_work import Busy
 from mpi4py import MPI
 from ranks import COMPLEX, FLOATS, MOVED, compiled, compiled_loop, eager, graph, numpy_type, values
 from real_gpus import (
-    Busy,
     fill_results_before,
     group_of_this_rank,
     nccl_of_this_rank,
