@@ -54,8 +54,8 @@ def default_ranks(device: str) -> int:
     gpus = visible_gpus(os.environ)
     if not gpus:
         raise SystemExit(
-            "error: --device gpu: expected a GPU; found none, because NVIDIA's driver lists none "
-            "or CUDA_VISIBLE_DEVICES hides it. Nothing was measured. `sciml-par info` says more."
+            "error: expected a GPU; found none: the driver lists none, or CUDA_VISIBLE_DEVICES "
+            "hides it. Nothing was tested or measured. `sciml-par info` says more."
         )
     return len(gpus)
 

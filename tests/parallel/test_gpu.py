@@ -5,7 +5,7 @@ right addresses, on the right streams, in the right place between TensorFlow's o
 ranks exchange is tested in test_carriers.py and test_gpu_ranks.py.
 
 Where there is no GPU, the tests are rehearsed over the fake of NCCL, so that they are known to run:
-in the host's memory, and by MPI in compiled functions. What takes streams is then left out.
+in the host's memory, and by MPI in compiled functions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import pytest
 import tensorflow as tf
 from fake_cupy import fake_nccl_communicator
 from fake_gpus import carriers_from_now_on
-from gpu_work import Busy
 from mpi4py import MPI
 from ranks import COMPLEX, FLOATS, MOVED, compiled, compiled_loop, eager, graph, numpy_type, values
 from real_gpus import (
@@ -71,25 +70,10 @@ def group(request):
 
 
 @pytest.fixture
-def on_a_gpu(group):
-    """The group, if it has a real GPU."""
-    if not has_streams(group):
-        pytest.skip("takes the streams of a GPU")
-    return group
-
-
-@pytest.fixture
 def carried(group, monkeypatch):
     """By what each collective of this rank was carried, in order."""
     fill_results_before(monkeypatch, group.by_nccl)
     return carriers_from_now_on(monkeypatch)
-
-
-@pytest.fixture
-def busy(on_a_gpu):
-    busy = Busy()
-    yield busy
-    busy.release()
 
 
 def has_streams(group):
@@ -122,20 +106,6 @@ def types_of(kind):
 
 def is_of_nccl(kind, dtype):
     return dtype not in NOT_OF_NCCL and not (kind == "product" and dtype in COMPLEX)
-
-
-def test_the_gpu_copies_and_waits(on_a_gpu):
-    group = on_a_gpu
-    assert group.gpu.name()
-    stream, event = group.gpu.new_stream(), group.gpu.new_event()
-    x, y = np.arange(1000.0), np.zeros(1000)
-    address = group.gpu.allocate(x.nbytes)
-    group.gpu.copy_from_host(address, x.ctypes.data, x.nbytes, stream)
-    group.gpu.copy_to_host(y.ctypes.data, address, x.nbytes, stream)
-    group.gpu.record(event, stream)
-    group.gpu.synchronize(stream)
-    assert group.gpu.has_passed(event)
-    np.testing.assert_array_equal(y, x)
 
 
 # Values and types
@@ -260,72 +230,6 @@ def test_eager_code_reads_the_result_at_once(group):
         for _ in range(20):
             x = tf.matmul(carry(group, request, tf.matmul(x, x)), x)
     np.testing.assert_array_equal(x.numpy(), np.full((n, n), constant))
-
-
-# Behind other work
-
-
-class Watched:
-    """Puts work in front of the next transfer, and notes which come back before it is done.
-
-    Attributes
-    ----------
-    ahead : of each transfer, whether it came back while the GPU was at the work in front.
-    """
-
-    def __init__(self, nccl, monkeypatch):
-        self.ahead = []
-        self.busy = None
-        self._allreduce = nccl._link.allreduce
-        monkeypatch.setattr(nccl._link, "allreduce", self._watched)
-        self.stream = None
-        """The stream to use in place of the program's."""
-
-    def _watched(self, *arguments):
-        *others, stream = arguments
-        if self.busy is not None and not self.ahead:
-            self.busy.put_on(stream)
-        self._allreduce(*others, stream if self.stream is None else self.stream)
-        if self.busy is not None:
-            self.ahead.append(not self.busy.is_done())
-
-
-@pytest.fixture
-def watched(on_a_gpu, monkeypatch):
-    return Watched(on_a_gpu.by_nccl, monkeypatch)
-
-
-def behind(busy, watched, group):
-    """The result of 100 steps, all enqueued behind other work, and what it must be."""
-    request = Allreduce("int64", (LONG,), sp.Sum)
-
-    @tf.function(jit_compile=True)
-    def run(x):
-        for _ in range(100):
-            x = carry(group, request, stepped(x))
-        return x
-
-    with device(group):
-        run(tensor(group, start_values(3))).numpy()  # compiles, and lets NCCL load its kernels
-        x = tensor(group, start_values(4))
-        tf.test.experimental.sync_devices()
-        watched.busy = busy
-        return run(x).numpy(), after(100, start_values(4))
-
-
-def test_the_host_waits_for_no_collective_of_a_compiled_program(group, busy, watched):
-    """Nor does a collective overtake what the program computes before it."""
-    got, expected = behind(busy, watched, group)
-    np.testing.assert_array_equal(got, expected)
-    assert len(watched.ahead) == 100
-    assert watched.ahead[0], "the first transfer came back when the work in front of it was done"
-
-
-def test_a_collective_on_another_stream_would_be_noticed(group, busy, watched):
-    """That the test above can fail."""
-    watched.stream = group.by_nccl.stream
-    got, expected = behind(busy, watched, group)
-    assert (got != expected).any()
 
 
 # Errors
