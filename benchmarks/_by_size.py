@@ -134,10 +134,10 @@ def _group_of_one(*, with_nccl: bool) -> Any:
     group.agree = lambda signature, number=0: [number]
     if with_nccl:
         from sciml_par.parallel.transports.cupy_binding import load_gpu, load_nccl
-        from sciml_par.parallel.transports.nccl import NCCLCommunicator
+        from sciml_par.parallel.transports.nccl import NCCLTransport
 
         group.gpu = load_gpu()
-        group.by_nccl = NCCLCommunicator.connect(load_nccl(), group.gpu, 0, 1, lambda own: own)
+        group.nccl_transport = NCCLTransport.connect(load_nccl(), group.gpu, 0, 1, lambda own: own)
     return group
 
 
@@ -164,7 +164,7 @@ def machine(group: Any) -> dict[str, str]:
         "python": platform.python_version(),
         "tensorflow": tf.__version__,
     }
-    if group.by_nccl is not None:
+    if group.nccl_transport is not None:
         from sciml_par.parallel.transports.cupy_binding import load_nccl
 
         facts["gpu"] = group.gpu.name()

@@ -25,7 +25,7 @@ from real_gpus import (
 )
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.execution.dispatch import Chain, perform
+from sciml_par.parallel.execution.dispatch import Placement, perform
 from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
@@ -63,21 +63,21 @@ def group(request):
         pytest.skip("one rank is enough to rehearse what one rank does")
     else:
         group = group_of_this_rank(fake_nccl_communicator(MPI.COMM_SELF)[0])
-        group.by_nccl.memory = HOST_MEMORY
+        group.nccl_transport.memory = HOST_MEMORY
     yield group
-    group.by_nccl.finish()
-    group.by_nccl.abort()
+    group.nccl_transport.finish()
+    group.nccl_transport.abort()
 
 
 @pytest.fixture
 def carried(group, monkeypatch):
     """By what each collective of this rank was carried, in order."""
-    fill_results_before(monkeypatch, group.by_nccl)
+    fill_results_before(monkeypatch, group.nccl_transport)
     return carriers_from_now_on(monkeypatch)
 
 
 def has_streams(group):
-    return group.by_nccl.memory == CUDA_MEMORY
+    return group.nccl_transport.memory == CUDA_MEMORY
 
 
 def device(group):
@@ -91,7 +91,7 @@ def tensor(group, x):
 
 
 def carry(group, request, x):
-    return perform(group, request, x, Chain(group))
+    return perform(group, request, x, Placement(group))
 
 
 def request_for(kind, x):
@@ -123,14 +123,16 @@ def test_interpreted(group, carried, context, kind):
         assert y.dtype == x.dtype and (context is graph or y.device == x.device)
         np.testing.assert_array_equal(y.numpy(), x.numpy(), err_msg=x.dtype.name)
     # In a graph it is TensorFlow that decides in which memory its tensors are.
-    expected = ["NCCL" if goes_by_nccl(group, kind, x) else "MPI" for x in xs]
+    expected = ["NCCL" if goes_nccl_transport(group, kind, x) else "MPI" for x in xs]
     assert carried == expected if context is eager else "NCCL" in carried
 
 
-def goes_by_nccl(group, kind, x):
+def goes_nccl_transport(group, kind, x):
     on_host = has_streams(group) and x.dtype.name in NOT_EMPTY_ON_GPUS
     return (
-        not on_host and is_of_nccl(kind, x.dtype.name) and kind_of_memory(x) == group.by_nccl.memory
+        not on_host
+        and is_of_nccl(kind, x.dtype.name)
+        and kind_of_memory(x) == group.nccl_transport.memory
     )
 
 
@@ -217,8 +219,8 @@ def test_a_long_compiled_loop(group, carried):
         y = run(tensor(group, start_values(2)))
     np.testing.assert_array_equal(y.numpy(), after(rounds * each, start_values(2)))
     assert carried == [in_context(group, compiled)] * rounds * each
-    group.by_nccl.finish()
-    assert group.standing() is None and group.by_nccl.error() is None
+    group.nccl_transport.finish()
+    assert group.standing() is None and group.nccl_transport.error() is None
 
 
 def test_eager_code_reads_the_result_at_once(group):
@@ -240,14 +242,14 @@ def test_a_refused_call_is_an_error_of_the_program(group, monkeypatch, context):
     if in_context(group, context) != "NCCL":
         pytest.skip("compiled for the CPU, it does not go by NCCL")
     refuse = True
-    allreduce = group.by_nccl._link.allreduce
+    allreduce = group.nccl_transport._link.allreduce
 
     def refusing(*arguments):
         if refuse:
             raise RuntimeError("the furnace is cold")
         allreduce(*arguments)
 
-    monkeypatch.setattr(group.by_nccl._link, "allreduce", refusing)
+    monkeypatch.setattr(group.nccl_transport._link, "allreduce", refusing)
     run = context(lambda x: [carry(group, Allreduce("float32", (2,), sp.Sum), x)])
     with device(group):
         x = tensor(group, np.array([1.0, 2.0], np.float32))

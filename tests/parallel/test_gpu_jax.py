@@ -32,7 +32,7 @@ from sciml_par.parallel.requests.request import (
     Reducescatter,
 )
 from sciml_par.parallel.transports.cupy_binding import load_gpu, load_nccl
-from sciml_par.parallel.transports.nccl import NCCLCommunicator
+from sciml_par.parallel.transports.nccl import NCCLTransport
 
 COUNT = 1 << 18
 NUMBERS = itertools.count()
@@ -51,7 +51,7 @@ class OnGpu:
 
     def __init__(self):
         gpu, nccl = load_gpu(), load_nccl()
-        self.nccl = NCCLCommunicator.connect(nccl, gpu, 0, 1, lambda shared: shared)
+        self.nccl = NCCLTransport.connect(nccl, gpu, 0, 1, lambda shared: shared)
 
     def prepared(self, request):
         return request.prepared_by(self.nccl) if self.nccl.carries(request) else None

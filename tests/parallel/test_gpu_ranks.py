@@ -42,7 +42,7 @@ def group(request):
 @pytest.fixture
 def carried(group, monkeypatch):
     """By what each collective of this rank was carried, in order."""
-    fill_results_before(monkeypatch, group.by_nccl)
+    fill_results_before(monkeypatch, group.nccl_transport)
     return carriers_from_now_on(monkeypatch)
 
 
@@ -75,12 +75,12 @@ COLLECTIVES = {
 
 
 def device(group):
-    return "/CPU:0" if group.by_nccl.memory == HOST_MEMORY else "/GPU:0"
+    return "/CPU:0" if group.nccl_transport.memory == HOST_MEMORY else "/GPU:0"
 
 
 def nccl_in(group, context):
     """What carries tensors by NCCL's way in a context: compiled for the CPU, there is none."""
-    on_host = group.by_nccl.memory == HOST_MEMORY
+    on_host = group.nccl_transport.memory == HOST_MEMORY
     return "MPI" if on_host and context in (compiled, compiled_loop) else "NCCL"
 
 
@@ -127,7 +127,9 @@ def test_groups_of_ranks(group, carried):
     last_two = group.subset(pair)
     for part in (parity, last_two):
         if part is not None:
-            part.by_nccl.memory = group.by_nccl.memory  # so that a fake's parts are alike
+            part.nccl_transport.memory = (
+                group.nccl_transport.memory
+            )  # so that a fake's parts are alike
     x = tf.constant(normal(sp.rank(), (4,), "groups"))
     everyone = [normal(r, (4,), "groups") for r in range(sp.size())]
     with tf.device(device(group)):

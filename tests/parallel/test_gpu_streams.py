@@ -9,7 +9,7 @@ from gpu_work import Busy
 from real_gpus import group_of_this_rank, nccl_of_this_rank, require_gpu
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.execution.dispatch import Chain, perform
+from sciml_par.parallel.execution.dispatch import Placement, perform
 from sciml_par.parallel.requests.request import Allreduce
 
 pytestmark = pytest.mark.gpu
@@ -24,8 +24,8 @@ def group(request):
     require_gpu(request.config)
     group = group_of_this_rank(nccl_of_this_rank())
     yield group
-    group.by_nccl.finish()
-    group.by_nccl.abort()
+    group.nccl_transport.finish()
+    group.nccl_transport.abort()
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ class Watched:
 
 @pytest.fixture
 def watched(group, monkeypatch):
-    return Watched(group.by_nccl, monkeypatch)
+    return Watched(group.nccl_transport, monkeypatch)
 
 
 def start_values(seed):
@@ -94,7 +94,7 @@ def behind(busy, watched, group):
     @tf.function(jit_compile=True)
     def run(x):
         for _ in range(STEPS):
-            x = perform(group, REQUEST, stepped(x), Chain(group))
+            x = perform(group, REQUEST, stepped(x), Placement(group))
         return x
 
     with tf.device("/GPU:0"):
@@ -119,6 +119,6 @@ def test_the_host_waits_for_no_collective_of_a_compiled_program(group, busy, wat
 
 def test_a_collective_on_another_stream_would_be_noticed(group, busy, watched):
     """That the test above can fail."""
-    watched.stream = group.by_nccl.stream
+    watched.stream = group.nccl_transport.stream
     got, expected = behind(busy, watched, group)
     assert (got != expected).any()
