@@ -115,15 +115,15 @@ def engine_loop(group: Any, *, points: int, shard_of: Any = None) -> Callable[[]
     from sciml_par.training.adam import Adam
     from sciml_par.training.loop import Loop
     from sciml_par.training.objective import Objective
-    from sciml_par.training.shard import make_shard
+    from sciml_par.training.rank_points import points_of_rank
 
     divided = shard_of or group
-    shard = make_shard(
+    own_points = points_of_rank(
         poisson(), points, boundary_points=None, rank=divided.rank, size=divided.size
     )
     model = MLP(1, 1)
     totals = [divided.size * points, 2]
-    objective = Objective(model, shard, totals=totals, communicator=group, dtype="float32")
+    objective = Objective(model, own_points, totals=totals, communicator=group, dtype="float32")
     loop = Loop(objective, Adam(), log_every=1000, communicator=group)
     start = loop.start([v.numpy() for v in model.trainable_variables], "float32")
     return lambda: 1e6 * loop.advance(start, ENGINE_STEPS).seconds / ENGINE_STEPS

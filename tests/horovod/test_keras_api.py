@@ -184,10 +184,10 @@ def test_a_loaded_model_goes_on_distributed(tmp_path):
     loaded = hvd.load_model(path, custom_optimizers=[Own], compression=hvd.Compression.fp16)
     for before, after in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
         np.testing.assert_array_equal(before.numpy(), after.numpy())
-    began = sp.current_world().communicator.sequence
+    began = sp.current_world().communicator.progress.sequence
     loaded.run_eagerly = True
     loaded.fit(x, x - 3.0, verbose=0)
-    assert (sp.current_world().communicator.sequence > began) == (sp.size() > 1)
+    assert (sp.current_world().communicator.progress.sequence > began) == (sp.size() > 1)
     weights = sp.allgather(np.concatenate([w.ravel() for w in loaded.get_weights()])[None])
     assert (weights.numpy() == weights.numpy()[0]).all()
     assert isinstance(loaded.optimizer, Own)

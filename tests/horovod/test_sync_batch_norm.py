@@ -124,10 +124,10 @@ def test_a_compiled_fit_is_that_of_the_whole_batch():
 
 def test_inference_asks_nobody():
     sync, whole = layers((None, CHANNELS))
-    before = sp.current_world().communicator.sequence
+    before = sp.current_world().communicator.progress.sequence
     x = batch(0, 5)[:, 0]
     np.testing.assert_array_equal(sync(x, training=False), whole(x, training=False))
-    assert sp.current_world().communicator.sequence == before
+    assert sp.current_world().communicator.progress.sequence == before
 
 
 def test_comes_back_from_its_configuration():

@@ -73,10 +73,10 @@ class Observer(tf.keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         self.rates.append(float(self.model.optimizer.learning_rate.numpy()))
-        self.before = sp.current_world().communicator.sequence
+        self.before = sp.current_world().communicator.progress.sequence
 
     def on_train_batch_end(self, batch, logs=None):
-        self.counts.append(sp.current_world().communicator.sequence - self.before)
+        self.counts.append(sp.current_world().communicator.progress.sequence - self.before)
 
 observer = Observer()
 callbacks.append(observer)

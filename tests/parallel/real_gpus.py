@@ -108,7 +108,7 @@ class GpuDriver(Driver):
     def prepared(self, request: Request) -> OnArrays:
         from cupy.cuda import runtime
 
-        transfer = request.prepared_by(self.transport)
+        transfer = self.transport.prepare(request)
 
         def on_arrays(x: np.ndarray, y: np.ndarray) -> None:
             send = self._copied(x)

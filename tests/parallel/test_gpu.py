@@ -220,7 +220,7 @@ def test_a_long_compiled_loop(group, carried):
     np.testing.assert_array_equal(y.numpy(), after(rounds * each, start_values(2)))
     assert carried == [in_context(group, compiled)] * rounds * each
     group.nccl_transport.finish()
-    assert group.standing() is None and group.nccl_transport.error() is None
+    assert group.in_progress() is None and group.nccl_transport.error() is None
 
 
 def test_eager_code_reads_the_result_at_once(group):

@@ -54,7 +54,7 @@ class OnGpu:
         self.nccl = NCCLTransport.connect(nccl, gpu, 0, 1, lambda shared: shared)
 
     def prepared(self, request):
-        return request.prepared_by(self.nccl) if self.nccl.carries(request) else None
+        return self.nccl.prepare(request) if self.nccl.carries(request) else None
 
 
 @pytest.fixture(scope="module", params=["cpu", pytest.param("CUDA", marks=pytest.mark.gpu)])

@@ -281,7 +281,7 @@ def test_how_a_process_ended():
 
 
 def test_ranks_have_a_sentinel_where_there_are_several():
-    watched = sp.current_world().communicator.sentinel is not None
+    watched = sp.current_world().sentinel is not None
     assert watched == (sp.size() > 1 and os.environ.get("SCIML_PAR_SENTINEL") != "0")
 
 
@@ -396,6 +396,6 @@ def test_a_process_whose_parent_was_quicker():
 @pytest.mark.launches
 def test_processes_that_say_good_bye(processes):
     for rank in processes.ranks:
-        do(rank, "sentinel.bye(); sys.exit()")
+        do(rank, "sentinel.stop(); sys.exit()")
         rank.wait(20.0)
     assert said_at_the_end(processes) == ""

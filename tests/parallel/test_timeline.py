@@ -63,7 +63,7 @@ def test_ranks_and_groups_have_names(recorded):
 @SEVERAL
 def test_each_collective_has_its_name_and_bytes(recorded):
     group, rank = sp.current_world().communicator, sp.rank()
-    before = group.sequence
+    before = group.progress.sequence
     x = tf.constant(values(rank, (23, 2), "float32"))  # of a shape that no other test agrees on
     for _ in range(2):
         sp.allreduce(x, sp.Sum)
@@ -180,7 +180,7 @@ def test_it_records_from_its_start_to_its_end(folder):
     events = json.loads((folder / "one.json").read_text())
     assert [len(of(r, events, "exchange")) for r in range(sp.size())] == [1] * sp.size()
     assert events[-1]["args"] == {"dropped": {}, "unmatched": 0}
-    assert all(each.recorder is None for each in group.all_groups)
+    assert not any(each.progress.observers for each in group.all_groups)
 
 
 def test_it_is_written_while_the_program_runs(folder):

@@ -107,9 +107,9 @@ GROUP = Group()
 
 def test_a_recorder_tells_each_kind_once():
     recorder = Recorder()
-    signature = Signature("broadcast", "float32", (2,), root=1, by="NCCL")
+    signature = Signature("broadcast", "float32", (2,), root=1, transport="NCCL")
     for size, asked in ((8, signature), (8, signature), (-1, replace(signature, rows_only=True))):
-        recorder.note(GROUP, asked, recorder.now(), size, agreed=False, enqueued=True)
+        recorder.note(GROUP, 7, asked, recorder.now(), size, agreed=False, enqueued=True)
     kinds, rows = recorder.drain(2)
     call = "broadcast(float32 [2], root 1)"
     assert kinds == {0: EventKind("a group", (4, 7), call, call, 8, "NCCL", 7, True, (4, 2))}
@@ -125,10 +125,10 @@ def test_a_recorder_tells_each_kind_once():
 def test_a_recorder_is_bounded():
     recorder = Recorder(limit=3)
     for _ in range(5):
-        recorder.note(GROUP, Signature("barrier"), recorder.now())
+        recorder.note(GROUP, 1, Signature("barrier"), recorder.now())
     assert (len(recorder), recorder.dropped(), recorder.dropped()) == (3, 2, 0)
     recorder.drain()
-    recorder.note(GROUP, Signature("barrier"), recorder.now())
+    recorder.note(GROUP, 1, Signature("barrier"), recorder.now())
     assert (len(recorder), recorder.dropped()) == (1, 0)
 
 

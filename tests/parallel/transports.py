@@ -54,7 +54,7 @@ class Driver:
 
     def prepared(self, request: Request) -> OnArrays:
         """What carries a request out, as often as it is called."""
-        transfer = request.prepared_by(self.transport)
+        transfer = self.transport.prepare(request)
         return lambda x, y: transfer(x.ctypes.data, y.ctypes.data, *self.where)
 
     def start(self, request: Request, x: np.ndarray) -> np.ndarray:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sciml_par._tensorflow import tf
+from sciml_par._tensorflow import is_recorded, tf
 from sciml_par.parallel import Communicator
-from sciml_par.parallel.execution.dispatch import is_recorded
 
 Tensor = Any
 

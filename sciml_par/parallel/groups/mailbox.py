@@ -64,15 +64,15 @@ class Present:
 
 @dataclass(frozen=True)
 class OrderDigest:
-    """The trail of the group's collectives up to `number`, as the sender has it.
+    """The digest of the group's collectives and their order up to `number`, as the sender has it.
 
-    `recoveries` counts the mismatches after which the group went on, with a new trail.
+    `recoveries` counts the mismatches after which the group went on, with a new digest.
     """
 
     group: Identity
     recoveries: int
     number: int
-    trail: int
+    digest: int
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Mailbox:
     waiting : by group, the last such message of each rank that has told this one.
     unanswered : (rank, message) of the waiting ranks that have asked who else is there.
     present : the last answer to this rank, by group.
-    trails : the last such message, by group.
+    order_digests : the last such message, by group.
     failed, left : the last such message of each rank.
     joined : the last such message of each rank and group.
     asked : what a group does next: by its identity, and by the number of the collective.
@@ -171,7 +171,7 @@ class Mailbox:
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
         self.unanswered: deque[tuple[int, Waiting]] = deque()
         self.present: dict[Identity, Present] = {}
-        self.trails: dict[Identity, OrderDigest] = {}
+        self.order_digests: dict[Identity, OrderDigest] = {}
         self.failed: dict[int, Failed] = {}
         self.left: dict[int, Left] = {}
         self.events: deque[tuple[int, Events]] = deque()
@@ -241,7 +241,7 @@ class Mailbox:
             return group not in there and group[1] < newest.get(group[0], -1)
 
         with self._lock:
-            for kept in (self.waiting, self.present, self.trails, self.asked):
+            for kept in (self.waiting, self.present, self.order_digests, self.asked):
                 for group in [each for each in kept if gone(each)]:
                     del kept[group]
             for key in [key for key in self.joined if gone(key[1])]:
@@ -261,7 +261,7 @@ class Mailbox:
         elif isinstance(message, Present):
             self.present[message.group] = message
         elif isinstance(message, OrderDigest):
-            self.trails[message.group] = message
+            self.order_digests[message.group] = message
         elif isinstance(message, Failed):
             self.failed[sender] = message
         elif isinstance(message, Events):

@@ -64,7 +64,7 @@ class Sentinel:
             target=self._listen, args=(end, starter), name="sciml_par sentinel", daemon=True
         ).start()
 
-    def bye(self) -> None:
+    def stop(self) -> None:
         """This rank has done its part; it may go (local)."""
         self._tell("bye")
 
@@ -139,7 +139,7 @@ def start_sentinel(
     if mine is None:
         return None
     if not all(met[rank] for rank in host.world_ranks):
-        mine.bye()
+        mine.stop()
         return None
     mine.obey(end, starter)
     return mine

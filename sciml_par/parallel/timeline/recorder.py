@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS
-
-if TYPE_CHECKING:
-    from sciml_par.parallel.groups.communicator import Communicator
-    from sciml_par.parallel.requests.signature import Signature
+from sciml_par.parallel.groups.progress import Group
+from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS, Signature
 
 _LIMIT = 200_000
 
@@ -60,7 +58,7 @@ class Row(NamedTuple):
     enqueued: bool
 
 
-_Note = tuple["Communicator", int, "Signature", int, int, int, bool, bool]
+_Note = tuple[Group, int, Signature, int, int, int, bool, bool]
 
 
 class Recorder:
@@ -78,26 +76,30 @@ class Recorder:
     def __init__(self, limit: int = _LIMIT) -> None:
         self._limit = limit
         self._notes: deque[_Note] = deque()
-        self._numbers: dict[tuple[Communicator, Signature, int], int] = {}
+        self._numbers: dict[tuple[Group, Signature, int], int] = {}
         self._dropped = 0
         self._dropped_told = 0
 
     def note(
         self,
-        group: Communicator,
+        group: Group,
+        number: int,
         signature: Signature,
         begun: int,
         size: int = -1,
         agreed: bool = True,
         enqueued: bool = False,
     ) -> None:
-        """A collective of `group` that began at `begun` is over; without `size` no tensor's."""
+        """The `number`-th collective of `group`, which began at `begun`, is over.
+
+        Without `size` it was no tensor's.
+        """
         if len(self._notes) >= self._limit:
             self._dropped += 1
             return
         # Objects as they are: to make words of them is the drain's work, which has time.
         self._notes.append(
-            (group, group.sequence, signature, size, begun, time.monotonic_ns(), agreed, enqueued)
+            (group, number, signature, size, begun, time.monotonic_ns(), agreed, enqueued)
         )
 
     def drain(self, most: int = _LIMIT) -> tuple[dict[int, EventKind], list[Row]]:
@@ -130,7 +132,33 @@ class Recorder:
         return since
 
 
-def _kind(group: Communicator, signature: Signature, size: int) -> EventKind:
+class GroupRecorder:
+    """Notes the collectives of one group."""
+
+    def __init__(self, recorder: Recorder, group: Group) -> None:
+        self._recorder = recorder
+        self._group = group
+        self._begun: int | None = None
+
+    def begun(self, number: int, announcement: Announcement) -> None:
+        """This rank begins a collective (local)."""
+        self._begun = self._recorder.now()
+
+    def ended(
+        self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
+    ) -> None:
+        """It is over (local). One that began before the recording did is not noted."""
+        if self._begun is not None:
+            self._recorder.note(
+                self._group, number, signature, self._begun, size, compared, enqueued
+            )
+
+    def for_new_group(self, group: Group) -> GroupRecorder:
+        """Groups that are made later are recorded, too (local)."""
+        return GroupRecorder(self._recorder, group)
+
+
+def _kind(group: Group, signature: Signature, size: int) -> EventKind:
     members = tuple(group.world_ranks)
     root = None if signature.root is None else members[signature.root]
     call = str(signature).removesuffix(f" by {signature.transport}")

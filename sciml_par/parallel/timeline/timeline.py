@@ -12,15 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sciml_par._stderr import write_error
+from sciml_par._thread_errors import ThreadErrors
 from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.groups.mailbox import Events
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.parallel.supervision.thread_errors import ThreadErrors
-from sciml_par.parallel.supervision.watchdog import write_error
 from sciml_par.parallel.timeline.chrome_trace import Trace
 from sciml_par.parallel.timeline.clock_offsets import clock_offsets
 from sciml_par.parallel.timeline.json_array_file import TraceFile
-from sciml_par.parallel.timeline.recorder import Recorder
+from sciml_par.parallel.timeline.recorder import GroupRecorder, Recorder
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.world import World
@@ -65,8 +65,9 @@ def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     offsets = clock_offsets(communicator.control, world.hosts)
     origin = communicator.broadcast_object(Recorder.now())
     writer = _Writer(files[0], Trace(origin, offsets), names) if files else None
-    world.timeline = Timeline(world, origin, writer)
-    world.timeline.start()
+    timeline = Timeline(world, origin, writer)
+    timeline.start()
+    world.timeline = timeline
 
 
 def stop_timeline() -> None:
@@ -117,14 +118,16 @@ class Timeline:
     def start(self) -> None:
         """Begin to record (local)."""
         for group in self._communicator.all_groups:
-            group.recorder = self._recorder
+            group.progress.observe(GroupRecorder(self._recorder, group))
         if self._thread is not None:
             self._thread.start()
 
     def stop(self) -> None:
         """Record no more, and bring what there is to rank 0 (local; waits ≤ 5 s for it)."""
         for group in self._communicator.all_groups:
-            group.recorder = None
+            for observer in group.progress.observers:
+                if isinstance(observer, GroupRecorder):
+                    group.progress.forget(observer)
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(timeout=_PATIENCE_SECONDS)
