@@ -22,6 +22,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from sciml_par._files import write_text
 from sciml_par._text import counted, listed
 from sciml_par.errors import OutputError
 from sciml_par.programs.launcher import launch
@@ -35,7 +36,7 @@ from sciml_par.programs.options import (
     positive_number,
 )
 from sciml_par.programs.output_folder import output_folder
-from sciml_par.training.files import versions, write_whole
+from sciml_par.training.files import versions
 from sciml_par.training.folder import RESULTS
 
 Record = dict[str, Any]
@@ -241,6 +242,6 @@ def _read(file: Path) -> Record:
 
 def _write(file: Path, text: str) -> None:
     try:
-        write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
+        write_text(file, text)
     except OSError as error:
         raise OutputError(f"cannot write {file}: {error}.") from None
