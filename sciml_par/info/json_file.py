@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sciml_par._files import draft_of, write_text
 from sciml_par.errors import OutputError
 from sciml_par.info.facts import Facts
 from sciml_par.info.self_test import Outcome
@@ -22,7 +22,7 @@ def check_json_file(path: Path, *, overwrite: bool) -> None:
             f"{path} is there already and stays as it is. Name another file, or ask for "
             f"overwriting."
         )
-    draft = _draft(path)
+    draft = draft_of(path)
     try:
         draft.touch()
         draft.unlink()
@@ -33,10 +33,8 @@ def check_json_file(path: Path, *, overwrite: bool) -> None:
 def write_json_file(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> None:
     """Write the file in one piece (local)."""
     text = json.dumps(summarize(facts, outcomes), indent=2)
-    draft = _draft(path)
     try:
-        draft.write_text(f"{text}\n", encoding="utf-8")
-        os.replace(draft, path)
+        write_text(path, f"{text}\n")
     except OSError as error:
         raise _cannot_write(path, error) from None
 
@@ -53,10 +51,6 @@ def summarize(facts: Facts, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         ],
         "ranks": [asdict(rank) for rank in facts.ranks],
     }
-
-
-def _draft(path: Path) -> Path:
-    return path.with_name(f".{path.name}.part")
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:

@@ -242,6 +242,14 @@ def test_a_tensorflow_without_gpu_is_bad() -> None:
     }
 
 
+def test_compiled_functions_without_foreign_calls_are_bad() -> None:
+    assert styles(two())["collectives"] == GOOD
+    facts = two(foreign_calls=Finding("", "no such interface"))
+    reason = "differs: 0.2 on rank 0; no such interface on rank 1"
+    assert reason in told(facts)["Compiled functions"]
+    assert styles(facts)["collectives"] == BAD
+
+
 def test_a_gpu_that_nobody_has_dealt_out_is_bad() -> None:
     ranks = tuple(rank_facts(r, visible=(), gpu=None) for r in range(2))
     facts = Facts(ranks, "ranks 0 and 1: no GPU")
