@@ -72,8 +72,13 @@ def test_a_sample_is_bounded_and_spread() -> None:
         assert count == 2 or np.diff(sample).max() < 20 / count
 
 
+def height(rank: int) -> float:
+    """Of a rank's domain: that of the box around all on ranks 0, 2, …, and another on 1, 3, …."""
+    return 2.0 - rank % 2
+
+
 def own_domain() -> Problem:
-    domain = Box([0.0, 0.0], [1.0, 1.0 + sp.rank()])
+    domain = Box([0.0, 0.0], [1.0, height(sp.rank())])
     return Problem(
         domain, lambda u, x: u(x) - x[:, 0:1], exact=lambda x: x[:, 0:1], name=f"{sp.rank()}"
     )
@@ -128,8 +133,8 @@ def test_the_arrays_on_rank_0_are_those_of_the_member() -> None:
             for name in ("x", "u", "u_exact"):
                 np.testing.assert_array_equal(getattr(found, name), getattr(sent, name))
         np.testing.assert_array_equal(member.contributions[0].sample, sample)
-        assert own.x[:, 1].max() == 1.0 + member.rank
-        assert prediction.x[:, 1].max() == sp.size()
+        assert own.x[:, 1].max() == height(member.rank)
+        assert prediction.x[:, 1].max() == 2.0
 
 
 @SEVERAL
@@ -143,7 +148,8 @@ def test_arrays_that_are_elsewhere_are_asked_for_in_vain_with_a_sentence() -> No
             getattr(other.on_own_domain, name)
 
 
-@pytest.mark.parametrize("mode", ["data", "ensemble"])
+# A thousand steps that all ranks make together take long where they share few cores.
+@pytest.mark.parametrize("mode", ["data", "ensemble"] if sp.size() <= 2 else ["ensemble"])
 def test_no_array_is_pickled(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is exchanged as objects does not grow with points, weights or records."""
     sizes: list[int] = []
