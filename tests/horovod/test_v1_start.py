@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import sciml_par.horovod.tensorflow as hvd
 from sciml_par.errors import InputError
+from sciml_par.parallel.execution.xla_custom_call import _order_variable
 
 v1 = tf.compat.v1
 
@@ -78,3 +79,9 @@ def test_a_plain_session():
 def test_it_needs_a_graph():
     with pytest.raises(InputError, match="broadcast_variables"):
         hvd.broadcast_global_variables(0)
+
+
+def test_the_order_of_compiled_functions_outlives_the_graph_that_it_was_made_in():
+    with v1.Graph().as_default():
+        order = _order_variable("CPU")
+    assert order.numpy() == 0.0  # a variable of that graph has no value outside of it
