@@ -31,7 +31,7 @@ class HorovodBasics:
 
     Parameters
     ----------
-    pkg_path, args : what Horovod finds its library by; nothing is made of them.
+    pkg_path, args : ignored; Horovod finds its library by them.
     """
 
     Average: ReduceOp = Average
@@ -159,13 +159,11 @@ class HorovodBasics:
         """True: MPI carries tensors in host memory (local)."""
         return True
 
-    def gloo_enabled(self) -> bool:
-        """False: there is no Gloo (local)."""
+    def gloo_built(self) -> bool:
+        """False: there is no Gloo; nor DDL, oneCCL and ROCm, by the other names (local)."""
         return False
 
-    def gloo_built(self) -> bool:
-        """False: there is no Gloo (local)."""
-        return False
+    gloo_enabled = ddl_built = ccl_built = rocm_built = gloo_built
 
     def nccl_built(self) -> int:
         """The version of the NCCL that can be loaded, as 22703 for 2.27.3; 0 without (local)."""
@@ -177,23 +175,11 @@ class HorovodBasics:
             return 0
         return major * 10000 + minor * 100 + patch
 
-    def ddl_built(self) -> bool:
-        """False: there is no DDL (local)."""
-        return False
-
-    def ccl_built(self) -> bool:
-        """False: there is no oneCCL (local)."""
-        return False
-
     def cuda_built(self) -> bool:
         """Whether this TensorFlow computes on NVIDIA's GPUs (local)."""
         from sciml_par._tensorflow import tf
 
         return bool(tf.test.is_built_with_cuda())
-
-    def rocm_built(self) -> bool:
-        """False: AMD's GPUs are not supported (local)."""
-        return False
 
     def _process_set(self, process_set_id: int) -> ProcessSet:
         return process_set_of(process_set_id)

@@ -9,7 +9,7 @@ from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_for
 from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set, gradient_options
 from sciml_par.horovod.tensorflow.compression import Compression
-from sciml_par.horovod.tensorflow.legacy_passes import (
+from sciml_par.horovod.tensorflow.legacy_accumulation import (
     Counter,
     LegacyPasses,
     after,

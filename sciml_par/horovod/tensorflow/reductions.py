@@ -9,15 +9,14 @@ from typing import Any
 from sciml_par import parallel
 from sciml_par._tensorflow import tf
 from sciml_par.horovod.common.arguments import device_for, device_of, reduction
-from sciml_par.horovod.common.errors import UnsupportedError
+from sciml_par.horovod.common.errors import UnsupportedError, invalid_arguments
 from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
-from sciml_par.horovod.tensorflow.argument_errors import invalid_arguments
-from sciml_par.horovod.tensorflow.compression import Compression
-from sciml_par.horovod.tensorflow.gradients import (
+from sciml_par.horovod.tensorflow.collective_gradients import (
     averaged_gradient,
     multiplied_gradient,
     own_gradient,
 )
+from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
 from sciml_par.parallel.execution.autograph import as_written
 
@@ -53,7 +52,7 @@ def allreduce(
     prescale_factor, postscale_factor : factors before and after.
     name : what errors and the timeline call it; the ranks must agree on it.
     process_set : the ranks that take part.
-    ignore_name_scope : nothing is made of it.
+    ignore_name_scope : ignored.
 
     Raises
     ------

@@ -9,6 +9,7 @@ from sciml_par.horovod.common.arguments import device_for, groups_of, variables_
 from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set, gradient_options
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Average, ReduceOp
+from sciml_par.parallel.execution.autograph import as_written
 
 
 class _DistributedGradientTape(parallel.DistributedGradientTape):
@@ -68,6 +69,7 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
         return super().get_local_and_global_gradients(target, sources, output_gradients)
 
 
+@as_written  # AutoGraph has local variables of its own
 def DistributedGradientTape(
     gradtape: Any,
     device_dense: str = "",
@@ -102,20 +104,13 @@ def DistributedGradientTape(
     process_set : the ranks that take part; others keep their gradients as they are.
     scale_local_gradients : divide the gradients by sources given to `register_local_source` by P.
     """
-    return _DistributedGradientTape(
-        gradtape,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        groups_of(num_groups, groups),
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
-    )
+    options = locals()
+    options["tape"] = options.pop("gradtape")
+    options["groups"] = groups_of(options.pop("num_groups"), groups)
+    return _DistributedGradientTape(**options)
 
 
+@as_written  # AutoGraph has local variables of its own
 def PartialDistributedGradientTape(
     gradtape: Any,
     device_dense: str = "",
@@ -136,19 +131,9 @@ def PartialDistributedGradientTape(
     ----------
     local_layers : a Keras layer, or several, whose gradients are not reduced.
     """
-    tape = DistributedGradientTape(
-        gradtape,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        num_groups,
-        groups,
-        process_set,
-        scale_local_gradients,
-    )
-    for variable in variables_of(local_layers):
+    options = locals()
+    local = variables_of(options.pop("local_layers"))
+    tape = DistributedGradientTape(**options)
+    for variable in local:
         tape.register_local_source(variable)
     return tape

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.errors import InputError
+from sciml_par.horovod.tensorflow.keras.legacy_session import number_of
 from sciml_par.horovod.tensorflow.keras.momentum import (
     LegacyMomentum,
     LiveMomentum,
     is_legacy,
     is_sgd_with_momentum,
 )
-from sciml_par.horovod.tensorflow.keras.session import number_of
-from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow
 from sciml_par.parallel import rank, size
 from sciml_par.parallel.gradients.optimizer_copy import raw_learning_rate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.horovod.tensorflow.keras.session import number_of
+from sciml_par.horovod.tensorflow.keras.legacy_session import number_of
 
 
 def is_legacy(optimizer: Any) -> bool:
