@@ -14,6 +14,8 @@ from sciml_par.horovod.common import exceptions
 from sciml_par.horovod.tensorflow.compression import Compressor
 from sciml_par.horovod.tensorflow.data import compute_service
 
+UP_TO_TWO = pytest.mark.skipif(hvd.size() > 2, reason="the same on two ranks")
+
 
 def test_variables_are_those_of_the_root():
     root = hvd.size() - 1
@@ -51,6 +53,7 @@ def test_a_compressor_of_ones_own():
     np.testing.assert_allclose(y, [2 * mean])
 
 
+@UP_TO_TWO
 @pytest.mark.parametrize("jit_compile", (None, False, True))
 def test_tape(jit_compile):
     w = tf.Variable([1.0, 2.0])
@@ -70,6 +73,7 @@ def test_tape(jit_compile):
         np.testing.assert_allclose(gradient, [2 * mean, 4 * mean])
 
 
+@UP_TO_TWO
 @pytest.mark.parametrize("scale", (True, False))
 def test_a_tape_with_local_layers(scale):
     inputs = keras.Input((2,))
@@ -96,6 +100,7 @@ INSTEAD = [
 ]
 
 
+@UP_TO_TWO
 @pytest.mark.parametrize("call, instead", INSTEAD)
 def test_what_is_not_there_says_what_is(call, instead):
     with pytest.raises(InputError, match=instead):

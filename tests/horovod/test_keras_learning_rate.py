@@ -13,6 +13,8 @@ from sciml_par.errors import InputError
 from sciml_par.horovod.tensorflow.keras import callbacks as hvd
 from sciml_par.horovod.tensorflow.keras.momentum import LiveMomentum
 
+pytestmark = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
+
 STEPS = 3
 X = np.array([[1.0], [0.5], [2.0]], "float32")
 """An epoch: a point a step, whose target is 1."""
@@ -57,8 +59,8 @@ def by_hand(rates, momenta):
 
 
 def test_a_schedule_corrects_the_momentum_of_the_steps_that_change_the_rate():
-    model = model_of(keras.optimizers.SGD(0.1, momentum=0.5), jit_compile=True)
-    train(model, epochs=1)  # compiles a step that has the momentum as a number
+    model = model_of(keras.optimizers.SGD(0.1, momentum=0.5), jit_compile=False)
+    train(model, epochs=1)  # traces a step that has the momentum as a number
     recorder = Recorder()
     rise = hvd.LearningRateScheduleCallback(
         0.1, lambda epoch: 1 + epoch, staircase=False, end_epoch=1

@@ -17,6 +17,8 @@ import sciml_par.horovod.tensorflow as hvd
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.refused import Refused
 
+pytestmark = pytest.mark.skipif(hvd.size() > 2, reason="the same on two ranks")
+
 TABLE = Path(__file__).with_name("horovod_names.txt")
 SELF_EXPLAINED = {
     "Compression.none": hvd.Compression.none,
