@@ -147,7 +147,7 @@ def test_a_function_that_fails_says_how_to_go_on():
     with pytest.raises(hvd.HorovodInternalError, match="gone") as caught:
         train(state)
     assert state.epoch == 1
-    assert caught.value.__notes__ == [elastic.HOW_TO_GO_ON]
+    assert caught.value.__notes__ == [elastic.HOW_TO_START_AGAIN]
     elastic.notification_manager.init()
     elastic.notification_manager.register_listener(state)
     elastic.notification_manager.remove_listener(state)

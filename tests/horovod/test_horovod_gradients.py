@@ -16,8 +16,8 @@ EVERY_CONTEXT = {
     "graph": tf.function(autograph=False),
     "compiled": tf.function(autograph=False, jit_compile=True),
 }
-CONTEXTS = pytest.mark.parametrize("context", list(EVERY_CONTEXT)[: 3 if hvd.size() <= 2 else 1])
-"""On more than two ranks eager alone: how a function is run does not depend on their number."""
+CONTEXTS = pytest.mark.parametrize("context", list(EVERY_CONTEXT)[: 3 if hvd.size() == 2 else 1])
+"""All of them on two ranks: how a function is run does not depend on the number of ranks."""
 P = hvd.size()
 RANK = hvd.rank()
 

@@ -18,6 +18,7 @@ from sciml_par.errors import InputError
 
 ROOT = "sciml_par.horovod."
 UP_TO_TWO = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
+LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank by itself")
 OPTIMIZER = """(optimizer, name=None, device_dense='', device_sparse='',
     compression=Compression.none, sparse_as_dense=False, gradient_predivide_factor=1.0,
     op=Average, """
@@ -76,7 +77,7 @@ BASICS = """init shutdown is_initialized start_timeline stop_timeline size local
     broadcast_object allgather_object callbacks elastic"""
 
 
-@UP_TO_TWO
+@LOCAL
 @pytest.mark.parametrize("module", SIGNATURES)
 def test_signatures_are_horovods(module):
     names = {n: getattr(hvd, n) for n in ("Average", "Compression", "global_process_set")}
@@ -198,7 +199,7 @@ def test_a_loaded_model_goes_on_distributed(tmp_path):
     assert isinstance(loaded.optimizer, Own)
 
 
-@UP_TO_TWO
+@LOCAL
 def test_a_model_without_optimizer_is_loaded_as_it_is(tmp_path):
     path = tmp_path / "bare.keras"
     keras.Sequential([keras.Input([1]), keras.layers.Dense(1)]).save(path)

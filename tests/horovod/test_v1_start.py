@@ -34,9 +34,8 @@ def same_everywhere(value: np.ndarray) -> bool:
     return len({each.tobytes() for each in hvd.allgather_object(value)}) == 1
 
 
-@pytest.mark.parametrize("root", (0, -1))
-def test_a_monitored_session_with_the_hook(root):
-    root = root % hvd.size()
+def test_a_monitored_session_with_the_hook():
+    root = hvd.size() - 1
     with v1.Graph().as_default():
         x, w, train_op = build()
         start = np.random.default_rng([root, 1]).normal(size=[2]).astype("float32")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,16 @@ def names_of_stub(
     origins = _origins(Path(file).with_suffix(".pyi"))
 
     def get(name: str) -> Any:
+        found: Any
         if name not in origins:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, original = origins[name]
         if module == ".":
-            return importlib.import_module(f".{original}", package)
-        return getattr(importlib.import_module(module, package), original)
+            found = importlib.import_module(f".{original}", package)
+        else:
+            found = getattr(importlib.import_module(module, package), original)
+        vars(sys.modules[package])[name] = found  # which Python then finds without asking here
+        return found
 
     return get, lambda: sorted(origins), sorted(origins)
 

@@ -40,7 +40,7 @@ class Refused:
         raise InputError(f"{self._name}: {INSTEAD[self._name.partition('.')[0]]}")
 
     def __getattr__(self, name: str) -> Refused:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
         return Refused(f"{self._name}.{name}")
 

@@ -29,7 +29,7 @@ def _reset() -> None:
     init()
 
 
-class _Kept:
+class _SavedVariables:
     """Variables whose values are kept in host memory.
 
     Parameters
@@ -74,7 +74,7 @@ class _VariablesState(ObjectState):
     """A state of variables, and of Python objects as attributes."""
 
     def __init__(self, variables: Callable[[], Sequence[Any]], session: Any, kwargs: Any) -> None:
-        self._kept = _Kept(variables, session)
+        self._kept = _SavedVariables(variables, session)
         self._kept.save()
         super().__init__(broadcast_object, rank, **kwargs)
 

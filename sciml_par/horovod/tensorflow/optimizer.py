@@ -60,7 +60,7 @@ def DistributedOptimizer(
     ----------
     optimizer : one of Keras', or of `tf.compat.v1.train`.
     name, use_locking : for optimizers of TensorFlow 1; others keep their name.
-    device_dense, device_sparse : where to carry gradients from; from where they are by default.
+    device_dense, device_sparse : the device to transfer gradients from; by default where they are.
     compression : how they travel.
     sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
     backward_passes_per_step : n > 1 adds up the gradients of n passes before each update.

@@ -14,7 +14,7 @@ from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, g
 from sciml_par.horovod.tensorflow.collective_gradients import (
     averaged_gradient,
     multiplied_gradient,
-    own_gradient,
+    with_itself_as_gradient,
 )
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
@@ -45,7 +45,7 @@ def allreduce(
     ----------
     tensor : [...], the same shape and type on every rank; or `tf.IndexedSlices`.
     average : Average or Sum, as older programs say it.
-    device_dense, device_sparse : where to carry it from; from where it is by default.
+    device_dense, device_sparse : the device to transfer it from; the one that it is on by default.
     compression : how it travels.
     op : Average (the default), Sum, Min, Max, Product or Adasum. The Average of integers is rounded
         towards zero.
@@ -67,7 +67,7 @@ def allreduce(
     """
     op = reduction(op, average)
     _check_adasum(op, process_set)
-    reducing = _Reducing(
+    collective = _Reduction(
         op,
         communicator_of(process_set),
         compression,
@@ -75,7 +75,7 @@ def allreduce(
         name,
         device_of(device_sparse if isinstance(tensor, tf.IndexedSlices) else device_dense),
     )
-    return reducing.allreduce([tensor])[0]
+    return collective.allreduce([tensor])[0]
 
 
 @as_written
@@ -95,7 +95,7 @@ def grouped_allreduce(
     """`allreduce` of each tensor, in one transfer per element type and 64 MiB (collective)."""
     op = reduction(op, average)
     _check_adasum(op, process_set)
-    reducing = _Reducing(
+    collective = _Reduction(
         op,
         communicator_of(process_set),
         compression,
@@ -103,7 +103,7 @@ def grouped_allreduce(
         name,
         device_for(device_dense, device_sparse),
     )
-    return reducing.allreduce(tensors)
+    return collective.allreduce(tensors)
 
 
 @as_written
@@ -125,7 +125,7 @@ def reducescatter(
     """
     scales = (prescale_factor, postscale_factor)
     group, device = communicator_of(process_set), device_of(device_dense)
-    return _Reducing(op, group, compression, scales, name, device).reducescatter([tensor])[0]
+    return _Reduction(op, group, compression, scales, name, device).reducescatter([tensor])[0]
 
 
 @as_written
@@ -141,7 +141,7 @@ def grouped_reducescatter(
     """`reducescatter` of each tensor, together (collective)."""
     scales = (prescale_factor, postscale_factor)
     group, device = communicator_of(process_set), device_of(device_dense)
-    return _Reducing(op, group, compression, scales, None, device).reducescatter(tensors)
+    return _Reduction(op, group, compression, scales, None, device).reducescatter(tensors)
 
 
 def _check_adasum(op: ReduceOp, process_set: ProcessSet) -> None:
@@ -153,7 +153,7 @@ def _check_adasum(op: ReduceOp, process_set: ProcessSet) -> None:
 
 
 @dataclass(frozen=True)
-class _Reducing:
+class _Reduction:
     """How tensors are reduced, in sciml_par's own terms.
 
     Parameters
@@ -227,7 +227,7 @@ class _Reducing:
         return _each_kind(
             tensors,
             lambda t: bool(t.dtype.is_floating),
-            lambda floating: own_gradient(reduce, floating),
+            lambda floating: with_itself_as_gradient(reduce, floating),
             reduce,
         )
 

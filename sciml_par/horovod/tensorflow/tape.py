@@ -15,7 +15,7 @@ from sciml_par.parallel.execution.autograph import as_written
 class _DistributedGradientTape(parallel.DistributedGradientTape):
     """A `tf.GradientTape` that reduces its gradients over the ranks.
 
-    What `DistributedGradientTape` gives; the parameters are explained there. `persistent` and
+    What `DistributedGradientTape` returns; the parameters are explained there. `persistent` and
     `watch_accessed_variables` are those that `tape` was made with.
     """
 
@@ -93,7 +93,7 @@ def DistributedGradientTape(
     Parameters
     ----------
     gradtape : what computes this rank's gradients.
-    device_dense, device_sparse : where to carry gradients from; from where they are by default.
+    device_dense, device_sparse : the device to transfer gradients from; by default where they are.
     compression : how they travel.
     sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
     op : Average, Sum or Adasum.

@@ -44,8 +44,8 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
 
     Parameters
     ----------
-    root_rank : the rank that gives.
-    device : where to carry them from; from where they are by default.
+    root_rank : the rank whose values all ranks get.
+    device : the device to transfer them from; the one that they are on by default.
     local_variables : a variable, or several, which each rank keeps, with the optimizer's state for
         them.
 

@@ -44,7 +44,7 @@ def DistributedOptimizer(
     ----------
     optimizer : one of Keras 3 or 2, legacy ones included.
     name : ignored; Horovod names operations in graphs by it.
-    device_dense, device_sparse : where to carry the gradients from; from where they are by default.
+    device_dense, device_sparse : the device to transfer gradients from; by default where they are.
     backward_passes_per_step : n > 1 adds up the gradients of n passes before each update.
         `iterations`, and with it schedules of the learning rate, count each pass.
     num_groups : the older name of `groups` with a number.
