@@ -164,9 +164,9 @@ def test_sets_come_and_go(upper):
         hvd.add_process_set(range(1, hvd.size()))
     lower = hvd.add_process_set([0])
     assert lower.process_set_id not in (0, first)
-    groups = len(current_world().communicator.family)
+    groups = len(current_world().communicator.all_groups)
     assert hvd.remove_process_set(lower) is True
-    assert len(current_world().communicator.family) == groups - (hvd.rank() == 0)
+    assert len(current_world().communicator.all_groups) == groups - (hvd.rank() == 0)
     assert lower.process_set_id is None and lower.included() is None
     assert hvd.remove_process_set(lower) is False
     with pytest.raises(InputError, match="not registered"):

@@ -8,10 +8,10 @@ from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.keras import collectives
 from sciml_par.horovod.tensorflow.keras import optimizer as optimizers
 from sciml_par.parallel import Average, ReduceOp
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 
 
-@as_written  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph has local variables of its own
 def DistributedOptimizer(
     optimizer: optimizers.Optimizer,
     name: str | None = None,
@@ -28,7 +28,7 @@ def DistributedOptimizer(
     return optimizers.DistributedOptimizer(**locals())
 
 
-@as_written  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph has local variables of its own
 def allreduce(
     value: collectives.Value,
     name: str | None = None,

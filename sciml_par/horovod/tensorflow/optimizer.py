@@ -16,7 +16,7 @@ from sciml_par.horovod.tensorflow.legacy_optimizer import (
     _DistributedOptimizer,
 )
 from sciml_par.parallel import Adasum, Average, ReduceOp
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 
 _WITH_ADASUM = (
     "optimizer",
@@ -36,7 +36,7 @@ _NOT_WITH_ADASUM = {
 """Options that Adasum of steps does not have, with the value that leaves them out."""
 
 
-@as_written  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph has local variables of its own
 def DistributedOptimizer(
     optimizer: Any,
     name: str | None = None,

@@ -18,14 +18,14 @@ from sciml_par.horovod.tensorflow.collective_gradients import (
 )
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 
 Tensor = Any
 
 Reduce = Callable[[list[Tensor], ReduceOp], list[Tensor]]
 
 
-@as_written
+@not_converted
 def allreduce(
     tensor: Tensor,
     average: bool | None = None,
@@ -78,7 +78,7 @@ def allreduce(
     return collective.allreduce([tensor])[0]
 
 
-@as_written
+@not_converted
 def grouped_allreduce(
     tensors: Sequence[Tensor],
     average: bool | None = None,
@@ -106,7 +106,7 @@ def grouped_allreduce(
     return collective.allreduce(tensors)
 
 
-@as_written
+@not_converted
 def reducescatter(
     tensor: Tensor,
     device_dense: str = "",
@@ -128,7 +128,7 @@ def reducescatter(
     return _Reduction(op, group, compression, scales, name, device).reducescatter([tensor])[0]
 
 
-@as_written
+@not_converted
 def grouped_reducescatter(
     tensors: Sequence[Tensor],
     device_dense: str = "",

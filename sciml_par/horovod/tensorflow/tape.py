@@ -9,7 +9,7 @@ from sciml_par.horovod.common.arguments import device_for, groups_of, variables_
 from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set, gradient_options
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Average, ReduceOp
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 
 
 class _DistributedGradientTape(parallel.DistributedGradientTape):
@@ -69,7 +69,7 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
         return super().get_local_and_global_gradients(target, sources, output_gradients)
 
 
-@as_written  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph has local variables of its own
 def DistributedGradientTape(
     gradtape: Any,
     device_dense: str = "",
@@ -110,7 +110,7 @@ def DistributedGradientTape(
     return _DistributedGradientTape(**options)
 
 
-@as_written  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph has local variables of its own
 def PartialDistributedGradientTape(
     gradtape: Any,
     device_dense: str = "",

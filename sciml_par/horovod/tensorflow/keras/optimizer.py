@@ -13,7 +13,7 @@ from sciml_par.horovod.common.process_sets import (
 )
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Average, ReduceOp
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 
 Optimizer = Any
 """An optimizer of Keras 3 or 2."""
@@ -76,7 +76,7 @@ def DistributedOptimizer(
     return distributed
 
 
-@as_written  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph has local variables of its own
 def PartialDistributedOptimizer(
     optimizer: Optimizer,
     name: str | None = None,
