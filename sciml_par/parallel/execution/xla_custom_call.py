@@ -150,7 +150,10 @@ class Bridge:
 
 
 def _order_variable(kind: str) -> Any:
-    with tf.init_scope(), tf.device(f"/{kind}:0"):
+    from tensorflow.python.eager import context
+
+    # It outlives a graph of TensorFlow 1 that is under construction, hence eager_mode.
+    with tf.init_scope(), context.eager_mode(), tf.device(f"/{kind}:0"):
         # On a GPU, TensorFlow would keep an integer in host memory.
         return tf.Variable(0.0, trainable=False, dtype=tf.float32, name="sciml_par_order")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.horovod import tensorflow as hvd
+from sciml_par.horovod.tensorflow import global_variables, mpi_ops, reductions
 from sciml_par.horovod.tensorflow.compression import Compression
-from sciml_par.horovod.tensorflow.keras.session import session_of_keras
+from sciml_par.horovod.tensorflow.keras.legacy_session import session_of_keras
 from sciml_par.parallel import Average, ReduceOp
 from sciml_par.parallel.execution.dispatch import outside_the_order
 
@@ -17,8 +17,8 @@ Value = Any
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
-    """The variables of TensorFlow 1's graph from one rank to all; see `hvd.tensorflow`."""
-    return hvd.broadcast_global_variables(root_rank)
+    """The variables of TensorFlow 1's graph from one rank to all; see `horovod.tensorflow`."""
+    return global_variables.broadcast_global_variables(root_rank)
 
 
 def allreduce(
@@ -49,7 +49,7 @@ def allreduce(
         As for `sciml_par.parallel.allreduce`.
     """
     return _value(
-        lambda: hvd.allreduce(
+        lambda: reductions.allreduce(
             tf.convert_to_tensor(value),
             average=average,
             compression=compression,
@@ -69,7 +69,7 @@ def allgather(value: Value, name: str | None = None) -> Value:
     InputError, CollectiveMismatchError
         As for `sciml_par.parallel.allgather`.
     """
-    return _value(lambda: hvd.allgather(tf.convert_to_tensor(value), name=name))
+    return _value(lambda: mpi_ops.allgather(tf.convert_to_tensor(value), name=name))
 
 
 def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
@@ -80,7 +80,7 @@ def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
     InputError, CollectiveMismatchError
         As for `sciml_par.parallel.broadcast`.
     """
-    return _value(lambda: hvd.broadcast(tf.convert_to_tensor(value), root_rank, name=name))
+    return _value(lambda: mpi_ops.broadcast(tf.convert_to_tensor(value), root_rank, name=name))
 
 
 def reducescatter(value: Value, name: str | None = None, op: ReduceOp = Average) -> Value:
@@ -91,7 +91,7 @@ def reducescatter(value: Value, name: str | None = None, op: ReduceOp = Average)
     InputError, CollectiveMismatchError
         As for `sciml_par.parallel.reducescatter`.
     """
-    return _value(lambda: hvd.reducescatter(tf.convert_to_tensor(value), op=op, name=name))
+    return _value(lambda: reductions.reducescatter(tf.convert_to_tensor(value), op=op, name=name))
 
 
 def _value(make: Callable[[], Any]) -> Value:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.keras.optimizer import DistributedOptimizer
-from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras_version import keras_of_tensorflow
 from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
 from sciml_par.parallel.gradients.optimizer_state import build
 
@@ -30,7 +30,7 @@ def load_model(
     custom_optimizers : optimizer classes that Keras does not know.
     custom_objects : other classes and functions that it does not know, by name.
     compression : as for `DistributedOptimizer`.
-    legacy_opts : nothing is made of it: a file tells of which kind its optimizer is.
+    legacy_opts : ignored; the file tells of which kind its optimizer is.
 
     Raises
     ------

@@ -35,7 +35,7 @@ class Counter:
         return done(self._passed.assign(0))
 
 
-class LegacyPasses:
+class LegacyAccumulation:
     """Adds up gradients, and hands on their sum at every n-th pass.
 
     Parameters
@@ -101,7 +101,7 @@ class LegacyPasses:
 
         Parameters
         ----------
-        gradients : what `add` has returned, or what was made of it.
+        gradients : what `add` has returned, or what the program has computed from it.
         """
         assert self._counter is not None
         with tf.control_dependencies([g for g in gradients if g is not None]):

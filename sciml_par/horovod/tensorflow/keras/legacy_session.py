@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras_version import keras_of_tensorflow
 
 
 def session_of_keras() -> Any:

@@ -27,7 +27,7 @@ def multiplied_gradient(tensor: Tensor, group: Communicator) -> Tensor:
     return _with_gradient_times(tensor, float(group.size))
 
 
-def own_gradient(collective: Collective, tensors: Sequence[Tensor]) -> list[Tensor]:
+def with_itself_as_gradient(collective: Collective, tensors: Sequence[Tensor]) -> list[Tensor]:
     """`collective(tensors)`, whose gradient is `collective` of the incoming gradients (collective).
 
     Parameters
@@ -36,7 +36,9 @@ def own_gradient(collective: Collective, tensors: Sequence[Tensor]) -> list[Tens
     """
 
     def with_gradient(*tensors: Tensor) -> tuple[list[Tensor], Callable[..., list[Tensor]]]:
-        return collective(list(tensors)), lambda *gradients: own_gradient(collective, gradients)
+        return collective(list(tensors)), lambda *gradients: with_itself_as_gradient(
+            collective, gradients
+        )
 
     if not _is_differentiated():
         return collective(list(tensors))
