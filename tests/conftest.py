@@ -19,17 +19,14 @@ import selection
 import sciml_par
 from sciml_par.parallel import current_world
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.supervision import end_job as failure
-from sciml_par.parallel.supervision import watchdog
+from sciml_par.parallel.supervision import end_job, error_report, watchdog
+from sciml_par.programs.launcher_environment import launched_rank
 
 _GRACE_SECONDS = 60.0
 """How long a rank on which a test has failed waits for the others to finish that test. They may be
 compiling on a machine that is busy."""
 
 _OUTCOMES = ("passed", "skipped", "failed")
-
-_LAUNCHED_BY = frozenset(("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID"))
-"""What launchers leave in the environment; it would confuse an MPI program started from here."""
 
 _COMMUNICATOR = pytest.StashKey[Communicator]()
 _OUTCOMES_TRAVEL_BY = pytest.StashKey[Any]()  # a communicator of mpi4py
@@ -52,7 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_OUTCOMES_TRAVEL_BY] = communicator.control.Dup()
     # What ends the job is said past pytest's capture, which would take it along.
     terminal = os.dup(2)
-    watchdog.write_error = failure.write_error = functools.partial(_tell, terminal)
+    for module in (end_job, error_report, watchdog):
+        module.write_error = functools.partial(_tell, terminal)
     if sciml_par.rank() > 0:
         # pytest makes its reporter after this, on what it finds here.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -65,7 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=sorted(set(items) - set(here), key=items.index))
     items[:] = here
     _check_that_all_collected_the_same(config, items)
-    if not _LAUNCHED_BY.isdisjoint(os.environ):
+    # What a launcher leaves in the environment would confuse an MPI program started from here.
+    if launched_rank(os.environ) is not None:
         skip = pytest.mark.skip(reason="starts processes of its own: not under a launcher")
         for item in items:
             if item.get_closest_marker("launches"):
@@ -123,9 +122,8 @@ def _all_alike(config: pytest.Config, where: str, mine: tuple[str, str]) -> bool
         waited = time.monotonic() - began
         if mine[0] == "failed" and waited > _GRACE_SECONDS:
             communicator = config.stash[_COMMUNICATOR]
-            failure.end_job(
-                communicator,
-                f"rank {communicator.rank} failed in {where}; others hang in it.\n{mine[1]}",
+            end_job.JobEnd(communicator).with_message(
+                f"rank {communicator.rank} failed in {where}; others hang in it.\n{mine[1]}"
             )
         # Most tests end on all ranks at almost the same time; the others need the cores.
         time.sleep(0 if waited < 0.001 else min(waited / 4, 0.01))

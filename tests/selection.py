@@ -60,15 +60,22 @@ def pairwise(indirect: Sequence[str] = (), **parameters: Sequence[Any]) -> pytes
     """Parametrize a test over the product of the parameters.
 
     A few cases that show every pair of values of two parameters are run always; the others are
-    marked `all`.
+    marked `all`. A value may be a `pytest.param` of one value with marks.
     """
-    cases = list(itertools.product(*parameters.values()))
+    marked = list(itertools.product(*(map(_without_marks, each) for each in parameters.values())))
+    cases = [[value for value, _ in case] for case in marked]
     quick = covering(cases)
     return pytest.mark.parametrize(
         list(parameters),
         [
-            pytest.param(*case, marks=() if i in quick else pytest.mark.all)
-            for i, case in enumerate(cases)
+            pytest.param(
+                *cases[i],
+                marks=[
+                    *itertools.chain.from_iterable(marks for _, marks in case),
+                    *([] if i in quick else [pytest.mark.all]),
+                ],
+            )
+            for i, case in enumerate(marked)
         ],
         indirect=list(indirect),
     )

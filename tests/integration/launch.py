@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sciml_par.programs.launcher_environment import PREFIXES
+
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 100.0
 
-# What `init` has set in this process (tests/conftest.py calls it), and what a launcher tells its
-# ranks: a program started from here must find neither. The permissions that Open MPI asks for
-# (root, more ranks than cores) stay.
+# What `init` has set in this process (tests/conftest.py calls it), what the user has, and what a
+# launcher tells its ranks: a program started from here must find none of them. The permissions
+# that Open MPI asks for (root, more ranks than cores) stay.
 _SET_BY_INIT = (
     "OMP_NUM_THREADS",
     "TF_NUM_INTRAOP_THREADS",
@@ -22,7 +24,7 @@ _SET_BY_INIT = (
     "TF_CPP_MIN_LOG_LEVEL",
     "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE",
 )
-_OF_A_RANK = ("SCIML_PAR_", "PMI_", "PMIX_", "OMPI_COMM_", "HYDI_", "MPI_LOCAL", "SLURM_PROCID")
+_PREFIXES = ("SCIML_PAR_", *PREFIXES)
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def _environment(threads: int | None) -> dict[str, str]:
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if name not in _SET_BY_INIT and not name.startswith(_OF_A_RANK)
+        if name not in _SET_BY_INIT and not name.startswith(_PREFIXES)
     }
     inherited["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     if threads is not None:

@@ -1,4 +1,4 @@
-"""The two transports behind one contract: MPI, also in parts, and NCCL over its fake."""
+"""Both transports behind one contract: MPI, also in parts, and NCCL, over its fake and on GPUs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from ranks import COMPLEX, FLOATS, all_values
+from real_gpus import driver_of_gpus
 from selection import pairwise
 from transports import (
     ROWS,
@@ -27,13 +28,28 @@ from sciml_par.parallel.requests.request import (
     Reducescatter,
 )
 
-CARRIERS = {"MPI": driver_of_mpi, "MPI in parts": driver_of_mpi_in_parts, "NCCL": driver_of_nccl}
+DRIVERS = {
+    "MPI": driver_of_mpi,
+    "MPI in parts": driver_of_mpi_in_parts,
+    "NCCL": driver_of_nccl,
+    "NCCL on GPUs": driver_of_gpus,
+}
+TRANSPORTS = (
+    "MPI",
+    "MPI in parts",
+    "NCCL",
+    pytest.param("NCCL on GPUs", marks=pytest.mark.gpu),
+)
 OPERATIONS = (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product)
 
 
-@pytest.fixture(scope="module", params=CARRIERS)
+@pytest.fixture(
+    scope="module",
+    params=TRANSPORTS,
+)
 def transport(request):
-    return CARRIERS[request.param]()
+    make = DRIVERS[request.param]
+    return make(request.config) if make is driver_of_gpus else make()
 
 
 def types_of(transport, op=None):
@@ -70,7 +86,7 @@ def assert_result(got: np.ndarray, expected: np.ndarray, op: sp.ReduceOp) -> Non
         np.testing.assert_array_equal(got, expected)
 
 
-@pairwise(["transport"], transport=CARRIERS, op=OPERATIONS, shape=((), (7,), (3, 0), (700, 3)))
+@pairwise(["transport"], transport=TRANSPORTS, op=OPERATIONS, shape=((), (7,), (3, 0), (700, 3)))
 def test_allreduce(transport, op, shape):
     for dtype in types_of(transport, op):
         y = transport.run(Allreduce(dtype, shape, op), array(sp.rank(), shape, dtype))
@@ -79,8 +95,7 @@ def test_allreduce(transport, op, shape):
 
 def test_allreduce_in_place(transport):
     x = array(sp.rank(), (5,), "float32")
-    transfer = Allreduce("float32", (5,), sp.Sum).prepared_by(transport.transport)
-    transfer(x.ctypes.data, x.ctypes.data, *transport.where)
+    transport.prepared(Allreduce("float32", (5,), sp.Sum))(x, x)
     transport.finish()
     np.testing.assert_array_equal(x, all_values((5,), "float32").sum(0))
 
@@ -94,7 +109,7 @@ def test_broadcast(transport, shape):
             np.testing.assert_array_equal(y, array(root, shape, dtype, tag), err_msg=dtype)
 
 
-@pairwise(["transport"], transport=CARRIERS, rows=ROWS, trailing=((), (2, 3), (0,)))
+@pairwise(["transport"], transport=TRANSPORTS, rows=ROWS, trailing=((), (2, 3), (0,)))
 def test_allgather(transport, rows, trailing):
     counts = sizes(ROWS[rows])
     for dtype in types_of(transport):
@@ -104,7 +119,7 @@ def test_allgather(transport, rows, trailing):
         np.testing.assert_array_equal(y, np.concatenate(everyone), err_msg=dtype)
 
 
-@pairwise(["transport"], transport=CARRIERS, op=OPERATIONS, rows=ROWS)
+@pairwise(["transport"], transport=TRANSPORTS, op=OPERATIONS, rows=ROWS)
 def test_reducescatter(transport, op, rows):
     counts = sizes(ROWS[rows])
     shape, first = (sum(counts), 2), sum(counts[: sp.rank()])
@@ -126,7 +141,7 @@ SENT = {
 }
 
 
-@pairwise(["transport"], transport=CARRIERS, rows=SENT, trailing=((), (3,)))
+@pairwise(["transport"], transport=TRANSPORTS, rows=SENT, trailing=((), (3,)))
 def test_alltoall(transport, rows, trailing):
     number, mine, everyone = SENT[rows], sp.rank(), range(sp.size())
     sent = tuple(number(mine, r) for r in everyone)
@@ -157,10 +172,10 @@ def test_long_messages(transport):
 def test_a_request_is_prepared_once_and_carried_out_often(transport):
     counts = sizes(ROWS["growing"])
     x, y = np.zeros(counts[sp.rank()]), np.empty(sum(counts))
-    transfer = Allgather("float64", x.shape, counts).prepared_by(transport.transport)
+    on_arrays = transport.prepared(Allgather("float64", x.shape, counts))
     for step in range(3):
         x[:] = 10 * step + sp.rank()
-        transfer(x.ctypes.data, y.ctypes.data, *transport.where)
+        on_arrays(x, y)
         transport.finish()
         expected = np.repeat(10 * step + np.arange(sp.size()), counts)
         np.testing.assert_array_equal(y, expected)

@@ -11,7 +11,7 @@ from ranks import EAGER_FIRST, TYPE_CONTEXTS, all_values, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
-from sciml_par.parallel.collectives.fused import BUCKET_BYTES, Together, fuse
+from sciml_par.parallel.collectives.tensor_bundle import BUCKET_BYTES, TensorBundle, fuse
 from sciml_par.parallel.groups.call_site import PreparedCall
 
 CASES = [
@@ -137,7 +137,7 @@ def test_buckets(context, transfers):
         return [
             fuse(
                 total,
-                Together.of(list(itertools.islice(xs, len(lengths))), "total"),
+                TensorBundle.of(list(itertools.islice(xs, len(lengths))), "total"),
                 bucket_bytes=nbytes,
             )
             for nbytes, lengths, _ in BUCKETS.values()
@@ -162,7 +162,7 @@ def test_buckets(context, transfers):
 @pytest.mark.parametrize("context", TYPE_CONTEXTS)
 def test_buckets_of_several_types_and_shapes(context):
     """Types fill buckets of their own; the results keep the order of the tensors."""
-    run = context(lambda *xs: fuse(total, Together.of(xs, "total"), bucket_bytes=32))
+    run = context(lambda *xs: fuse(total, TensorBundle.of(xs, "total"), bucket_bytes=32))
     results = run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
     for i, (result, (dtype, shape)) in enumerate(zip(results, CASES, strict=True)):
         expected = all_values(shape, dtype, str(i)).astype("float64").sum(axis=0)
@@ -174,7 +174,7 @@ def test_buckets_of_several_types_and_shapes(context):
 @pytest.mark.parametrize("context", EAGER_FIRST)
 def test_buckets_are_counted_in_bytes_of_each_type(context, transfers):
     dtypes = ["float32", "bfloat16", "float32", "bfloat16", "float32", "float64"]
-    run = context(lambda *xs: fuse(total, Together.of(xs, "total"), bucket_bytes=8))
+    run = context(lambda *xs: fuse(total, TensorBundle.of(xs, "total"), bucket_bytes=8))
     run(*[tf.ones([2 if dtype == "bfloat16" else 1], dtype) for dtype in dtypes])
     fours, twos, eights = [("float32", 2), ("float32", 1)], [("bfloat16", 4)], [("float64", 1)]
     assert transfers == [*fours, *twos, *eights]

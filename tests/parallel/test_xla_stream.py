@@ -10,12 +10,8 @@ import pytest
 import tensorflow as tf
 
 from sciml_par.parallel.execution import xla_module
-from sciml_par.parallel.execution.xla_ffi import (
-    FAILED_PRECONDITION,
-    c_function,
-    foreign_calls,
-    one_tensor,
-)
+from sciml_par.parallel.execution.xla_call_frame import one_tensor
+from sciml_par.parallel.execution.xla_ffi import FAILED_PRECONDITION, c_function, foreign_calls
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
 
