@@ -25,6 +25,9 @@ _GRACE_SECONDS = 15.0
 _LAUNCHED_BY = frozenset(("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID"))
 """What launchers leave in the environment; it would confuse an MPI program started from here."""
 
+_SECONDS_TO_LAUNCH = 3600
+"""For a test that starts programs, each of which has a limit of its own; see launch.py."""
+
 _COMMUNICATOR = pytest.StashKey[Communicator]()
 _collection_errors: list[str] = []
 
@@ -46,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check that all ranks are about to run the same tests."""
+    for item in items:
+        if item.get_closest_marker("launches"):
+            item.add_marker(pytest.mark.timeout(_SECONDS_TO_LAUNCH))
     names = [item.nodeid for item in items]
     everyone = config.stash[_COMMUNICATOR].allgather_object((names, _collection_errors))
     for rank, (theirs, errors) in enumerate(everyone):

@@ -1,8 +1,14 @@
-"""Start programs as a user does, in processes of their own, and see how they end."""
+"""Start programs as a user does, in processes of their own, and see how they end.
+
+Most begin with TensorFlow imported, which spares seconds a process; see fork_server.py. Where the
+beginning itself is tested, `fresh=True` lets Python start from nothing.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 100.0
+SECONDS = 900.0
+"""How long a program may run: longer is a hang. On a slow and busy machine minutes are usual."""
 
 # What `init` has set in this process (tests/conftest.py calls it), and what a launcher tells its
 # ranks: a program started from here must find neither. The permissions that Open MPI asks for
@@ -23,6 +30,10 @@ _SET_BY_INIT = (
     "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE",
 )
 _OF_A_RANK = ("SCIML_PAR_", "PMI_", "PMIX_", "OMPI_COMM_", "HYDI_", "MPI_LOCAL", "SLURM_PROCID")
+
+# Elsewhere a fork may not be safe, or there is no way to wait for several processes at once.
+CAN_FORK = sys.platform == "linux"
+_CLIENT = (sys.executable, "-IS", str(ROOT / "tests" / "integration" / "fork_client.py"))
 
 
 @dataclass(frozen=True)
@@ -65,11 +76,16 @@ class Started:
 
 
 def start(
-    ranks: int | None, *arguments: str | Path, folder: Path, threads: int | None = None
+    ranks: int | None,
+    *arguments: str | Path,
+    folder: Path,
+    threads: int | None = None,
+    fresh: bool = False,
 ) -> Started:
     """Start `python arguments...` in `folder`, under mpirun unless `ranks` is None."""
     launcher = [] if ranks is None else ["mpirun", "-np", str(ranks)]
-    command = [*launcher, sys.executable, *map(str, arguments)]
+    python = [sys.executable] if fresh or not CAN_FORK else [*_CLIENT, _fork_server()]
+    command = [*launcher, *python, *map(str, arguments)]
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -83,10 +99,32 @@ def start(
 
 
 def launch(
-    ranks: int | None, *arguments: str | Path, folder: Path, threads: int | None = None
+    ranks: int | None,
+    *arguments: str | Path,
+    folder: Path,
+    threads: int | None = None,
+    fresh: bool = False,
 ) -> Ended:
     """Start `python arguments...` as `start` does, and wait for its end."""
-    return start(ranks, *arguments, folder=folder, threads=threads).end()
+    return start(ranks, *arguments, folder=folder, threads=threads, fresh=fresh).end()
+
+
+@functools.cache
+def _fork_server() -> str:
+    """The name of the socket of a server that lives as long as this process."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind("")  # the kernel chooses a name, which is in no folder
+    listener.listen(64)
+    # It reads its standard input to see this process end.
+    subprocess.Popen(
+        [sys.executable, ROOT / "tests" / "integration" / "fork_server.py", str(listener.fileno())],
+        env=_environment(threads=1) | {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[listener.fileno()],
+        start_new_session=True,  # a Ctrl-C is for the tests
+    )
+    return os.fsdecode(listener.getsockname()[1:])
 
 
 def _environment(threads: int | None) -> dict[str, str]:

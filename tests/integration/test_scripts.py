@@ -187,10 +187,10 @@ def test_a_seed_decides_everything_and_results_are_overwritten_only_on_request(
 ) -> None:
     options = ("--mode", "ensemble", "--members", "3", *SHORT, "--output", "kept")
 
-    def seeded(seed: str, *more: str) -> Ended:
-        return launch(2, POISSON, *options, "--seed", seed, *more, folder=tmp_path)
+    def seeded(seed: str, *more: str, fresh: bool = False) -> Ended:
+        return launch(2, POISSON, *options, "--seed", seed, *more, folder=tmp_path, fresh=fresh)
 
-    told = seeded("5", "--verbose")
+    told = seeded("5", "--verbose", fresh=True)
     assert told.code == 0
     assert "tensorflow" in told.err.lower()  # its start-up messages
     folder = tmp_path / "kept"
