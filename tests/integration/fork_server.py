@@ -44,7 +44,7 @@ class Program:
 
     Attributes
     ----------
-    arguments : as given to `python`: a file, `-m module` or `-c code`, and what follows.
+    arguments : as given to `python`: a file or `-m module`, and what follows.
     folder, environment : of the client.
     descriptors : the client's open files, each as its number there and its number here.
     """
@@ -165,10 +165,6 @@ def run(arguments: list[str]) -> None:
         sys.argv[:] = arguments[1:]
         sys.path[0] = os.getcwd()
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    elif arguments[0] == "-c":
-        sys.argv[:] = ["-c", *arguments[2:]]
-        sys.path[0] = ""
-        exec(arguments[1], {"__name__": "__main__"})
     else:
         sys.argv[:] = arguments
         sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))

@@ -55,24 +55,24 @@ class Started:
     """A program at work."""
 
     def __init__(self, process: subprocess.Popen[str], command: Sequence[str]) -> None:
-        self._process = process
+        self.process = process
         self._command = command
 
     def end(self, seconds: float = SECONDS) -> Ended:
         """Wait for its end; past `seconds` it is killed, with its ranks, and the test fails."""
         try:
-            out, err = self._process.communicate(timeout=seconds)
+            out, err = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            self._process.terminate()  # a launcher ends its ranks when it is asked to end
+            self.process.terminate()  # a launcher ends its ranks when it is asked to end
             try:
-                out, err = self._process.communicate(timeout=10.0)
+                out, err = self.process.communicate(timeout=10.0)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                out, err = self._process.communicate()
+                self.process.kill()
+                out, err = self.process.communicate()
             raise AssertionError(
                 f"{' '.join(self._command)} was still at work after {seconds:g} s\n{out}\n{err}"
             ) from None
-        return Ended(self._process.returncode, out, err)
+        return Ended(self.process.returncode, out, err)
 
 
 def start(
@@ -82,9 +82,13 @@ def start(
     threads: int | None = None,
     fresh: bool = False,
 ) -> Started:
-    """Start `python arguments...` in `folder`, under mpirun unless `ranks` is None."""
+    """Start `python arguments...` in `folder`, under mpirun unless `ranks` is None.
+
+    With `fresh`, or with `-c`, nothing is imported yet when it begins.
+    """
     launcher = [] if ranks is None else ["mpirun", "-np", str(ranks)]
-    python = [sys.executable] if fresh or not CAN_FORK else [*_CLIENT, _fork_server()]
+    fresh = fresh or arguments[0] == "-c" or not CAN_FORK
+    python = [sys.executable] if fresh else [*_CLIENT, _fork_server()]
     command = [*launcher, *python, *map(str, arguments)]
     process = subprocess.Popen(
         command,
