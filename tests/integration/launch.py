@@ -138,6 +138,8 @@ def _environment(threads: int | None) -> dict[str, str]:
         if name not in _SET_BY_INIT and not name.startswith(_OF_A_RANK)
     }
     inherited["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    # A rank of a slow machine may wait long for another, which is nothing to warn about here.
+    inherited["SCIML_PAR_STALL_WARNING"] = str(SECONDS)
     if threads is not None:
         inherited["OMP_NUM_THREADS"] = str(threads)
     return inherited

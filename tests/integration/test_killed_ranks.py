@@ -118,8 +118,9 @@ def run(program, *arguments, ranks, fresh=False):
     ],
 )
 def test_a_rank_that_is_lost_is_named_once(program, place, how, ranks):
-    # Those in a compiled loop are the launcher's own processes: it sees their ends at once.
-    said = run(program, place, how, ranks=ranks, fresh=place == "compiled")
+    # The launcher's own processes in one case: their ends are seen by it at once.
+    fresh = (place, how) == ("compiled", "SIGKILL")
+    said = run(program, place, how, ranks=ranks, fresh=fresh)
     # How it ended can be seen only until the launcher has asked for it.
     seen = "left with exit code 0" if how == "leaves" else rf"was killed by signal \d+ \({how}\)"
     assert_named(1, ranks, said, f"({seen}|is gone)")
