@@ -80,7 +80,10 @@ PROGRAMS = [page for page in PAGES if python_of(page)]
 @pytest.mark.launches
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    """Under mpirun where the page says so. That one rank does the same is tested elsewhere."""
+    """Under mpirun where the page says so. That one rank does the same is tested elsewhere.
+
+    A tutorial may take more than 10 s: it trains until what it shows is accurate.
+    """
     marked = any(block.remark == RUN for block in python_of(page))
     run_page(program_of(page), ranks=2 if marked else None, folder=tmp_path)
     if page == README:

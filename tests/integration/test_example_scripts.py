@@ -38,7 +38,7 @@ def test_pi_is_the_same_on_any_number_of_ranks_and_the_parent_compares_them(
 ) -> None:
     samples = 140_001  # two chunks and a rest
     options = ("--samples", str(samples), "--seed", "7", "--output", "kept")
-    # Three starts of TensorFlow: the program launches its ranks itself.
+    # More than 10 s for three whole starts of TensorFlow: the program launches its ranks itself.
     ended = launch(None, PI, "--ranks", "2,1", *options, folder=tmp_path).succeeded()
     folder = tmp_path / "kept"
     results = read(folder / "results.json")

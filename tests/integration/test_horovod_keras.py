@@ -128,7 +128,8 @@ def test_a_keras_program_of_horovods_runs_with_one_import_changed(tmp_path):
 @pytest.mark.launches
 @pytest.mark.skipif(not importlib.util.find_spec("tf_keras"), reason="needs Keras 2: tf_keras")
 def test_the_facade_with_keras_2(tmp_path, monkeypatch):
-    # Which Keras tf.keras is, is decided for a whole process.
+    # Which Keras tf.keras is, is decided for a whole process; so the cases take more than 10 s in
+    # one go, instead of as tests of this run.
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     cases = ROOT / "tests" / "horovod" / "keras2_cases.py"
     run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", cases)

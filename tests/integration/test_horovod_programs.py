@@ -52,6 +52,7 @@ def loss(w: np.ndarray, rank: int, step: int) -> float:
 
 @pytest.mark.launches
 def test_programs_run_with_only_the_import_changed(tmp_path: Path) -> None:
+    # Four programs at once, which may take more than 10 s together.
     running = {}
     names = ["custom_loop", "monitored_session", "sets_from_the_start"]
     if importlib.util.find_spec("tf_keras") is not None:

@@ -192,6 +192,8 @@ def test_a_seed_decides_everything_and_results_are_overwritten_only_on_request(
     def seeded(seed: str, *more: str, fresh: bool = False) -> Ended:
         return launch(2, POISSON, *options, "--seed", seed, *more, folder=tmp_path, fresh=fresh)
 
+    # More than 10 s in all: three trainings of six members, and a whole start of TensorFlow, which
+    # says something only then.
     told = seeded("5", "--verbose", fresh=True)
     assert told.code == 0
     assert "tensorflow" in told.err.lower()  # its start-up messages
