@@ -1,7 +1,7 @@
 """Where collectives are run from: the ways there are, and programs made of collectives.
 
 The checks and measurements know this interface only. `AddressArena` is complete in itself: it
-calls the carrier on plain addresses. The arenas of JAX and TensorFlow add their ways to it.
+calls the transport on plain addresses. The arenas of JAX and TensorFlow add their ways to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpu.device import Device
 from gpu.probe import Probe
 from sciml_par.parallel.requests.reduce_op import Min
 from sciml_par.parallel.requests.request import Allreduce, Request, Transfer
-from sciml_par.parallel.transports.transport import Carrier
+from sciml_par.parallel.transports.transport import Transport
 
 ADDRESSES, EAGER, GRAPH, COMPILED = "addresses", "eager", "graph", "compiled"
 
@@ -45,12 +45,12 @@ class Program(ABC):
 
 
 class AddressArena:
-    """The carrier alone, on addresses.
+    """The transport alone, on addresses.
 
     Parameters
     ----------
-    carrier : NCCLCommunicator, or MPICommunicator in the rehearsal. It is watched from here on.
-    stream : of the carrier; None where there are no streams.
+    transport : NCCLCommunicator, or MPICommunicator in the rehearsal. It is watched from here on.
+    stream : of the transport; None where there are no streams.
 
     Attributes
     ----------
@@ -65,22 +65,22 @@ class AddressArena:
     computing: tuple[str, ...] = ()
     asynchronous: tuple[str, ...] = (ADDRESSES,)
 
-    def __init__(self, carrier: Any, device: Device, stream: int | None) -> None:
-        self.rank: int = carrier.rank
-        self.size: int = carrier.size
+    def __init__(self, transport: Any, device: Device, stream: int | None) -> None:
+        self.rank: int = transport.rank
+        self.size: int = transport.size
         self.device = device
         self.stream = stream
         self.probe = Probe(device)
-        self.carrier: Carrier = self.probe.watch(carrier)
+        self.transport: Transport = self.probe.watch(transport)
 
     def carries(self, way: str, request: Request) -> bool:
-        """Whether it can be carried in this way, by whatever carrier."""
-        return self.carrier.carries(request)
+        """Whether it can be carried in this way, by whatever transport."""
+        return self.transport.carries(request)
 
     def once(self, way: str, requests: Sequence[Request]) -> Once:
         """A function that carries out each request on its array, in this order."""
         assert way == ADDRESSES
-        transfers = [request.prepared_by(self.carrier) for request in requests]
+        transfers = [request.prepared_by(self.transport) for request in requests]
 
         def run(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
             each = zip(transfers, requests, xs, strict=True)
@@ -109,7 +109,7 @@ class AddressArena:
 
     def meet(self) -> None:
         """Wait for all ranks (collective)."""
-        self.carrier.barrier()
+        self.transport.barrier()
 
     def all(self, flag: bool) -> bool:
         """Whether all ranks say yes (collective)."""
@@ -146,7 +146,7 @@ class _AddressProgram(Program):
     def __init__(self, arena: AddressArena, request: Request, steps: int) -> None:
         self._arena = arena
         self._request = request
-        self._transfer = request.prepared_by(arena.carrier)
+        self._transfer = request.prepared_by(arena.transport)
         self._steps = steps
         nbytes = request.count * request.element.size
         self._send = arena.device.allocate(nbytes)

@@ -78,7 +78,7 @@ def check_order(arena: AddressArena, recorder: Recorder, *, steps: int, on_gpu: 
     """Computations and collectives in turns, in every way that has computations (collective)."""
     for way in arena.computing:
         n = steps if way == COMPILED else max(1, steps // 20)
-        recorder.check(f"{n} × (compute, allreduce), {way}", partial(chain, arena, way, n))
+        recorder.check(f"{n} × (compute, allreduce), {way}", partial(placement, arena, way, n))
         rounds = max(1, n // 5)
         recorder.check(
             f"{5 * rounds} collectives of all kinds, {way}",
@@ -90,7 +90,7 @@ def check_order(arena: AddressArena, recorder: Recorder, *, steps: int, on_gpu: 
     recorder.check("  is a collective on another stream noticed?", lambda: control(arena, on_gpu))
 
 
-def chain(arena: AddressArena, way: str, steps: int) -> Found:
+def placement(arena: AddressArena, way: str, steps: int) -> Found:
     """x ← Σ_r (3 x_r + r + 1), `steps` times, from two inputs: no stale memory fits both."""
     request = Allreduce("uint32", (_CHAIN_COUNT,), Sum)
     program = arena.loop(way, [request], steps, computes=True)

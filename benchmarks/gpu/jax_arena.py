@@ -41,8 +41,10 @@ class JaxArena(AddressArena):
     computing = (COMPILED,)
     asynchronous = (ADDRESSES, COMPILED)
 
-    def __init__(self, carrier: Any, device: Device, stream: int | None, *, platform: str) -> None:
-        super().__init__(carrier, device, stream)
+    def __init__(
+        self, transport: Any, device: Device, stream: int | None, *, platform: str
+    ) -> None:
+        super().__init__(transport, device, stream)
         import jax
 
         jax.config.update("jax_enable_x64", True)
@@ -105,7 +107,7 @@ class JaxArena(AddressArena):
         import jax
 
         name = f"{_TARGET}_{next(self._numbers)}"
-        self._register(name, request.prepared_by(self.carrier))
+        self._register(name, request.prepared_by(self.transport))
         kinds = (
             jax.ShapeDtypeStruct(request.receive_shape, request.element.numpy),
             jax.ShapeDtypeStruct((), np.float32),

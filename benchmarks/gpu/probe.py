@@ -1,4 +1,4 @@
-"""Looks at a carrier's transfers as they happen, wherever they are called from.
+"""Looks at a transport's transfers as they happen, wherever they are called from.
 
 The handlers of compiled programs are called by XLA. What they do can only be seen from within:
 how long each keeps the host, how long the GPU is at its collective, and whether the host is ahead.
@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from gpu.device import Device
 from sciml_par.parallel.requests.request import Request, Transfer
-from sciml_par.parallel.transports.transport import Carrier
+from sciml_par.parallel.transports.transport import Transport
 
 _KINDS = ("allreduce", "broadcast", "allgather", "reducescatter", "alltoall")
 _POISON = 0xFF  # a NaN in every floating-point type, the largest or -1 in integers
 
-C = TypeVar("C", bound=Carrier)
+C = TypeVar("C", bound=Transport)
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Watched:
 
 
 class Probe:
-    """Stands around every transfer of one carrier.
+    """Stands around every transfer of one transport.
 
     Attributes
     ----------
@@ -62,11 +62,11 @@ class Probe:
         self._used = self._marks = 0
         self._front_marks: tuple[int, int] | None = None
 
-    def watch(self, carrier: C) -> C:
-        """Stand around the transfers that `carrier` prepares from now on; the carrier itself."""
+    def watch(self, transport: C) -> C:
+        """Stand around the transfers that `transport` prepares from now on; the transport itself."""
         for kind in _KINDS:
-            setattr(carrier, kind, self._around(getattr(carrier, kind)))
-        return carrier
+            setattr(transport, kind, self._around(getattr(transport, kind)))
+        return transport
 
     def begin(self, marks: int = 0) -> None:
         """Watch what follows, the first `marks` transfers with marks on their stream."""

@@ -25,8 +25,10 @@ class TensorFlowArena(AddressArena):
     computing = (EAGER, GRAPH, COMPILED)
     asynchronous = (ADDRESSES, COMPILED)
 
-    def __init__(self, communicator: Any, carrier: Any, device: Device, stream: int | None) -> None:
-        super().__init__(carrier, device, stream)
+    def __init__(
+        self, communicator: Any, transport: Any, device: Device, stream: int | None
+    ) -> None:
+        super().__init__(transport, device, stream)
         self._communicator = communicator
         self._on = "/CPU:0" if stream is None else "/GPU:0"
         self._sites: dict[Request, Any] = {}
@@ -97,26 +99,26 @@ class TensorFlowArena(AddressArena):
         """The collective as sciml_par carries it out in this context."""
         import tensorflow as tf
 
-        from sciml_par.parallel.execution.dispatch import Chain, perform, run_eagerly
+        from sciml_par.parallel.execution.dispatch import Placement, perform, run_eagerly
         from sciml_par.parallel.execution.xla_custom_call import bridge
 
         if self.size > 1:
-            return perform(self._communicator, request, x, Chain(self._communicator))
+            return perform(self._communicator, request, x, Placement(self._communicator))
         # `perform` knows that one rank has nothing to exchange. Here it shall do so all the same.
-        site = self._site(request)
+        call_site = self._site(request)
         if way == EAGER:
-            return run_eagerly(site, x)
+            return run_eagerly(call_site, x)
         if way == COMPILED:
-            return bridge().emit(site, x, bridge().order())
-        y = tf.py_function(lambda tensor: run_eagerly(site, tensor), [x], x.dtype)
+            return bridge().emit(call_site, x, bridge().order())
+        y = tf.py_function(lambda tensor: run_eagerly(call_site, tensor), [x], x.dtype)
         y.set_shape(request.receive_shape)
         return y
 
     def _site(self, request: Request) -> Any:
-        from sciml_par.parallel.groups.call_site import Site
+        from sciml_par.parallel.groups.call_site import CallSite
 
         if request not in self._sites:
-            self._sites[request] = Site(self._communicator, request)
+            self._sites[request] = CallSite(self._communicator, request)
         return self._sites[request]
 
     def _stepped(self, x: Any) -> Any:

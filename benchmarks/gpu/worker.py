@@ -21,7 +21,7 @@ _CALLS, _SHARED_CALLS = 100, 10
 
 def work(job: Job) -> None:
     """Do a job, and write what was found."""
-    faulthandler.register(signal.SIGTERM, chain=True)  # says where it hung when it is ended
+    faulthandler.register(signal.SIGTERM, placement=True)  # says where it hung when it is ended
     budget = Budget(job.seconds)
     out = Path(job.out)
     if job.task == "look":
@@ -82,19 +82,19 @@ def _nccl_arena(job: Job) -> Any:
     """JAX's or CuPy's, without MPI: the ranks find each other by a file."""
     from gpu.device import CudaDevice
     from sciml_par.parallel.transports.cupy_binding import load_gpu, load_nccl
-    from sciml_par.parallel.transports.nccl import NCCLCommunicator
+    from sciml_par.parallel.transports.nccl import NCCLTransport
 
     meeting = Path(job.meeting)
-    carrier = NCCLCommunicator.connect(
+    transport = NCCLTransport.connect(
         load_nccl(), load_gpu(), job.rank, job.size, lambda mine: shared_by_file(meeting, mine)
     )
     if job.part == "cupy":
         from gpu.arena import AddressArena
 
-        return AddressArena(carrier, CudaDevice(), carrier.stream)
+        return AddressArena(transport, CudaDevice(), transport.stream)
     from gpu.jax_arena import JaxArena
 
-    return JaxArena(carrier, CudaDevice(), carrier.stream, platform="CUDA")
+    return JaxArena(transport, CudaDevice(), transport.stream, platform="CUDA")
 
 
 def _rehearsing_arena(job: Job) -> Any:
@@ -102,16 +102,16 @@ def _rehearsing_arena(job: Job) -> Any:
     from mpi4py import MPI
 
     from gpu.device import HostDevice
-    from sciml_par.parallel.transports.mpi import MPICommunicator
+    from sciml_par.parallel.transports.mpi import MPITransport
 
-    carrier = MPICommunicator(MPI.COMM_WORLD)
+    transport = MPITransport(MPI.COMM_WORLD)
     if job.part == "cupy":
         from gpu.arena import AddressArena
 
-        return AddressArena(carrier, HostDevice(), None)
+        return AddressArena(transport, HostDevice(), None)
     from gpu.jax_arena import JaxArena
 
-    return JaxArena(carrier, HostDevice(), None, platform="cpu")
+    return JaxArena(transport, HostDevice(), None, platform="cpu")
 
 
 def _tensorflow_arena(job: Job) -> Any:
@@ -120,18 +120,20 @@ def _tensorflow_arena(job: Job) -> Any:
     from gpu.device import CudaDevice, HostDevice
     from gpu.tensorflow_arena import TensorFlowArena
     from sciml_par.parallel.transports.cupy_binding import load_gpu, load_nccl
-    from sciml_par.parallel.transports.nccl import NCCLCommunicator
+    from sciml_par.parallel.transports.nccl import NCCLTransport
 
     sp.init()
     world = sp.current_world()
     group = world.communicator
     if job.rehearse:
-        return TensorFlowArena(group, group.by_mpi, HostDevice(), None)
+        return TensorFlowArena(group, group.mpi_transport, HostDevice(), None)
     if group.size == 1:  # `init` connects nobody with itself
-        group.by_nccl = NCCLCommunicator.connect(load_nccl(), load_gpu(), 0, 1, lambda mine: mine)
-    if group.by_nccl is None:
+        group.nccl_transport = NCCLTransport.connect(
+            load_nccl(), load_gpu(), 0, 1, lambda mine: mine
+        )
+    if group.nccl_transport is None:
         raise RuntimeError(f"init chose MPI: {world.transport.obstacle}")
-    return TensorFlowArena(group, group.by_nccl, CudaDevice(), group.by_nccl.stream)
+    return TensorFlowArena(group, group.nccl_transport, CudaDevice(), group.nccl_transport.stream)
 
 
 def shared_by_file(path: Path, mine: bytes) -> bytes:

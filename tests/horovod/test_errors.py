@@ -207,13 +207,13 @@ def test_before_init_there_are_no_ranks(monkeypatch):
 def test_when_the_ranks_compare(monkeypatch):
     everyone = current_world().communicator
     assert _compares(everyone) and everyone.check_always
-    for group in everyone.family:
+    for group in everyone.all_groups:
         monkeypatch.setattr(group, "check_always", False)
     _compare_always({"SCIML_PAR_CHECK": "first"})
-    assert not any(group.check_always for group in everyone.family)
+    assert not any(group.check_always for group in everyone.all_groups)
     if hvd.size() > 1:  # one that compares alone would wait for ever
         _compare_always({} if RANK else {"SCIML_PAR_CHECK": "first"})
-        assert all(group.check_always for group in everyone.family)
+        assert all(group.check_always for group in everyone.all_groups)
     group = everyone.subset([0])
     assert group is None or group.mismatch_error is MismatchError
     if group is not None:

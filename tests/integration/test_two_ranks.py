@@ -46,7 +46,7 @@ carried, execute = set(), Call.execute
 
 
 def recording(self, *arguments):
-    carried.add(self.signature.by)
+    carried.add(self.signature.transport)
     execute(self, *arguments)
 
 

@@ -31,7 +31,7 @@ from fake_transfers import (
 from mpi4py import MPI
 
 from sciml_par.parallel.transports.cupy_binding import Gpu, Nccl
-from sciml_par.parallel.transports.nccl import NCCLCommunicator
+from sciml_par.parallel.transports.nccl import NCCLTransport
 
 _INVALID = "NCCL_ERROR_INVALID_ARGUMENT: invalid argument"
 
@@ -260,9 +260,9 @@ def _check_operation(op: int, datatype: int) -> None:
         raise FakeError(_INVALID)
 
 
-def fake_nccl_communicator(mpi: MPI.Comm) -> tuple[NCCLCommunicator, FakeNccl, FakeRuntime]:
-    """The real carrier of the ranks of `mpi` over the fakes (collective)."""
+def fake_nccl_communicator(mpi: MPI.Comm) -> tuple[NCCLTransport, FakeNccl, FakeRuntime]:
+    """The real transport of the ranks of `mpi` over the fakes (collective)."""
     runtime = FakeRuntime()
     nccl = FakeNccl(mpi, runtime)
-    carrier = NCCLCommunicator.connect(Nccl(nccl), Gpu(runtime), mpi.rank, mpi.size, mpi.bcast)
-    return carrier, nccl, runtime
+    transport = NCCLTransport.connect(Nccl(nccl), Gpu(runtime), mpi.rank, mpi.size, mpi.bcast)
+    return transport, nccl, runtime

@@ -8,7 +8,7 @@ from fake_cuda_runtime import FakeRuntime
 from fake_cupy import FakeNccl, fake_nccl_communicator
 from mpi4py import MPI
 
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.tensors.memory import HOST_MEMORY
 
@@ -19,20 +19,20 @@ def with_fake_gpus(mpi: MPI.Comm) -> tuple[Communicator, FakeNccl, FakeRuntime]:
     It is not among the groups that the watchdog of the test run looks at.
     """
     group = Communicator(mpi, name="fake GPUs")
-    group.by_nccl, nccl, runtime = fake_nccl_communicator(mpi)
-    group.by_nccl.memory = HOST_MEMORY
-    group.gpu = group.by_nccl.gpu
+    group.nccl_transport, nccl, runtime = fake_nccl_communicator(mpi)
+    group.nccl_transport.memory = HOST_MEMORY
+    group.gpu = group.nccl_transport.gpu
     return group, nccl, runtime
 
 
 def carriers_from_now_on(monkeypatch: Any) -> list[str]:
-    """Grows by the name of the carrier of each collective that this rank executes."""
+    """Grows by the name of the transport of each collective that this rank executes."""
     by: list[str] = []
-    execute = Call.execute
+    execute = PreparedCall.execute
 
-    def recording(self: Call, *arguments: int) -> None:
-        by.append(self.signature.by)
+    def recording(self: PreparedCall, *arguments: int) -> None:
+        by.append(self.signature.transport)
         execute(self, *arguments)
 
-    monkeypatch.setattr(Call, "execute", recording)
+    monkeypatch.setattr(PreparedCall, "execute", recording)
     return by

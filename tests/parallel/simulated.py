@@ -51,17 +51,17 @@ class Control:
 class Group(SimpleNamespace):
     """A made-up communicator without GPUs."""
 
-    by_nccl = None
+    nccl_transport = None
     recoveries = 0
     newest_trail = staticmethod(lambda: None)
     standing = Communicator.standing
 
-    def begin(self, ask, *, pending=None):
+    def begin(self, announcement, *, pending=None):
         self.sequence += 1
         self.pending = pending
-        self.history.append((self.sequence, ask))
-        if self.audience is not None:
-            self.audience.tell(self.sequence, ask)
+        self.history.append((self.sequence, announcement))
+        if self.joined_ranks_observer is not None:
+            self.joined_ranks_observer.tell(self.sequence, announcement)
 
 
 def make_group(rank: int, members, *, name: str = "world", identity=WORLD) -> Group:
@@ -75,7 +75,7 @@ def make_group(rank: int, members, *, name: str = "world", identity=WORLD) -> Gr
         pending=None,
         comparing=False,
         history=deque(maxlen=1024),
-        audience=None,
+        joined_ranks_observer=None,
         joins=0,
     )
 

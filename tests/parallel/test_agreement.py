@@ -254,10 +254,10 @@ def test_ranks_that_asked_for_other_things_are_found_at_the_next_agreement():
 def test_names_of_gradients_and_of_other_calls():
     """A name makes another call of it, and its gradient is called by it."""
     y = tf.ones(23)
-    sp.current_world().communicator.eager_sites.clear()
+    sp.current_world().communicator.eager_call_sites.clear()
     for name in (None, "a", "b", "a"):
         sp.allreduce(y, sp.Sum, name=name)
-    names = [request.name for request in sp.current_world().communicator.eager_sites]
+    names = [request.name for request in sp.current_world().communicator.eager_call_sites]
     assert names == [None, "a", "b"]
     with pytest.raises(CollectiveMismatchError) as error, tf.GradientTape() as tape:
         tape.watch(y)
@@ -265,5 +265,5 @@ def test_names_of_gradients_and_of_other_calls():
         if odd_one_out():
             sp.broadcast(y, 0, name="other")
         tape.gradient(z, y)
-    for wish in ("broadcast(float32 [23], root 0, name 'other')", "name 'gradient of part'"):
-        assert wish in str(error.value)
+    for signature in ("broadcast(float32 [23], root 0, name 'other')", "name 'gradient of part'"):
+        assert signature in str(error.value)

@@ -7,7 +7,7 @@ import random
 import pytest
 from simulated import Job
 
-from sciml_par.parallel.collectives.joined_ranks import (
+from sciml_par.parallel.groups.joined_ranks import (
     end_meeting,
     join_in,
     joined_ranks,
@@ -33,10 +33,10 @@ class Uneven(Job):
         mailbox.poll()
         tell_who_joined(group, mailbox)
         if rank in self.joined:
-            ask = mailbox.next_asked(group.identity, group.sequence + 1)
-            if ask is not None:
-                assert ask == f"collective {group.sequence + 1}"
-                group.begin(ask)
+            announcement = mailbox.next_asked(group.identity, group.sequence + 1)
+            if announcement is not None:
+                assert announcement == f"collective {group.sequence + 1}"
+                group.begin(announcement)
         elif group.sequence < self.counts[rank]:
             group.begin(f"collective {group.sequence + 1}")
         else:
@@ -64,7 +64,7 @@ def test_all_are_told_of_all_whatever_the_order(seed):
         assert all(job.is_over(rank) for rank in range(size))
         for rank, (group,) in enumerate(job.groups):
             end_meeting(group, job.mailboxes[rank])
-            assert group.audience is None and group.joins == meeting + 1
+            assert group.joined_ranks_observer is None and group.joins == meeting + 1
         job.joined.clear()
         job.counts = [most + rng.randint(0, 30) for _ in range(size)]
 
@@ -90,4 +90,4 @@ def test_an_old_meeting_is_over():
         end_meeting(job.groups[rank][0], job.mailboxes[rank])
     for rank in (0, 1):
         tell_who_joined(job.groups[rank][0], job.mailboxes[rank])
-        assert job.groups[rank][0].audience is None and not job.is_over(rank)
+        assert job.groups[rank][0].joined_ranks_observer is None and not job.is_over(rank)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.execution.tensor_bundle import BundleCall
+from sciml_par.parallel.execution.tensor_bundle import TensorBundleCall
 from sciml_par.parallel.requests.request import Allreduce
 
 MORE_THAN_MPI_HAS_COMMUNICATORS = 3000
@@ -19,7 +19,8 @@ def test_more_call_sites_than_mpi_has_communicators():
     group = sp.current_world().communicator.split(0)
     request = Allreduce("float32", (5,), sp.Sum)
     calls = [
-        BundleCall(group, request, [(2,), (3,)]) for _ in range(MORE_THAN_MPI_HAS_COMMUNICATORS)
+        TensorBundleCall(group, request, [(2,), (3,)])
+        for _ in range(MORE_THAN_MPI_HAS_COMMUNICATORS)
     ]
     for call in (calls[0], calls[-1]):
         arrays = [np.full(n, n + sp.rank(), np.float32) for n in (2, 3)]

@@ -1,4 +1,4 @@
-"""The two carriers behind one contract: MPI, also in parts, and NCCL over its fake."""
+"""The two transports behind one contract: MPI, also in parts, and NCCL over its fake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
-from carriers import (
+from ranks import COMPLEX, FLOATS, all_values
+from transports import (
     ROWS,
     array,
     driver_of_mpi,
@@ -15,7 +16,6 @@ from carriers import (
     driver_of_nccl,
     sizes,
 )
-from ranks import COMPLEX, FLOATS, all_values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.requests.request import (
@@ -31,14 +31,14 @@ OPERATIONS = (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product)
 
 
 @pytest.fixture(scope="module", params=CARRIERS.values(), ids=CARRIERS)
-def carrier(request):
+def transport(request):
     return request.param()
 
 
-def types_of(carrier, op=None):
+def types_of(transport, op=None):
     """The element types that it carries; with an operation, those for which it has a meaning."""
     request = Broadcast("float32", (1,), 0) if op is None else Allreduce("float32", (1,), op)
-    types = [t for t in carrier.types if carrier.carries(replace(request, dtype=t))]
+    types = [t for t in transport.types if transport.carries(replace(request, dtype=t))]
     if op is sp.Average:
         return [t for t in types if t in (*FLOATS, *COMPLEX)]
     if op in (sp.Min, sp.Max):
@@ -71,48 +71,48 @@ def assert_result(got: np.ndarray, expected: np.ndarray, op: sp.ReduceOp) -> Non
 
 @pytest.mark.parametrize("op", OPERATIONS)
 @pytest.mark.parametrize("shape", ((), (7,), (3, 0), (700, 3)))
-def test_allreduce(carrier, op, shape):
-    for dtype in types_of(carrier, op):
-        y = carrier.run(Allreduce(dtype, shape, op), array(sp.rank(), shape, dtype))
+def test_allreduce(transport, op, shape):
+    for dtype in types_of(transport, op):
+        y = transport.run(Allreduce(dtype, shape, op), array(sp.rank(), shape, dtype))
         assert_result(y, reduced(all_values(shape, dtype), op), op)
 
 
-def test_allreduce_in_place(carrier):
+def test_allreduce_in_place(transport):
     x = array(sp.rank(), (5,), "float32")
-    transfer = Allreduce("float32", (5,), sp.Sum).prepared_by(carrier.carrier)
-    transfer(x.ctypes.data, x.ctypes.data, *carrier.where)
-    carrier.finish()
+    transfer = Allreduce("float32", (5,), sp.Sum).prepared_by(transport.transport)
+    transfer(x.ctypes.data, x.ctypes.data, *transport.where)
+    transport.finish()
     np.testing.assert_array_equal(x, all_values((5,), "float32").sum(0))
 
 
 @pytest.mark.parametrize("shape", ((), (2, 3), (0,)))
-def test_broadcast(carrier, shape):
-    for dtype in types_of(carrier):
+def test_broadcast(transport, shape):
+    for dtype in types_of(transport):
         for root in range(sp.size()):
             tag = f"from {root}"
-            y = carrier.run(Broadcast(dtype, shape, root), array(sp.rank(), shape, dtype, tag))
+            y = transport.run(Broadcast(dtype, shape, root), array(sp.rank(), shape, dtype, tag))
             np.testing.assert_array_equal(y, array(root, shape, dtype, tag), err_msg=dtype)
 
 
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("trailing", ((), (2, 3), (0,)))
-def test_allgather(carrier, rows, trailing):
+def test_allgather(transport, rows, trailing):
     counts = sizes(ROWS[rows])
-    for dtype in types_of(carrier):
+    for dtype in types_of(transport):
         request = Allgather(dtype, (counts[sp.rank()], *trailing), counts)
-        y = carrier.run(request, array(sp.rank(), request.shape, dtype))
+        y = transport.run(request, array(sp.rank(), request.shape, dtype))
         everyone = [array(rank, (n, *trailing), dtype) for rank, n in enumerate(counts)]
         np.testing.assert_array_equal(y, np.concatenate(everyone), err_msg=dtype)
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
 @pytest.mark.parametrize("rows", ROWS)
-def test_reducescatter(carrier, op, rows):
+def test_reducescatter(transport, op, rows):
     counts = sizes(ROWS[rows])
     shape, first = (sum(counts), 2), sum(counts[: sp.rank()])
-    for dtype in types_of(carrier, op):
+    for dtype in types_of(transport, op):
         request = Reducescatter(dtype, shape, op, counts, sp.rank())
-        y = carrier.run(request, array(sp.rank(), shape, dtype))
+        y = transport.run(request, array(sp.rank(), shape, dtype))
         whole = reduced(all_values(shape, dtype), op)
         assert_result(y, whole[first : first + counts[sp.rank()]], op)
 
@@ -130,7 +130,7 @@ SENT = {
 
 @pytest.mark.parametrize("rows", SENT)
 @pytest.mark.parametrize("trailing", ((), (3,)))
-def test_alltoall(carrier, rows, trailing):
+def test_alltoall(transport, rows, trailing):
     number, mine, everyone = SENT[rows], sp.rank(), range(sp.size())
     sent = tuple(number(mine, r) for r in everyone)
     received = tuple(number(s, mine) for s in everyone)
@@ -141,34 +141,34 @@ def test_alltoall(carrier, rows, trailing):
         outgoing = array(s, (sum(counts), *trailing), dtype)
         return outgoing[sum(counts[:r]) : sum(counts[: r + 1])]
 
-    for dtype in types_of(carrier):
+    for dtype in types_of(transport):
         request = Alltoall(dtype, (sum(sent), *trailing), sent, received)
-        y = carrier.run(request, array(mine, request.shape, dtype))
+        y = transport.run(request, array(mine, request.shape, dtype))
         expected = np.concatenate([part(s, mine, dtype) for s in everyone])
         np.testing.assert_array_equal(y, expected, err_msg=dtype)
 
 
-def test_long_messages(carrier):
+def test_long_messages(transport):
     """Longer than what MPI sends before somebody takes it."""
     n, size = 100_000, sp.size()
     request = Alltoall("float64", (n * size,), (n,) * size, (n,) * size)
-    y = carrier.run(request, np.arange(n * size, dtype=np.float64) + 1e7 * sp.rank())
+    y = transport.run(request, np.arange(n * size, dtype=np.float64) + 1e7 * sp.rank())
     mine = np.arange(n * sp.rank(), n * (sp.rank() + 1), dtype=np.float64)
     np.testing.assert_array_equal(y, np.concatenate([mine + 1e7 * r for r in range(size)]))
 
 
-def test_a_request_is_prepared_once_and_carried_out_often(carrier):
+def test_a_request_is_prepared_once_and_carried_out_often(transport):
     counts = sizes(ROWS["growing"])
     x, y = np.zeros(counts[sp.rank()]), np.empty(sum(counts))
-    transfer = Allgather("float64", x.shape, counts).prepared_by(carrier.carrier)
+    transfer = Allgather("float64", x.shape, counts).prepared_by(transport.transport)
     for step in range(3):
         x[:] = 10 * step + sp.rank()
-        transfer(x.ctypes.data, y.ctypes.data, *carrier.where)
-        carrier.finish()
+        transfer(x.ctypes.data, y.ctypes.data, *transport.where)
+        transport.finish()
         expected = np.repeat(10 * step + np.arange(sp.size()), counts)
         np.testing.assert_array_equal(y, expected)
 
 
-def test_barrier(carrier):
-    carrier.carrier.barrier()
-    carrier.carrier.barrier()
+def test_barrier(transport):
+    transport.transport.barrier()
+    transport.transport.barrier()

@@ -10,7 +10,7 @@ from reductions import reduced
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 
 FACTORS = {"prescale_factor": 0.5, "postscale_factor": 3.0}
 SHAPE = (2, 3)
@@ -24,13 +24,13 @@ def own_part(whole):
 def types(monkeypatch):
     """The element types of the transfers made."""
     made = []
-    execute = Call.execute
+    execute = PreparedCall.execute
 
     def noting(self, *addresses):
         made.append(self.request.dtype)
         execute(self, *addresses)
 
-    monkeypatch.setattr(Call, "execute", noting)
+    monkeypatch.setattr(PreparedCall, "execute", noting)
     return made
 
 

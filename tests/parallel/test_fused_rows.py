@@ -10,7 +10,7 @@ from reductions import reduced
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 
 GATHERED = [
     ("float64", lambda rank: rank + 1, (2,)),
@@ -47,13 +47,13 @@ def own_part(whole):
 @pytest.fixture
 def transfers(monkeypatch):
     made = []
-    execute = Call.execute
+    execute = PreparedCall.execute
 
     def noting(self, *addresses):
         made.append((self.request.signature.kind, self.request.dtype))
         execute(self, *addresses)
 
-    monkeypatch.setattr(Call, "execute", noting)
+    monkeypatch.setattr(PreparedCall, "execute", noting)
     return made
 
 
@@ -131,8 +131,8 @@ def test_other_shapes_on_one_rank():
     columns = 3 if sp.rank() == sp.size() - 1 else 2
     with pytest.raises(CollectiveMismatchError) as error:
         sp.fused_allgather([tf.ones([1]), tf.ones([2, columns])])
-    for wish in ("rows of allgather(float32 [any]; float32 [any, 2])", "float32 [any, 3])"):
-        assert wish in str(error.value)
+    for signature in ("rows of allgather(float32 [any]; float32 [any, 2])", "float32 [any, 3])"):
+        assert signature in str(error.value)
     assert sp.allreduce(sp.rank(), sp.Max).numpy() == sp.size() - 1
 
 

@@ -10,7 +10,7 @@ from ranks import CONTEXTS, all_values, compiled, eager, graph, values
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
 from sciml_par.parallel.collectives.fused import BUCKET_BYTES, Together, fuse
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 
 CASES = [
     ("float64", (3,)),
@@ -34,13 +34,13 @@ def tagged(rank, index):
 def transfers(monkeypatch):
     """What the transfers made have carried: ("float32", 5 elements)."""
     made = []
-    execute = Call.execute
+    execute = PreparedCall.execute
 
     def recording(self, *addresses):
         made.append((self.request.dtype, self.request.count))
         execute(self, *addresses)
 
-    monkeypatch.setattr(Call, "execute", recording)
+    monkeypatch.setattr(PreparedCall, "execute", recording)
     return made
 
 

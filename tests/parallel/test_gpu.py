@@ -16,7 +16,7 @@ from ranks import TYPES, numpy_type, values
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution.dispatch import run_eagerly
 from sciml_par.parallel.execution.xla_custom_call import bridge
-from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import (
     Allgather,
@@ -27,7 +27,7 @@ from sciml_par.parallel.requests.request import (
 )
 from sciml_par.parallel.tensors.memory import HOST_MEMORY, has_gpus, kind_of_memory
 from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_gpu, load_nccl
-from sciml_par.parallel.transports.nccl import CUDA_MEMORY, NCCLCommunicator
+from sciml_par.parallel.transports.nccl import CUDA_MEMORY, NCCLTransport
 
 pytestmark = pytest.mark.gpu
 
@@ -63,10 +63,12 @@ def group(needs_gpu):
     """This rank alone, with an NCCL of its own."""
     group = Communicator(MPI.COMM_SELF, name="one GPU")
     group.gpu = load_gpu()
-    group.by_nccl = NCCLCommunicator.connect(load_nccl(), group.gpu, 0, 1, lambda shared: shared)
+    group.nccl_transport = NCCLTransport.connect(
+        load_nccl(), group.gpu, 0, 1, lambda shared: shared
+    )
     yield group
-    group.by_nccl.finish()
-    group.by_nccl.abort()
+    group.nccl_transport.finish()
+    group.nccl_transport.abort()
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ def test_eager(group, carried, kind, shape):
         if dtype == "bool" and kind in ("allreduce", "reducescatter"):
             continue
         x = on_gpu(values(sp.rank(), shape, dtype))
-        y = run_eagerly(Site(group, REQUESTS[kind](dtype, shape)), x)
+        y = run_eagerly(CallSite(group, REQUESTS[kind](dtype, shape)), x)
         memory = kind_of_memory(x)
         assert memory in (HOST_MEMORY, CUDA_MEMORY)
         on_host = memory == HOST_MEMORY or dtype in (*NOT_OF_NCCL, *NOT_EMPTY_ON_GPUS)
@@ -127,22 +129,22 @@ def test_eager(group, carried, kind, shape):
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16", "float32", "float64"))
 def test_the_average_of_one(group, dtype):
     x = on_gpu(values(sp.rank(), (5,), dtype))
-    y = run_eagerly(Site(group, Allreduce(dtype, (5,), sp.Average)), x)
+    y = run_eagerly(CallSite(group, Allreduce(dtype, (5,), sp.Average)), x)
     np.testing.assert_array_equal(y.numpy(), x.numpy())
 
 
 def test_eager_code_reads_the_result_at_once(group):
     """What TensorFlow computes before and after stands on its own streams."""
-    site = Site(group, Allreduce("float32", (1000, 1000), sp.Sum))
+    call_site = CallSite(group, Allreduce("float32", (1000, 1000), sp.Sum))
     x = on_gpu(np.full((1000, 1000), 1e-3, np.float32))
     with tf.device(GPU):
         for _ in range(20):
-            x = tf.matmul(run_eagerly(site, tf.matmul(x, x)), x)  # each keeps a constant 1e-3
+            x = tf.matmul(run_eagerly(call_site, tf.matmul(x, x)), x)  # each keeps a constant 1e-3
     np.testing.assert_allclose(x.numpy(), np.full((1000, 1000), 1e-3), rtol=1e-3)
 
 
 def emitted(group, request, x):
-    return bridge().emit(Site(group, request), x, bridge().order())
+    return bridge().emit(CallSite(group, request), x, bridge().order())
 
 
 def test_compiled(group, carried):
@@ -162,8 +164,8 @@ def test_compiled(group, carried):
     assert y.device == x.device
     np.testing.assert_array_equal(y.numpy(), np.full(1000, 2.0 + 2.0 * 0.5**100, np.float32))
     assert carried == ["NCCL"] * 200
-    group.by_nccl.finish()
-    assert group.standing() is None and group.by_nccl.error() is None
+    group.nccl_transport.finish()
+    assert group.standing() is None and group.nccl_transport.error() is None
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
@@ -189,14 +191,14 @@ def test_compiled_of_every_kind(group, carried, kind):
 
 def test_a_refused_call_is_an_error_of_the_program(group, monkeypatch):
     refuse = True
-    allreduce = group.by_nccl._link.allreduce
+    allreduce = group.nccl_transport._link.allreduce
 
     def refusing(*arguments):
         if refuse:
             raise RuntimeError("the furnace is cold")
         allreduce(*arguments)
 
-    monkeypatch.setattr(group.by_nccl._link, "allreduce", refusing)
+    monkeypatch.setattr(group.nccl_transport._link, "allreduce", refusing)
 
     @tf.function(jit_compile=True)
     def run(x):

@@ -12,7 +12,7 @@ from ranks import values
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.gpu_handler import gpu_handler
-from sciml_par.parallel.groups.call_site import Call, Site
+from sciml_par.parallel.groups.call_site import CallSite, PreparedCall
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import (
     Allgather,
@@ -31,22 +31,22 @@ class Fakes:
 
     def __init__(self, mpi, monkeypatch):
         self.group = Communicator(mpi, name="fake GPUs")
-        self.group.by_nccl, self.nccl, self.runtime = fake_nccl_communicator(mpi)
-        self.group.gpu = self.group.by_nccl.gpu
+        self.group.nccl_transport, self.nccl, self.runtime = fake_nccl_communicator(mpi)
+        self.group.gpu = self.group.nccl_transport.gpu
         self.calls = self.runtime.calls
-        execute = Call.execute
+        execute = PreparedCall.execute
 
         def recording(call, *arguments):
-            if call.signature.by == "MPI":
+            if call.signature.transport == "MPI":
                 self.calls.append(MPI_IS_AT_WORK)
             execute(call, *arguments)
 
-        monkeypatch.setattr(Call, "execute", recording)
+        monkeypatch.setattr(PreparedCall, "execute", recording)
         self.stream = self.group.gpu.new_stream()
 
     def run(self, request, x, *, on_host=False):
         """(result, calls) of the handler, on what stands in the GPU's memory."""
-        handler = gpu_handler(Site(self.group, request), on_host=on_host)
+        handler = gpu_handler(CallSite(self.group, request), on_host=on_host)
         send, receive = self.on_gpu(x), self.on_gpu(np.zeros(request.receive_shape, x.dtype))
         self.calls.clear()
         handler(send, receive, self.stream)
@@ -86,13 +86,15 @@ def test_by_nccl_on_the_programs_stream(fakes):
     y, calls = fakes.run(request, array_of(sp.rank(), (3,), "float32"))
     np.testing.assert_array_equal(y, total((3,), "float32"))
     ((name, arguments),) = [c for c in fakes.nccl.calls if c[0] != "NcclCommunicator"][-1:]
-    assert name == "allReduce" and arguments[-1] == fakes.stream != fakes.group.by_nccl.stream
+    assert (
+        name == "allReduce" and arguments[-1] == fakes.stream != fakes.group.nccl_transport.stream
+    )
     # A mark for the watchdog, and nobody waits.
     assert [name for name, _ in calls] == ["eventRecord"]
 
 
 def test_many_executions_stand_on_the_stream_in_order(fakes):
-    handler = gpu_handler(Site(fakes.group, Allreduce("float64", (), sp.Sum)))
+    handler = gpu_handler(CallSite(fakes.group, Allreduce("float64", (), sp.Sum)))
     addresses = [fakes.on_gpu(np.array(x)) for x in (1.0 + sp.rank(), 0.0, 0.0, 0.0, 0.0, 0.0)]
     for send, receive in zip(addresses, addresses[1:], strict=False):
         handler(send, receive, fakes.stream)
@@ -107,7 +109,7 @@ def test_many_executions_stand_on_the_stream_in_order(fakes):
 
 
 def without_nccl(fakes):
-    fakes.group.by_nccl = None
+    fakes.group.nccl_transport = None
     return {}, "float32"
 
 
@@ -158,12 +160,14 @@ def test_every_collective_through_the_host(fakes, kind):
     x = array_of(sp.rank(), request.shape, "int16")
     y, _ = fakes.run(request, x)
     expected = np.zeros(request.receive_shape, np.int16)
-    Site(fakes.group, request).by(fakes.group.by_mpi).execute(x.ctypes.data, expected.ctypes.data)
+    CallSite(fakes.group, request).prepared(fakes.group.mpi_transport).execute(
+        x.ctypes.data, expected.ctypes.data
+    )
     np.testing.assert_array_equal(y, expected)
 
 
 def test_without_cupy_there_is_a_remedy(fakes):
-    fakes.group.by_nccl = fakes.group.gpu = None
-    handler = gpu_handler(Site(fakes.group, Allreduce("float32", (1,), sp.Sum)))
+    fakes.group.nccl_transport = fakes.group.gpu = None
+    handler = gpu_handler(CallSite(fakes.group, Allreduce("float32", (1,), sp.Sum)))
     with pytest.raises(InputError, match=r"needs CuPy: pip install 'sciml-par\[gpu\]', or leave"):
         handler(0, 0, 0)

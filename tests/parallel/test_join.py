@@ -14,7 +14,7 @@ import sciml_par.parallel as sp
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.collectives.join import _Join, neutral
 from sciml_par.parallel.groups.mailbox import Left
-from sciml_par.parallel.requests.announcement import Ask, Kind
+from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.requests.request import Alltoall, Broadcast
 from sciml_par.parallel.requests.signature import Signature
 
@@ -181,16 +181,19 @@ def test_the_last_of_equals_is_the_highest():
 
 
 @pytest.mark.parametrize(
-    ("ask", "reason"),
+    ("announcement", "reason"),
     (
-        (Ask(Kind.OBJECTS, Signature("allgather of objects")), "objects cannot be made up"),
-        (Ask(Kind.TRANSFER, FROM_THIS.signature, FROM_THIS), "it is the one to give"),
-        (Ask(Kind.TRANSFER, TRACED.signature, TRACED), "it needs rows of this rank"),
+        (
+            Announcement(Kind.OBJECTS, Signature("allgather of objects")),
+            "objects cannot be made up",
+        ),
+        (Announcement(Kind.TRANSFER, FROM_THIS.signature, FROM_THIS), "it is the one to give"),
+        (Announcement(Kind.TRANSFER, TRACED.signature, TRACED), "it needs rows of this rank"),
     ),
 )
-def test_what_a_rank_that_has_joined_cannot_do(ask, reason):
+def test_what_a_rank_that_has_joined_cannot_do(announcement, reason):
     with pytest.raises(SciMLParError, match=f"Rank {sp.rank()} has joined.*: {reason}"):
-        _Join(WORLD, sp.current_world().mailbox)._take_part(ask)
+        _Join(WORLD, sp.current_world().mailbox)._take_part(announcement)
 
 
 def test_a_rank_that_ended_without_join():

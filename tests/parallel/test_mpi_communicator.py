@@ -1,4 +1,4 @@
-"""What the carrier by MPI has alone: how long its calls are, and where its buffers lie."""
+"""What the transport by MPI has alone: how long its calls are, and where its buffers lie."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from numbers import Integral
 
 import numpy as np
 import pytest
-from carriers import Driver, array, world_mpi
 from ranks import COMPLEX
+from transports import Driver, array, world_mpi
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.requests.request import (
@@ -17,7 +17,7 @@ from sciml_par.parallel.requests.request import (
     Broadcast,
     Reducescatter,
 )
-from sciml_par.parallel.transports.mpi import MPICommunicator
+from sciml_par.parallel.transports.mpi import MPITransport
 
 LONGEST = 64
 ROWS = 40
@@ -55,9 +55,9 @@ def _numbers(value):
 
 @pytest.fixture
 def watched():
-    carrier = MPICommunicator(world_mpi(), longest=LONGEST)
-    carrier.comm = Watched(carrier.comm)
-    return Driver(carrier)
+    transport = MPITransport(world_mpi(), longest=LONGEST)
+    transport.comm = Watched(transport.comm)
+    return Driver(transport)
 
 
 def uneven_rows(rank):
@@ -84,10 +84,10 @@ def requests(dtype="int16"):
 def test_no_call_is_longer_than_allowed(watched, kind, dtype):
     request = requests(dtype)[kind]
     x = array(sp.rank(), request.shape, dtype)
-    expected = Driver(MPICommunicator(world_mpi())).run(request, x)
+    expected = Driver(MPITransport(world_mpi())).run(request, x)
     np.testing.assert_array_equal(watched.run(request, x), expected)
-    assert watched.carrier.comm.calls
-    assert watched.carrier.comm.largest <= LONGEST
+    assert watched.transport.comm.calls
+    assert watched.transport.comm.largest <= LONGEST
 
 
 def test_offsets_count_as_well_as_lengths(watched):
@@ -103,7 +103,7 @@ def test_offsets_count_as_well_as_lengths(watched):
         first = rank if giver < size - 1 or rank == 0 else 3 * LONGEST + rank - 1
         expected.append(np.arange(first, first + n) % 50 + giver)
     np.testing.assert_array_equal(y, np.concatenate(expected))
-    assert watched.carrier.comm.largest <= LONGEST
+    assert watched.transport.comm.largest <= LONGEST
 
 
 def test_no_rows_may_lie_where_the_result_does():
@@ -119,12 +119,12 @@ def test_no_rows_may_lie_where_the_result_does():
         (Alltoall("float64", (sum(sent),), sent, received), np.repeat(np.arange(size), received)),
     )
     for longest in (LONGEST, 1 << 30):
-        carrier = MPICommunicator(world_mpi(), longest=longest)
+        transport = MPITransport(world_mpi(), longest=longest)
         for request, expected in requests:
             x = np.full(request.shape, float(rank))
             y = np.full(request.receive_shape, -1.0)
             source = x if x.size else y
-            request.prepared_by(carrier)(source.ctypes.data, y.ctypes.data)
+            request.prepared_by(transport)(source.ctypes.data, y.ctypes.data)
             np.testing.assert_array_equal(y, expected)
 
 
@@ -139,14 +139,14 @@ def test_nothing_at_all_at_one_address():
         Reducescatter("float32", (0,), sp.Average, none, rank),
         Alltoall("float32", (0,), none, none),
     ):
-        request.prepared_by(MPICommunicator(world_mpi()))(here, here)
+        request.prepared_by(MPITransport(world_mpi()))(here, here)
 
 
 @pytest.mark.parametrize("dtype", COMPLEX)
 def test_a_part_that_is_infinite_leaves_the_other_as_it_is(dtype):
     """A complex division would make it NaN."""
     x = np.array([complex(np.inf, sp.rank()), complex(sp.rank(), -np.inf)], dtype)
-    y = Driver(MPICommunicator(world_mpi())).run(Allreduce(dtype, (2,), sp.Average), x)
+    y = Driver(MPITransport(world_mpi())).run(Allreduce(dtype, (2,), sp.Average), x)
     mean = (sp.size() - 1) / 2
     np.testing.assert_array_equal(y.real, np.array([np.inf, mean], y.real.dtype))
     np.testing.assert_array_equal(y.imag, np.array([mean, -np.inf], y.real.dtype))

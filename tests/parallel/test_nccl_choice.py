@@ -33,7 +33,7 @@ def made_once():
 @pytest.fixture
 def group(made_once):
     """All ranks, with GPUs that are fakes."""
-    made_once[0].eager_sites.clear()
+    made_once[0].eager_call_sites.clear()
     made_once[0].ledger.clear()
     return made_once[0]
 
@@ -96,9 +96,13 @@ def test_results_and_gradients_are_those_of_mpi(group, carried, context, name):
         carried.clear()
         return context(with_gradient)(x), list(carried)
 
-    (y, gradient), by_nccl = run_over(group)
-    (y_mpi, gradient_mpi), by_mpi = run_over(None)
-    assert set(by_nccl) == {"NCCL"} and set(by_mpi) == {"MPI"} and len(by_nccl) == len(by_mpi)
+    (y, gradient), nccl_transport = run_over(group)
+    (y_mpi, gradient_mpi), mpi_transport = run_over(None)
+    assert (
+        set(nccl_transport) == {"NCCL"}
+        and set(mpi_transport) == {"MPI"}
+        and len(nccl_transport) == len(mpi_transport)
+    )
     np.testing.assert_allclose(y.numpy(), y_mpi.numpy(), rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(gradient.numpy(), gradient_mpi.numpy(), rtol=1e-12, atol=1e-14)
 
@@ -126,9 +130,9 @@ def test_booleans_go_by_mpi(group, carried, context):
 def test_a_sum_of_many_is_rounded_to_its_type(group, dtype):
     """NCCL adds 16-bit numbers in their own type, and rounds at each addition."""
     x = tf.cast(tf.constant(normal(sp.rank(), (50,), dtype)), dtype)
-    by_nccl = sp.allreduce(x, sp.Sum, communicator=group)
+    nccl_transport = sp.allreduce(x, sp.Sum, communicator=group)
     everyone = sp.allgather(tf.cast(x, tf.float64)[tf.newaxis]).numpy()
-    error = np.abs(tf.cast(by_nccl, tf.float64).numpy() - everyone.sum(0))
+    error = np.abs(tf.cast(nccl_transport, tf.float64).numpy() - everyone.sum(0))
     digits = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}[dtype]
     assert (error <= sp.size() * 2.0**-digits * np.abs(everyone).sum(0)).all()
 
@@ -154,7 +158,7 @@ def test_a_program_compiled_for_the_cpu_goes_by_mpi(group, carried, wrap):
 
 def test_tensors_in_other_memory_go_by_mpi(group, carried, monkeypatch):
     """As every tensor of the host does where NCCL reads a GPU's memory."""
-    monkeypatch.setattr(group.by_nccl, "memory", 2)
+    monkeypatch.setattr(group.nccl_transport, "memory", 2)
     y = sp.allreduce(tf.fill([3], 1.0 + sp.rank()), sp.Sum, communicator=group)
     assert y.numpy().tolist() == [sum(range(1, sp.size() + 1))] * 3
     assert carried == ["MPI"]
@@ -190,8 +194,8 @@ def test_the_result_lies_in_memory_of_its_own(group):
 def test_a_call_waits_for_its_own_stream(group, nccl):
     sp.allreduce(tf.ones(3), sp.Sum, communicator=group)
     ((_, arguments),) = [call for call in nccl.calls if call[0] == "allReduce"]
-    assert arguments[-1] == group.by_nccl.stream
-    assert ("streamSynchronize", (group.by_nccl.stream,)) == nccl.runtime.calls[-1]
+    assert arguments[-1] == group.nccl_transport.stream
+    assert ("streamSynchronize", (group.nccl_transport.stream,)) == nccl.runtime.calls[-1]
 
 
 # What is built on the collectives
@@ -240,9 +244,9 @@ def test_variables(group, carried):
 
 
 def test_a_part_of_the_ranks(group, carried):
-    group.by_nccl.gpu._cuda.looks_until_done = 0
+    group.nccl_transport.gpu._cuda.looks_until_done = 0
     part = group.split(sp.rank() % 2)
-    part.by_nccl.memory = HOST_MEMORY
+    part.nccl_transport.memory = HOST_MEMORY
     y = sp.allreduce(tf.constant(1.0 + sp.rank()), sp.Sum, communicator=part)
     assert y.numpy() == sum(r + 1 for r in range(sp.rank() % 2, sp.size(), 2))
     assert carried == (["NCCL"] if part.size > 1 else [])

@@ -1,4 +1,4 @@
-"""What the carrier by NCCL has alone, over the fake: streams, errors, parts of the ranks."""
+"""What the transport by NCCL has alone, over the fake: streams, errors, parts of the ranks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from carriers import ROWS, Driver, array, driver_of_nccl, sizes, world_mpi
 from fake_cuda_runtime import ILLEGAL_ADDRESS
 from ranks import COMPLEX, MOVED
+from transports import ROWS, Driver, array, driver_of_nccl, sizes, world_mpi
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.groups.communicator import Communicator
@@ -21,7 +21,7 @@ from sciml_par.parallel.requests.request import (
     even_rows,
 )
 from sciml_par.parallel.transports.cupy_binding import BindingError
-from sciml_par.parallel.transports.nccl import NCCLCommunicator
+from sciml_par.parallel.transports.nccl import NCCLTransport
 
 NOT_OF_NCCL = ("bool", "int16", "uint16")
 
@@ -32,7 +32,7 @@ def for_all_tests():
 
 
 @pytest.fixture
-def by_nccl(for_all_tests):
+def nccl_transport(for_all_tests):
     for_all_tests.runtime.looks_until_done = math.inf
     for_all_tests.nccl.calls.clear()
     return for_all_tests
@@ -41,15 +41,17 @@ def by_nccl(for_all_tests):
 # What NCCL has, and how it is called
 
 
-def test_the_element_types_of_nccl(by_nccl):
+def test_the_element_types_of_nccl(nccl_transport):
     for dtype in MOVED:
-        assert by_nccl.carries(Broadcast(dtype, (1,), 0)) == (dtype not in NOT_OF_NCCL), dtype
+        assert nccl_transport.carries(Broadcast(dtype, (1,), 0)) == (dtype not in NOT_OF_NCCL), (
+            dtype
+        )
     for dtype in COMPLEX:  # as real numbers, of which NCCL would take another product
-        assert by_nccl.carries(Allreduce(dtype, (1,), sp.Average))
-        assert not by_nccl.carries(Allreduce(dtype, (1,), sp.Product))
+        assert nccl_transport.carries(Allreduce(dtype, (1,), sp.Average))
+        assert not nccl_transport.carries(Allreduce(dtype, (1,), sp.Product))
 
 
-def test_parts_of_equal_length_are_one_call(by_nccl):
+def test_parts_of_equal_length_are_one_call(nccl_transport):
     n = sp.size()
     x = np.ones((n, 2), np.float32)
     requests = (
@@ -59,34 +61,34 @@ def test_parts_of_equal_length_are_one_call(by_nccl):
         Reducescatter("float32", (n, 2), sp.Sum, even_rows(n, n), sp.rank()),
     )
     for request in requests:
-        by_nccl.run(request, x)
-    assert by_nccl.since() == ["allReduce", "broadcast", "allGather", "reduceScatter"]
+        nccl_transport.run(request, x)
+    assert nccl_transport.since() == ["allReduce", "broadcast", "allGather", "reduceScatter"]
 
 
 @pytest.mark.skipif("sp.size() == 1", reason="one rank's parts are as long as each other")
-def test_parts_of_other_lengths_are_one_group(by_nccl):
+def test_parts_of_other_lengths_are_one_group(nccl_transport):
     counts = sizes(ROWS["growing"])
     mine, size = counts[sp.rank()], sp.size()
-    by_nccl.run(Allgather("float32", (mine,), counts), np.ones(mine, np.float32))
-    assert by_nccl.since() == ["groupStart", *["broadcast"] * size, "groupEnd"]
+    nccl_transport.run(Allgather("float32", (mine,), counts), np.ones(mine, np.float32))
+    assert nccl_transport.since() == ["groupStart", *["broadcast"] * size, "groupEnd"]
     whole = np.ones(sum(counts), np.float32)
-    by_nccl.run(Reducescatter("float32", whole.shape, sp.Sum, counts, sp.rank()), whole)
-    assert by_nccl.since() == ["groupStart", *["reduce"] * size, "groupEnd"]
+    nccl_transport.run(Reducescatter("float32", whole.shape, sp.Sum, counts, sp.rank()), whole)
+    assert nccl_transport.since() == ["groupStart", *["reduce"] * size, "groupEnd"]
 
 
 @pytest.mark.skipif("sp.size() == 1", reason="one rank's parts are as long as each other")
-def test_empty_parts_are_left_out(by_nccl):
+def test_empty_parts_are_left_out(nccl_transport):
     counts = sizes(ROWS["only the last"])
     mine = counts[sp.rank()]
-    by_nccl.run(Allgather("float32", (mine,), counts), np.ones(mine, np.float32))
-    assert by_nccl.since() == ["groupStart", "broadcast", "groupEnd"]
+    nccl_transport.run(Allgather("float32", (mine,), counts), np.ones(mine, np.float32))
+    assert nccl_transport.since() == ["groupStart", "broadcast", "groupEnd"]
     to_itself = tuple(mine if r == sp.rank() else 0 for r in range(sp.size()))
     request = Alltoall("float32", (mine,), to_itself, to_itself)
-    by_nccl.run(request, np.ones(mine, np.float32))
-    assert by_nccl.since() == ["groupStart", *(["send", "recv"] if mine else []), "groupEnd"]
+    nccl_transport.run(request, np.ones(mine, np.float32))
+    assert nccl_transport.since() == ["groupStart", *(["send", "recv"] if mine else []), "groupEnd"]
 
 
-def test_the_ranks_share_one_id(by_nccl):
+def test_the_ranks_share_one_id(nccl_transport):
     nccl = driver_of_nccl().nccl
     (joined,) = [arguments for name, arguments in nccl.calls if name == "NcclCommunicator"]
     size, shared_id, rank = joined
@@ -106,57 +108,57 @@ def ones(n=2):
     return np.ones(n, np.float32)
 
 
-def test_a_transfer_only_enqueues(by_nccl):
+def test_a_transfer_only_enqueues(nccl_transport):
     x = ones()
-    y = by_nccl.start(X, x)
+    y = nccl_transport.start(X, x)
     assert y.view(np.uint8).tolist() == [0x55] * 8
-    assert str(by_nccl.carrier.in_flight()) == SAID
-    by_nccl.finish()
+    assert str(nccl_transport.transport.in_flight()) == SAID
+    nccl_transport.finish()
     assert y.tolist() == [sp.size()] * 2
-    assert by_nccl.carrier.in_flight() is None
+    assert nccl_transport.transport.in_flight() is None
 
 
-def test_work_stands_on_the_stream_that_was_named(by_nccl):
-    other = by_nccl.carrier.gpu.new_stream()
+def test_work_stands_on_the_stream_that_was_named(nccl_transport):
+    other = nccl_transport.transport.gpu.new_stream()
     x, y = ones(), np.zeros(2, np.float32)
-    X.prepared_by(by_nccl.carrier)(x.ctypes.data, y.ctypes.data, other)
-    by_nccl.finish()  # of its own stream
-    assert y.tolist() == [0, 0] and by_nccl.carrier.in_flight() is not None
-    by_nccl.carrier.gpu.synchronize(other)
-    assert y.tolist() == [sp.size()] * 2 and by_nccl.carrier.in_flight() is None
+    X.prepared_by(nccl_transport.transport)(x.ctypes.data, y.ctypes.data, other)
+    nccl_transport.finish()  # of its own stream
+    assert y.tolist() == [0, 0] and nccl_transport.transport.in_flight() is not None
+    nccl_transport.transport.gpu.synchronize(other)
+    assert y.tolist() == [sp.size()] * 2 and nccl_transport.transport.in_flight() is None
 
 
-def test_the_last_of_several_is_told(by_nccl):
+def test_the_last_of_several_is_told(nccl_transport):
     x = ones()
-    results = [by_nccl.start(X, x), by_nccl.start(Broadcast("float32", (2,), 0), x)]
-    assert str(by_nccl.carrier.in_flight()) == "broadcast(float32 [2], root 0) by NCCL"
-    by_nccl.finish()
+    results = [nccl_transport.start(X, x), nccl_transport.start(Broadcast("float32", (2,), 0), x)]
+    assert str(nccl_transport.transport.in_flight()) == "broadcast(float32 [2], root 0) by NCCL"
+    nccl_transport.finish()
     assert [y.tolist() for y in results] == [[sp.size()] * 2, [1, 1]]
 
 
-def test_finish_waits_until_the_gpu_is_done(by_nccl):
-    by_nccl.runtime.looks_until_done = 3
+def test_finish_waits_until_the_gpu_is_done(nccl_transport):
+    nccl_transport.runtime.looks_until_done = 3
     x = ones()
-    y = by_nccl.start(X, x)
-    by_nccl.carrier.finish()
+    y = nccl_transport.start(X, x)
+    nccl_transport.transport.finish()
     assert y.tolist() == [sp.size()] * 2
-    assert by_nccl.runtime.names().count("eventQuery") > 3
+    assert nccl_transport.runtime.names().count("eventQuery") > 3
 
 
 @pytest.fixture
 def broken():
-    """A carrier of its own, for tests that leave it of no use."""
+    """A transport of its own, for tests that leave it of no use."""
     return driver_of_nccl()
 
 
 def test_an_error_of_nccl(broken):
-    assert broken.carrier.error() is None
+    assert broken.transport.error() is None
     x = ones()
     broken.start(X, x)
-    assert broken.carrier.error() is None  # not yet done is none
-    broken.carrier._link._communicator.async_error = "NCCL_ERROR_REMOTE_ERROR: a rank is gone"
-    assert broken.carrier.error() == "NCCL_ERROR_REMOTE_ERROR: a rank is gone"
-    broken.carrier.finish()  # does not wait for what never ends
+    assert broken.transport.error() is None  # not yet done is none
+    broken.transport._link._communicator.async_error = "NCCL_ERROR_REMOTE_ERROR: a rank is gone"
+    assert broken.transport.error() == "NCCL_ERROR_REMOTE_ERROR: a rank is gone"
+    broken.transport.finish()  # does not wait for what never ends
     broken.finish()
 
 
@@ -165,20 +167,20 @@ def test_an_error_of_cuda(broken):
     broken.start(X, x)
     broken.runtime.code = ILLEGAL_ADDRESS
     text = "cudaErrorIllegalAddress: an illegal memory access was encountered"
-    assert broken.carrier.error() == f"cudaEventQuery failed: {text}"
-    assert str(broken.carrier.in_flight()) == SAID  # the watchdog is to see it
-    broken.carrier.finish()
+    assert broken.transport.error() == f"cudaEventQuery failed: {text}"
+    assert str(broken.transport.in_flight()) == SAID  # the watchdog is to see it
+    broken.transport.finish()
 
 
 def test_an_aborted_communicator(broken):
     x = ones()
     broken.start(X, x)
-    broken.carrier.abort()
-    broken.carrier.abort()
+    broken.transport.abort()
+    broken.transport.abort()
     assert broken.nccl.names().count("abort") == 1
     # The watchdog may still look while the program ends, and is not to speak of the abort.
-    assert broken.carrier.error() is None and broken.carrier.in_flight() is None
-    broken.carrier.finish()
+    assert broken.transport.error() is None and broken.transport.in_flight() is None
+    broken.transport.finish()
     with pytest.raises(BindingError, match="INVALID_ARGUMENT"):
         broken.start(X, x)
 
@@ -191,19 +193,19 @@ def test_a_refused_call_names_itself_and_the_rank(broken):
         f"NCCL refused {SAID} on rank {sp.rank()}: NCCL_ERROR_UNHANDLED_CUDA_ERROR: out of memory."
     )
     assert "NCCL_DEBUG=INFO" in str(error.value)
-    assert broken.carrier.in_flight() is None
+    assert broken.transport.in_flight() is None
 
 
 # Parts of the ranks
 
 
-def test_a_split_carries_among_its_own_ranks(by_nccl):
+def test_a_split_carries_among_its_own_ranks(nccl_transport):
     """Odd and even ranks, these in reverse."""
     color, everyone = sp.rank() % 2, range(sp.size())
     members = [r for r in everyone if r % 2 == color][:: -1 if color == 0 else 1]
-    by_nccl.runtime.looks_until_done = 0
-    part = by_nccl.carrier.split(color, members.index(sp.rank()), len(members))
-    assert isinstance(part, NCCLCommunicator)
+    nccl_transport.runtime.looks_until_done = 0
+    part = nccl_transport.transport.split(color, members.index(sp.rank()), len(members))
+    assert isinstance(part, NCCLTransport)
     assert (part.rank, part.size) == (members.index(sp.rank()), len(members))
     group = Driver(part, (part.stream,))
     x = array(sp.rank(), (3,), "float32")
@@ -213,27 +215,27 @@ def test_a_split_carries_among_its_own_ranks(by_nccl):
     gathered = group.run(Allgather("float32", (3,), (3,) * len(members)), x)
     np.testing.assert_array_equal(gathered, expected.reshape(-1))
     # The whole goes on beside it.
-    np.testing.assert_array_equal(by_nccl.run(X, ones()), [sp.size()] * 2)
+    np.testing.assert_array_equal(nccl_transport.run(X, ones()), [sp.size()] * 2)
 
 
-def test_a_communicator_is_split_when_its_work_is_done(by_nccl):
-    by_nccl.runtime.looks_until_done = 2
+def test_a_communicator_is_split_when_its_work_is_done(nccl_transport):
+    nccl_transport.runtime.looks_until_done = 2
     x = ones()
-    y = by_nccl.start(X, x)
-    by_nccl.carrier.split(0, sp.rank(), sp.size())
+    y = nccl_transport.start(X, x)
+    nccl_transport.transport.split(0, sp.rank(), sp.size())
     assert y.tolist() == [sp.size()] * 2
 
 
-def test_a_group_of_ranks_has_its_gpus(by_nccl):
+def test_a_group_of_ranks_has_its_gpus(nccl_transport):
     """As `Communicator.split` makes it; the parts of parts as well."""
     whole = Communicator(world_mpi(), name="whole")
-    assert whole.split(0).by_nccl is None
-    whole.by_nccl, whole.gpu = by_nccl.carrier, by_nccl.carrier.gpu
+    assert whole.split(0).nccl_transport is None
+    whole.nccl_transport, whole.gpu = nccl_transport.transport, nccl_transport.transport.gpu
     part = whole.split(sp.rank() % 2)
     assert part.gpu is whole.gpu
-    assert (part.by_nccl.rank, part.by_nccl.size) == (part.rank, part.size)
+    assert (part.nccl_transport.rank, part.nccl_transport.size) == (part.rank, part.size)
     alone = part.split(part.rank)
-    assert (alone.by_nccl.rank, alone.by_nccl.size) == (0, 1)
+    assert (alone.nccl_transport.rank, alone.nccl_transport.size) == (0, 1)
     x = ones()
-    total = Driver(part.by_nccl, (part.by_nccl.stream,)).run(X, x)
+    total = Driver(part.nccl_transport, (part.nccl_transport.stream,)).run(X, x)
     assert total.tolist() == [part.size] * 2

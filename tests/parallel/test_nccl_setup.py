@@ -10,8 +10,8 @@ import pytest
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.parallel.startup.nccl import (
+    GpuTransport,
     Report,
-    Transport,
     decide,
     requested_transport,
     set_up_transport,
@@ -27,26 +27,26 @@ from sciml_par.parallel.transports.cupy_binding import (
 NO_CUPY = "CuPy cannot be imported (no such file): pip install 'sciml-par[gpu]'"
 
 
-def able(gpu, wish="auto", *, may_share=False):
+def able(gpu, choice="auto", *, may_share=False):
     """A rank that could use NCCL."""
-    return Report(wish, gpu, "", may_share)
+    return Report(choice, gpu, "", may_share)
 
 
-def without_gpu(wish="auto"):
-    return Report(wish, None, "no GPU")
+def without_gpu(choice="auto"):
+    return Report(choice, None, "no GPU")
 
 
-def without_cupy(gpu, wish="auto"):
-    return Report(wish, gpu, NO_CUPY)
+def without_cupy(gpu, choice="auto"):
+    return Report(choice, gpu, NO_CUPY)
 
 
 # What the ranks conclude
 
 
-@pytest.mark.parametrize("wish", ("auto", "nccl"))
+@pytest.mark.parametrize("choice", ("auto", "nccl"))
 @pytest.mark.parametrize("ranks", (2, 3))
-def test_a_gpu_each(ranks, wish):
-    assert decide([able(f"gpu {r}", wish) for r in range(ranks)]) == Transport("", False)
+def test_a_gpu_each(ranks, choice):
+    assert decide([able(f"gpu {r}", choice) for r in range(ranks)]) == GpuTransport("", False)
 
 
 @pytest.mark.parametrize("ranks", (1, 3))
@@ -58,17 +58,17 @@ def test_no_gpu_anywhere_surprises_nobody(ranks):
 
 def test_some_ranks_without_a_gpu():
     transport = decide([able("a"), without_gpu(), able("b"), without_gpu()])
-    assert transport == Transport("ranks 1 and 3: no GPU", surprising=True)
+    assert transport == GpuTransport("ranks 1 and 3: no GPU", surprising=True)
 
 
 def test_cupy_is_missing_on_one_rank():
     transport = decide([able("a"), able("b"), without_cupy("c")])
-    assert transport == Transport(f"rank 2: {NO_CUPY}", surprising=True)
+    assert transport == GpuTransport(f"rank 2: {NO_CUPY}", surprising=True)
 
 
 def test_ranks_with_different_obstacles():
     transport = decide([without_cupy("a"), without_gpu(), without_cupy("b"), able("c")])
-    assert transport == Transport(f"ranks 0 and 2: {NO_CUPY}; rank 1: no GPU", surprising=True)
+    assert transport == GpuTransport(f"ranks 0 and 2: {NO_CUPY}; rank 1: no GPU", surprising=True)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_ranks_with_different_obstacles():
     ],
 )
 def test_one_rank_misses_nothing(report, obstacle):
-    assert decide([report]) == Transport(obstacle, surprising=False)
+    assert decide([report]) == GpuTransport(obstacle, surprising=False)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_one_rank_misses_nothing(report, obstacle):
     ],
 )
 def test_a_wish_for_mpi_is_granted_without_a_word(reports):
-    assert decide(reports) == Transport("SCIML_PAR_TRANSPORT=mpi asks for MPI", surprising=False)
+    assert decide(reports) == GpuTransport("SCIML_PAR_TRANSPORT=mpi asks for MPI", surprising=False)
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_a_wish_for_nccl_that_cannot_be(reports, reason):
     assert str(error.value).startswith(says)
 
 
-@pytest.mark.parametrize("wishes", (("auto", "mpi"), ("nccl", "nccl", "mpi"), ("auto", "nccl")))
-def test_wishes_that_differ(wishes):
+@pytest.mark.parametrize("choices", (("auto", "mpi"), ("nccl", "nccl", "mpi"), ("auto", "nccl")))
+def test_wishes_that_differ(choices):
     """Although each of them alone could be granted."""
-    with pytest.raises(InputError, match=f"differs between the ranks: {', '.join(wishes)}."):
-        decide([able(f"gpu {r}", wish) for r, wish in enumerate(wishes)])
+    with pytest.raises(InputError, match=f"differs between the ranks: {', '.join(choices)}."):
+        decide([able(f"gpu {r}", choice) for r, choice in enumerate(choices)])
 
 
 def test_sharing_a_gpu_takes_a_new_nccl_and_permission():
@@ -129,7 +129,7 @@ def test_sharing_a_gpu_takes_a_new_nccl_and_permission():
 
 def test_sharing_needs_the_permission_of_all():
     given, not_given = able("a", may_share=True), able("a", may_share=False)
-    assert decide([given, given]) == Transport("", surprising=False)
+    assert decide([given, given]) == GpuTransport("", surprising=False)
     assert "ranks 0 and 1 share a GPU" in decide([given, not_given]).obstacle
 
 
@@ -137,7 +137,7 @@ def test_sharing_needs_the_permission_of_all():
 
 
 @pytest.mark.parametrize(
-    ("environment", "wish"),
+    ("environment", "choice"),
     [
         ({}, "auto"),
         ({"SCIML_PAR_TRANSPORT": ""}, "auto"),
@@ -146,8 +146,8 @@ def test_sharing_needs_the_permission_of_all():
         ({"SCIML_PAR_TRANSPORT": "nccl"}, "nccl"),
     ],
 )
-def test_requested_transport(environment, wish):
-    assert requested_transport(environment) == wish
+def test_requested_transport(environment, choice):
+    assert requested_transport(environment) == choice
 
 
 @pytest.mark.parametrize("text", ("foo", "NCCL", "mpi ", "0"))
@@ -252,7 +252,7 @@ def set_up(gpu=None, **environment):
 def test_ranks_without_gpus_go_by_mpi():
     transport, group = set_up()
     assert transport.obstacle.endswith(": no GPU") and not transport.surprising
-    assert (group.by_nccl, group.gpu) == (None, None)
+    assert (group.nccl_transport, group.gpu) == (None, None)
 
 
 def test_one_rank_lacks_cupy(fake_modules):
@@ -265,7 +265,7 @@ def test_one_rank_lacks_cupy(fake_modules):
     transport, group = set_up(f"gpu {sp.rank()}")
     assert transport.obstacle.startswith(f"rank {sp.size() - 1}: CuPy cannot be imported")
     assert transport.surprising == (sp.size() > 1)
-    assert group.by_nccl is None
+    assert group.nccl_transport is None
     assert (group.gpu is None) == last
 
 
@@ -274,7 +274,7 @@ def test_a_gpu_without_nccl(fake_modules):
     fake_modules.install(runtime=fake_runtime(1), nccl=fake_nccl(21703))
     transport, group = set_up(f"gpu {sp.rank()}")
     assert "NCCL 2.17.3 is too old" in transport.obstacle
-    assert group.by_nccl is None and isinstance(group.gpu, Gpu)
+    assert group.nccl_transport is None and isinstance(group.gpu, Gpu)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_gpu_without_nccl(fake_modules):
 def test_who_may_share_a_gpu(code, permission, may_share, fake_modules, monkeypatch):
     fake_modules.install(runtime=fake_runtime(1), nccl=fake_nccl(code))
     seen = []
-    stop = Transport("enough for this test", surprising=False)
+    stop = GpuTransport("enough for this test", surprising=False)
     monkeypatch.setattr(
         "sciml_par.parallel.startup.nccl.decide", lambda reports: seen.extend(reports) or stop
     )
@@ -293,13 +293,13 @@ def test_who_may_share_a_gpu(code, permission, may_share, fake_modules, monkeypa
 
 
 def test_an_unknown_wish_of_one_rank_is_everyones_error():
-    wish = "foo" if sp.rank() == sp.size() - 1 else "auto"
+    choice = "foo" if sp.rank() == sp.size() - 1 else "auto"
     with pytest.raises(InputError, match="expected one of auto, mpi, nccl; got 'foo'"):
-        set_up(SCIML_PAR_TRANSPORT=wish)
+        set_up(SCIML_PAR_TRANSPORT=choice)
 
 
 @pytest.mark.skipif("sp.size() == 1", reason="one rank agrees with itself")
 def test_another_wish_of_one_rank_is_everyones_error():
-    wish = "mpi" if sp.rank() == sp.size() - 1 else "auto"
+    choice = "mpi" if sp.rank() == sp.size() - 1 else "auto"
     with pytest.raises(InputError, match="differs between the ranks: auto, .*mpi."):
-        set_up(SCIML_PAR_TRANSPORT=wish)
+        set_up(SCIML_PAR_TRANSPORT=choice)

@@ -16,7 +16,7 @@ from ranks import eager, graph
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
-from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.mailbox import Mailbox, Present, Waiting
 from sciml_par.parallel.requests.request import Allreduce
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
@@ -35,7 +35,7 @@ def made_once():
 @pytest.fixture
 def group(made_once):
     """All ranks, with GPUs that are fakes."""
-    made_once[0].eager_sites.clear()
+    made_once[0].eager_call_sites.clear()
     made_once[0].ledger.clear()
     return made_once[0]
 
@@ -77,7 +77,7 @@ def test_one_eager_call_agrees_once_for_each_carrier(group, monkeypatch):
 def test_what_is_under_way_is_visible(group, monkeypatch):
     seen = []
     synchronize, before = group.gpu.synchronize, group.sequence
-    in_transfer = group.by_nccl._link.allreduce
+    in_transfer = group.nccl_transport._link.allreduce
 
     def enqueue(*arguments):
         seen.append((group.pending, group.standing()))
@@ -87,12 +87,12 @@ def test_what_is_under_way_is_visible(group, monkeypatch):
         seen.append((group.pending, group.standing()))
         synchronize(stream)
 
-    monkeypatch.setattr(group.by_nccl._link, "allreduce", enqueue)
+    monkeypatch.setattr(group.nccl_transport._link, "allreduce", enqueue)
     monkeypatch.setattr(group.gpu, "synchronize", wait)
     sp.allreduce(tf.ones(6), sp.Sum, communicator=group)
-    (wish, standing), (later, still_standing) = seen
-    assert str(wish) == "allreduce(float32 [6], Sum) by NCCL" and later is None
-    assert standing == still_standing == (before + 1, wish)
+    (signature, standing), (later, still_standing) = seen
+    assert str(signature) == "allreduce(float32 [6], Sum) by NCCL" and later is None
+    assert standing == still_standing == (before + 1, signature)
     assert group.sequence == before + 1 and group.standing() is None
 
 
@@ -103,9 +103,9 @@ def test_what_the_gpu_is_at_keeps_its_number(group, monkeypatch):
     sp.allreduce(tf.ones(6), sp.Sum, communicator=group)
     for _ in range(2):
         sp.allreduce(tf.ones(6), sp.Sum, communicator=group, device="/CPU:0")
-    number, wish = group.standing()
+    number, signature = group.standing()
     assert number == before + 1 and group.sequence == before + 3
-    assert str(wish) == "allreduce(float32 [6], Sum) by NCCL"
+    assert str(signature) == "allreduce(float32 [6], Sum) by NCCL"
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def private():
 
 def enqueue_like_a_program(group, x, y):
     """What a compiled program does: nobody waits."""
-    call = Site(group, Allreduce("float32", x.shape, sp.Sum)).by(group.by_nccl)
-    call.execute(x.ctypes.data, y.ctypes.data, group.by_nccl.stream)
+    call = CallSite(group, Allreduce("float32", x.shape, sp.Sum)).prepared(group.nccl_transport)
+    call.execute(x.ctypes.data, y.ctypes.data, group.nccl_transport.stream)
 
 
 class Ended(Exception):
@@ -160,14 +160,14 @@ def test_the_watchdog_sees_what_the_gpu_waits_for(private):
     assert looks(group, 2) == [Waiting(group.identity, 1, what, group.rank, question=1)]
     with pytest.raises(Ended, match=r"waited 0 s in allreduce\(float32 \[2\], Sum\) by NCCL"):
         looks(group, 6, answered=True, end_after=0.001)
-    runtime.streamSynchronize(group.by_nccl.stream)
+    runtime.streamSynchronize(group.nccl_transport.stream)
     assert looks(group, 3, end_after=0.001) == []
     assert y.tolist() == [sp.size()] * 2
 
 
 def test_an_error_that_nccl_finds_ends_the_job(private):
     group, _, _ = private
-    group.by_nccl._link._communicator.async_error = "NCCL_ERROR_REMOTE_ERROR: a rank is gone"
+    group.nccl_transport._link._communicator.async_error = "NCCL_ERROR_REMOTE_ERROR: a rank is gone"
     with pytest.raises(Ended) as end:
         looks(group, 1)
     assert str(end.value).startswith(

@@ -7,7 +7,7 @@ import tensorflow as tf
 from ranks import compiled, graph
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 
 needs_ranks = pytest.mark.skipif(
     "sp.size() == 1", reason="one rank has nobody to exchange anything with"
@@ -18,13 +18,13 @@ needs_ranks = pytest.mark.skipif(
 def requests(monkeypatch):
     """What the collectives asked for, in the order in which they ran."""
     made = []
-    execute = Call.execute
+    execute = PreparedCall.execute
 
     def recording(self, *addresses):
         made.append(self.request)
         execute(self, *addresses)
 
-    monkeypatch.setattr(Call, "execute", recording)
+    monkeypatch.setattr(PreparedCall, "execute", recording)
     return made
 
 

@@ -9,7 +9,7 @@ from ranks import compiled, eager, generator, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 
 LENGTH = 7
 
@@ -60,13 +60,13 @@ def test_the_sum_is_that_of_the_dense_tensors(context, op):
 def test_fused_with_dense_tensors(monkeypatch):
     """In order; all slices in one exchange of rows and one transfer an element type."""
     made = []
-    execute = Call.execute
+    execute = PreparedCall.execute
 
     def noting(self, *addresses):
         made.append((self.request.signature.kind, self.request.dtype))
         execute(self, *addresses)
 
-    monkeypatch.setattr(Call, "execute", noting)
+    monkeypatch.setattr(PreparedCall, "execute", noting)
     rank = sp.rank()
     tensors = [indexed(rank), tf.ones([3]), indexed(rank, "float64", 1), indexed(rank, "float32")]
     results = sp.fused_allreduce([*tensors, tf.ones([2])], sp.Sum)

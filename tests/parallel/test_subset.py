@@ -51,9 +51,9 @@ def test_a_freed_group_is_not_watched():
     group = WORLD.subset(range(sp.size()))
     compiled = tf.function(lambda x: sp.allreduce(x, communicator=group), jit_compile=True)
     assert compiled(tf.ones(2)).numpy().tolist() == [1.0, 1.0]
-    assert group in WORLD.family
+    assert group in WORLD.all_groups
     group.free()
-    assert group not in WORLD.family
+    assert group not in WORLD.all_groups
 
 
 @pytest.mark.parametrize("ranks", ([], [0, 0], [-1], [99], [0, 99]))

@@ -80,7 +80,7 @@ def test_each_collective_has_its_name_and_bytes(recorded):
             ("allgather(int16 [any, 5])", (r + 1) * 10),
         ]
         first, second, named, _ = (e["args"] for e in mine)
-        assert (first["rank"], first["group"], first["carrier"]) == (r, "world", "MPI")
+        assert (first["rank"], first["group"], first["transport"]) == (r, "world", "MPI")
         assert first["agreed"] and "agreed" not in second
         assert [first["number"], second["number"]] == [before + 1, before + 2]
         assert named["call"] == "broadcast(float64 [23, 2], root 1, name 'weights')"
@@ -180,7 +180,7 @@ def test_it_records_from_its_start_to_its_end(folder):
     events = json.loads((folder / "one.json").read_text())
     assert [len(of(r, events, "exchange")) for r in range(sp.size())] == [1] * sp.size()
     assert events[-1]["args"] == {"dropped": {}, "unmatched": 0}
-    assert all(each.recorder is None for each in group.family)
+    assert all(each.recorder is None for each in group.all_groups)
 
 
 def test_it_is_written_while_the_program_runs(folder):

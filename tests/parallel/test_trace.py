@@ -107,8 +107,8 @@ GROUP = Group()
 
 def test_a_recorder_tells_each_kind_once():
     recorder = Recorder()
-    wish = Signature("broadcast", "float32", (2,), root=1, by="NCCL")
-    for size, asked in ((8, wish), (8, wish), (-1, replace(wish, rows_only=True))):
+    signature = Signature("broadcast", "float32", (2,), root=1, transport="NCCL")
+    for size, asked in ((8, signature), (8, signature), (-1, replace(signature, rows_only=True))):
         recorder.note(GROUP, asked, recorder.now(), size, agreed=False, enqueued=True)
     kinds, rows = recorder.drain(2)
     call = "broadcast(float32 [2], root 1)"

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.groups.mailbox import Trail
-from sciml_par.parallel.supervision.trail_check import TrailCheck
+from sciml_par.parallel.groups.mailbox import OrderDigest
+from sciml_par.parallel.supervision.order_check import OrderCheck
 
 pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank has nobody to differ from")
 
@@ -26,18 +26,18 @@ class FakeMailbox:
 @pytest.fixture
 def group():
     group = sp.current_world().communicator.split(0)
-    group.family.remove(group)  # out of the sight of the ranks' own watchdogs
+    group.all_groups.remove(group)  # out of the sight of the ranks' own watchdogs
     for op in (sp.Sum, sp.Max):
         sp.allreduce(tf.ones(3), op, communicator=group)
     yield group
-    group.family.append(group)
+    group.all_groups.append(group)
     group.free()
 
 
 def compared(group, steps, *, differ_at=None):
     """What each rank says after so many collectives, of which one differs on the last rank."""
     mailbox, last = FakeMailbox(), group.rank == group.size - 1
-    check = TrailCheck(mailbox)
+    check = OrderCheck(mailbox)
     for step in range(steps):
         op = sp.Max if last and step == differ_at else sp.Sum
         sp.allreduce(tf.ones(3), op, communicator=group)
@@ -69,9 +69,9 @@ def test_one_rank_that_does_not(group):
 
 def test_what_is_not_known_any_more_or_not_yet(group):
     mailbox = FakeMailbox()
-    check = TrailCheck(mailbox)
+    check = OrderCheck(mailbox)
     if group.rank > 0:
         for number, waits in ((group.sequence + 16, True), (0, False)):
-            mailbox.trails[group.identity] = Trail(group.identity, 0, number, 12345)
+            mailbox.trails[group.identity] = OrderDigest(group.identity, 0, number, 12345)
             assert check.look(group, now=0.0) is None
             assert (group.identity in mailbox.trails) == waits

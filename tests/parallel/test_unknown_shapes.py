@@ -9,7 +9,7 @@ from ranks import all_values, normal, normals, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 
 ANY_ROWS = tf.TensorSpec([None, 2], tf.float64)
 ANYTHING = tf.TensorSpec(None, tf.float64)
@@ -208,13 +208,13 @@ def test_in_a_session():
 def test_the_order_of_the_program_is_kept(monkeypatch):
     """Known and unknown shapes take turns, none depends on another, also in the gradient."""
     seen = []
-    execute = Call.execute
+    execute = PreparedCall.execute
 
     def noting(self, *addresses):
         seen.append(self.request.row)
         execute(self, *addresses)
 
-    monkeypatch.setattr(Call, "execute", noting)
+    monkeypatch.setattr(PreparedCall, "execute", noting)
 
     def total(n, x):
         return tf.reduce_sum(sp.allreduce(tf.tile(x, [1, n]), sp.Sum))
@@ -241,8 +241,8 @@ def test_rows_that_differ_where_they_must_not():
     sp.current_world().communicator.ledger.clear()
     with pytest.raises(tf.errors.FailedPreconditionError) as error:
         run(tf.ones([3 if sp.rank() else 2, 2], tf.float64))
-    for wish in ("rank 0: allreduce(float64 [2, 2], Sum)", ": allreduce(float64 [3, 2], Sum)"):
-        assert wish in str(error.value)
+    for signature in ("rank 0: allreduce(float64 [2, 2], Sum)", ": allreduce(float64 [3, 2], Sum)"):
+        assert signature in str(error.value)
 
 
 @pytest.mark.parametrize(

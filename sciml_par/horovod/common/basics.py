@@ -246,7 +246,7 @@ def _compare_always(environment: Mapping[str, str]) -> None:
     always = environment.get("SCIML_PAR_CHECK", "") != "first"
     # A rank that compares alone would wait for ever.
     always = any(everyone.allgather_object(always))
-    for group in everyone.family:
+    for group in everyone.all_groups:
         group.mismatch_error = MismatchError
         group.check_always = group.check_always or always
 

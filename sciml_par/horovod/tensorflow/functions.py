@@ -13,10 +13,10 @@ from sciml_par.horovod.common.process_sets import (
     root_in,
 )
 from sciml_par.horovod.tensorflow.mpi_ops import broadcast_
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 
 
-@as_written
+@not_converted
 def broadcast_variables(
     variables: Sequence[Any],
     root_rank: int,

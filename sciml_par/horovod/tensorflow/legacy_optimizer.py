@@ -17,7 +17,7 @@ from sciml_par.horovod.tensorflow.legacy_passes import (
     local_variable,
 )
 from sciml_par.parallel import Adasum, Average, ReduceOp, fused_allreduce
-from sciml_par.parallel.execution.dispatch import apart_from_the_others
+from sciml_par.parallel.execution.dispatch import outside_the_order
 from sciml_par.parallel.gradients.reduction import GradientReduction
 
 _LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
@@ -181,7 +181,7 @@ class _DistributedAdasumOptimizer(_Wrapper):
             stepped = after(self._optimizer.apply_gradients(pairs, *args[1:], **kwargs))
         with tf.control_dependencies([stepped]):
             complete = self._counter.count()
-        with apart_from_the_others():
+        with outside_the_order():
             met = tf.cond(complete, lambda: self._meet(variables), lambda: tf.constant(True))
         return met if tf.executing_eagerly() else tf.group(met)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.dispatch import apart_from_the_others
+from sciml_par.parallel.execution.dispatch import outside_the_order
 
 Tensor = Any
 
@@ -67,7 +67,7 @@ class LegacyPasses:
         added = [done(s.assign_add(g)) for s, g in zip(self._sums, dense, strict=True)]
         with tf.control_dependencies(added):
             complete = self._counter.count()
-        with apart_from_the_others():
+        with outside_the_order():
             results = tf.cond(
                 complete,
                 lambda: self._finish(present, len(gradients), reduce),

@@ -17,8 +17,8 @@ from sciml_par.horovod.common.process_sets import (
 )
 from sciml_par.horovod.tensorflow.argument_errors import invalid_arguments
 from sciml_par.horovod.tensorflow.gradients import averaged_gradient
-from sciml_par.parallel.execution.autograph import as_written
-from sciml_par.parallel.execution.dispatch import apart_from_the_others
+from sciml_par.parallel.execution.autograph import not_converted
+from sciml_par.parallel.execution.dispatch import outside_the_order
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 
 Tensor = Any
@@ -59,7 +59,7 @@ def init(*args: Any, **kwargs: Any) -> None:
     _basics.init(*args, **kwargs)
 
 
-@as_written
+@not_converted
 def allgather(
     tensor: Tensor,
     name: str | None = None,
@@ -76,7 +76,7 @@ def allgather(
         return parallel.allgather(x, name=name, communicator=group)
 
 
-@as_written
+@not_converted
 def grouped_allgather(
     tensors: Sequence[Tensor],
     name: str | None = None,
@@ -90,7 +90,7 @@ def grouped_allgather(
         return parallel.fused_allgather(averaged, name=name, communicator=group)
 
 
-@as_written
+@not_converted
 def broadcast(
     tensor: Tensor,
     root_rank: int,
@@ -108,7 +108,7 @@ def broadcast(
     return parallel.broadcast(x, root, name=name, communicator=group)
 
 
-@as_written
+@not_converted
 def broadcast_(
     variables: Sequence[Any],
     root_rank: int,
@@ -130,7 +130,7 @@ def broadcast_(
 
     if _in_a_session():
         # A session may run this before it has anything to feed to what was built before.
-        with apart_from_the_others():
+        with outside_the_order():
             received = receive(*given) if is_initialized() else _when_it_runs(receive, given)
     else:
         received = receive(*given)
@@ -143,7 +143,7 @@ def broadcast_(
     return values
 
 
-@as_written
+@not_converted
 def alltoall(
     tensor: Tensor,
     splits: Any = None,
@@ -238,7 +238,7 @@ def _in_a_session() -> bool:
     return not (tf.executing_eagerly() or tf.compat.v1.get_default_graph().building_function)
 
 
-@as_written
+@not_converted
 def _number(ask: Callable[[], Any], name: str | None) -> Tensor:
     if tf.executing_eagerly() or in_compiled_function():
         return tf.constant(int(ask()), tf.int32, name=name or "Const")

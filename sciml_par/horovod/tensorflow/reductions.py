@@ -19,14 +19,14 @@ from sciml_par.horovod.tensorflow.gradients import (
     own_gradient,
 )
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 
 Tensor = Any
 
 Reduce = Callable[[list[Tensor], ReduceOp], list[Tensor]]
 
 
-@as_written
+@not_converted
 def allreduce(
     tensor: Tensor,
     average: bool | None = None,
@@ -79,7 +79,7 @@ def allreduce(
     return reducing.allreduce([tensor])[0]
 
 
-@as_written
+@not_converted
 def grouped_allreduce(
     tensors: Sequence[Tensor],
     average: bool | None = None,
@@ -107,7 +107,7 @@ def grouped_allreduce(
     return reducing.allreduce(tensors)
 
 
-@as_written
+@not_converted
 def reducescatter(
     tensor: Tensor,
     device_dense: str = "",
@@ -129,7 +129,7 @@ def reducescatter(
     return _Reducing(op, group, compression, scales, name, device).reducescatter([tensor])[0]
 
 
-@as_written
+@not_converted
 def grouped_reducescatter(
     tensors: Sequence[Tensor],
     device_dense: str = "",

@@ -13,7 +13,7 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.arguments import shape_of, unknown_shape
-from sciml_par.parallel.collectives.call_options import Setting
+from sciml_par.parallel.collectives.call_options import CallOptions
 from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, reduced
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.parallel.requests.request import even_rows
@@ -23,7 +23,7 @@ Tensor = Any
 _HALF_BYTES = 2
 
 
-def adasum(tensors: Sequence[Tensor], setting: Setting) -> list[Tensor]:
+def adasum(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
     """Each of the tensors, combined over the ranks by itself (collective).
 
         A(a, b) = (1 − a·b / 2‖a‖²) a + (1 − a·b / 2‖b‖²) b
@@ -47,22 +47,22 @@ def adasum(tensors: Sequence[Tensor], setting: Setting) -> list[Tensor]:
     """
     for x in tensors:
         if not x.dtype.is_floating:
-            raise InputError(f"{setting.kind}: Adasum of {x.dtype.name} values has no meaning.")
+            raise InputError(f"{options.kind}: Adasum of {x.dtype.name} values has no meaning.")
         if not x.shape.is_fully_defined():
-            raise unknown_shape(x, setting.kind)
-    if setting.group.size == 1:
+            raise unknown_shape(x, options.kind)
+    if options.group.size == 1:
         return [tf.identity(x) for x in tensors]
     lengths = [int(np.prod(shape_of(x))) for x in tensors]
     flat = tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
-    parts = tf.split(_combined(flat, lengths, setting), lengths)
+    parts = tf.split(_combined(flat, lengths, options), lengths)
     return [tf.reshape(part, x.shape) for part, x in zip(parts, tensors, strict=True)]
 
 
-def _combined(flat: Tensor, lengths: Sequence[int], setting: Setting) -> Tensor:
+def _combined(flat: Tensor, lengths: Sequence[int], options: CallOptions) -> Tensor:
     """Adasum of [n], of which vectors of `lengths` count as such."""
-    rank, size = setting.group.rank, setting.group.size
+    rank, size = options.group.rank, options.group.size
     share = even_rows(sum(lengths), size)
-    mine = exchanged(flat, share, (share[rank],) * size, setting)
+    mine = exchanged(flat, share, (share[rank],) * size, options)
     dtype = tf.float32 if flat.dtype.size == _HALF_BYTES else flat.dtype
     rows = tf.cast(tf.reshape(mine, [size, share[rank]]), dtype)
 
@@ -73,13 +73,13 @@ def _combined(flat: Tensor, lengths: Sequence[int], setting: Setting) -> Tensor:
     for vector, piece in zip(inside, pieces, strict=True):
         exact = tf.cast(piece, tf.float64)
         products[vector] = tf.matmul(exact, exact, transpose_b=True)
-    weights = _weights(reduced(tf.stack(products), Sum, setting), size)
+    weights = _weights(reduced(tf.stack(products), Sum, options), size)
     sums = [
         tf.linalg.matvec(piece, tf.cast(weights[vector], dtype), transpose_a=True)
         for vector, piece in zip(inside, pieces, strict=True)
     ]
     part = tf.cast(tf.concat(sums, axis=0), flat.dtype)
-    return gathered_rows(part, share, setting)
+    return gathered_rows(part, share, options)
 
 
 def _overlaps(lengths: Sequence[int], first: int, end: int) -> dict[int, int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sciml_par.parallel.collectives.arguments import check_rows
-from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
 from sciml_par.parallel.collectives.primitives import gathered
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.groups.communicator import Communicator
 
 
-@as_written
+@not_converted
 def allgather(
     tensor: Tensor,
     *,
@@ -39,7 +39,7 @@ def allgather(
     other their n_r when the function is traced, so tracing is collective as well: a rank must not
     trace alone. In other graphs they do so each time when the graph runs.
     """
-    setting = Setting.of("allgather", name, communicator, device)
-    x = setting.tensor(tensor)
+    options = CallOptions.of("allgather", name, communicator, device)
+    x = options.tensor(tensor)
     check_rows(x, "allgather")
-    return gathered(x, setting)
+    return gathered(x, options)

@@ -6,16 +6,16 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.adasum import adasum
-from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
 from sciml_par.parallel.collectives.primitives import reduced
 from sciml_par.parallel.collectives.sparse import reduced_slices
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, check_reducible
-from sciml_par.parallel.tensors.scaling import Conversion
+from sciml_par.parallel.tensors.scaling import ScalingAndCompression
 
 
-@as_written
+@not_converted
 def allreduce(
     tensor: Tensor,
     op: ReduceOp = Average,
@@ -62,12 +62,12 @@ def allreduce(
     too. Where a graph that XLA does not compile leaves the shape open, it is settled when the graph
     runs.
     """
-    setting = Setting.of("allreduce", name, communicator, device)
-    conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
+    options = CallOptions.of("allreduce", name, communicator, device)
+    scaling = ScalingAndCompression(prescale_factor, postscale_factor, compression, "allreduce")
     if isinstance(tensor, tf.IndexedSlices):
-        return reduced_slices([tensor], op, conversion, setting)[0]
-    x = setting.tensor(tensor)
+        return reduced_slices([tensor], op, scaling, options)[0]
+    x = options.tensor(tensor)
     check_reducible(op, x.dtype.name, where="allreduce")
     if op is Adasum:
-        return conversion.around(lambda x: adasum([x], setting)[0], x)
-    return conversion.around(lambda x: reduced(x, op, setting), x)
+        return scaling.around(lambda x: adasum([x], options)[0], x)
+    return scaling.around(lambda x: reduced(x, op, options), x)

@@ -11,15 +11,15 @@ from sciml_par.parallel.collectives.arguments import (
     shape_of,
     unknown_splits,
 )
-from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
 from sciml_par.parallel.collectives.primitives import exchanged, exchanged_later
-from sciml_par.parallel.execution.autograph import as_written
-from sciml_par.parallel.execution.unknown_shapes import can_wait
+from sciml_par.parallel.execution.autograph import not_converted
+from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import exchange_of_rows
 
 
-@as_written
+@not_converted
 def alltoall(
     tensor: Tensor,
     splits: Any = None,
@@ -56,16 +56,16 @@ def alltoall(
     each other their splits when the function is traced, so tracing is collective as well: a rank
     must not trace alone. In other graphs they do so each time when the graph runs.
     """
-    setting = Setting.of("alltoall", name, communicator, device)
-    x, group = setting.tensor(tensor), setting.group
+    options = CallOptions.of("alltoall", name, communicator, device)
+    x, group = options.tensor(tensor), options.group
     check_rows(x, "alltoall")
-    unknown = setting.waits(x)
-    if unknown or (can_wait() and unknown_splits(splits)):
-        return exchanged_later(x, splits, setting)
+    unknown = options.has_unknown_shape(x)
+    if unknown or (may_have_unknown_shapes() and unknown_splits(splits)):
+        return exchanged_later(x, splits, options)
     shape = shape_of(x)
     sent = rows_for_each(splits, shape[0], group.size)
-    if can_wait():
-        return exchanged_later(x, tf.constant(sent), setting)
-    wish = exchange_of_rows("alltoall", x.dtype.name, shape, name)
-    received = tuple(group.exchange_rows(sent, signature=wish))
-    return exchanged(x, sent, received, setting), received
+    if may_have_unknown_shapes():
+        return exchanged_later(x, tf.constant(sent), options)
+    signature = exchange_of_rows("alltoall", x.dtype.name, shape, name)
+    received = tuple(group.exchange_rows(sent, signature=signature))
+    return exchanged(x, sent, received, options), received

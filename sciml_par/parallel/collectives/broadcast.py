@@ -5,13 +5,13 @@ from __future__ import annotations
 from numbers import Integral
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.call_options import Setting, Tensor
-from sciml_par.parallel.collectives.primitives import given
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
+from sciml_par.parallel.collectives.primitives import broadcasted
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.groups.communicator import Communicator
 
 
-@as_written
+@not_converted
 def broadcast(
     tensor: Tensor,
     root: int = 0,
@@ -38,8 +38,8 @@ def broadcast(
     -----
     Gradient: Σ_r ḡ_r on rank `root`, zero on the others.
     """
-    setting = Setting.of("broadcast", name, communicator, device)
-    x, size = setting.tensor(tensor), setting.group.size
+    options = CallOptions.of("broadcast", name, communicator, device)
+    x, size = options.tensor(tensor), options.group.size
     if not isinstance(root, Integral) or not 0 <= root < size:
         raise InputError(f"broadcast: expected root among ranks 0..{size - 1}; got {root!r}.")
-    return given(x, int(root), setting)
+    return broadcasted(x, int(root), options)

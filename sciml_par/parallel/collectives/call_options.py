@@ -9,9 +9,9 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.arguments import shape_of, tensor_of, unknown_shape
 from sciml_par.parallel.execution.custom_gradient import custom_gradient
-from sciml_par.parallel.execution.dispatch import Chain, check_device, is_recorded, perform
+from sciml_par.parallel.execution.dispatch import Placement, check_device, is_recorded, perform
 from sciml_par.parallel.execution.input_pipeline import name_in_pipeline
-from sciml_par.parallel.execution.unknown_shapes import can_wait, later
+from sciml_par.parallel.execution.unknown_shapes import at_run_time, may_have_unknown_shapes
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.element_type import element_type
@@ -29,35 +29,37 @@ def gradient_name(name: str | None) -> str | None:
     return None if name is None else f"gradient of {name}"
 
 
-class Setting:
+class CallOptions:
     """What the collectives of one call share with those of its gradient.
 
     Parameters
     ----------
     group : the ranks that take part.
-    chain : how they are carried out where the program is.
+    placement : how they are carried out where the program is.
     kind : the function that the user has called.
     name : what the user calls it, or None.
     """
 
-    __slots__ = ("chain", "group", "kind", "name")
+    __slots__ = ("group", "kind", "name", "placement")
 
-    def __init__(self, group: Communicator, chain: Chain, kind: str, name: str | None) -> None:
+    def __init__(
+        self, group: Communicator, placement: Placement, kind: str, name: str | None
+    ) -> None:
         self.group = group
-        self.chain = chain
+        self.placement = placement
         self.kind = kind
         self.name = name
 
     @classmethod
     def of(
         cls, kind: str, name: str | None, communicator: Communicator | None, device: str | None
-    ) -> Setting:
+    ) -> CallOptions:
         """The setting that a user's options ask for (local)."""
         group = communicator or current_world().communicator
         if name is not None and not isinstance(name, str):
             raise InputError(f"{kind}: expected name to be a text or None; got {name!r}.")
         check_device(device, kind)
-        return cls(group, Chain(group, device), kind, name_in_pipeline(kind, name))
+        return cls(group, Placement(group, device), kind, name_in_pipeline(kind, name))
 
     def tensor(self, value: Tensor) -> Tensor:
         """`value` as a tensor whose elements can be carried (local)."""
@@ -66,22 +68,24 @@ class Setting:
         element_type(x.dtype.name, where=self.kind)
         return x
 
-    def of_gradient(self) -> Setting:
+    def of_gradient(self) -> CallOptions:
         """The setting for the gradient, to be called where that is built."""
-        return Setting(self.group, self.chain.resumed(), self.kind, gradient_name(self.name))
+        return CallOptions(
+            self.group, self.placement.resumed(), self.kind, gradient_name(self.name)
+        )
 
-    def waits(self, x: Tensor) -> bool:
+    def has_unknown_shape(self, x: Tensor) -> bool:
         """Whether the shape of `x` is known only when the graph runs; or `InputError` (local).
 
         XLA compiles for known shapes.
         """
         if x.shape.is_fully_defined():
             return False
-        if not can_wait():
+        if not may_have_unknown_shapes():
             raise unknown_shape(x, self.kind)
         return True
 
-    def carry(
+    def perform(
         self, x: Tensor, request_of: Callable[[Shape], Request], *, shape: Any = None
     ) -> Tensor:
         """Carry out on `x` the request that `request_of` makes for its shape (collective).
@@ -91,24 +95,26 @@ class Setting:
         shape : what is known of the result's if that of `x` is not all known; that of `x` by
             default.
         """
-        if not self.waits(x):
-            return perform(self.group, request_of(shape_of(x)), x, self.chain)
+        if not self.has_unknown_shape(x):
+            return perform(self.group, request_of(shape_of(x)), x, self.placement)
         if self.group.size == 1:
             return tf.identity(x)
         spec = tf.TensorSpec(x.shape if shape is None else shape, x.dtype)
-        return self.later(lambda ask, x: [ask(request_of(shape_of(x)), x)], [x], [spec])[0]
+        return self.at_run_time(
+            lambda perform, x: [perform(request_of(shape_of(x)), x)], [x], [spec]
+        )[0]
 
     def differentiable(
         self, collective: Callable[[Tensor], tuple[Tensor, Gradient]], x: Tensor
     ) -> Tensor:
         """y of `collective(x)`, which returns y and the function ḡ ↦ the gradient by x."""
         # Making y differentiable takes several times as long as a short transfer.
-        if self.chain.eager and not is_recorded():
+        if self.placement.eager and not is_recorded():
             return collective(x)[0]
         return custom_gradient(collective, x)
 
-    def later(
+    def at_run_time(
         self, run: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], results: Sequence[Any]
     ) -> list[Tensor]:
-        """What `run` gives when the graph runs; see `deferred.later` (collective)."""
-        return later(self.group, run, inputs, results, self.chain)
+        """What `run` gives when the graph runs; see `unknown_shapes.at_run_time` (collective)."""
+        return at_run_time(self.group, run, inputs, results, self.placement)

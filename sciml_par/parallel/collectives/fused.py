@@ -12,14 +12,14 @@ from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.adasum import adasum
 from sciml_par.parallel.collectives.arguments import check_rows, shape_of, tensor_of
 from sciml_par.parallel.collectives.broadcast import broadcast
-from sciml_par.parallel.collectives.call_options import Setting, Tensor, gradient_name
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor, gradient_name
 from sciml_par.parallel.collectives.fused_rows import gathered_together, scattered_together
 from sciml_par.parallel.collectives.primitives import reduced, reduced_bundle
 from sciml_par.parallel.collectives.sparse import reduced_slices
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.custom_gradient import custom_gradient
 from sciml_par.parallel.execution.dispatch import takes_bundles
-from sciml_par.parallel.execution.unknown_shapes import can_wait
+from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import (
     Adasum,
@@ -29,16 +29,16 @@ from sciml_par.parallel.requests.reduce_op import (
     check_reducible,
     check_scatterable,
 )
-from sciml_par.parallel.requests.shape_digest import layout
 from sciml_par.parallel.tensors.compression import Compression
 from sciml_par.parallel.tensors.packing import can_pack, packed, unpacked
-from sciml_par.parallel.tensors.scaling import Conversion
+from sciml_par.parallel.tensors.scaling import ScalingAndCompression
+from sciml_par.parallel.tensors.shapes import shape_digest
 
 BUCKET_BYTES = 64 << 20
 """How long a flat buffer may become. Longer ones gain no speed, and take memory once more."""
 
 
-@as_written
+@not_converted
 def fused_allreduce(
     tensors: Sequence[Tensor],
     op: ReduceOp = Average,
@@ -66,32 +66,32 @@ def fused_allreduce(
     results: list[Tensor] = list(tensors)
     sparse, dense = _sparse_and_dense(results)
     together = Together.of([results[i] for i in dense], "allreduce")
-    setting = Setting.of("allreduce", together.called(name), communicator, device)
-    conversion = Conversion(prescale_factor, postscale_factor, compression, "allreduce")
+    options = CallOptions.of("allreduce", together.called(name), communicator, device)
+    scaling = ScalingAndCompression(prescale_factor, postscale_factor, compression, "allreduce")
 
     def reduce(flat: Tensor) -> Tensor:
-        x = setting.tensor(flat)
+        x = options.tensor(flat)
         check_reducible(op, x.dtype.name, where="allreduce")
-        return conversion.around(lambda x: reduced(x, op, setting), x)
+        return scaling.around(lambda x: reduced(x, op, options), x)
 
     def reduce_each(tensors: list[Tensor]) -> list[Tensor]:
-        return conversion.around_all(lambda xs: adasum(xs, setting), tensors)
+        return scaling.around_all(lambda xs: adasum(xs, options), tensors)
 
     def reduce_bundle(tensors: list[Tensor]) -> list[Tensor]:
         if len(tensors) == 1 or not all(x.shape.is_fully_defined() for x in tensors):
             return [reduce(x) for x in tensors]
         for x in tensors:
             check_reducible(op, x.dtype.name, where="allreduce")
-        return conversion.around_all(lambda xs: reduced_bundle(xs, op, setting), tensors)
+        return scaling.around_all(lambda xs: reduced_bundle(xs, op, options), tensors)
 
     def reduce_later(tensors: list[Tensor]) -> list[Tensor]:
-        return conversion.around_all(lambda xs: _reduced_later(xs, op, setting, name), tensors)
+        return scaling.around_all(lambda xs: _reduced_later(xs, op, options, name), tensors)
 
     if op is Adasum:
         whole = fuse_lists(reduce_each, together)
-    elif together.has_open_shapes and op in (Sum, Average) and can_wait():
+    elif together.has_open_shapes and op in (Sum, Average) and may_have_unknown_shapes():
         whole = reduce_later(together.tensors)
-    elif _as_bundle(op, compression, setting):
+    elif _as_bundle(op, compression, options):
         whole = fuse_lists(reduce_bundle, together)
     else:
         whole = fuse(reduce, together)
@@ -99,12 +99,12 @@ def fused_allreduce(
         results[i] = y
     if sparse:
         slices = [results[i] for i in sparse]
-        for i, y in zip(sparse, reduced_slices(slices, op, conversion, setting), strict=True):
+        for i, y in zip(sparse, reduced_slices(slices, op, scaling, options), strict=True):
             results[i] = y
     return results
 
 
-@as_written
+@not_converted
 def fused_broadcast(
     tensors: Sequence[Tensor],
     root: int = 0,
@@ -122,7 +122,7 @@ def fused_broadcast(
     )
 
 
-@as_written
+@not_converted
 def fused_allgather(
     tensors: Sequence[Tensor],
     *,
@@ -141,14 +141,14 @@ def fused_allgather(
     -------
     [Σ_r n_ri, ...] for each, in order.
     """
-    setting = Setting.of("allgather", name, communicator, device)
-    converted = [setting.tensor(x) for x in tensors]
+    options = CallOptions.of("allgather", name, communicator, device)
+    converted = [options.tensor(x) for x in tensors]
     for x in converted:
         check_rows(x, "allgather")
-    return gathered_together(converted, setting)
+    return gathered_together(converted, options)
 
 
-@as_written
+@not_converted
 def fused_reducescatter(
     tensors: Sequence[Tensor],
     op: ReduceOp = Average,
@@ -171,20 +171,20 @@ def fused_reducescatter(
     This rank's rows of each result, in order; those that `reducescatter` gives.
     """
     together = Together.of(tensors, "reducescatter")
-    setting = Setting.of("reducescatter", together.called(name), communicator, device)
-    conversion = Conversion(prescale_factor, postscale_factor, None, "reducescatter")
+    options = CallOptions.of("reducescatter", together.called(name), communicator, device)
+    scaling = ScalingAndCompression(prescale_factor, postscale_factor, None, "reducescatter")
 
     def scatter(tensors: list[Tensor]) -> list[Tensor]:
-        return conversion.around_all(lambda xs: scattered_together(xs, op, setting), tensors)
+        return scaling.around_all(lambda xs: scattered_together(xs, op, options), tensors)
 
-    for x in map(setting.tensor, together.tensors):
+    for x in map(options.tensor, together.tensors):
         check_rows(x, "reducescatter")
         check_scatterable(op, x.dtype.name, where="reducescatter")
     return fuse_lists(scatter, together)
 
 
 def _reduced_later(
-    tensors: list[Tensor], op: ReduceOp, setting: Setting, name: str | None, order: int = 0
+    tensors: list[Tensor], op: ReduceOp, options: CallOptions, name: str | None, order: int = 0
 ) -> list[Tensor]:
     """`fused_allreduce` by Sum or Average when a plain graph runs, which then knows all shapes.
 
@@ -194,33 +194,33 @@ def _reduced_later(
     ----------
     order : 1 for the gradient, 2 for the gradient of that, ...
     """
-    group = setting.group
+    group = options.group
     if group.size == 1:
         return [tf.identity(x) for x in tensors]
     specs = [tf.TensorSpec(x.shape, x.dtype) for x in tensors]
 
     def run(_: Any, *xs: Tensor) -> list[Tensor]:
-        together = Together.of(xs, setting.kind)
+        together = Together.of(xs, options.kind)
         called = together.called(name)
         for _ in range(order):
             called = gradient_name(called)
-        now = Setting.of(setting.kind, called, group, setting.chain.device)
+        now = CallOptions.of(options.kind, called, group, options.placement.device)
         return fuse(lambda flat: reduced(flat, op, now), together)
 
     def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
         def gradient(*gs: Tensor) -> list[Tensor]:
-            return _reduced_later(list(gs), op, setting.of_gradient(), name, order + 1)
+            return _reduced_later(list(gs), op, options.of_gradient(), name, order + 1)
 
-        return setting.later(run, xs, specs), gradient
+        return options.at_run_time(run, xs, specs), gradient
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys
 
 
-def _as_bundle(op: ReduceOp, compression: Any, setting: Setting) -> bool:
+def _as_bundle(op: ReduceOp, compression: Any, options: CallOptions) -> bool:
     """Whether tensors need not be laid in one first: a compressor of the user's sees them all."""
     known = (None, Compression.none, Compression.fp16, Compression.bf16)
-    return op in (Sum, Average) and compression in known and takes_bundles(setting.chain)
+    return op in (Sum, Average) and compression in known and takes_bundles(options.placement)
 
 
 Kind = tuple[Any, tuple[int, ...] | None]
@@ -265,7 +265,7 @@ class Together:
 
 @lru_cache(maxsize=64)
 def _label(kinds: tuple[Kind, ...]) -> str:
-    return f"{len(kinds)} tensors of shapes {layout(shape for _, shape in kinds)}"
+    return f"{len(kinds)} tensors of shapes {shape_digest(shape for _, shape in kinds)}"
 
 
 def fuse(

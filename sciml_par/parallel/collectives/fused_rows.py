@@ -9,17 +9,17 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import shape_of
-from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
 from sciml_par.parallel.collectives.primitives import any_rows_of, gathered_rows, reduced, scattered
 from sciml_par.parallel.execution.custom_gradient import custom_gradient
-from sciml_par.parallel.execution.dispatch import Chain
-from sciml_par.parallel.execution.unknown_shapes import can_wait
-from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.execution.dispatch import Placement
+from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
+from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.requests.reduce_op import ReduceOp, Sum
 from sciml_par.parallel.requests.request import Allgather, any_rows, even_rows
 
 
-def gathered_together(tensors: Sequence[Tensor], setting: Setting) -> list[Tensor]:
+def gathered_together(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
     """`gathered` of each, in one exchange of all numbers of rows and one transfer a type.
 
     As for `gathered`, the exchange is made when the graph runs, or when XLA's program is traced
@@ -27,42 +27,44 @@ def gathered_together(tensors: Sequence[Tensor], setting: Setting) -> list[Tenso
     """
     if not tensors:
         return []
-    if any(setting.waits(x) for x in tensors) or can_wait():
-        return _gathered_together_later(tensors, setting)
-    rows = _rows_of_all(tensors, setting)
-    return _gathered_by_type(tensors, rows, setting)
+    if any(options.has_unknown_shape(x) for x in tensors) or may_have_unknown_shapes():
+        return _gathered_together_later(tensors, options)
+    rows = _rows_of_all(tensors, options)
+    return _gathered_by_type(tensors, rows, options)
 
 
 def _gathered_by_type(
-    tensors: Sequence[Tensor], rows: np.ndarray, setting: Setting
+    tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
 ) -> list[Tensor]:
     """rows: [P, n], of every rank's tensors."""
     results: list[Tensor] = [None] * len(tensors)
     for dtype in dict.fromkeys(x.dtype for x in tensors):
         indices = [i for i, x in enumerate(tensors) if x.dtype == dtype]
-        whole = _gathered_flat([tensors[i] for i in indices], rows[:, indices], setting)
+        whole = _gathered_flat([tensors[i] for i in indices], rows[:, indices], options)
         for i, y in zip(indices, whole, strict=True):
             results[i] = y
     return results
 
 
-def _gathered_together_later(tensors: Sequence[Tensor], setting: Setting) -> list[Tensor]:
-    group, n = setting.group, len(tensors)
+def _gathered_together_later(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
+    group, n = options.group, len(tensors)
     if group.size == 1:
         return [tf.identity(x) for x in tensors]
     results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], tf.int32)]
 
     def run(_: Any, *xs: Tensor) -> list[Tensor]:
-        now = Setting(group, Chain(group, setting.chain.device), setting.kind, setting.name)
+        now = CallOptions(
+            group, Placement(group, options.placement.device), options.kind, options.name
+        )
         rows = _rows_of_all(xs, now)
         return [*_gathered_by_type(xs, rows, now), tf.constant(rows, tf.int32)]
 
     def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
-        *ys, rows = setting.later(run, xs, results)
+        *ys, rows = options.at_run_time(run, xs, results)
         first = tf.reduce_sum(rows[: group.rank], axis=0)
 
         def gradient(*gs: Tensor) -> list[Tensor]:
-            after = setting.of_gradient()
+            after = options.of_gradient()
             mine = rows[group.rank]
             totals = [None if g is None else reduced(g, Sum, after) for g in gs]
             return [
@@ -76,14 +78,16 @@ def _gathered_together_later(tensors: Sequence[Tensor], setting: Setting) -> lis
     return ys
 
 
-def _gathered_flat(tensors: Sequence[Tensor], rows: np.ndarray, setting: Setting) -> list[Tensor]:
+def _gathered_flat(
+    tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
+) -> list[Tensor]:
     """Those of one type. rows: [P, n], of every rank's tensors."""
     if len(tensors) == 1:
-        return [gathered_rows(tensors[0], tuple(rows[:, 0].tolist()), setting)]
+        return [gathered_rows(tensors[0], tuple(rows[:, 0].tolist()), options)]
     shapes = [shape_of(x) for x in tensors]
     counts = rows * [int(np.prod(shape[1:])) for shape in shapes]
     flat = tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
-    everyone = gathered_rows(flat, tuple(counts.sum(axis=1).tolist()), setting)
+    everyone = gathered_rows(flat, tuple(counts.sum(axis=1).tolist()), options)
     pieces = tf.split(everyone, counts.ravel().tolist())
     return [
         tf.reshape(tf.concat(pieces[i :: len(tensors)], axis=0), [n, *shape[1:]])
@@ -91,26 +95,30 @@ def _gathered_flat(tensors: Sequence[Tensor], rows: np.ndarray, setting: Setting
     ]
 
 
-def _rows_of_all(tensors: Sequence[Tensor], setting: Setting) -> np.ndarray:
+def _rows_of_all(tensors: Sequence[Tensor], options: CallOptions) -> np.ndarray:
     """How many rows each rank has of each tensor, [P, n] (collective)."""
-    group, n = setting.group, len(tensors)
+    group, n = options.group, len(tensors)
     mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
     everyone = np.empty((group.size, n), np.int64)
     # Their text makes the ranks agree on all types and shapes.
-    wishes = [str(any_rows("", x.dtype.name, shape_of(x)))[1:-1] for x in tensors]
-    name = f"rows of {setting.kind}({'; '.join(wishes)})"
-    if setting.name is not None:
-        name += f" {setting.name}"
+    asked_for = [str(any_rows("", x.dtype.name, shape_of(x)))[1:-1] for x in tensors]
+    name = f"rows of {options.kind}({'; '.join(asked_for)})"
+    if options.name is not None:
+        name += f" {options.name}"
     request = Allgather("int64", (n,), (n,) * group.size, name=name)
-    Site(group, request).by(group.by_mpi).execute(mine.ctypes.data, everyone.ctypes.data)
+    CallSite(group, request).prepared(group.mpi_transport).execute(
+        mine.ctypes.data, everyone.ctypes.data
+    )
     return everyone
 
 
-def scattered_together(tensors: Sequence[Tensor], op: ReduceOp, setting: Setting) -> list[Tensor]:
+def scattered_together(
+    tensors: Sequence[Tensor], op: ReduceOp, options: CallOptions
+) -> list[Tensor]:
     """`scattered` of each tensor in one transfer, where all are of one type (collective)."""
     if len(tensors) == 1:
-        return [scattered(tensors[0], op, setting)]
-    size, rank = setting.group.size, setting.group.rank
+        return [scattered(tensors[0], op, options)]
+    size, rank = options.group.size, options.group.rank
     shapes = [shape_of(x) for x in tensors]
     rows = np.array([even_rows(shape[0], size) for shape in shapes])
     counts = rows.T * [int(np.prod(shape[1:])) for shape in shapes]
@@ -120,7 +128,7 @@ def scattered_together(tensors: Sequence[Tensor], op: ReduceOp, setting: Setting
     ]
     # What each rank is to receive lies together.
     flat = tf.concat([part[r] for r in range(size) for part in parts], axis=0)
-    y = scattered(flat, op, setting, rows=tuple(counts.sum(axis=1).tolist()))
+    y = scattered(flat, op, options, rows=tuple(counts.sum(axis=1).tolist()))
     return [
         tf.reshape(piece, [int(own[rank]), *shape[1:]])
         for piece, own, shape in zip(tf.split(y, counts[rank].tolist()), rows, shapes, strict=True)

@@ -16,18 +16,18 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError, SciMLParError
-from sciml_par.parallel.collectives.joined_ranks import (
+from sciml_par.parallel.execution.dispatch import run_eagerly
+from sciml_par.parallel.groups.call_site import CallSite
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.joined_ranks import (
     end_meeting,
     join_in,
     joined_ranks,
     tell_who_joined,
 )
-from sciml_par.parallel.execution.dispatch import run_eagerly
-from sciml_par.parallel.groups.call_site import Site
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Mailbox
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.parallel.requests.announcement import Ask, Kind
+from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.parallel.requests.reduce_op import Max, Min, Product, ReduceOp
 from sciml_par.parallel.requests.request import (
@@ -100,20 +100,20 @@ class _Join:
         group = self.group
         begun = group.sequence
         join_in(group, self.mailbox)
-        while (ask := self._next()) is not None:
-            self._take_part(ask)
+        while (announcement := self._next()) is not None:
+            self._take_part(announcement)
         end_meeting(group, self.mailbox)
         counts = group.control.allgather(begun)
         return max(range(group.size), key=lambda rank: (counts[rank], rank))
 
-    def _next(self) -> Ask | None:
+    def _next(self) -> Announcement | None:
         """What the others do next; None once all have joined and all has been done."""
         group, mailbox = self.group, self.mailbox
         while True:
             mailbox.poll()
-            ask = mailbox.next_asked(group.identity, group.sequence + 1)
-            if ask is not None:
-                return ask
+            announcement = mailbox.next_asked(group.identity, group.sequence + 1)
+            if announcement is not None:
+                return announcement
             tell_who_joined(group, mailbox)
             joined = joined_ranks(group, mailbox)
             begun = [each.begun for each in joined.values()]
@@ -131,29 +131,29 @@ class _Join:
                 f"{self.group.rank} waits in join. Every rank must call join when it is done."
             )
 
-    def _take_part(self, ask: Ask) -> None:
-        if ask.kind is Kind.TRANSFER and ask.request is not None:
-            self._carry(ask, ask.request)
-        elif ask.kind is Kind.AGREEMENT:
-            self.group.gather_rows(0, signature=ask.signature)
-        elif ask.kind is Kind.ROWS:
+    def _take_part(self, announcement: Announcement) -> None:
+        if announcement.kind is Kind.TRANSFER and announcement.request is not None:
+            self._carry(announcement, announcement.request)
+        elif announcement.kind is Kind.AGREEMENT:
+            self.group.gather_rows(0, signature=announcement.signature)
+        elif announcement.kind is Kind.ROWS:
             none = [0] * self.group.size
-            self.rows = tuple(self.group.exchange_rows(none, signature=ask.signature))
+            self.rows = tuple(self.group.exchange_rows(none, signature=announcement.signature))
         else:
-            raise self._cannot(ask, "objects cannot be made up")
+            raise self._cannot(announcement, "objects cannot be made up")
 
-    def _carry(self, ask: Ask, asked: Request) -> None:
-        request = self._without_data(ask, asked)
-        device = "/GPU:0" if ask.signature.by == "NCCL" else "/CPU:0"
+    def _carry(self, announcement: Announcement, asked: Request) -> None:
+        request = self._without_data(announcement, asked)
+        device = "/GPU:0" if announcement.signature.transport == "NCCL" else "/CPU:0"
         with tf.init_scope(), tf.device(device):
             x = tf.fill(request.shape, neutral(request.reduction, request.dtype))
-            run_eagerly(Site(self.group, request), x)
+            run_eagerly(CallSite(self.group, request), x)
 
-    def _without_data(self, ask: Ask, request: Request) -> Request:
+    def _without_data(self, announcement: Announcement, request: Request) -> Request:
         """The request that this rank makes where another one makes `request`."""
         group = self.group
         if isinstance(request, Broadcast) and request.root == group.rank:
-            raise self._cannot(ask, "it is the one to give")
+            raise self._cannot(announcement, "it is the one to give")
         if isinstance(request, Allgather):
             # In a function that was traced before, this rank's rows are part of the program.
             return replace(request, shape=(request.rows[group.rank], *request.shape[1:]))
@@ -161,15 +161,17 @@ class _Join:
             return replace(request, rank=group.rank)
         if isinstance(request, Alltoall):
             if self.rows is None:
-                raise self._cannot(ask, "it needs rows of this rank (in Adasum, or as traced)")
+                raise self._cannot(
+                    announcement, "it needs rows of this rank (in Adasum, or as traced)"
+                )
             received, self.rows = self.rows, None
             none = (0,) * group.size
             return replace(request, shape=(0, *request.shape[1:]), sent=none, received=received)
         return request
 
-    def _cannot(self, ask: Ask, reason: str) -> SciMLParError:
+    def _cannot(self, announcement: Announcement, reason: str) -> SciMLParError:
         return SciMLParError(
-            f"Rank {self.group.rank} has joined and cannot take part in {ask.signature}: {reason}."
+            f"Rank {self.group.rank} has joined and cannot take part in {announcement.signature}: {reason}."
         )
 
 

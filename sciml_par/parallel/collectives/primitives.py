@@ -10,10 +10,10 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import rows_for_each, shape_of
-from sciml_par.parallel.collectives.call_options import Gradient, Setting, Tensor
+from sciml_par.parallel.collectives.call_options import CallOptions, Gradient, Tensor
 from sciml_par.parallel.execution.custom_gradient import custom_gradient
 from sciml_par.parallel.execution.dispatch import perform_bundle
-from sciml_par.parallel.execution.unknown_shapes import can_wait
+from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
 from sciml_par.parallel.requests.reduce_op import Average, Max, Min, Product, ReduceOp, Sum
 from sciml_par.parallel.requests.request import (
     Allgather,
@@ -28,30 +28,30 @@ from sciml_par.parallel.requests.request import (
 )
 
 
-def reduced(x: Tensor, op: ReduceOp, setting: Setting) -> Tensor:
+def reduced(x: Tensor, op: ReduceOp, options: CallOptions) -> Tensor:
     """y = x_0 ∘ x_1 ∘ … on every rank (collective)."""
 
     def request_of(shape: Shape) -> Request:
-        return Allreduce(x.dtype.name, shape, op, name=setting.name)
+        return Allreduce(x.dtype.name, shape, op, name=options.name)
 
     if not _has_derivatives(x):
-        return setting.carry(x, request_of)
+        return options.perform(x, request_of)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = setting.carry(x, request_of)
+        y = options.perform(x, request_of)
 
         def gradient(g: Tensor) -> Tensor:
-            after = setting.of_gradient()
+            after = options.of_gradient()
             if op is Average:
                 return reduced(g, Average, after)
             return _reduction_gradient(reduced(g, Sum, after), x, y, op, after)
 
         return y, gradient
 
-    return setting.differentiable(with_gradient, x)
+    return options.differentiable(with_gradient, x)
 
 
-def reduced_bundle(tensors: list[Tensor], op: ReduceOp, setting: Setting) -> list[Tensor]:
+def reduced_bundle(tensors: list[Tensor], op: ReduceOp, options: CallOptions) -> list[Tensor]:
     """`reduced` of each tensor by Sum or Average, as one vector of XLA's (collective).
 
     Parameters
@@ -60,102 +60,107 @@ def reduced_bundle(tensors: list[Tensor], op: ReduceOp, setting: Setting) -> lis
     """
     assert op in (Sum, Average)
     count = sum(x.shape.num_elements() for x in tensors)
-    request = Allreduce(tensors[0].dtype.name, (count,), op, name=setting.name)
+    request = Allreduce(tensors[0].dtype.name, (count,), op, name=options.name)
 
     def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
         def gradient(*gs: Tensor) -> list[Tensor]:
             known = [tf.ensure_shape(g, x.shape) for g, x in zip(gs, xs, strict=True)]
-            return reduced_bundle(known, op, setting.of_gradient())
+            return reduced_bundle(known, op, options.of_gradient())
 
-        return perform_bundle(setting.group, request, xs, setting.chain), gradient
+        return perform_bundle(options.group, request, xs, options.placement), gradient
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys
 
 
-def given(x: Tensor, root: int, setting: Setting) -> Tensor:
+def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
     """y = x_root on every rank (collective)."""
 
     def request_of(shape: Shape) -> Request:
-        return Broadcast(x.dtype.name, shape, root, name=setting.name)
+        return Broadcast(x.dtype.name, shape, root, name=options.name)
 
     def gradient(g: Tensor) -> Tensor:
-        total = reduced(g, Sum, setting.of_gradient())
-        if setting.group.rank == root:
+        total = reduced(g, Sum, options.of_gradient())
+        if options.group.rank == root:
             return total
         with tf.control_dependencies([total]):  # or a graph would leave the collective out
             return tf.zeros_like(total)
 
-    return setting.differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
+    return options.differentiable(lambda x: (options.perform(x, request_of), gradient), x)
 
 
-def gathered(x: Tensor, setting: Setting) -> Tensor:
+def gathered(x: Tensor, options: CallOptions) -> Tensor:
     """y = (x_0; x_1; …); the ranks tell each other how many rows they have (collective).
 
     In plain graphs they do so when the graph runs: then a rank may trace a function again, alone.
     XLA compiles for known shapes, so in compiled functions they do so when these are traced.
     """
-    if setting.waits(x) or can_wait():
-        return _gathered_later(x, setting)
-    wish = exchange_of_rows("allgather", x.dtype.name, shape_of(x), setting.name)
-    rows = setting.group.gather_rows(x.shape.as_list()[0], signature=wish)
-    return gathered_rows(x, tuple(rows), setting)
+    if options.has_unknown_shape(x) or may_have_unknown_shapes():
+        return _gathered_later(x, options)
+    signature = exchange_of_rows("allgather", x.dtype.name, shape_of(x), options.name)
+    rows = options.group.gather_rows(x.shape.as_list()[0], signature=signature)
+    return gathered_rows(x, tuple(rows), options)
 
 
-def gathered_rows(x: Tensor, rows: Shape, setting: Setting) -> Tensor:
+def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
     """y = (x_0; x_1; …) where all ranks know how many rows each has (collective)."""
-    if setting.waits(x):
-        return _gathered_later(x, setting)
-    first = sum(rows[: setting.group.rank])
+    if options.has_unknown_shape(x):
+        return _gathered_later(x, options)
+    first = sum(rows[: options.group.rank])
     own = x.shape.as_list()[0]
 
     def request_of(shape: Shape) -> Request:
-        return Allgather(x.dtype.name, shape, rows, name=setting.name)
+        return Allgather(x.dtype.name, shape, rows, name=options.name)
 
     def gradient(g: Tensor) -> Tensor:
-        return reduced(g, Sum, setting.of_gradient())[first : first + own]
+        return reduced(g, Sum, options.of_gradient())[first : first + own]
 
-    return setting.differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
+    return options.differentiable(lambda x: (options.perform(x, request_of), gradient), x)
 
 
-def _gathered_later(x: Tensor, setting: Setting) -> Tensor:
-    group = setting.group
+def _gathered_later(x: Tensor, options: CallOptions) -> Tensor:
+    group = options.group
     if group.size == 1:
         return tf.identity(x)
     results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
 
-    def run(ask: Any, x: Tensor) -> list[Tensor]:
+    def run(perform: Any, x: Tensor) -> list[Tensor]:
         shape, dtype = shape_of(x), x.dtype.name
-        wish = exchange_of_rows("allgather", dtype, shape, setting.name)
-        rows = group.gather_rows(shape[0], signature=wish)
-        return [ask(Allgather(dtype, shape, tuple(rows), name=setting.name), x), tf.constant(rows)]
+        signature = exchange_of_rows("allgather", dtype, shape, options.name)
+        rows = group.gather_rows(shape[0], signature=signature)
+        return [
+            perform(Allgather(dtype, shape, tuple(rows), name=options.name), x),
+            tf.constant(rows),
+        ]
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y, rows = setting.later(run, [x], results)
+        y, rows = options.at_run_time(run, [x], results)
 
         def gradient(g: Tensor) -> Tensor:
             first = tf.reduce_sum(rows[: group.rank])
-            return reduced(g, Sum, setting.of_gradient())[first : first + rows[group.rank]]
+            return reduced(g, Sum, options.of_gradient())[first : first + rows[group.rank]]
 
         return y, gradient
 
-    return setting.differentiable(with_gradient, x)
+    return options.differentiable(with_gradient, x)
 
 
-def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None = None) -> Tensor:
+def scattered(
+    x: Tensor, op: ReduceOp, options: CallOptions, *, rows: Shape | None = None
+) -> Tensor:
     """y = this rank's rows of x_0 ∘ x_1 ∘ … (collective).
 
     Parameters
     ----------
     rows : how many each rank gets, [P]; as even as can be by default.
     """
-    group = setting.group
+    group = options.group
 
     def request_of(shape: Shape) -> Request:
         split = rows or even_rows(shape[0], group.size)
-        return Reducescatter(x.dtype.name, shape, op, split, group.rank, name=setting.name)
+        return Reducescatter(x.dtype.name, shape, op, split, group.rank, name=options.name)
 
-    def whole(part: Tensor, after: Setting) -> Tensor:
+    def whole(part: Tensor, after: CallOptions) -> Tensor:
         # What is known of x decides, on every rank alike; of a gradient, a graph may know more or
         # less than of what it is the gradient by.
         if not x.shape.is_fully_defined():
@@ -165,10 +170,10 @@ def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None =
         return gathered_rows(mine, split, after)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = setting.carry(x, request_of, shape=any_rows_of(x).shape)
+        y = options.perform(x, request_of, shape=any_rows_of(x).shape)
 
         def gradient(g: Tensor) -> Tensor:
-            after = setting.of_gradient()
+            after = options.of_gradient()
             total = whole(g, after)
             result = whole(y, after) if op in (Min, Max) else y
             return _reduction_gradient(total, x, result, op, after)
@@ -177,70 +182,72 @@ def scattered(x: Tensor, op: ReduceOp, setting: Setting, *, rows: Shape | None =
 
     if not _has_derivatives(x):
         return with_gradient(x)[0]
-    return setting.differentiable(with_gradient, x)
+    return options.differentiable(with_gradient, x)
 
 
-def _put_back(part: Tensor, x: Tensor, rows: Shape | None, setting: Setting) -> Tensor:
+def _put_back(part: Tensor, x: Tensor, rows: Shape | None, options: CallOptions) -> Tensor:
     """All rows where `part` has this rank's of `x`, of which a graph knows no shape yet.
 
     All ranks have as many rows of `x`, so they need not tell each other (collective).
     """
-    size = setting.group.size
+    size = options.group.size
     if size == 1:
         return tf.identity(part)
 
-    def run(ask: Any, part: Tensor, count: Tensor) -> list[Tensor]:
+    def run(perform: Any, part: Tensor, count: Tensor) -> list[Tensor]:
         split = rows or even_rows(int(count), size)
-        return [ask(Allgather(part.dtype.name, shape_of(part), split, name=setting.name), part)]
+        return [perform(Allgather(part.dtype.name, shape_of(part), split, name=options.name), part)]
 
     def with_gradient(part: Tensor) -> tuple[Tensor, Gradient]:
         spec = tf.TensorSpec(x.shape, part.dtype)
-        y = setting.later(run, [part, tf.shape(x)[0]], [spec])[0]
+        y = options.at_run_time(run, [part, tf.shape(x)[0]], [spec])[0]
 
         def gradient(g: Tensor) -> Tensor:
-            return scattered(g, Sum, setting.of_gradient(), rows=rows)
+            return scattered(g, Sum, options.of_gradient(), rows=rows)
 
         return y, gradient
 
     return custom_gradient(with_gradient, part)
 
 
-def exchanged(x: Tensor, sent: Shape, received: Shape, setting: Setting) -> Tensor:
+def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> Tensor:
     """y = the rows that the ranks have sent to this one (collective)."""
 
     def request_of(shape: Shape) -> Request:
-        return Alltoall(x.dtype.name, shape, sent, received, name=setting.name)
+        return Alltoall(x.dtype.name, shape, sent, received, name=options.name)
 
     def gradient(g: Tensor) -> Tensor:
-        return exchanged(g, received, sent, setting.of_gradient())
+        return exchanged(g, received, sent, options.of_gradient())
 
-    return setting.differentiable(lambda x: (setting.carry(x, request_of), gradient), x)
+    return options.differentiable(lambda x: (options.perform(x, request_of), gradient), x)
 
 
-def exchanged_later(x: Tensor, splits: Tensor | None, setting: Setting) -> tuple[Tensor, Tensor]:
+def exchanged_later(
+    x: Tensor, splits: Tensor | None, options: CallOptions
+) -> tuple[Tensor, Tensor]:
     """`exchanged`, and how many rows came from each rank, once the graph runs (collective).
 
     Parameters
     ----------
     splits : how many rows go to each rank, [P]; None for equal numbers.
     """
-    group = setting.group
+    group = options.group
     results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
 
-    def run(ask: Any, x: Tensor, *given: Tensor) -> list[Tensor]:
+    def run(perform: Any, x: Tensor, *given: Tensor) -> list[Tensor]:
         shape, dtype = shape_of(x), x.dtype.name
         sent = rows_for_each(given[0] if given else None, shape[0], group.size)
-        wish = exchange_of_rows("alltoall", dtype, shape, setting.name)
-        received = tuple(group.exchange_rows(sent, signature=wish))
-        request = Alltoall(dtype, shape, sent, received, name=setting.name)
-        return [ask(request, x), tf.constant(received)]
+        signature = exchange_of_rows("alltoall", dtype, shape, options.name)
+        received = tuple(group.exchange_rows(sent, signature=signature))
+        request = Alltoall(dtype, shape, sent, received, name=options.name)
+        return [perform(request, x), tf.constant(received)]
 
     def with_gradient(x: Tensor) -> tuple[Any, Any]:
         inputs = [x] if splits is None else [x, splits]
-        y, received = setting.later(run, inputs, results)
+        y, received = options.at_run_time(run, inputs, results)
 
         def gradient(g: Tensor, _: Any) -> Tensor:
-            back = exchanged_later(g, received, setting.of_gradient())[0]
+            back = exchanged_later(g, received, options.of_gradient())[0]
             return back if x.shape.rank is None else tf.ensure_shape(back, x.shape)
 
         return (y, received), gradient
@@ -259,22 +266,22 @@ def any_rows_of(x: Tensor) -> Any:
 
 
 def _reduction_gradient(
-    total: Tensor, x: Tensor, y: Tensor, op: ReduceOp, setting: Setting
+    total: Tensor, x: Tensor, y: Tensor, op: ReduceOp, options: CallOptions
 ) -> Tensor:
     """∂L/∂x_s where ∂L/∂y is `total`, for y = x_0 ∘ x_1 ∘ … (y is looked at for Min and Max)."""
     if op is Sum:
         return total
     if op is Average:
-        return total / setting.group.size
+        return total / options.group.size
     if op is Product:
-        return total * tf.math.conj(_product_of_the_others(x, setting))
+        return total * tf.math.conj(_product_of_the_others(x, options))
     assert op in (Min, Max)
     holds = tf.cast(tf.equal(x, y), x.dtype)
-    return total * holds / reduced(holds, Sum, setting)
+    return total * holds / reduced(holds, Sum, options)
 
 
-def _product_of_the_others(x: Tensor, setting: Setting) -> Tensor:
+def _product_of_the_others(x: Tensor, options: CallOptions) -> Tensor:
     """Π_{r≠s} x_r on rank s, exact where some x_r are zero."""
-    rank, size = setting.group.rank, setting.group.size
-    everyone = gathered_rows(x[tf.newaxis], (1,) * size, setting)
+    rank, size = options.group.rank, options.group.size
+    everyone = gathered_rows(x[tf.newaxis], (1,) * size, options)
     return tf.reduce_prod(tf.concat([everyone[:rank], everyone[rank + 1 :]], axis=0), axis=0)

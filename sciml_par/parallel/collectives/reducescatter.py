@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from sciml_par.parallel.collectives.arguments import check_rows
-from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
 from sciml_par.parallel.collectives.primitives import scattered
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Average, ReduceOp, check_scatterable
-from sciml_par.parallel.tensors.scaling import Conversion
+from sciml_par.parallel.tensors.scaling import ScalingAndCompression
 
 
-@as_written
+@not_converted
 def reducescatter(
     tensor: Tensor,
     op: ReduceOp = Average,
@@ -43,9 +43,9 @@ def reducescatter(
     -----
     Gradients: those of `allreduce`, with (ḡ_0; ḡ_1; …) in place of Σ_r ḡ_r.
     """
-    setting = Setting.of("reducescatter", name, communicator, device)
-    conversion = Conversion(prescale_factor, postscale_factor, None, "reducescatter")
-    x = setting.tensor(tensor)
+    options = CallOptions.of("reducescatter", name, communicator, device)
+    scaling = ScalingAndCompression(prescale_factor, postscale_factor, None, "reducescatter")
+    x = options.tensor(tensor)
     check_rows(x, "reducescatter")
     check_scatterable(op, x.dtype.name, where="reducescatter")
-    return conversion.around(lambda x: scattered(x, op, setting), x)
+    return scaling.around(lambda x: scattered(x, op, options), x)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.call_options import Setting, Tensor
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
 from sciml_par.parallel.collectives.fused_rows import gathered_together
 from sciml_par.parallel.requests.reduce_op import Average, ReduceOp, Sum, check_reducible
-from sciml_par.parallel.tensors.scaling import Conversion
+from sciml_par.parallel.tensors.scaling import ScalingAndCompression
 
 
 def reduced_slices(
-    slices: Sequence[Tensor], op: ReduceOp, conversion: Conversion, setting: Setting
+    slices: Sequence[Tensor], op: ReduceOp, scaling: ScalingAndCompression, options: CallOptions
 ) -> list[Tensor]:
     """The rows of all ranks, in one transfer an element type (collective).
 
@@ -25,21 +25,21 @@ def reduced_slices(
     slices : `tf.IndexedSlices`, values [n_r, ...] and indices [n_r]; n_r may differ from rank to
         rank.
     """
-    values = [setting.tensor(each.values) for each in slices]
+    values = [options.tensor(each.values) for each in slices]
     for x in values:
-        check_reducible(op, x.dtype.name, where=setting.kind)
+        check_reducible(op, x.dtype.name, where=options.kind)
         if op not in (Sum, Average):
             raise InputError(
-                f"{setting.kind}: expected Sum or Average for tf.IndexedSlices; got {op!r}. Make "
+                f"{options.kind}: expected Sum or Average for tf.IndexedSlices; got {op!r}. Make "
                 f"the tensor dense by tf.convert_to_tensor first."
             )
-    indices = [setting.tensor(each.indices) for each in slices]
-    before = [conversion.before(x) for x in values]
-    whole = gathered_together([*(x for x, _ in before), *indices], setting)
+    indices = [options.tensor(each.indices) for each in slices]
+    before = [scaling.before(x) for x in values]
+    whole = gathered_together([*(x for x, _ in before), *indices], options)
     results = []
     for i, (each, (_, context)) in enumerate(zip(slices, before, strict=True)):
-        y = conversion.after(whole[i], context)
+        y = scaling.after(whole[i], context)
         if op is Average:
-            y = y / setting.group.size
+            y = y / options.group.size
         results.append(tf.IndexedSlices(y, whole[len(slices) + i], each.dense_shape))
     return results

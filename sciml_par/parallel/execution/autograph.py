@@ -12,7 +12,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def as_written(function: Callable[P, R]) -> Callable[P, R]:
+def not_converted(function: Callable[P, R]) -> Callable[P, R]:
     """`function`, run as it is written where a `tf.function` is traced.
 
     TensorFlow has a decorator for this, but using it here would import TensorFlow, with all its

@@ -12,9 +12,9 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.graph_errors import MismatchInGraph
-from sciml_par.parallel.execution.tensor_bundle import BundleCall
+from sciml_par.parallel.execution.tensor_bundle import TensorBundleCall
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
-from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
 from sciml_par.parallel.tensors.buffer_pool import result_memory
@@ -26,14 +26,14 @@ from sciml_par.parallel.tensors.memory import (
     tensor_on,
     view,
 )
-from sciml_par.parallel.transports.nccl import NCCLCommunicator
+from sciml_par.parallel.transports.nccl import NCCLTransport
 
 _EAGER_SITES_KEPT = 4096
 _HOST = "/CPU:0"
 _LAST = "sciml_par_last_collective"
 
 
-class Chain:
+class Placement:
     """How a collective and its gradients are carried out.
 
     Made where the forward pass is built, and passed on to its gradient, which may be built in a
@@ -55,12 +55,12 @@ class Chain:
         self.on_host = device is not None and _device_type(device) == "CPU"
         self.order = bridge().order() if compiled and communicator.size > 1 else None
 
-    def resumed(self) -> Chain:
+    def resumed(self) -> Placement:
         """The chain for a gradient: this one, or a new one if the forward pass was not compiled."""
-        return Chain(self._communicator, self.device) if self.order is None else self
+        return Placement(self._communicator, self.device) if self.order is None else self
 
 
-def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) -> Any:
+def perform(communicator: Communicator, request: Request, x: Any, placement: Placement) -> Any:
     """Carry out a collective on `x` in the context at hand (collective).
 
     Parameters
@@ -69,29 +69,29 @@ def perform(communicator: Communicator, request: Request, x: Any, chain: Chain) 
     """
     if communicator.size == 1:
         return tf.identity(x)  # what every collective of one rank amounts to
-    if chain.eager:
-        site, moved = _shared_site(communicator, request), _moved(x, chain)
-        return _from_host(site, moved) if chain.on_host else run_eagerly(site, moved)
+    if placement.eager:
+        call_site, moved = _shared_site(communicator, request), _moved(x, placement)
+        return _from_host(call_site, moved) if placement.on_host else run_eagerly(call_site, moved)
     check_threads_of_mpi()
-    site = Site(communicator, request)
+    call_site = CallSite(communicator, request)
     with tf.control_dependencies(last_collective()):
-        if chain.order is not None:
-            y = bridge().emit(site, x, chain.order, on_host=chain.on_host)
-        elif chain.on_host or communicator.by_nccl is None:
-            y = _in_graph_on_host(site, x)
+        if placement.order is not None:
+            y = bridge().emit(call_site, x, placement.order, on_host=placement.on_host)
+        elif placement.on_host or communicator.nccl_transport is None:
+            y = _in_graph_on_host(call_site, x)
         else:
-            y = _in_graph(site, x, chain)
+            y = _in_graph(call_site, x, placement)
     set_last_collective(y)
     return y
 
 
-def takes_bundles(chain: Chain) -> bool:
-    """Whether many tensors may be one operand where `chain` leads (local)."""
-    return chain.order is not None and bridge().takes_bundles
+def takes_bundles(placement: Placement) -> bool:
+    """Whether many tensors may be one operand where `placement` leads (local)."""
+    return placement.order is not None and bridge().takes_bundles
 
 
 def perform_bundle(
-    communicator: Communicator, request: Request, xs: Sequence[Any], chain: Chain
+    communicator: Communicator, request: Request, xs: Sequence[Any], placement: Placement
 ) -> list[Any]:
     """Carry out a collective on many tensors as on one, where `takes_bundles` (collective).
 
@@ -100,9 +100,9 @@ def perform_bundle(
     request : for all elements of `xs`, one tensor after the other, as a vector.
     """
     check_threads_of_mpi()
-    call = BundleCall(communicator, request, [tuple(x.shape.as_list()) for x in xs])
+    call = TensorBundleCall(communicator, request, [tuple(x.shape.as_list()) for x in xs])
     with tf.control_dependencies(last_collective()):
-        ys = bridge().emit_bundle(call, xs, chain.order)
+        ys = bridge().emit_bundle(call, xs, placement.order)
     set_last_collective(ys[0])
     return ys
 
@@ -137,36 +137,36 @@ def _could_record() -> Callable[[], bool]:
     return could_record
 
 
-def run_eagerly(site: Site, x: Any) -> Any:
+def run_eagerly(call_site: CallSite, x: Any) -> Any:
     """Carry out a collective on an eager tensor, from where it lies (collective)."""
-    nccl = site.communicator.by_nccl
+    nccl = call_site.communicator.nccl_transport
     kind = HOST_MEMORY if nccl is None and not has_gpus() else kind_of_memory(x)
-    if nccl is not None and kind == nccl.memory and nccl.carries(site.request):
-        y = empty(site.receive_shape, x.dtype, x.device)
+    if nccl is not None and kind == nccl.memory and nccl.carries(call_site.request):
+        y = empty(call_site.receive_shape, x.dtype, x.device)
         # TensorFlow has no such operation for uint32 on GPUs, and makes it on the host.
         if kind_of_memory(y) == nccl.memory:
-            return _from_gpu(site, x, y, nccl)
+            return _from_gpu(call_site, x, y, nccl)
     if kind == HOST_MEMORY:
-        return _from_host(site, x)
+        return _from_host(call_site, x)
     with tf.device(_HOST):
         x_on_host = tf.identity(x)
-    y = _from_host(site, x_on_host)
+    y = _from_host(call_site, x_on_host)
     with tf.device(x.device):
         return tf.identity(y)
 
 
-def _from_host(site: Site, x: Any) -> Any:
-    call, source = site.by(site.communicator.by_mpi), view(x)
-    array, address = result_memory().array(*site.result)
+def _from_host(call_site: CallSite, x: Any) -> Any:
+    call, source = call_site.prepared(call_site.communicator.mpi_transport), view(x)
+    array, address = result_memory().array(*call_site.result)
     call.execute(source.address, address)
     return tensor_on(array)
 
 
-def _from_gpu(site: Site, x: Any, y: Any, nccl: NCCLCommunicator) -> Any:
+def _from_gpu(call_site: CallSite, x: Any, y: Any, nccl: NCCLTransport) -> Any:
     # Looking at the tensors waits for TensorFlow's kernels, and TensorFlow knows nothing of NCCL's
     # stream: it may read the result once that is done.
     source, target = view(x), view(y)
-    site.by(nccl).execute(source.address, target.address, nccl.stream)
+    call_site.prepared(nccl).execute(source.address, target.address, nccl.stream)
     nccl.gpu.synchronize(nccl.stream)
     return y
 
@@ -187,22 +187,22 @@ def _device_type(device: str) -> str | None:
     return kind
 
 
-def _moved(x: Any, chain: Chain) -> Any:
-    if chain.device is None or (chain.on_host and not has_gpus()):
+def _moved(x: Any, placement: Placement) -> Any:
+    if placement.device is None or (placement.on_host and not has_gpus()):
         return x
-    with tf.device(chain.device):
+    with tf.device(placement.device):
         return tf.identity(x)
 
 
-def _shared_site(communicator: Communicator, request: Request) -> Site:
+def _shared_site(communicator: Communicator, request: Request) -> CallSite:
     """The call site that eager calls with equal requests share, made at the first of them."""
-    sites = communicator.eager_sites
-    site = sites.get(request)
-    if site is None:
-        if len(sites) >= _EAGER_SITES_KEPT:
-            sites.clear()
-        site = sites[request] = Site(communicator, request)
-    return site
+    call_sites = communicator.eager_call_sites
+    call_site = call_sites.get(request)
+    if call_site is None:
+        if len(call_sites) >= _EAGER_SITES_KEPT:
+            call_sites.clear()
+        call_site = call_sites[request] = CallSite(communicator, request)
+    return call_site
 
 
 def last_collective() -> list[Any]:
@@ -217,7 +217,7 @@ def last_collective() -> list[Any]:
 
 
 @contextlib.contextmanager
-def apart_from_the_others() -> Iterator[None]:
+def outside_the_order() -> Iterator[None]:
     """Collectives inside are not made to wait for those outside, nor the other way round.
 
     For a graph of TensorFlow 1, of which each run does a part: what is run by itself, as the start
@@ -237,14 +237,14 @@ def set_last_collective(y: Any) -> None:
     tf.compat.v1.get_default_graph().get_collection_ref(_LAST)[:] = [y.op]
 
 
-def _in_graph_on_host(site: Site, x: Any) -> Any:
+def _in_graph_on_host(call_site: CallSite, x: Any) -> Any:
     """TensorFlow brings the tensor to the host, and the result back to where it is used."""
-    call, mismatch = site.by(site.communicator.by_mpi), MismatchInGraph()
-    shape, dtype, _ = site.result
+    call, mismatch = call_site.prepared(call_site.communicator.mpi_transport), MismatchInGraph()
+    shape, dtype, _ = call_site.result
 
     def run(send: np.ndarray) -> list[np.ndarray]:
         send = np.ascontiguousarray(send)
-        receive, address = result_memory().array(*site.result)
+        receive, address = result_memory().array(*call_site.result)
         call.execute(send.ctypes.data, address)
         return [receive]
 
@@ -254,13 +254,13 @@ def _in_graph_on_host(site: Site, x: Any) -> Any:
     return mismatch.checked([y], failed)[0]
 
 
-def _in_graph(site: Site, x: Any, chain: Chain) -> Any:
+def _in_graph(call_site: CallSite, x: Any, placement: Placement) -> Any:
     """The tensor is carried from where TensorFlow has it when the graph runs."""
-    shape, mismatch = site.request.receive_shape, MismatchInGraph()
+    shape, mismatch = call_site.request.receive_shape, MismatchInGraph()
     caught = mismatch.caught(
-        lambda tensor: [run_eagerly(site, tensor)], lambda: [tf.zeros(shape, x.dtype)]
+        lambda tensor: [run_eagerly(call_site, tensor)], lambda: [tf.zeros(shape, x.dtype)]
     )
-    with tf.device(chain.device):
+    with tf.device(placement.device):
         y, failed = tf.py_function(caught, [x], [x.dtype, tf.bool])
     y.set_shape(shape)
     return mismatch.checked([y], failed)[0]

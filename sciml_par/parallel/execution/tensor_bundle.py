@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 from sciml_par.parallel.requests.request import Request, Shape
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _LAYOUTS_KEPT = 32
 _SHORT_BYTES = 1 << 16
 
 
-class BundleCall(Call):
+class TensorBundleCall(PreparedCall):
     """A collective whose flat operand is many tensors, each of which its result replaces.
 
     `execute` takes their addresses, 8 bytes each.
@@ -40,12 +40,12 @@ class BundleCall(Call):
     def __init__(
         self, communicator: Communicator, request: Request, shapes: Sequence[Shape]
     ) -> None:
-        super().__init__(communicator, request, communicator.by_mpi)
+        super().__init__(communicator, request, communicator.mpi_transport)
         # A short buffer is reduced faster into another one, and a long one stays in the cache.
         nbytes = request.count * request.element.size
         flat = np.empty((2 if nbytes < _SHORT_BYTES else 1, request.count), request.element.numpy)
         lengths = [math.prod(shape) * request.element.size for shape in shapes]
-        packing = _Packing(lengths, communicator.by_mpi.itself)
+        packing = _Packing(lengths, communicator.mpi_transport.itself)
         transfer, send, receive = self._transfer, flat[0].ctypes.data, flat[-1].ctypes.data
 
         def transfer_all(addresses: bytes) -> None:

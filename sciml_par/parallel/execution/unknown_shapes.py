@@ -12,7 +12,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.execution.dispatch import (
-    Chain,
+    Placement,
     check_threads_of_mpi,
     last_collective,
     run_eagerly,
@@ -20,49 +20,49 @@ from sciml_par.parallel.execution.dispatch import (
 )
 from sciml_par.parallel.execution.graph_errors import MismatchInGraph
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
-from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
 
 Tensor = Any
 
-Ask = Callable[[Request, Tensor], Tensor]
+Perform = Callable[[Request, Tensor], Tensor]
 """Carries out a request on an eager tensor."""
 
 
-def can_wait() -> bool:
+def may_have_unknown_shapes() -> bool:
     """Whether shapes may be settled when the graph runs: in those that XLA does not compile."""
     return not tf.executing_eagerly() and not in_compiled_function()
 
 
-def later(
+def at_run_time(
     communicator: Communicator,
     run: Callable[..., Sequence[Tensor]],
     inputs: Sequence[Tensor],
     results: Sequence[Any],
-    chain: Chain,
+    placement: Placement,
 ) -> list[Tensor]:
     """Put `run` into the graph under construction, in its place among the collectives (local).
 
     Parameters
     ----------
-    run : `run(ask, *inputs)`, on eager tensors; it carries out requests by `ask`.
+    run : `run(perform, *inputs)`, on eager tensors; it carries out requests by `perform`.
     results : what is known of each result, as a `tf.TensorSpec`. No gradient passes through.
     """
 
-    def ask(request: Request, x: Tensor) -> Tensor:
-        return run_eagerly(Site(communicator, request), x)
+    def perform(request: Request, x: Tensor) -> Tensor:
+        return run_eagerly(CallSite(communicator, request), x)
 
     def run_now(*tensors: Tensor) -> Sequence[Tensor]:
         from tensorflow.python.eager import record
 
         with record.stop_recording():
-            return run(ask, *tensors)
+            return run(perform, *tensors)
 
     check_threads_of_mpi()
     mismatch = MismatchInGraph()
     caught = mismatch.caught(run_now, lambda: [tf.zeros([0], spec.dtype) for spec in results])
-    with tf.control_dependencies(last_collective()), tf.device(chain.device):
+    with tf.control_dependencies(last_collective()), tf.device(placement.device):
         *ys, failed = tf.py_function(caught, inputs, [*(spec.dtype for spec in results), tf.bool])
     ys = mismatch.checked(ys, failed)
     set_last_collective(ys[0])

@@ -1,4 +1,4 @@
-"""Collectives inside XLA-compiled functions: custom calls that execute a `Site`'s calls.
+"""Collectives inside XLA-compiled functions: custom calls that execute a `CallSite`'s calls.
 
 Order. XLA keeps program order only among operations that depend on each other. Every collective
 here therefore reads a scalar variable, passes it through its custom call and writes it back.
@@ -34,12 +34,12 @@ from sciml_par.parallel.execution.xla_module import (
     ArrayType,
     custom_call,
 )
-from sciml_par.parallel.groups.call_site import Site
+from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.requests.request import Shape
 from sciml_par.parallel.tensors.memory import has_gpus
 
 if TYPE_CHECKING:
-    from sciml_par.parallel.execution.tensor_bundle import BundleCall
+    from sciml_par.parallel.execution.tensor_bundle import TensorBundleCall
 
 
 class Bridge:
@@ -76,7 +76,7 @@ class Bridge:
         """Whether one custom call may take many tensors: where programs run on the host alone."""
         return self._platforms == ["CPU"]
 
-    def emit(self, site: Site, x: Any, order: Any, *, on_host: bool = False) -> Any:
+    def emit(self, call_site: CallSite, x: Any, order: Any, *, on_host: bool = False) -> Any:
         """Put a collective into the graph under construction (local).
 
         Parameters
@@ -90,13 +90,13 @@ class Bridge:
         tensor of the request's `receive_shape`.
         """
         number = self._numbers.take(self.on_host, self.on_gpu)
-        self.on_host.add(number, site.by(site.communicator.by_mpi).execute)
+        self.on_host.add(number, call_site.prepared(call_site.communicator.mpi_transport).execute)
         if "CUDA" in self._platforms:
-            handler = gpu_handler(site, on_host=on_host)
+            handler = gpu_handler(call_site, on_host=on_host)
             self.on_gpu.add(number, one_tensor(handler, with_stream=True))
-        return self._call(number, [x], [site.request.receive_shape], order)[0]
+        return self._call(number, [x], [call_site.request.receive_shape], order)[0]
 
-    def emit_bundle(self, call: BundleCall, xs: Sequence[Any], order: Any) -> list[Any]:
+    def emit_bundle(self, call: TensorBundleCall, xs: Sequence[Any], order: Any) -> list[Any]:
         """Put a collective on many tensors into the graph under construction, as `emit` (local).
 
         Parameters

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.reduction import Gradient, key_of
 
 
@@ -43,7 +43,7 @@ class GradientPasses:
                     zero = tf.zeros(variable.shape, variable.dtype)
                     self._sums[key] = tf.Variable(zero, trainable=False)
 
-    @as_written
+    @not_converted
     def add(
         self,
         gradients: Sequence[Gradient],

@@ -7,7 +7,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.distributed_update import THE_OTHER_WAY_ROUND, DistributedUpdate
 from sciml_par.parallel.gradients.reduction import Gradient
 
@@ -36,7 +36,7 @@ class Keras2Update(DistributedUpdate):
         """As the optimizer's, of all ranks; with several passes this rank's own (collective)."""
         return self._compute_gradients(loss, var_list, tape=tape)
 
-    @as_written
+    @not_converted
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
     ) -> Pairs:
@@ -47,7 +47,7 @@ class Keras2Update(DistributedUpdate):
         gradients, variables = _in_two(pairs)
         return list(zip(self._of_all_ranks(gradients, variables), variables, strict=True))
 
-    @as_written
+    @not_converted
     def get_gradients(self, loss: Any, params: Any) -> list[Gradient]:
         """As the optimizer's, of all ranks; with several passes this rank's own (collective)."""
         return self._of_all_ranks(super().get_gradients(loss, params), tf.nest.flatten(params))
@@ -61,7 +61,7 @@ class Keras2Update(DistributedUpdate):
             return list(gradients)
         return self._reduced(gradients, variables)
 
-    @as_written
+    @not_converted
     def apply_gradients(self, grads_and_vars: Any, name: str | None = None, **options: Any) -> Any:
         """Update the variables by the gradients of all ranks (collective).
 

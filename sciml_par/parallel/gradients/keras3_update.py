@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.distributed_update import THE_OTHER_WAY_ROUND, DistributedUpdate
 from sciml_par.parallel.gradients.reduction import Gradient
 
@@ -20,7 +20,7 @@ class Keras3Update(DistributedUpdate):
             raise InputError(THE_OTHER_WAY_ROUND)
         super().__setattr__(name, value)
 
-    @as_written
+    @not_converted
     def apply(self, grads: Sequence[Gradient], trainable_variables: Any = None) -> Any:
         """Update the variables by the gradients of all ranks (collective)."""
         given = self._trainable_variables if trainable_variables is None else trainable_variables

@@ -12,14 +12,14 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.collectives.fused import fused_allreduce
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, Sum
-from sciml_par.parallel.requests.shape_digest import layout
 from sciml_par.parallel.tensors.compression import Compressor
-from sciml_par.parallel.tensors.scaling import Conversion
+from sciml_par.parallel.tensors.scaling import ScalingAndCompression
+from sciml_par.parallel.tensors.shapes import shape_digest
 
 Gradient = Any
 """A tensor, `tf.IndexedSlices`, or None."""
@@ -70,7 +70,9 @@ class GradientReduction:
                 f"{self.where}: gradients can be combined by Average, Sum or Adasum; got op = "
                 f"{self.op!r}."
             )
-        Conversion(1.0, 1.0, self.compression, self.where)  # which checks what it is given
+        ScalingAndCompression(
+            1.0, 1.0, self.compression, self.where
+        )  # which checks what it is given
         self._check_factor()
         self._check_groups()
 
@@ -110,7 +112,7 @@ class GradientReduction:
         """Whether the gradient of `variable` is this rank's own (local)."""
         return key_of(variable) in self.local
 
-    @as_written
+    @not_converted
     def reduce(self, gradients: Sequence[Gradient], sources: Sequence[Any]) -> list[Gradient]:
         """The gradients of all ranks together, one for each of this rank's (collective).
 
@@ -237,7 +239,7 @@ def _name(number: int, missing: list[int]) -> str:
     if len(missing) <= _NUMBERS_SHOWN:
         return f"{name}, None for {', '.join(map(str, missing))} of 0..{number - 1}"
     shown = ", ".join(map(str, missing[:_NUMBERS_SHOWN]))
-    return f"{name}, None for {len(missing)}: {shown}, … ({layout(missing)})"
+    return f"{name}, None for {len(missing)}: {shown}, … ({shape_digest(missing)})"
 
 
 def _is_compiled() -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.autograph import as_written
+from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Average, ReduceOp
@@ -89,7 +89,7 @@ class DistributedGradientTape:
         """From now on, leave the gradient by `source` to this rank, as `local_sources` (local)."""
         self._reduction = self._reduction.with_local(source)
 
-    @as_written
+    @not_converted
     def gradient(
         self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
     ) -> Any:
@@ -105,7 +105,7 @@ class DistributedGradientTape:
         local = self._tape.gradient(target, sources, output_gradients, **options)
         return tf.nest.pack_sequence_as(local, self._reduced(local, sources))
 
-    @as_written
+    @not_converted
     def get_local_and_global_gradients(
         self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
     ) -> tuple[list[Gradient], list[Gradient]]:

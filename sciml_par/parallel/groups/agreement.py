@@ -45,15 +45,15 @@ def _explanation(group: Communicator, signature: Signature) -> str:
     """What each rank asked for, now or at the first collective in which they differed."""
     asked = group.control.allgather((str(signature), group.sequence))
     in_step = len({place for _, place in asked}) == 1
-    if not in_step or len({wish for wish, _ in asked}) > 1:
-        wishes = [w if in_step else f"{w}, its collective number {place}" for w, place in asked]
-        return mismatch_message(group.name, dict(enumerate(wishes)))
+    if not in_step or len({signature for signature, _ in asked}) > 1:
+        asked_for = [w if in_step else f"{w}, its collective number {place}" for w, place in asked]
+        return mismatch_message(group.name, dict(enumerate(asked_for)))
     return _past_explanation(group)
 
 
 def _past_explanation(group: Communicator) -> str:
     """The same of a collective before this one: what was agreed on before is not compared again."""
-    recent = {number: ask.signature for number, ask in group.history}
+    recent = {number: announcement.signature for number, announcement in group.history}
     digests = {number: signature.digest for number, signature in recent.items()}
     number = first_difference(group.control.allgather(digests))
     if number is None:
@@ -62,8 +62,8 @@ def _past_explanation(group: Communicator) -> str:
             f"some time before their collective number {group.sequence}. Results since then are "
             f"wrong. Run with SCIML_PAR_CHECK=always to find the place."
         )
-    wishes = group.control.allgather(str(recent[number]))
-    message = mismatch_message(group.name, dict(enumerate(wishes)))
+    asked_for = group.control.allgather(str(recent[number]))
+    message = mismatch_message(group.name, dict(enumerate(asked_for)))
     return (
         f"{message}\nThat was their collective number {number}, {group.sequence - number} before "
         f"this one; results since then are wrong. Ranks compare what they have not asked for "

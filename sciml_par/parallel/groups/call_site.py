@@ -11,30 +11,32 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import TransferError
-from sciml_par.parallel.groups.in_step import in_step
-from sciml_par.parallel.requests.announcement import Ask, Kind
+from sciml_par.parallel.groups.bounded_lead import with_bounded_lead
+from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.requests.request import Request, Shape
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator
-    from sciml_par.parallel.transports.transport import Carrier
+    from sciml_par.parallel.transports.transport import Transport
 
 
-class Call:
+class PreparedCall:
     """A request that a transport carries out.
 
     The ranks compare signatures that are new to the group; what they have agreed on is only
     transferred.
     """
 
-    def __init__(self, communicator: Communicator, request: Request, carrier: Carrier) -> None:
+    def __init__(self, communicator: Communicator, request: Request, transport: Transport) -> None:
         self._communicator = communicator
         self.request = request
-        self.signature = replace(request.signature, by=carrier.name)
-        self._transfer = in_step(communicator, request, carrier, request.prepared_by(carrier))
-        self._returns_early = carrier.returns_early
+        self.signature = replace(request.signature, transport=transport.name)
+        self._transfer = with_bounded_lead(
+            communicator, request, transport, request.prepared_by(transport)
+        )
+        self._returns_early = transport.returns_early
         self._bytes = request.count * request.element.size
-        self._ask = Ask(Kind.TRANSFER, self.signature, request)
+        self._ask = Announcement(Kind.TRANSFER, self.signature, request)
         self._ledger = communicator.ledger
         self._agreed_in = -1  # the generation of the ledger in which the signature was found
 
@@ -89,19 +91,21 @@ class Call:
         return new
 
 
-class Site:
+class CallSite:
     """A call site: what a collective asks for, and how each transport carries it out."""
 
     def __init__(self, communicator: Communicator, request: Request) -> None:
         self.communicator = communicator
         self.request = request
-        self._calls: dict[str, Call] = {}
+        self._prepared: dict[str, PreparedCall] = {}
 
-    def by(self, carrier: Carrier) -> Call:
-        """The call that `carrier` executes."""
-        call = self._calls.get(carrier.name)
+    def prepared(self, transport: Transport) -> PreparedCall:
+        """The call that `transport` executes."""
+        call = self._prepared.get(transport.name)
         if call is None:
-            call = self._calls[carrier.name] = Call(self.communicator, self.request, carrier)
+            call = self._prepared[transport.name] = PreparedCall(
+                self.communicator, self.request, transport
+            )
         return call
 
     @cached_property

@@ -13,21 +13,21 @@ import numpy as np
 from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
 from sciml_par.parallel.groups.agreement import compare
 from sciml_par.parallel.groups.ledger import Ledger
-from sciml_par.parallel.requests.announcement import Ask, Kind
+from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.parallel.requests.signature import KEY_MASK, Signature
-from sciml_par.parallel.transports.mpi import MPICommunicator
+from sciml_par.parallel.transports.mpi import MPITransport
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from sciml_par.parallel.collectives.joined_ranks import Audience
-    from sciml_par.parallel.groups.call_site import Site
+    from sciml_par.parallel.groups.call_site import CallSite
+    from sciml_par.parallel.groups.joined_ranks import JoinedRanks
     from sciml_par.parallel.requests.request import Request
     from sciml_par.parallel.supervision.sentinel_client import Sentinel
     from sciml_par.parallel.timeline.recorder import Recorder
     from sciml_par.parallel.transports.cupy_binding import Gpu
-    from sciml_par.parallel.transports.nccl import NCCLCommunicator
+    from sciml_par.parallel.transports.nccl import NCCLTransport
 
 T = TypeVar("T")
 
@@ -57,8 +57,8 @@ class Communicator:
     rank, size : this process's number in the group, 0 ≤ rank < size.
     mpi : the duplicate that carries tensors.
     control : the duplicate that carries agreements and the watchdog's messages.
-    by_mpi : carries tensors between host memory.
-    by_nccl : carries tensors between GPUs; None where the ranks do not have one each, or no NCCL.
+    mpi_transport : carries tensors between host memory.
+    nccl_transport : carries tensors between GPUs; None where the ranks do not have one each, or no NCCL.
     gpu : this rank's GPU as CuPy sees it, or None.
     sequence : how many collectives this rank has begun.
     enqueued : which of them was the last that a GPU was given.
@@ -67,7 +67,7 @@ class Communicator:
     world_ranks : the members' numbers in the world, [P].
     identity : no other group of the job has had or will have the same; a name may be used again.
     loose : how many collectives have been carried that a rank may finish before others begin.
-    family : the world and all groups made of it.
+    all_groups : the world and all groups made of it.
     history : the last collectives that this rank has begun, with their numbers.
     audience : the ranks that have joined, or None.
     joins : how often the ranks have met in `join`.
@@ -94,8 +94,8 @@ class Communicator:
         self._check_always = check_always
         self.rank: int = mpi.Get_rank()
         self.size: int = mpi.Get_size()
-        self.by_mpi = MPICommunicator(self.mpi)
-        self.by_nccl: NCCLCommunicator | None = None
+        self.mpi_transport = MPITransport(self.mpi)
+        self.nccl_transport: NCCLTransport | None = None
         self.gpu: Gpu | None = None
         self.sequence = 0
         self.enqueued = 0
@@ -109,7 +109,7 @@ class Communicator:
         self._take_turn: Callable[[bool], bool] = turn.acquire
         self._give_turn: Callable[[], None] = turn.release
         self._disordered: str | None = None
-        self.eager_sites: dict[Request, Site] = {}
+        self.eager_call_sites: dict[Request, CallSite] = {}
         self._world = world or self
         self.world_ranks = _translate(self.mpi, self._world.mpi)
         self._groups_made = 0
@@ -119,13 +119,13 @@ class Communicator:
         self._world._groups_made += 1
         self.loose = 0
         # The watchdog of another thread reads it; groups are few, and live as long as the job.
-        self.family: list[Communicator] = self._world.family if world else []
-        self.family.append(self)
+        self.all_groups: list[Communicator] = self._world.all_groups if world else []
+        self.all_groups.append(self)
         self._splits = 0
         # Ranks that join late hear of what they have missed; a rank can be ahead of others by the
         # broadcasts that it has given.
-        self.history: deque[tuple[int, Ask]] = deque(maxlen=_HISTORY)
-        self.audience: Audience | None = None
+        self.history: deque[tuple[int, Announcement]] = deque(maxlen=_HISTORY)
+        self.joined_ranks_observer: JoinedRanks | None = None
         self.joins = 0
         self.mismatch_error: type[CollectiveMismatchError] = (
             self._world.mismatch_error if world else CollectiveMismatchError
@@ -189,8 +189,10 @@ class Communicator:
         finally:
             mpi.Free()
         group.gpu = self.gpu
-        if self.by_nccl is not None:
-            group.by_nccl = self.by_nccl.connected_anew(group.rank, group.size, group.control.bcast)
+        if self.nccl_transport is not None:
+            group.nccl_transport = self.nccl_transport.connected_anew(
+                group.rank, group.size, group.control.bcast
+            )
         return group
 
     def _same_members(self, ranks: Iterable[int]) -> list[int]:
@@ -222,20 +224,20 @@ class Communicator:
         if self is self._world:
             raise InputError("The group of all ranks cannot be freed.")
         self.barrier()
-        self.family.remove(self)
-        if self.by_nccl is not None:
-            self.by_nccl.finish()
-            self.by_nccl.abort()
-        self.eager_sites.clear()
-        self.by_mpi.free_itself()
+        self.all_groups.remove(self)
+        if self.nccl_transport is not None:
+            self.nccl_transport.finish()
+            self.nccl_transport.abort()
+        self.eager_call_sites.clear()
+        self.mpi_transport.free_itself()
         self.mpi.Free()
         self.control.Free()
 
     def take_gpus_from(self, whole: Communicator, color: int) -> None:
         """Reach the GPUs of this part of `whole`, whose ranks alone give `color` (collective)."""
         self.gpu = whole.gpu
-        if whole.by_nccl is not None:
-            self.by_nccl = whole.by_nccl.split(color, self.rank, self.size)
+        if whole.nccl_transport is not None:
+            self.nccl_transport = whole.nccl_transport.split(color, self.rank, self.size)
 
     def agree(self, signature: Signature, number: int = 0) -> list[int]:
         """Compare what the ranks ask for, and exchange a number on the way (collective).
@@ -283,49 +285,49 @@ class Communicator:
 
         One that NCCL has been given counts until the GPU has done it.
         """
-        wish = self.pending
-        if wish is not None:
+        signature = self.pending
+        if signature is not None:
             # The number is read after the wish: if it is that of an earlier look, so is the wish.
-            return self.sequence, wish
-        wish = self.by_nccl.in_flight() if self.by_nccl is not None else None
+            return self.sequence, signature
+        signature = self.nccl_transport.in_flight() if self.nccl_transport is not None else None
         # By MPI, the host may have done later ones in the meantime.
-        return None if wish is None else (self.enqueued, wish)
+        return None if signature is None else (self.enqueued, signature)
 
     def barrier(self) -> None:
         """Wait until every rank has come here (collective)."""
-        with self.waiting_for(Signature("barrier")) as wish:
-            self.agree(wish)
+        with self.waiting_for(Signature("barrier")) as signature:
+            self.agree(signature)
 
     def gather_rows(self, rows: int, *, signature: Signature | None = None) -> list[int]:
         """Every rank's number of rows, [P]; they agree on `signature` as well (collective)."""
-        with self.waiting_for(signature or Signature("exchange of numbers of rows")) as wish:
-            return self.agree(wish, rows)
+        with self.waiting_for(signature or Signature("exchange of numbers of rows")) as signature:
+            return self.agree(signature, rows)
 
     def exchange_rows(self, rows: Sequence[int], *, signature: Signature) -> list[int]:
         """How many rows each rank has for this one, [P], where this one has `rows` for them.
 
         They agree on `signature` as well (collective).
         """
-        with self.waiting_for(signature, Kind.ROWS) as wish:
-            self.agree(wish)
+        with self.waiting_for(signature, Kind.ROWS) as signature:
+            self.agree(signature)
             received = np.empty(self.size, np.int64)
             self.control.Alltoall(np.asarray(rows, np.int64), received)
             return received.tolist()
 
     def allgather_object(self, value: T) -> list[T]:
         """Every rank's picklable `value`, in the order of ranks (collective)."""
-        with self.waiting_for(Signature("allgather of objects"), Kind.OBJECTS) as wish:
-            self.agree(wish)
+        with self.waiting_for(Signature("allgather of objects"), Kind.OBJECTS) as signature:
+            self.agree(signature)
             return self.control.allgather(value)
 
     def broadcast_object(self, value: T, *, root: int = 0) -> T:
         """The picklable `value` of rank `root`, on every rank (collective)."""
         signature = Signature("broadcast of an object", root=root)
-        with self.waiting_for(signature, Kind.OBJECTS) as wish:
-            self.agree(wish)
+        with self.waiting_for(signature, Kind.OBJECTS) as signature:
+            self.agree(signature)
             return self.control.bcast(value, root=root)
 
-    def begin(self, ask: Ask) -> None:
+    def begin(self, announcement: Announcement) -> None:
         """Note that this rank begins its next collective (local); `end` must follow.
 
         Raises
@@ -334,24 +336,24 @@ class Communicator:
             Another one is in progress on this rank, in another thread.
         """
         if not self._take_turn(False):
-            raise self._disorder(ask)
+            raise self._disorder(announcement)
         # The watchdog reads these two: a number that stands still with a wish pending is a stall.
         number = self.sequence = self.sequence + 1
-        self.pending = ask.signature
+        self.pending = announcement.signature
         # Odd, so that no difference is lost; and all numbers are those that Python is fast at.
-        self.trail = (3 * self.trail + ask.key) & KEY_MASK
+        self.trail = (3 * self.trail + announcement.key) & KEY_MASK
         if not number % _TRAIL_STEP:
             self._trails[_place(number)] = number, self.trail
-        self.history.append((number, ask))
-        if self.audience is not None:
-            self.audience.tell(number, ask)
+        self.history.append((number, announcement))
+        if self.joined_ranks_observer is not None:
+            self.joined_ranks_observer.tell(number, announcement)
 
     def end(self) -> None:
         """Note that the collective which this rank has begun is over, or has failed (local)."""
         self.pending = None
         self._give_turn()
 
-    def _disorder(self, ask: Ask) -> InputError:
+    def _disorder(self, announcement: Announcement) -> InputError:
         """The error of two collectives at once, which all later ones get, too.
 
         Which of the two the other ranks begin first is not known, so nothing that this group does
@@ -360,7 +362,7 @@ class Communicator:
         if self._disordered is None:
             self._give_turn = lambda: None
             self._disordered = (
-                f"Rank {self.rank} of «{self.name}» was asked for {ask.signature} while "
+                f"Rank {self.rank} of «{self.name}» was asked for {announcement.signature} while "
                 f"{self.pending or 'another collective'} was in progress in another thread. The "
                 f"order in which threads call collectives is not the same on all ranks. Call them "
                 f"from one thread (Dataset.map without num_parallel_calls, no prefetch behind it), "
@@ -369,17 +371,17 @@ class Communicator:
         return InputError(self._disordered)
 
     @contextlib.contextmanager
-    def waiting_for(self, wish: Signature, kind: Kind = Kind.AGREEMENT) -> Iterator[Signature]:
+    def waiting_for(self, signature: Signature, kind: Kind = Kind.AGREEMENT) -> Iterator[Signature]:
         """Let the watchdog, and ranks that have joined, see an exchange that is no tensor's."""
         recorder = self.recorder
         begun = 0 if recorder is None else recorder.now()
-        self.begin(Ask(kind, wish))
+        self.begin(Announcement(kind, signature))
         try:
-            yield wish
+            yield signature
         finally:
             self.end()
         if recorder is not None:
-            recorder.note(self, wish, begun)
+            recorder.note(self, signature, begun)
 
     def on_root(self, action: Callable[[], T], *, root: int = 0) -> T:
         """Do `action` on rank `root` alone; every rank gets its result or its error (collective).

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sciml_par.parallel.requests.announcement import Ask
+from sciml_par.parallel.requests.announcement import Announcement
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -63,7 +63,7 @@ class Present:
 
 
 @dataclass(frozen=True)
-class Trail:
+class OrderDigest:
     """The trail of the group's collectives up to `number`, as the sender has it.
 
     `recoveries` counts the mismatches after which the group went on, with a new trail.
@@ -126,14 +126,14 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Announced:
     """Collectives of the group, {number: what it is}, for those who have joined."""
 
     group: Identity
-    asks: Mapping[int, Ask]
+    announcements: Mapping[int, Announcement]
 
 
-Message = Waiting | Present | Trail | Failed | Left | Events | Joined | Asked
+Message = Waiting | Present | OrderDigest | Failed | Left | Events | Joined | Announced
 
 
 class Mailbox:
@@ -171,12 +171,12 @@ class Mailbox:
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
         self.unanswered: deque[tuple[int, Waiting]] = deque()
         self.present: dict[Identity, Present] = {}
-        self.trails: dict[Identity, Trail] = {}
+        self.trails: dict[Identity, OrderDigest] = {}
         self.failed: dict[int, Failed] = {}
         self.left: dict[int, Left] = {}
         self.events: deque[tuple[int, Events]] = deque()
         self.joined: dict[tuple[int, Identity], Joined] = {}
-        self.asked: dict[Identity, dict[int, Ask]] = {}
+        self.asked: dict[Identity, dict[int, Announcement]] = {}
         self.telling = threading.Lock()
 
     def send(self, message: Message, *, to: Iterable[int] | None = None) -> None:
@@ -205,7 +205,7 @@ class Mailbox:
             self._unsent_events = [each for each in self._unsent_events if not each.Test()]
             return len(self._unsent_events)
 
-    def next_asked(self, group: Identity, number: int) -> Ask | None:
+    def next_asked(self, group: Identity, number: int) -> Announcement | None:
         """What the group's collective `number` is, if somebody has said so; earlier ones go."""
         with self._lock:
             told = self.asked.get(group, {})
@@ -260,7 +260,7 @@ class Mailbox:
             self.unanswered.append((sender, message))
         elif isinstance(message, Present):
             self.present[message.group] = message
-        elif isinstance(message, Trail):
+        elif isinstance(message, OrderDigest):
             self.trails[message.group] = message
         elif isinstance(message, Failed):
             self.failed[sender] = message
@@ -268,7 +268,7 @@ class Mailbox:
             self.events.append((sender, message))
         elif isinstance(message, Joined):
             self.joined[sender, message.group] = message
-        elif isinstance(message, Asked):
-            self.asked.setdefault(message.group, {}).update(message.asks)
+        elif isinstance(message, Announced):
+            self.asked.setdefault(message.group, {}).update(message.announcements)
         else:
             self.left[sender] = message

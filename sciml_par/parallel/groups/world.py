@@ -27,7 +27,7 @@ from sciml_par.parallel.startup.gpu_choice import (
     sharing_is_allowed,
     visible_gpus,
 )
-from sciml_par.parallel.startup.nccl import Transport, set_up_transport
+from sciml_par.parallel.startup.nccl import GpuTransport, set_up_transport
 from sciml_par.parallel.startup.tensor_float_32 import (
     requested_tensor_float_32,
     set_tensor_float_32,
@@ -75,7 +75,7 @@ class World:
     hosts: list[int]
     threads: int
     gpu: str | None
-    transport: Transport
+    transport: GpuTransport
     failures: FailureReporter
     mailbox: Mailbox
     watchdog: Watchdog | None
@@ -161,7 +161,7 @@ def init(
     limit_threads(threads, os.environ)
     gpu, index = _choose_gpu(everyone, host, pin_gpu=pin_gpu)
     name = gpu.entry if gpu else None
-    nowhere = Transport("", surprising=False)
+    nowhere = GpuTransport("", surprising=False)
     world = World(
         everyone,
         host,
@@ -201,17 +201,17 @@ def shutdown() -> None:
     leaving, world = world, None
     atexit.unregister(shutdown)
     leaving.failures.uninstall()
-    family = leaving.communicator.family
+    all_groups = leaving.communicator.all_groups
     # The watchdog still runs: should a rank be missing in what the GPU is at, it ends the job.
-    for group in family:
-        if group.by_nccl is not None:
-            group.by_nccl.finish()
+    for group in all_groups:
+        if group.nccl_transport is not None:
+            group.nccl_transport.finish()
     if leaving.watchdog is not None:
         leaving.watchdog.stop()
     abort_gpus(leaving.communicator)
     if leaving.timeline is not None:
         leaving.timeline.stop()
-    leaving.mailbox.send(Left({group.identity: group.sequence for group in family}))
+    leaving.mailbox.send(Left({group.identity: group.sequence for group in all_groups}))
     if leaving.communicator.sentinel is not None:
         leaving.communicator.sentinel.bye()
 
@@ -269,7 +269,7 @@ def _choose_gpu(
     return gpu, 0 if pin_gpu or gpu is None else seen.index(gpu)
 
 
-def _connect_gpus(of: World, gpu: VisibleGpu | None, index: int) -> Transport:
+def _connect_gpus(of: World, gpu: VisibleGpu | None, index: int) -> GpuTransport:
     """Let the ranks exchange tensors between their GPUs, if they can (collective)."""
     everyone = of.communicator
     identity = f"{socket.gethostname()} {gpu.identity}" if gpu else None
@@ -297,7 +297,7 @@ def _start_watchdog(of: World, patience: Patience) -> Watchdog | None:
         return None
     watchdog = Watchdog(
         of.mailbox,
-        lambda: list(of.communicator.family),
+        lambda: list(of.communicator.all_groups),
         lambda message: end_job(of.communicator, message),
         patience,
     )

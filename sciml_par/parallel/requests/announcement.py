@@ -20,7 +20,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Ask:
+class Announcement:
     """One step.
 
     Parameters

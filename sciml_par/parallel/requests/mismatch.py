@@ -18,11 +18,11 @@ _TRACING = (
 
 def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
     """What each rank {rank: wish} asked for, ranks with the same wish on one line."""
-    wishes: dict[str, list[int]] = {}
-    for rank, wish in asked.items():
-        wishes.setdefault(wish, []).append(rank)
-    lines = [f"  {rank_list(ranks)}: {wish}" for wish, ranks in wishes.items()]
-    hint = _TRACING if any(wish.endswith(NUMBERS_OF_ROWS) for wish in wishes) else ""
+    asked_for: dict[str, list[int]] = {}
+    for rank, signature in asked.items():
+        asked_for.setdefault(signature, []).append(rank)
+    lines = [f"  {rank_list(ranks)}: {signature}" for signature, ranks in asked_for.items()]
+    hint = _TRACING if any(signature.endswith(NUMBERS_OF_ROWS) for signature in asked_for) else ""
     return (
         f"The ranks of «{group}» did not ask for the same collective:\n"
         + "\n".join(lines)

@@ -16,10 +16,10 @@ from sciml_par.parallel.requests.reduce_op import Product, ReduceOp
 from sciml_par.parallel.requests.signature import Signature
 
 if TYPE_CHECKING:
-    from sciml_par.parallel.transports.transport import Carrier
+    from sciml_par.parallel.transports.transport import Transport
 
 Transfer = Callable[..., Any]
-"""What a carrier makes of a request: `transfer(send, receive, *where)` between two addresses."""
+"""What a transport makes of a request: `transfer(send, receive, *where)` between two addresses."""
 
 Shape = tuple[int, ...]
 
@@ -80,8 +80,8 @@ class Request:
             return self
         return replace(self, dtype=real.name, shape=(*self.shape, 2))
 
-    def prepared_by(self, carrier: Carrier) -> Transfer:
-        """The carrier's way to do it (local)."""
+    def prepared_by(self, transport: Transport) -> Transfer:
+        """The transport's way to do it (local)."""
         raise NotImplementedError
 
     def elements(self, rows: Sequence[int]) -> list[int]:
@@ -103,8 +103,8 @@ class Allreduce(Request):
     def signature(self) -> Signature:
         return Signature("allreduce", self.dtype, self.shape, op=self.op, name=self.name)
 
-    def prepared_by(self, carrier: Carrier) -> Transfer:
-        return carrier.allreduce(self)
+    def prepared_by(self, transport: Transport) -> Transfer:
+        return transport.allreduce(self)
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ class Broadcast(Request):
     def signature(self) -> Signature:
         return Signature("broadcast", self.dtype, self.shape, root=self.root, name=self.name)
 
-    def prepared_by(self, carrier: Carrier) -> Transfer:
-        return carrier.broadcast(self)
+    def prepared_by(self, transport: Transport) -> Transfer:
+        return transport.broadcast(self)
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class Allgather(Request):
     def signature(self) -> Signature:
         return any_rows("allgather", self.dtype, self.shape, self.name)
 
-    def prepared_by(self, carrier: Carrier) -> Transfer:
-        return carrier.allgather(self)
+    def prepared_by(self, transport: Transport) -> Transfer:
+        return transport.allgather(self)
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,8 @@ class Reducescatter(Request):
     def signature(self) -> Signature:
         return Signature("reducescatter", self.dtype, self.shape, op=self.op, name=self.name)
 
-    def prepared_by(self, carrier: Carrier) -> Transfer:
-        return carrier.reducescatter(self)
+    def prepared_by(self, transport: Transport) -> Transfer:
+        return transport.reducescatter(self)
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ class Alltoall(Request):
     def signature(self) -> Signature:
         return any_rows("alltoall", self.dtype, self.shape, self.name)
 
-    def prepared_by(self, carrier: Carrier) -> Transfer:
-        return carrier.alltoall(self)
+    def prepared_by(self, transport: Transport) -> Transfer:
+        return transport.alltoall(self)
 
 
 def any_rows(kind: str, dtype: str, shape: Sequence[int], name: str | None = None) -> Signature:

@@ -23,7 +23,7 @@ class Signature:
     """What all ranks must ask for alike.
 
     `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
-    Exchanges that are no tensor's have no `dtype`. `by` is the name of what carries it; `name` is
+    Exchanges that are no tensor's have no `dtype`. `transport` is the name of what carries it; `name` is
     what the user calls it, if at all. `rows_only`: the ranks only tell each other their numbers of
     rows, before the tensors travel.
     """
@@ -33,7 +33,7 @@ class Signature:
     shape: tuple[int | None, ...] = ()
     op: ReduceOp | None = None
     root: int | None = None
-    by: str = "MPI"
+    transport: str = "MPI"
     name: str | None = None
     rows_only: bool = False
 
@@ -51,7 +51,7 @@ class Signature:
         call = f"{self.kind}({', '.join(parts)})"
         if self.rows_only:
             call += NUMBERS_OF_ROWS
-        return call if self.by == "MPI" else f"{call} by {self.by}"
+        return call if self.transport == "MPI" else f"{call} by {self.transport}"
 
     @cached_property
     def digest(self) -> bytes:

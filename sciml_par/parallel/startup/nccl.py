@@ -16,7 +16,7 @@ from sciml_par.parallel.transports.cupy_binding import (
     load_gpu,
     load_nccl,
 )
-from sciml_par.parallel.transports.nccl import NCCLCommunicator
+from sciml_par.parallel.transports.nccl import NCCLTransport
 
 VARIABLE = "SCIML_PAR_TRANSPORT"
 _CHOICES = ("auto", "mpi", "nccl")
@@ -25,7 +25,7 @@ _OLDEST_SHARING = (2, 30)
 
 
 @dataclass(frozen=True)
-class Transport:
+class GpuTransport:
     """How tensors in GPU memory travel between the ranks.
 
     Attributes
@@ -44,13 +44,13 @@ class Report:
 
     Attributes
     ----------
-    wish : "auto", "mpi" or "nccl".
+    choice : "auto", "mpi" or "nccl".
     gpu : what tells its GPU from all others of the job; None without one.
     obstacle : why it cannot use NCCL; empty if it can.
     may_share : whether its NCCL takes several ranks on a GPU.
     """
 
-    wish: str
+    choice: str
     gpu: str | None
     obstacle: str
     may_share: bool = False
@@ -58,18 +58,18 @@ class Report:
 
 def requested_transport(environment: Mapping[str, str]) -> str:
     """ "auto", "mpi" or "nccl", as SCIML_PAR_TRANSPORT says (local)."""
-    wish = environment.get(VARIABLE, "") or "auto"
-    if wish not in _CHOICES:
-        raise InputError(f"{VARIABLE}: expected one of {', '.join(_CHOICES)}; got {wish!r}.")
-    return wish
+    choice = environment.get(VARIABLE, "") or "auto"
+    if choice not in _CHOICES:
+        raise InputError(f"{VARIABLE}: expected one of {', '.join(_CHOICES)}; got {choice!r}.")
+    return choice
 
 
 def set_up_transport(
     everyone: Communicator, gpu: str | None, environment: Mapping[str, str], index: int = 0
-) -> Transport:
+) -> GpuTransport:
     """Find out whether the ranks can use NCCL, and connect them if so (collective).
 
-    It sets `gpu` and `by_nccl` of the communicator.
+    It sets `gpu` and `nccl_transport` of the communicator.
 
     Parameters
     ----------
@@ -83,19 +83,19 @@ def set_up_transport(
     BindingError
         NCCL cannot connect the ranks.
     """
-    wish = everyone.attempt(lambda: requested_transport(environment))
+    choice = everyone.attempt(lambda: requested_transport(environment))
     everyone.gpu, nccl, obstacle = _load(gpu, index)
     may_share = (
         nccl is not None
         and nccl.version >= _OLDEST_SHARING
         and environment.get(_SHARING_VARIABLE) == "1"
     )
-    reports = everyone.allgather_object(Report(wish, gpu, obstacle, may_share))
+    reports = everyone.allgather_object(Report(choice, gpu, obstacle, may_share))
     transport = decide(reports)
     if not transport.obstacle:
         assert nccl is not None and everyone.gpu is not None
         with everyone.waiting_for(Signature("set-up of NCCL")):
-            everyone.by_nccl = NCCLCommunicator.connect(
+            everyone.nccl_transport = NCCLTransport.connect(
                 nccl, everyone.gpu, everyone.rank, everyone.size, everyone.control.bcast
             )
     return transport
@@ -112,7 +112,7 @@ def _load(gpu: str | None, index: int) -> tuple[Gpu | None, Nccl | None, str]:
         return found, None, str(reason)
 
 
-def decide(reports: Sequence[Report]) -> Transport:
+def decide(reports: Sequence[Report]) -> GpuTransport:
     """What all ranks conclude from what each has said (local).
 
     Raises
@@ -120,17 +120,17 @@ def decide(reports: Sequence[Report]) -> Transport:
     InputError
         The ranks want different things, or NCCL where that cannot be.
     """
-    wishes = [report.wish for report in reports]
-    if len(set(wishes)) > 1:
-        raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(wishes)}.")
-    wish = wishes[0]
+    choices = [report.choice for report in reports]
+    if len(set(choices)) > 1:
+        raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(choices)}.")
+    choice = choices[0]
     obstacle = _obstacle(reports)
-    if wish == "nccl" and obstacle and len(reports) > 1:
+    if choice == "nccl" and obstacle and len(reports) > 1:
         raise InputError(f"{VARIABLE}=nccl: tensors cannot be carried by NCCL. {obstacle}.")
-    if wish == "mpi":
-        return Transport(f"{VARIABLE}=mpi asks for MPI", surprising=False)
+    if choice == "mpi":
+        return GpuTransport(f"{VARIABLE}=mpi asks for MPI", surprising=False)
     has_gpu = any(report.gpu is not None for report in reports)
-    return Transport(obstacle, surprising=bool(obstacle) and has_gpu and len(reports) > 1)
+    return GpuTransport(obstacle, surprising=bool(obstacle) and has_gpu and len(reports) > 1)
 
 
 def _obstacle(reports: Sequence[Report]) -> str:

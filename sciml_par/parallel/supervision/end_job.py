@@ -108,9 +108,9 @@ def end_job(communicator: Communicator, message: str) -> None:
 
 def abort_gpus(communicator: Communicator) -> None:
     """End what the GPU is doing for the world's groups, should it wait for other ranks (local)."""
-    for group in communicator.family:
-        if group.by_nccl is not None:
-            group.by_nccl.abort()
+    for group in communicator.all_groups:
+        if group.nccl_transport is not None:
+            group.nccl_transport.abort()
 
 
 def end_processes(communicator: Communicator, exit_code: int) -> None:

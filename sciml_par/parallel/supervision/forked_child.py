@@ -30,9 +30,9 @@ def _cut_off(world: World | None) -> None:
         return
     world.mailbox.silence()
     world.timeline = None
-    for group in world.communicator.family:
+    for group in world.communicator.all_groups:
         group.recorder = None
-        group.audience = None
+        group.joined_ranks_observer = None
         # Every collective begins there, so those of ranks pay nothing for the test.
         group.begin = refuse  # type: ignore[method-assign, assignment]
 

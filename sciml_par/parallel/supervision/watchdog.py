@@ -24,13 +24,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from sciml_par.parallel.collectives.joined_ranks import tell_who_joined
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.joined_ranks import tell_who_joined
 from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present, Waiting
 from sciml_par.parallel.requests.mismatch import mismatch_message, rank_list
-from sciml_par.parallel.supervision.roll_call import RollCall
+from sciml_par.parallel.supervision.order_check import OrderCheck
 from sciml_par.parallel.supervision.thread_errors import ThreadErrors
-from sciml_par.parallel.supervision.trail_check import TrailCheck
+from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks
 
 _ANSWER_SECONDS = 2.0
 _ASK_AGAIN_FACTOR = 4.0
@@ -73,8 +73,8 @@ class Watchdog:
         self._clock = clock
         self._stopped = threading.Event()
         self._stalls: dict[Identity, _Stall] = {}
-        self._roll_call = RollCall(mailbox, patience.announce_after + patience.interval)
-        self._trail_check = TrailCheck(mailbox)
+        self._roll_call = WaitingRanks(mailbox, patience.announce_after + patience.interval)
+        self._trail_check = OrderCheck(mailbox)
         self._errors = ThreadErrors("the watchdog", mailbox.rank, write_error)
         self._thread = threading.Thread(target=self._run, name="sciml_par watchdog", daemon=True)
 
@@ -141,7 +141,7 @@ class Watchdog:
             self._end_job(difference)
 
     def _end_on_gpu_error(self, communicator: Communicator) -> None:
-        error = communicator.by_nccl and communicator.by_nccl.error()
+        error = communicator.nccl_transport and communicator.nccl_transport.error()
         if error:
             self._end_job(
                 f"Rank {communicator.rank} of «{communicator.name}»: NCCL reports {error}. Another "

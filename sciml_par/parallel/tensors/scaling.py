@@ -14,7 +14,7 @@ Tensor = Any
 _WIDE_BYTES = 4
 
 
-class Conversion:
+class ScalingAndCompression:
     """x · prescale_factor, compressed, reduced, decompressed, · postscale_factor.
 
     All of it is outside of the collective, so that gradients follow.

@@ -97,7 +97,7 @@ class Trace:
         category = "collective" if kind.tensor else "exchange"
         place = f'"ph":"X","pid":{rank + _FIRST},"tid":{thread},"ts":'
         head = f'{{"name":{json.dumps(kind.name)},"cat":"{category}",{place}'
-        args = {"rank": rank, "bytes": kind.size, "group": kind.group, "carrier": kind.carrier}
+        args = {"rank": rank, "bytes": kind.size, "group": kind.group, "transport": kind.transport}
         if kind.call != kind.name:
             args["call"] = kind.call
         text = json.dumps(args, separators=(",", ":"))[1:-1]

@@ -25,9 +25,9 @@ class EventKind:
     group : the group's name.
     members : its ranks' numbers in the world, [P].
     name : what the program calls it, or else `call`.
-    call : the collective, as messages describe it, without its carrier.
+    call : the collective, as messages describe it, without its transport.
     size : how many bytes this rank gives.
-    carrier : the name of what carries it.
+    transport : the name of what carries it.
     root : the number in the world of the rank that the others wait for; None where all wait for
         all.
     tensor : whether it is a tensor's; if not, it is an exchange on the host.
@@ -39,7 +39,7 @@ class EventKind:
     name: str
     call: str
     size: int
-    carrier: str
+    transport: str
     root: int | None
     tensor: bool
     identity: tuple[int, int] = (0, 0)
@@ -85,7 +85,7 @@ class Recorder:
     def note(
         self,
         group: Communicator,
-        wish: Signature,
+        signature: Signature,
         begun: int,
         size: int = -1,
         agreed: bool = True,
@@ -97,7 +97,7 @@ class Recorder:
             return
         # Objects as they are: to make words of them is the drain's work, which has time.
         self._notes.append(
-            (group, group.sequence, wish, size, begun, time.monotonic_ns(), agreed, enqueued)
+            (group, group.sequence, signature, size, begun, time.monotonic_ns(), agreed, enqueued)
         )
 
     def drain(self, most: int = _LIMIT) -> tuple[dict[int, EventKind], list[Row]]:
@@ -111,12 +111,12 @@ class Recorder:
         kinds: dict[int, EventKind] = {}
         rows: list[Row] = []
         for _ in range(min(most, len(self._notes))):
-            group, sequence, wish, size, begun, ended, agreed, enqueued = self._notes.popleft()
-            key = (group, wish, size)
+            group, sequence, signature, size, begun, ended, agreed, enqueued = self._notes.popleft()
+            key = (group, signature, size)
             number = self._numbers.get(key)
             if number is None:
                 number = self._numbers[key] = len(self._numbers)
-                kinds[number] = _kind(group, wish, size)
+                kinds[number] = _kind(group, signature, size)
             rows.append(Row(number, sequence, begun, ended, agreed, enqueued))
         return kinds, rows
 
@@ -130,13 +130,21 @@ class Recorder:
         return since
 
 
-def _kind(group: Communicator, wish: Signature, size: int) -> EventKind:
+def _kind(group: Communicator, signature: Signature, size: int) -> EventKind:
     members = tuple(group.world_ranks)
-    root = None if wish.root is None else members[wish.root]
-    call = str(wish).removesuffix(f" by {wish.by}")
-    name = wish.name or call
-    if wish.name and wish.rows_only:
+    root = None if signature.root is None else members[signature.root]
+    call = str(signature).removesuffix(f" by {signature.transport}")
+    name = signature.name or call
+    if signature.name and signature.rows_only:
         name += NUMBERS_OF_ROWS
     return EventKind(
-        group.name, members, name, call, max(size, 0), wish.by, root, size >= 0, group.identity
+        group.name,
+        members,
+        name,
+        call,
+        max(size, 0),
+        signature.transport,
+        root,
+        size >= 0,
+        group.identity,
     )

@@ -116,14 +116,14 @@ class Timeline:
 
     def start(self) -> None:
         """Begin to record (local)."""
-        for group in self._communicator.family:
+        for group in self._communicator.all_groups:
             group.recorder = self._recorder
         if self._thread is not None:
             self._thread.start()
 
     def stop(self) -> None:
         """Record no more, and bring what there is to rank 0 (local; waits ≤ 5 s for it)."""
-        for group in self._communicator.family:
+        for group in self._communicator.all_groups:
             group.recorder = None
         self._stopped.set()
         if self._thread is not None:

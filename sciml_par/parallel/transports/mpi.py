@@ -27,7 +27,7 @@ from sciml_par.parallel.transports.mpi_buffers import (
     nothing,
     scattered_in_pieces,
 )
-from sciml_par.parallel.transports.transport import Carrier
+from sciml_par.parallel.transports.transport import Transport
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -41,7 +41,7 @@ fresh from the operating system, and leaves the cache. Between two ranks of a ho
 quarters."""
 
 
-class MPICommunicator(Carrier):
+class MPITransport(Transport):
     """Carries every element type that sciml_par knows.
 
     MPI has no arithmetic on half-precision types: they are reduced in float32, which rounds once

@@ -20,7 +20,7 @@ from sciml_par.parallel.requests.request import (
 )
 from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.cupy_binding import BindingError, Gpu, Link, Nccl
-from sciml_par.parallel.transports.transport import Carrier
+from sciml_par.parallel.transports.transport import Transport
 
 _POLL_SECONDS = 0.01
 CUDA_MEMORY = 2
@@ -29,7 +29,7 @@ CUDA_MEMORY = 2
 _Enqueue = Callable[[int, int, int], object]
 
 
-class NCCLCommunicator(Carrier):
+class NCCLTransport(Transport):
     """Carries the element types of NCCL, bfloat16 among them, without touching the host.
 
     Complex numbers travel as two real ones each, but for their product. NCCL counts elements in 64
@@ -70,7 +70,7 @@ class NCCLCommunicator(Carrier):
     @classmethod
     def connect(
         cls, nccl: Nccl, gpu: Gpu, rank: int, size: int, share: Callable[[bytes], bytes]
-    ) -> NCCLCommunicator:
+    ) -> NCCLTransport:
         """Join `size` ranks (collective).
 
         Parameters
@@ -80,7 +80,7 @@ class NCCLCommunicator(Carrier):
         shared_id = share(nccl.new_id() if rank == 0 else b"")
         return cls(nccl, gpu, nccl.connect(size, shared_id, rank), rank, size)
 
-    def split(self, color: int, rank: int, size: int) -> NCCLCommunicator:
+    def split(self, color: int, rank: int, size: int) -> NCCLTransport:
         """The ranks that give the same color; this one is `rank` of `size` there (collective)."""
         self.finish()  # NCCL may hang where it is split at work
         link = self._link.split(color, rank)
@@ -88,7 +88,7 @@ class NCCLCommunicator(Carrier):
 
     def connected_anew(
         self, rank: int, size: int, share: Callable[[bytes], bytes]
-    ) -> NCCLCommunicator:
+    ) -> NCCLTransport:
         """Some of the ranks, of which this one is `rank` of `size` (collective over them alone)."""
         return self.connect(self._nccl, self.gpu, rank, size, share)
 
@@ -225,7 +225,7 @@ class NCCLCommunicator(Carrier):
 
     def _marked(self, request: Request, enqueue: _Enqueue) -> Transfer:
         """`enqueue`, and a mark behind it, by which the watchdog knows when it is done."""
-        signature = replace(request.signature, by=self.name)
+        signature = replace(request.signature, transport=self.name)
 
         def transfer(send: int, receive: int, stream: int) -> None:
             try:

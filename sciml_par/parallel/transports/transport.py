@@ -15,13 +15,13 @@ from sciml_par.parallel.requests.request import (
 )
 
 
-class Carrier(ABC):
+class Transport(ABC):
     """Carries requests between memory of one kind.
 
     Each of the five methods prepares a request once (local, without communication) and returns
     what carries it out as often as wanted (collective): `transfer(send, receive, *where)`, where
     `send` and `receive` are addresses of this rank's input and output. Averages are divided, and
-    what the carrier's arithmetic does not have, it makes up for itself.
+    what the transport's arithmetic does not have, it makes up for itself.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ from sciml_par.horovod import tensorflow as hvd
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.keras.session import session_of_keras
 from sciml_par.parallel import Average, ReduceOp
-from sciml_par.parallel.execution.dispatch import apart_from_the_others
+from sciml_par.parallel.execution.dispatch import outside_the_order
 
 Value = Any
 """A number, an array, or a tensor."""
@@ -98,5 +98,5 @@ def _value(make: Callable[[], Any]) -> Value:
     session = session_of_keras()
     if session is None:
         return make()
-    with apart_from_the_others():
+    with outside_the_order():
         return session.run(make())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present
 
 
-class RollCall:
+class WaitingRanks:
     """The answers of one rank to those that wait.
 
     Parameters

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def layout(shapes: Iterable[Any]) -> str:
+def shape_digest(shapes: Iterable[Any]) -> str:
     """Eight digits that differ where the shapes, or their order, do (local).
 
     In a flat buffer, tensors in another order would go unnoticed if they are as long together.

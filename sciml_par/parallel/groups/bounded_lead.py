@@ -15,7 +15,7 @@ from sciml_par.parallel.requests.request import Allreduce, Request
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator
-    from sciml_par.parallel.transports.transport import Carrier
+    from sciml_par.parallel.transports.transport import Transport
 
 MOST_AHEAD = 512
 """Less than a group's `history` holds."""
@@ -23,14 +23,14 @@ MOST_AHEAD = 512
 Transfer = Callable[..., Any]
 
 
-def in_step(
-    group: Communicator, request: Request, carrier: Carrier, transfer: Transfer
+def with_bounded_lead(
+    group: Communicator, request: Request, transport: Transport, transfer: Transfer
 ) -> Transfer:
     """`transfer`, after which the ranks meet now and then if by itself it is no meeting (local).
 
     Whether it is one is the same on all ranks, and so is the count.
     """
-    if isinstance(request, Allreduce) and request.count and not carrier.returns_early:
+    if isinstance(request, Allreduce) and request.count and not transport.returns_early:
         return transfer
 
     def transfer_and_meet(*where: Any) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.mailbox import Asked, Joined, Mailbox
-from sciml_par.parallel.requests.announcement import Ask
+from sciml_par.parallel.groups.mailbox import Announced, Joined, Mailbox
+from sciml_par.parallel.requests.announcement import Announcement
 
 
-class Audience:
+class JoinedRanks:
     """Joined ranks, to be told of the collectives of a group.
 
     Parameters
@@ -35,10 +35,10 @@ class Audience:
         self.ranks = ranks
         self.last = last
 
-    def tell(self, number: int, ask: Ask) -> None:
+    def tell(self, number: int, announcement: Announcement) -> None:
         """Say what this rank's collective `number` is (local)."""
         if number <= self.last:
-            self._mailbox.send(Asked(self._group, {number: ask}), to=self.ranks)
+            self._mailbox.send(Announced(self._group, {number: announcement}), to=self.ranks)
 
 
 def tell_who_joined(group: Communicator, mailbox: Mailbox) -> None:
@@ -48,19 +48,25 @@ def tell_who_joined(group: Communicator, mailbox: Mailbox) -> None:
     with mailbox.telling:
         joined = joined_ranks(group, mailbox)
         told_by_lower = _told_by_lower(group, mailbox, joined)
-        known = frozenset() if group.audience is None else group.audience.ranks
+        known = (
+            frozenset()
+            if group.joined_ranks_observer is None
+            else group.joined_ranks_observer.ranks
+        )
         if told_by_lower is None or joined.keys() <= known:
             return
         mine = mailbox.joined.get((mailbox.rank, group.identity))
         last = math.inf if mine is None or mine.meeting != group.joins else mine.begun
         # First the audience, then the past: what begins in between is told twice, not left out.
-        group.audience = Audience(mailbox, group, frozenset(joined), last)
+        group.joined_ranks_observer = JoinedRanks(mailbox, group, frozenset(joined), last)
         past = list(group.history)
         for rank in joined.keys() - known:
             first = max(joined[rank].begun, told_by_lower)
-            asks = {number: ask for number, ask in past if first < number <= last}
-            if asks:
-                mailbox.send(Asked(group.identity, asks), to=[rank])
+            announcements = {
+                number: announcement for number, announcement in past if first < number <= last
+            }
+            if announcements:
+                mailbox.send(Announced(group.identity, announcements), to=[rank])
 
 
 def join_in(group: Communicator, mailbox: Mailbox) -> None:
@@ -68,8 +74,8 @@ def join_in(group: Communicator, mailbox: Mailbox) -> None:
     mine = Joined(group.identity, group.joins, group.sequence)
     with mailbox.telling:
         mailbox.joined[mailbox.rank, group.identity] = mine
-        if group.audience is not None:
-            group.audience.last = mine.begun
+        if group.joined_ranks_observer is not None:
+            group.joined_ranks_observer.last = mine.begun
     mailbox.send(mine, to=[rank for rank in group.world_ranks if rank != mailbox.rank])
 
 
@@ -77,7 +83,7 @@ def end_meeting(group: Communicator, mailbox: Mailbox) -> None:
     """All ranks have joined: from now on each goes its own way again (local)."""
     with mailbox.telling:
         group.joins += 1
-        group.audience = None
+        group.joined_ranks_observer = None
         mailbox.asked.pop(group.identity, None)
 
 

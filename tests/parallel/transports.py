@@ -1,4 +1,4 @@
-"""The carriers as tests drive them: arrays in, arrays out, without TensorFlow."""
+"""The transports as tests drive them: arrays in, arrays out, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ranks import MOVED, numpy_type, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.requests.request import Request
-from sciml_par.parallel.transports.mpi import MPICommunicator
+from sciml_par.parallel.transports.mpi import MPITransport
 
 ROWS = {
     "even": lambda rank: 2,
@@ -37,15 +37,15 @@ def world_mpi():
 
 @dataclass
 class Driver:
-    """A carrier, how its transfers are called, and the element types it is tested with."""
+    """A transport, how its transfers are called, and the element types it is tested with."""
 
-    carrier: Any
+    transport: Any
     where: tuple[int, ...] = ()
     kept: list[np.ndarray] = field(default_factory=list)
     types: tuple[str, ...] = MOVED
 
     def carries(self, request: Request) -> bool:
-        return self.carrier.carries(request)
+        return self.transport.carries(request)
 
     def start(self, request: Request, x: np.ndarray) -> np.ndarray:
         """What the request's transfer has written when it returned."""
@@ -55,7 +55,7 @@ class Driver:
         )
         y = y.reshape(request.receive_shape)
         self.kept += [x, y]  # as a GPU may read and write them later
-        request.prepared_by(self.carrier)(x.ctypes.data, y.ctypes.data, *self.where)
+        request.prepared_by(self.transport)(x.ctypes.data, y.ctypes.data, *self.where)
         return y
 
     def run(self, request: Request, x: np.ndarray) -> np.ndarray:
@@ -68,13 +68,13 @@ class Driver:
 
     def finish(self) -> None:
         if self.where:
-            self.carrier.gpu.synchronize(*self.where)
+            self.transport.gpu.synchronize(*self.where)
         self.kept.clear()
 
 
 @dataclass
 class FakedDriver(Driver):
-    """The carrier over the fakes, and these."""
+    """The transport over the fakes, and these."""
 
     nccl: Any = None
     runtime: Any = None
@@ -88,7 +88,7 @@ class FakedDriver(Driver):
 
 def driver_of_mpi() -> Driver:
     """Of all ranks, by MPI (collective)."""
-    return Driver(MPICommunicator(world_mpi()))
+    return Driver(MPITransport(world_mpi()))
 
 
 def driver_of_mpi_in_parts() -> Driver:
@@ -97,10 +97,10 @@ def driver_of_mpi_in_parts() -> Driver:
     Hundreds of calls a tensor: fewer types.
     """
     types = ("int8", "float16", "complex128")
-    return Driver(MPICommunicator(world_mpi(), longest=101), types=types)
+    return Driver(MPITransport(world_mpi(), longest=101), types=types)
 
 
 def driver_of_nccl() -> FakedDriver:
     """Of all ranks, by NCCL over its fake (collective)."""
-    carrier, nccl, runtime = fake_nccl_communicator(world_mpi())
-    return FakedDriver(carrier, (carrier.stream,), nccl=nccl, runtime=runtime)
+    transport, nccl, runtime = fake_nccl_communicator(world_mpi())
+    return FakedDriver(transport, (transport.stream,), nccl=nccl, runtime=runtime)

@@ -7,13 +7,13 @@ collectives of that kind, nothing need stand still, and what they compute is wro
 from __future__ import annotations
 
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Trail
+from sciml_par.parallel.groups.mailbox import Identity, Mailbox, OrderDigest
 
 SECONDS = 1.0
 """How often rank 0 of a group tells the others what it has done."""
 
 
-class TrailCheck:
+class OrderCheck:
     """Compares what this rank has done in its groups with what rank 0 of each has (local)."""
 
     def __init__(self, mailbox: Mailbox) -> None:
@@ -53,7 +53,7 @@ class TrailCheck:
         if not _is_past(group, newest[0]):
             return
         self._told[group.identity] = newest[0], now
-        message = Trail(group.identity, recoveries, *newest)
+        message = OrderDigest(group.identity, recoveries, *newest)
         self._mailbox.send(message, to=group.world_ranks[1:])
 
 
