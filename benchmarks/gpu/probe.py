@@ -63,7 +63,7 @@ class Probe:
         self._front_marks: tuple[int, int] | None = None
 
     def watch(self, transport: C) -> C:
-        """Stand around the transfers that `transport` prepares from now on; the transport itself."""
+        """Stand around what `transport` prepares from now on; the transport itself."""
         for kind in _KINDS:
             setattr(transport, kind, self._around(getattr(transport, kind)))
         return transport

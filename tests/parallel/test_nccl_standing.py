@@ -116,7 +116,7 @@ def private():
 
 def enqueue_like_a_program(group, x, y):
     """What a compiled program does: nobody waits."""
-    call = CallSite(group, Allreduce("float32", x.shape, sp.Sum)).prepared(group.nccl_transport)
+    call = CallSite(group, Allreduce("float32", x.shape, sp.Sum)).by(group.nccl_transport)
     call.execute(x.ctypes.data, y.ctypes.data, group.nccl_transport.stream)
 
 

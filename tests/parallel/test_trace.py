@@ -107,7 +107,7 @@ GROUP = Group()
 
 def test_a_recorder_tells_each_kind_once():
     recorder = Recorder()
-    signature = Signature("broadcast", "float32", (2,), root=1, transport="NCCL")
+    signature = Signature("broadcast", "float32", (2,), root=1, by="NCCL")
     for size, asked in ((8, signature), (8, signature), (-1, replace(signature, rows_only=True))):
         recorder.note(GROUP, asked, recorder.now(), size, agreed=False, enqueued=True)
     kinds, rows = recorder.drain(2)

@@ -171,7 +171,8 @@ class _Join:
 
     def _cannot(self, announcement: Announcement, reason: str) -> SciMLParError:
         return SciMLParError(
-            f"Rank {self.group.rank} has joined and cannot take part in {announcement.signature}: {reason}."
+            f"Rank {self.group.rank} has joined and cannot take part in "
+            f"{announcement.signature}: {reason}."
         )
 
 

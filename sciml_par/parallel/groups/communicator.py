@@ -58,7 +58,8 @@ class Communicator:
     mpi : the duplicate that carries tensors.
     control : the duplicate that carries agreements and the watchdog's messages.
     mpi_transport : carries tensors between host memory.
-    nccl_transport : carries tensors between GPUs; None where the ranks do not have one each, or no NCCL.
+    nccl_transport : carries tensors between GPUs; None where the ranks do not have one each, or no
+        NCCL.
     gpu : this rank's GPU as CuPy sees it, or None.
     sequence : how many collectives this rank has begun.
     enqueued : which of them was the last that a GPU was given.

@@ -23,9 +23,9 @@ class Signature:
     """What all ranks must ask for alike.
 
     `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
-    Exchanges that are no tensor's have no `dtype`. `transport` is the name of what carries it; `name` is
-    what the user calls it, if at all. `rows_only`: the ranks only tell each other their numbers of
-    rows, before the tensors travel.
+    Exchanges that are no tensor's have no `dtype`. `transport` is the name of what carries it;
+    `name` is what the user calls it, if at all. `rows_only`: the ranks only tell each other their
+    numbers of rows, before the tensors travel.
     """
 
     kind: str

@@ -120,10 +120,10 @@ def decide(reports: Sequence[Report]) -> GpuTransport:
     InputError
         The ranks want different things, or NCCL where that cannot be.
     """
-    choices = [report.choice for report in reports]
-    if len(set(choices)) > 1:
-        raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(choices)}.")
-    choice = choices[0]
+    asked_for = [report.choice for report in reports]
+    if len(set(asked_for)) > 1:
+        raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(asked_for)}.")
+    choice = asked_for[0]
     obstacle = _obstacle(reports)
     if choice == "nccl" and obstacle and len(reports) > 1:
         raise InputError(f"{VARIABLE}=nccl: tensors cannot be carried by NCCL. {obstacle}.")
