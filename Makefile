@@ -125,6 +125,22 @@ $(MPI_RUNS): test-mpi-%: $(STAMP)
 	@echo "== tests on $* ranks"
 	$(TIMEOUT) $(MPIRUN) -np $* python -m pytest $(MPI_PYTEST) $(MPI_SUITES) $(PYTEST_ARGS)
 
+# As many ranks as there are GPUs that init finds; without one, the sentence that says so.
+COUNT_GPUS = from _by_size import default_ranks; print(default_ranks("gpu"))
+.PHONY: test-gpu
+test-gpu: export OMP_NUM_THREADS := 1
+test-gpu: $(STAMP) ## prove this machine's GPUs: facts, tests, figures (GPUS=N: on N ranks)
+	@set -eu; gpus=$${GPUS:-$$(cd benchmarks && python -c '$(COUNT_GPUS)')}; \
+	run="$(TIMEOUT) $(MPIRUN) -np $$gpus"; pytest="python -m pytest $(MPI_PYTEST) -m gpu"; \
+	echo "== what $$gpus rank(s) find"; $$run sciml-par info; \
+	echo "== tests on one GPU"; \
+	$(TIMEOUT) $$pytest tests/parallel tests/integration/test_two_ranks.py; \
+	if [ "$$gpus" -gt 1 ]; then \
+	    echo "== tests on $$gpus GPUs"; $$run $$pytest tests/parallel; \
+	fi; \
+	echo "== figures"; $(TIMEOUT) python benchmarks/collectives.py --device gpu --ranks "$$gpus"; \
+	echo "All tests passed on $$gpus GPU(s), and the figures were measured."
+
 lint: $(STAMP) ## ruff and mypy, changing nothing
 	python -m ruff check .
 	python -m ruff format --check .

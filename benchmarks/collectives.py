@@ -9,25 +9,29 @@ sciml_par give a new tensor each time, and its price is in the figures.
 
 starts its own mpirun, prints a table of targets and figures and writes
 benchmarks/results/collectives.json (with --quick, fewer blocks and no file).
+
+    python benchmarks/collectives.py --device gpu [--ranks N]
+
+measures latency and bandwidth from 4 B to 1 GiB instead, by NCCL and by MPI, in every context, and
+how early a call returns; on as many ranks as there are GPUs. `--device cpu` does the same by MPI
+in the host's memory. The file is collectives_gpu.json or collectives_cpu.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import _by_size
+from _measuring import RESULTS, Candidate, in_turns, repeated, run_ranks, slowest, write_json
+
 RANKS = 2
 ROUNDS, QUICK_ROUNDS = 41, 9
-RESULTS = Path(__file__).parent / "results" / "collectives.json"
 
 SHORT, MEDIUM, LONG = 321, 1 << 18, 1 << 24
 """Numbers of float32: a small network's gradient, 1 MiB, 64 MiB."""
@@ -37,9 +41,8 @@ MANY, EACH = 200, 1000
 MANY_LOOPS = 200
 """So many that what the call of a program with 200 operands costs does not count, only the loop."""
 
-Candidates = dict[str, tuple[Callable[[], float | None], int]]
-"""What is timed: a function, and how many collectives one call of it does. One that returns a
-number has taken the seconds itself."""
+Candidates = dict[str, Candidate]
+"""What is timed, each per collective."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +67,26 @@ class Target:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer blocks, no file")
+    parser.add_argument("--quick", action="store_true", help="fewer blocks and sizes, no file")
+    parser.add_argument("--device", choices=("cpu", "gpu"), help="measure by size on this device")
+    parser.add_argument("--ranks", type=int, help="with --device: how many; one per GPU by default")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(QUICK_ROUNDS if options.quick else ROUNDS)
+        work(options.device, quick=options.quick)
         return
-    command = ["mpirun", "-np", str(RANKS), sys.executable, __file__, "--worker"]
-    command += ["--quick"] * options.quick
-    finished = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, timeout=600)
-    if finished.returncode:
-        sys.exit(finished.returncode)
-    times = json.loads(finished.stdout.strip().splitlines()[-1])
-    show(times)
+    arguments = ["--quick"] * options.quick
+    if options.device is None:
+        found = run_ranks(RANKS, __file__, "--worker", *arguments)
+        show(found)
+    else:
+        arguments += ["--device", options.device]
+        default = _by_size.default_ranks(options.device)
+        found = run_ranks(options.ranks or default, __file__, "--worker", *arguments)
+        print(_by_size.tables(found))
     if not options.quick:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(times, indent=2) + "\n")
-        print(f"written to {RESULTS}")
+        suffix = f"_{options.device}" if options.device else ""
+        write_json(RESULTS / f"collectives{suffix}.json", found)
 
 
 def show(times: dict[str, dict[str, float]]) -> None:
@@ -120,47 +126,19 @@ def ratio(times: dict[str, float], name: str) -> float:
     return times["mpi4py, Sum"] / times[name]
 
 
-def work(rounds: int) -> None:
-    """Measure on all ranks; rank 0 prints the slower rank's times."""
+def work(device: str | None, *, quick: bool) -> None:
+    """Measure on all ranks; rank 0 prints what was found."""
     import sciml_par
-    from sciml_par.parallel import current_world
+    from sciml_par.parallel import rank
 
     sciml_par.init()
-    world = current_world().communicator
-    mine = {case: in_turns(make(), rounds) for case, make in CASES.items()}
-    everyone = world.allgather_object(mine)
-    slowest = {
-        case: {name: max(each[case][name] for each in everyone) for name in candidates}
-        for case, candidates in mine.items()
-    }
-    if world.rank == 0:
-        print(json.dumps(slowest))
-
-
-def in_turns(candidates: Candidates, rounds: int) -> dict[str, float]:
-    """The median microseconds per collective of each candidate."""
-    from mpi4py import MPI
-
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for round_number in range(rounds + 2):
-        for name, (candidate, collectives) in candidates.items():
-            MPI.COMM_WORLD.Barrier()
-            began = time.perf_counter()
-            seconds = candidate()
-            took = time.perf_counter() - began if seconds is None else seconds
-            if round_number > 1:  # the first compiles and agrees, the second finds its memory
-                times[name].append(1e6 * took / collectives)
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def repeated(function: Callable[[], Any], times: int) -> tuple[Callable[[], None], int]:
-    """`function` called so often, and how often that is."""
-
-    def run() -> None:
-        for _ in range(times):
-            function()
-
-    return run, times
+    if device is None:
+        rounds = QUICK_ROUNDS if quick else ROUNDS
+        found: Any = {case: slowest(in_turns(make(), rounds)) for case, make in CASES.items()}
+    else:
+        found = _by_size.measure(device, quick=quick)
+    if rank() == 0:
+        print(json.dumps(found))
 
 
 def bare(count: int) -> Callable[[], None]:
@@ -202,12 +180,12 @@ def compiled_loop() -> Candidates:
 
         # Zeros: thousands of sums of anything else would leave what a float can hold.
         x = tf.zeros([SHORT])
-        return repeated(lambda: run(x).numpy(), 1)[0]
+        return lambda: run(x).numpy()
 
     return {
         "mpi4py, Sum": repeated(bare(SHORT), LOOPS),
-        "Sum in the loop": (loop(sp.Sum), LOOPS),
-        "Average in the loop": (loop(sp.Average), LOOPS),
+        "Sum in the loop": repeated(loop(sp.Sum), 1, each=LOOPS),
+        "Average in the loop": repeated(loop(sp.Average), 1, each=LOOPS),
     }
 
 
@@ -248,8 +226,8 @@ def fusion_compiled() -> Candidates:
 
     together, parts = tf.ones([MANY * EACH]), [tf.ones([EACH]) for _ in range(MANY)]
     return {
-        "one": (repeated(lambda: one(together).numpy(), 1)[0], MANY_LOOPS),
-        "fused": (repeated(lambda: fused(parts).numpy(), 1)[0], MANY_LOOPS),
+        "one": repeated(lambda: one(together).numpy(), 1, each=MANY_LOOPS),
+        "fused": repeated(lambda: fused(parts).numpy(), 1, each=MANY_LOOPS),
     }
 
 
@@ -269,21 +247,19 @@ def checks() -> Candidates:
         with tempfile.TemporaryDirectory() as folder:
             sp.start_timeline(Path(folder) / "timeline.json")
             world.barrier()
-            began = time.perf_counter()
-            later()
-            seconds = time.perf_counter() - began
+            microseconds = later()
             sp.stop_timeline()
-        return seconds
+        return microseconds
 
-    later, _ = repeated(lambda: sp.allreduce(x, sp.Sum), 100)
+    later = repeated(lambda: sp.allreduce(x, sp.Sum), 100)
     return {
         "never": repeated(lambda: sp.allreduce(x, sp.Sum, communicator=never), 100),
-        "later": (later, 100),
+        "later": later,
         "first": repeated(lambda: sp.allreduce(x, sp.Sum, name=str(next(numbers))), 20),
         "SCIML_PAR_CHECK=always": repeated(
             lambda: sp.allreduce(x, sp.Sum, communicator=always), 100
         ),
-        "later, with a timeline": (with_timeline, 100),
+        "later, with a timeline": with_timeline,
     }
 
 

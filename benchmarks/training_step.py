@@ -14,19 +14,14 @@ starts its own mpirun, prints a table and writes benchmarks/results/training_ste
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+from _measuring import RESULTS, Candidate, in_turns, repeated, report, run_ranks, write_json
 
 ENGINE_STEPS = 4000
 CALLS = 200
 ROUNDS = 9
-RESULTS = Path(__file__).parent / "results" / "training_step.json"
 
 # Microseconds per step of the same examples under Horovod 0.28, made to build against TensorFlow
 # 2.21 by hand, on two cores of an AMD EPYC: its best form, ranks bound to cores. Horovod cannot
@@ -48,9 +43,9 @@ def main() -> None:
 
 def compare() -> None:
     """Run both workers, print the table, write the JSON."""
-    ensemble = run([sys.executable, __file__, "--worker", "ensemble"])
-    data = run(["mpirun", "-np", "2", sys.executable, __file__, "--worker", "data"])
-    alone = run(["mpirun", "-np", "2", sys.executable, __file__, "--worker", "ensemble"])
+    ensemble = run_ranks(None, __file__, "--worker", "ensemble")
+    data = run_ranks(2, __file__, "--worker", "data")
+    alone = run_ranks(2, __file__, "--worker", "ensemble")
     engine, engine_2, engine_data = ensemble["engine"], alone["engine"], data["with_allreduce"]
     rows = [
         ("ensemble, 1 rank: engine", engine, engine),
@@ -65,41 +60,8 @@ def compare() -> None:
     print(f"{'step of':40}{'µs':>8}{'÷ engine':>10}")
     for name, microseconds, base in rows:
         print(f"{name:40}{microseconds:8.1f}{microseconds / base:10.2f}")
-    RESULTS.parent.mkdir(exist_ok=True)
     found = {"ensemble_1_rank": ensemble, "ensemble_2_ranks": alone, "data_2_ranks": data}
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
-    print(f"written to {RESULTS}")
-
-
-def run(command: list[str]) -> dict[str, float]:
-    """Start a worker; its last line is its result."""
-    finished = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
-    result: dict[str, float] = json.loads(finished.stdout.strip().splitlines()[-1])
-    return result
-
-
-def report(times: dict[str, float]) -> None:
-    """Print the slowest rank's times on rank 0."""
-    from sciml_par.parallel import current_world
-
-    world = current_world().communicator
-    everyone = world.allgather_object(times)
-    if world.rank == 0:
-        print(json.dumps({name: max(t[name] for t in everyone) for name in times}))
-
-
-def in_turns(candidates: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """The median microseconds per step of each candidate; the ranks start each together."""
-    from sciml_par.parallel import barrier
-
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for round_number in range(ROUNDS + 1):
-        for name, candidate in candidates.items():
-            barrier()
-            microseconds = candidate()
-            if round_number > 0:  # the first compiles and warms up
-                times[name].append(microseconds)
-    return {name: statistics.median(values) for name, values in times.items()}
+    write_json(RESULTS / "training_step.json", found)
 
 
 def ensemble_times() -> dict[str, float]:
@@ -120,9 +82,10 @@ def ensemble_times() -> dict[str, float]:
     return in_turns(
         {
             "engine": engine,
-            "keras_jit": lambda: time_calls(compiled),
-            "keras_graph": lambda: time_calls(graph),
-        }
+            "keras_jit": calls_of(compiled),
+            "keras_graph": calls_of(graph),
+        },
+        ROUNDS,
     )
 
 
@@ -137,7 +100,8 @@ def data_times() -> dict[str, float]:
         {
             "with_allreduce": engine_loop(world.communicator, points=51),
             "without_allreduce": engine_loop(world.alone, points=51, shard_of=world.communicator),
-        }
+        },
+        ROUNDS,
     )
 
 
@@ -151,15 +115,15 @@ def engine_loop(group: Any, *, points: int, shard_of: Any = None) -> Callable[[]
     from sciml_par.training.adam import Adam
     from sciml_par.training.loop import Loop
     from sciml_par.training.objective import Objective
-    from sciml_par.training.shard import make_shard
+    from sciml_par.training.rank_points import points_of_rank
 
     divided = shard_of or group
-    shard = make_shard(
+    own_points = points_of_rank(
         poisson(), points, boundary_points=None, rank=divided.rank, size=divided.size
     )
     model = MLP(1, 1)
     totals = [divided.size * points, 2]
-    objective = Objective(model, shard, totals=totals, communicator=group, dtype="float32")
+    objective = Objective(model, own_points, totals=totals, communicator=group, dtype="float32")
     loop = Loop(objective, Adam(), log_every=1000, communicator=group)
     start = loop.start([v.numpy() for v in model.trainable_variables], "float32")
     return lambda: 1e6 * loop.advance(start, ENGINE_STEPS).seconds / ENGINE_STEPS
@@ -196,14 +160,21 @@ def keras_step(*, points: int) -> Callable[[], Any]:
     return step
 
 
-def time_calls(step: Callable[[], Any]) -> float:
-    """Microseconds per call of a step from Python."""
-    step()
-    began = time.perf_counter()
-    for _ in range(CALLS):
-        loss = step()
-    float(loss)
-    return 1e6 * (time.perf_counter() - began) / CALLS
+def calls_of(step: Callable[[], Any]) -> Candidate:
+    """Calls of a step from Python, of which the first is not timed; the last loss is read."""
+
+    def calls() -> None:
+        for _ in range(CALLS):
+            loss = step()
+        float(loss)
+
+    timed = repeated(calls, 1, each=CALLS)
+
+    def after_one_more() -> float:
+        step()
+        return timed()
+
+    return after_one_more
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-from . import command_line as command_line
 from . import evaluation as evaluation
 from . import horovod as horovod
 from . import networks as networks
 from . import parallel as parallel
 from . import problems as problems
-from . import study as study
+from . import programs as programs
+from . import results as results
 from . import training as training
 from .parallel.groups.ranks import rank as rank
 from .parallel.groups.ranks import size as size
-from .parallel.groups.world import init as init
-from .parallel.groups.world import shutdown as shutdown
+from .parallel.startup.init import init as init
+from .parallel.startup.init import shutdown as shutdown
 from .training.train import train as train

@@ -12,11 +12,12 @@ import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["import_module", "tf"]
+__all__ = ["import_module", "is_recorded", "tf"]
 
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ONLY_FATAL = "3"
@@ -33,6 +34,22 @@ def import_module(name: str, *, quiet: bool = True) -> ModuleType:
     os.environ[_LOG_LEVEL] = _ONLY_FATAL
     with _standard_error_held_back():
         return importlib.import_module(name)
+
+
+def is_recorded() -> bool:
+    """Whether a gradient tape, or an accumulator of forward derivatives, looks on (local).
+
+    None does so in `tape.stop_recording()`. TensorFlow has no public function for it.
+    """
+    return bool(_could_record()())
+
+
+@lru_cache(maxsize=1)
+def _could_record() -> Callable[[], bool]:
+    from tensorflow.python.eager import record
+
+    could_record: Callable[[], bool] = record.could_possibly_record
+    return could_record
 
 
 class _Tensorflow:

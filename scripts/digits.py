@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sciml_par import command_line, rank, size, study
+from sciml_par import programs, rank, size
 from sciml_par.errors import InputError
 from sciml_par.evaluation import AccuracyCurve, plot_accuracies, save_figure
 from sciml_par.parallel import Sum, allreduce, current_world
@@ -25,10 +25,10 @@ DIGITS = 10
 
 
 def make_parser():
-    parser = study.make_parser(__doc__)
+    parser = programs.make_scaling_study_parser(__doc__)
     add = parser.add_argument
-    whole, natural = command_line.positive_integer, command_line.integer_from(0)
-    number = command_line.positive_number
+    whole, natural = programs.positive_integer, programs.integer_from(0)
+    number = programs.positive_number
     add("--epochs", type=whole, default=15, metavar="N", help="default %(default)s")
     add("--batch", type=whole, default=32, metavar="N", help="of one rank (default %(default)s)")
     add(
@@ -98,7 +98,7 @@ def convolutional_network(shape):
     )
 
 
-def measure(options) -> study.Record:
+def measure(options) -> programs.Record:
     import keras  # not above: `init` comes before TensorFlow
 
     train, test = current_world().communicator.attempt(partial(load, options.mnist))
@@ -152,7 +152,7 @@ def fit(model, shard, test, steps: int, options) -> dict[str, list[float]]:
     return history.history
 
 
-def show(options, records: list[study.Record], folder: Path) -> None:
+def show(options, records: list[programs.Record], folder: Path) -> None:
     rows = [
         [
             str(record["ranks"]),
@@ -163,7 +163,8 @@ def show(options, records: list[study.Record], folder: Path) -> None:
         ]
         for record in records
     ]
-    study.print_table(["ranks", "batch of all", "learning rate", "seconds", "test accuracy"], rows)
+    headings = ["ranks", "batch of all", "learning rate", "seconds", "test accuracy"]
+    programs.print_table(headings, rows)
     if options.plots:
         curves = [
             AccuracyCurve(
@@ -177,8 +178,8 @@ def show(options, records: list[study.Record], folder: Path) -> None:
 
 
 def main() -> None:
-    study.run(make_parser(), measure, show)
+    programs.run_scaling_study(make_parser(), measure, show)
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    programs.run(main)

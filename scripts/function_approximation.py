@@ -6,12 +6,12 @@ ensemble each rank trains networks of its own on its part alone.
     mpirun -np 2 python scripts/function_approximation.py --mode data
 """
 
-from sciml_par import command_line, init, rank, size, train
+from sciml_par import init, programs, rank, size, train
 from sciml_par.problems import Interval, two_sines
 
 
 def main() -> int:
-    options = command_line.parse(__doc__, points={"data": 16, "ensemble": 16})
+    options = programs.parse_training_options(__doc__, points={"data": 16, "ensemble": 16})
     init(quiet=not options.verbose)
     options.announce()
     whole = Interval(-1, 1)
@@ -26,8 +26,8 @@ def main() -> int:
             title=f"Function approximation, {options.mode}",
             arguments=vars(options),
         )
-    return command_line.conclude(result, folder)
+    return programs.conclude(result, folder)
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    programs.run(main)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sciml_par import command_line, rank, size, study
+from sciml_par import programs, rank, size
 from sciml_par.evaluation import parallel_efficiency, speed_up
 from sciml_par.parallel import Sum, allreduce, barrier
 
@@ -21,17 +21,17 @@ CHUNK = 1 << 16  # samples; their coordinates fit into a core's cache
 
 
 def make_parser():
-    parser = study.make_parser(__doc__)
+    parser = programs.make_scaling_study_parser(__doc__)
     parser.add_argument(
         "--samples",
-        type=command_line.positive_integer,
+        type=programs.positive_integer,
         default=200_000_000,
         metavar="N",
         help="points drawn by all ranks together (default %(default)s)",
     )
     parser.add_argument(
         "--seed",
-        type=command_line.integer_from(0),
+        type=programs.integer_from(0),
         default=0,
         metavar="N",
         help="of the random numbers (default %(default)s)",
@@ -45,7 +45,7 @@ def count_hits(chunk: int, samples: int, seed: int) -> int:
     return np.count_nonzero(x * x + y * y < 1.0)
 
 
-def measure(options) -> study.Record:
+def measure(options) -> programs.Record:
     n, chunks = options.samples, -(-options.samples // CHUNK)
     allreduce(np.int64(0), Sum)  # the first collective sets up connections
     barrier()
@@ -57,7 +57,7 @@ def measure(options) -> study.Record:
     return {"samples": n, "hits": hits, "seconds": time.perf_counter() - start}
 
 
-def show(options, records: list[study.Record], folder: Path) -> None:
+def show(options, records: list[programs.Record], folder: Path) -> None:
     ranks, seconds = ([record[name] for record in records] for name in ("ranks", "seconds"))
     rows = []
     for record, speed, efficiency in zip(
@@ -77,10 +77,10 @@ def show(options, records: list[study.Record], folder: Path) -> None:
             ]
         )
     headings = ["ranks", "samples", "seconds", "speed-up", "efficiency", "π", "error", "std. error"]
-    study.print_table(headings, rows)
+    programs.print_table(headings, rows)
 
 
-def estimate(record: study.Record) -> tuple[float, float]:
+def estimate(record: programs.Record) -> tuple[float, float]:
     """π, and the standard error 4 √(p (1 − p) / n) of a share p of n samples."""
     n = record["samples"]
     share = record["hits"] / n
@@ -88,8 +88,8 @@ def estimate(record: study.Record) -> tuple[float, float]:
 
 
 def main() -> None:
-    study.run(make_parser(), measure, show)
+    programs.run_scaling_study(make_parser(), measure, show)
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    programs.run(main)

@@ -6,12 +6,12 @@ rank r solves the equation with k = r + 1 on the whole of [-1, 1] with networks 
     mpirun -np 2 python scripts/pinn_poisson.py --mode ensemble
 """
 
-from sciml_par import command_line, init, rank, train
+from sciml_par import init, programs, rank, train
 from sciml_par.problems import poisson
 
 
 def main() -> int:
-    options = command_line.parse(__doc__, points={"data": 51, "ensemble": 101})
+    options = programs.parse_training_options(__doc__, points={"data": 51, "ensemble": 101})
     init(quiet=not options.verbose)
     options.announce()
     problem = poisson(k=2 if options.mode == "data" else rank() + 1)
@@ -25,8 +25,8 @@ def main() -> int:
             title=f"Poisson equation, {options.mode}",
             arguments=vars(options),
         )
-    return command_line.conclude(result, folder)
+    return programs.conclude(result, folder)
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    programs.run(main)

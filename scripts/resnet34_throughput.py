@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sciml_par import command_line, rank, size, study
+from sciml_par import programs, rank, size
 from sciml_par.evaluation import mean_and_deviation, parallel_efficiency
 from sciml_par.parallel import barrier, broadcast_variables
 
@@ -24,8 +24,8 @@ STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # filters, and blocks of two c
 
 
 def make_parser():
-    parser = study.make_parser(__doc__)
-    whole = command_line.positive_integer
+    parser = programs.make_scaling_study_parser(__doc__)
+    whole = programs.positive_integer
 
     def add(name: str, default: int, meaning: str) -> None:
         parser.add_argument(
@@ -69,7 +69,7 @@ def resnet34(image_size: int):
     return keras.Model(image, layers.Dense(CLASSES)(x), name="resnet34")
 
 
-def measure(options) -> study.Record:
+def measure(options) -> programs.Record:
     import keras  # not above: `init` comes before TensorFlow
 
     from sciml_par.parallel import DistributedOptimizer
@@ -102,7 +102,7 @@ def measure(options) -> study.Record:
     return {"parameters": parameters, "images_per_second": rates}
 
 
-def show(options, records: list[study.Record], folder: Path) -> None:
+def show(options, records: list[programs.Record], folder: Path) -> None:
     ranks = [record["ranks"] for record in records]
     rates = [mean_and_deviation(record["images_per_second"]) for record in records]
     efficiency = parallel_efficiency(ranks, [1.0 / mean for mean, _ in rates])
@@ -115,12 +115,12 @@ def show(options, records: list[study.Record], folder: Path) -> None:
         [str(p), f"{mean:.2f} ± {deviation:.2f}", f"{mean / p:.2f}", f"{share:.2f}"]
         for p, (mean, deviation), share in zip(ranks, rates, efficiency, strict=True)
     ]
-    study.print_table(["ranks", "images/s", "images/s per rank", "efficiency"], rows)
+    programs.print_table(["ranks", "images/s", "images/s per rank", "efficiency"], rows)
 
 
 def main() -> None:
-    study.run(make_parser(), measure, show)
+    programs.run_scaling_study(make_parser(), measure, show)
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    programs.run(main)

@@ -16,14 +16,11 @@ import pytest
 import sciml_par
 from sciml_par.parallel import current_world
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.supervision import end_job as failure
-from sciml_par.parallel.supervision import watchdog
+from sciml_par.parallel.supervision import end_job, error_report, watchdog
+from sciml_par.programs.launcher_environment import launched_rank
 
 _GRACE_SECONDS = 15.0
 """How long a rank on which a test has failed waits for the others to finish that test."""
-
-_LAUNCHED_BY = frozenset(("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID"))
-"""What launchers leave in the environment; it would confuse an MPI program started from here."""
 
 _SECONDS_TO_LAUNCH = 3600
 """For a test that starts programs, each of which has a limit of its own; see launch.py."""
@@ -40,7 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_COMMUNICATOR] = current_world().communicator
     # What ends the job is said past pytest's capture, which would take it along.
     terminal = os.dup(2)
-    watchdog.write_error = failure.write_error = functools.partial(_tell, terminal)
+    for module in (end_job, error_report, watchdog):
+        module.write_error = functools.partial(_tell, terminal)
     if sciml_par.rank() > 0:
         # pytest makes its reporter after this, on what it finds here.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -58,7 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if theirs != everyone[0][0] or bool(errors) != bool(everyone[0][1]):
             problem = "\n".join(errors) or f"{len(theirs)} tests, rank 0: {len(everyone[0][0])}"
             pytest.exit(f"rank {rank} collected other tests than rank 0: {problem}", returncode=3)
-    if not _LAUNCHED_BY.isdisjoint(os.environ):
+    # What a launcher leaves in the environment would confuse an MPI program started from here.
+    if sciml_par.size() > 1 or launched_rank(os.environ) is not None:
         skip = pytest.mark.skip(reason="starts processes of its own: serial run only")
         for item in items:
             if item.get_closest_marker("launches"):
@@ -98,9 +97,8 @@ def _outcomes(
     deadline = time.monotonic() + _GRACE_SECONDS
     while not arrived.Test():
         if mine[0] == "failed" and time.monotonic() > deadline:
-            failure.end_job(
-                communicator,
-                f"rank {communicator.rank} failed in {where}; others hang in it.\n{mine[1]}",
+            end_job.JobEnd(communicator).with_message(
+                f"rank {communicator.rank} failed in {where}; others hang in it.\n{mine[1]}"
             )
         time.sleep(0.0005)
     return communicator.control.allgather(mine)

@@ -32,11 +32,15 @@ def as_real(values: ArrayLike, where: str) -> np.ndarray:
 def as_columns(values: ArrayLike, where: str) -> np.ndarray:
     """Return a read-only float64 copy of shape [n, columns]; a vector [n] becomes [n, 1].
 
+    An array that is such a copy already is returned itself.
+
     Raises
     ------
     InputError
         If the array has no axis or more than two, or no columns.
     """
+    if isinstance(values, np.ndarray) and _is_such_a_copy(values):
+        return values
     array = as_real(values, where)
     if array.ndim == 1:
         array = array[:, np.newaxis]
@@ -47,6 +51,11 @@ def as_columns(values: ArrayLike, where: str) -> np.ndarray:
         )
     array.flags.writeable = False
     return array
+
+
+def _is_such_a_copy(array: np.ndarray) -> bool:
+    kept = array.flags.owndata and not array.flags.writeable
+    return kept and array.dtype == np.float64 and array.ndim == 2 and array.shape[1] > 0
 
 
 def check_label(label: object, where: str) -> None:

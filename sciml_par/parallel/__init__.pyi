@@ -21,9 +21,7 @@ from .groups.ranks import local_size as local_size
 from .groups.ranks import rank as rank
 from .groups.ranks import size as size
 from .groups.world import current_world as current_world
-from .groups.world import init as init
 from .groups.world import is_initialized as is_initialized
-from .groups.world import shutdown as shutdown
 from .requests.reduce_op import Adasum as Adasum
 from .requests.reduce_op import Average as Average
 from .requests.reduce_op import Max as Max
@@ -31,6 +29,8 @@ from .requests.reduce_op import Min as Min
 from .requests.reduce_op import Product as Product
 from .requests.reduce_op import ReduceOp as ReduceOp
 from .requests.reduce_op import Sum as Sum
+from .startup.init import init as init
+from .startup.init import shutdown as shutdown
 from .tensors.compression import Compression as Compression
 from .tensors.compression import Compressor as Compressor
 from .timeline.timeline import start_timeline as start_timeline

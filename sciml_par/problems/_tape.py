@@ -30,13 +30,6 @@ def is_watched(x: tf.Tensor) -> bool:
     return len(forwardprop_util.pack_tangents([x]).tangents) > 0
 
 
-def is_recording() -> bool:
-    """Whether any tape records at this point, as it does not in `tape.stop_recording()`."""
-    from tensorflow.python.eager import record
-
-    return bool(record.could_possibly_record())
-
-
 def value_and_jacobian(function: Function, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Values and first derivatives of a pointwise function by one GradientTape (local).
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sciml_par._tensorflow import tf
+from sciml_par._tensorflow import is_recorded, tf
 from sciml_par.errors import InputError
 from sciml_par.problems import _tape
 from sciml_par.problems._tape import Function, Jet, Tensor
@@ -165,7 +165,7 @@ def cache_key(x: tf.Tensor) -> tuple[Key, Any]:
     # A result belongs to the graph it was made in (a branch of tf.cond has its own), and one made
     # while recording was stopped would disconnect whoever records later.
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    return (id(x), id(graph), _tape.is_recording()), graph
+    return (id(x), id(graph), is_recorded()), graph
 
 
 def as_points(x: Any) -> tf.Tensor:

@@ -1,7 +1,7 @@
+from ._results import Comparison as Comparison
+from ._results import ComparisonElsewhere as ComparisonElsewhere
+from ._results import Member as Member
+from ._results import Portion as Portion
+from ._results import Result as Result
 from .adam import Adam as Adam
-from .member import Comparison as Comparison
-from .member import ComparisonElsewhere as ComparisonElsewhere
-from .member import Member as Member
-from .member import Portion as Portion
-from .result import Result as Result
 from .train import train as train

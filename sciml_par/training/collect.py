@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.results.member import Member, PredictionElsewhere
 from sciml_par.training.gather import rows_to_all, rows_to_root
-from sciml_par.training.member import Comparison, ComparisonElsewhere, Member
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,22 +34,19 @@ def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
 
 
 def collect(mode: str, found: Sequence[Member], communicator: Communicator) -> tuple[Member, ...]:
-    """All members of the ensemble, or the one model with the portions of all ranks (collective).
+    """All members of the ensemble, or the one model with what all ranks contributed (collective).
 
     Every rank learns the numbers. Predictions and samples of points go to rank 0 alone, so that
     the memory of no other rank grows with the number of ranks and points.
     """
     numbers = communicator.allgather_object([_without_arrays(member) for member in found])
-    samples = rows_to_root(found[0].portions[0].sample, communicator)
-    for rank, sample in enumerate(samples):
+    mine = found[0].contributions[0].sample
+    samples = rows_to_root(mine, communicator)
+    for rank, sample in enumerate(samples) if samples else [(communicator.rank, mine)]:
         numbers[rank] = [_with_sample(member, sample) for member in numbers[rank]]
-    if communicator.rank > 0:
-        sample = found[0].portions[0].sample
-        mine = numbers[communicator.rank]
-        numbers[communicator.rank] = [_with_sample(member, sample) for member in mine]
     if mode == "data":
-        portions = tuple(members[0].portions[0] for members in numbers)
-        return (replace(numbers[0][0], portions=portions, **_arrays(found[0])),)
+        contributions = tuple(members[0].contributions[0] for members in numbers)
+        return (replace(numbers[0][0], contributions=contributions, **_arrays(found[0])),)
     numbers = _with_histories(numbers, found, communicator)
     predictions = _predictions(numbers, found, communicator)
     return tuple(
@@ -59,25 +57,30 @@ def collect(mode: str, found: Sequence[Member], communicator: Communicator) -> t
 
 
 def _arrays(member: Member) -> dict[str, Any]:
-    return {name: getattr(member, name) for name in ("loss_steps", "losses", "prediction", "own")}
+    names = ("loss_steps", "losses", "prediction", "on_own_domain")
+    return {name: getattr(member, name) for name in names}
 
 
 def _without_arrays(member: Member) -> Member:
-    assert isinstance(member.prediction, Comparison) and isinstance(member.own, Comparison)
-    (portion,) = member.portions
+    (contribution,) = member.contributions
     return replace(
         member,
         loss_steps=member.loss_steps[:0],
         losses=member.losses[:0],
-        prediction=member.prediction.elsewhere(),
-        own=member.own.elsewhere(),
-        portions=(replace(portion, sample=portion.sample[:0]),),
+        prediction=_elsewhere(member.prediction),
+        on_own_domain=_elsewhere(member.on_own_domain),
+        contributions=(contribution.with_sample(contribution.sample[:0]),),
     )
 
 
+def _elsewhere(prediction: Prediction | PredictionElsewhere) -> PredictionElsewhere:
+    """What a rank that does not hold the arrays has of a prediction."""
+    return PredictionElsewhere(prediction.known, prediction.relative_l2_error)
+
+
 def _with_sample(member: Member, sample: FloatArray) -> Member:
-    (portion,) = member.portions
-    return member.with_portions((replace(portion, sample=sample),))
+    (contribution,) = member.contributions
+    return replace(member, contributions=(contribution.with_sample(sample),))
 
 
 def _with_histories(
@@ -108,28 +111,21 @@ def _predictions(
     """What each rank's members predict: of all on rank 0, of its own elsewhere (collective)."""
     filled: list[list[dict[str, Any]]] = [[{} for _ in members] for members in numbers]
     for j, member in enumerate(found):
-        filled[communicator.rank][j] = {"prediction": member.prediction, "own": member.own}
-        x, m = member.prediction.x, member.prediction.u.shape[1]
-        on_common = rows_to_root(_values(member.prediction), communicator)
+        seen, own = member.prediction, member.on_own_domain
+        filled[communicator.rank][j] = {"prediction": seen, "on_own_domain": own}
+        outputs = seen.u.shape[1]
+        on_common = rows_to_root(np.hstack([seen.u, seen.exact]), communicator)
         # A member whose domain is the common one has one prediction under two names.
-        same = member.own is member.prediction
-        own = np.hstack([_values(member.own), member.own.x])[: 0 if same else None]
-        on_own = rows_to_root(own, communicator)
+        rows = np.hstack([own.u, own.exact, own.x])[: 0 if own is seen else None]
+        on_own = rows_to_root(rows, communicator)
         for rank in range(1, len(on_common)):
-            prediction = _comparison(x, on_common[rank], m)
-            apart = len(on_own[rank]) > 0
-            filled[rank][j] = {
-                "prediction": prediction,
-                "own": _comparison(on_own[rank][:, 2 * m :], on_own[rank], m)
-                if apart
-                else prediction,
-            }
+            theirs = apart = _prediction(seen.x, on_common[rank], outputs)
+            if len(on_own[rank]) > 0:
+                apart = _prediction(on_own[rank][:, 2 * outputs :], on_own[rank], outputs)
+            filled[rank][j] = {"prediction": theirs, "on_own_domain": apart}
     return filled
 
 
-def _values(comparison: Comparison | ComparisonElsewhere) -> FloatArray:
-    return np.hstack([comparison.u, comparison.u_exact])
-
-
-def _comparison(x: FloatArray, rows: FloatArray, m: int) -> Comparison:
-    return Comparison(x, rows[:, :m], rows[:, m : 2 * m])
+def _prediction(x: FloatArray, rows: FloatArray, outputs: int) -> Prediction:
+    """Of the rows u(x), u*(x)."""
+    return Prediction("prediction", x, rows[:, :outputs], rows[:, outputs : 2 * outputs])

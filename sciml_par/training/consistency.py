@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.problems.domain import Box, Interval
 from sciml_par.problems.problem import Problem
 from sciml_par.training.description import Description

@@ -11,8 +11,8 @@ import numpy as np
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.training.fingerprint import of_function, of_value
+from sciml_par.training.rank_points import Points, RankPoints
 from sciml_par.training.settings import Settings
-from sciml_par.training.shard import Points, Shard
 
 Description = dict[str, str]
 
@@ -27,7 +27,7 @@ def describe(
     problem: Problem,
     *,
     points: Points,
-    shard: Shard,
+    rank_points: RankPoints,
     optimizer: Any,
     network: Any,
     evaluation_domain: Box | None,
@@ -44,7 +44,7 @@ def describe(
     if settings.mode == "data":
         found |= _of_problem(problem)
         found["points"] = of_value(points)
-        found |= _of_terms(problem, shard)
+        found |= _of_terms(problem, rank_points)
         found |= _of_optimizer(optimizer)
         found |= _of_network(network)
     return found
@@ -59,10 +59,10 @@ def _of_problem(problem: Problem) -> Description:
     }
 
 
-def _of_terms(problem: Problem, shard: Shard) -> Description:
+def _of_terms(problem: Problem, rank_points: RankPoints) -> Description:
     found = {}
     parts = [*problem.residuals, *problem.conditions]
-    for term, part, digest in zip(problem.terms, parts, shard.digests, strict=True):
+    for term, part, digest in zip(problem.terms, parts, rank_points.digests, strict=True):
         found[f"weight of term {term.name!r}"] = of_value(term.weight)
         for name, value in _of_part(part):
             found[f"{name} of term {term.name!r}"] = value

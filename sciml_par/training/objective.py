@@ -1,4 +1,4 @@
-"""The loss of a shard and its gradient, as one flat vector over all ranks."""
+"""The loss on this rank's points and its gradient, as one flat vector over all ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.problems.field import Field
-from sciml_par.training.shard import Shard
+from sciml_par.training.rank_points import RankPoints
 
 Tensor = Any
 
@@ -38,7 +38,7 @@ class Objective:
     Parameters
     ----------
     network : the form of u; its own weights are not used.
-    shard : this rank's points.
+    rank_points : this rank's points for each term.
     totals : N_t for each term, the points of all ranks.
     communicator : the ranks that share the loss.
     dtype : of all computation.
@@ -47,7 +47,7 @@ class Objective:
     def __init__(
         self,
         network: Network,
-        shard: Shard,
+        rank_points: RankPoints,
         *,
         totals: Sequence[int],
         communicator: Communicator,
@@ -60,7 +60,9 @@ class Objective:
         # A term without points here needs no operations here; its count is in the other ranks'.
         self._terms = [
             (term, term.weight / total, [tf.constant(array, dtype) for array in arrays])
-            for term, arrays, total in zip(shard.terms, shard.arrays, totals, strict=True)
+            for term, arrays, total in zip(
+                rank_points.terms, rank_points.arrays, totals, strict=True
+            )
             if len(arrays[0]) > 0
         ]
 

@@ -6,8 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Protocol
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -15,8 +14,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 _SECONDS_BETWEEN_LINES = 2.0
 
 
-class Reporter(Protocol):
-    """What `train` tells between chunks of steps."""
+class Reporter:
+    """What `train` tells between chunks of steps. This one shows nothing of it."""
 
     def ready(self) -> None:
         """The loop is compiled; steps begin. Called once for each model."""
@@ -27,43 +26,14 @@ class Reporter(Protocol):
     def note(self, text: str) -> None:
         """Something happened that is to be known at once."""
 
-    def __enter__(self) -> Reporter: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-def make_reporter(*, shown: bool, total: int) -> Reporter:
-    """The reporter of `total` steps that fits standard output, or a silent one (local)."""
-    if not shown:
-        return Silence()
-    return Line(total) if sys.stdout.isatty() else Lines(total)
-
-
-class Silence:
-    """Reports nothing."""
-
-    def ready(self) -> None:
-        """Do nothing."""
-
-    def update(self, done: int, losses: Sequence[float]) -> None:
-        """Do nothing."""
-
-    def note(self, text: str) -> None:
-        """Do nothing."""
-
-    def __enter__(self) -> Silence:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         return None
 
 
-class Lines(Silence):
+class Lines(Reporter):
     """Plain lines, at most one every two seconds, and the last."""
 
     def __init__(self, total: int) -> None:
@@ -93,7 +63,7 @@ class Lines(Silence):
         )
 
 
-class Line(Silence):
+class Line(Reporter):
     """One line that moves."""
 
     def __init__(self, total: int) -> None:
@@ -123,12 +93,19 @@ class Line(Silence):
         )
         self._progress.update(self._task, completed=done, description=text)
 
-    def __enter__(self) -> Line:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._progress.stop()
+
+
+def make_reporter(*, shown: bool, total: int) -> Reporter:
+    """The reporter of `total` steps that fits standard output, or a silent one (local)."""
+    if not shown:
+        return Reporter()
+    return Line(total) if sys.stdout.isatty() else Lines(total)
 
 
 class Pace:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
+from sciml_par._text import rank_list
 from sciml_par.errors import TrainingError
 from sciml_par.parallel.collectives.fused import fused_broadcast
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.training.loop import State
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._text import rank_list
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.training.course import Course
 from sciml_par.training.loop import Loop, State
 from sciml_par.training.progress import Reporter

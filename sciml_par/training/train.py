@@ -5,34 +5,38 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError, TrainingError
+from sciml_par.evaluation.figures.data import Shard
 from sciml_par.parallel.collectives.variables import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domain import Box
-from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
+from sciml_par.results.member import Member, RankContribution
+from sciml_par.results.result import Result
 from sciml_par.training.adam import Adam
 from sciml_par.training.collect import collect, sample_for_figures
 from sciml_par.training.consistency import check_consistency, common_domain
 from sciml_par.training.description import Description, describe
 from sciml_par.training.evaluate import evaluate
+from sciml_par.training.initial_networks import make_networks
 from sciml_par.training.loop import Loop
-from sciml_par.training.member import Member, Portion
 from sciml_par.training.objective import Objective
 from sciml_par.training.progress import make_reporter
-from sciml_par.training.result import Result
+from sciml_par.training.rank_points import (
+    FloatArray,
+    Points,
+    RankPoints,
+    count_points,
+    points_of_rank,
+)
 from sciml_par.training.run import Run, run
 from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
-from sciml_par.training.shard import FloatArray, Points, Shard, count_points, make_shard
-from sciml_par.training.table import remarks
 
 
 def train(
@@ -113,12 +117,12 @@ def train(
             log_every=log_every,
             evaluation_points=evaluation_points,
         )
-        shard = make_shard(
+        own_points = points_of_rank(
             problem, points, boundary_points=boundary_points, rank=group.rank, size=group.size
         )
         numbers = _member_numbers(settings, everyone.rank)
-        networks = _make_networks(problem, shard, network or _mlp(), settings, numbers)
-        return _Prepared(settings, _checked_optimizer(optimizer), shard, numbers, networks)
+        networks = make_networks(problem, own_points, network, settings, numbers)
+        return _Prepared(settings, _checked_optimizer(optimizer), own_points, numbers, networks)
 
     ready = everyone.attempt(prepare)
     check_consistency(_described(problem, points, ready, evaluation_domain), everyone)
@@ -127,7 +131,7 @@ def train(
     found = _members(problem, ready, runs, whole, everyone)
     result = Result(mode, collect(mode, found, everyone), ready.networks, everyone)
     if not result.sound and not progress and everyone.rank == 0:
-        said = " ".join(remark.removeprefix("! ") for remark in remarks(result))
+        said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
         warnings.warn(f"train: {said}", RuntimeWarning, stacklevel=2)
     return result
 
@@ -138,7 +142,7 @@ class _Prepared:
 
     settings: Settings
     optimizer: Adam
-    shard: Shard
+    rank_points: RankPoints
     numbers: list[int]
     networks: list[Any]
 
@@ -150,7 +154,7 @@ def _described(
         ready.settings,
         problem,
         points=points,
-        shard=ready.shard,
+        rank_points=ready.rank_points,
         optimizer=ready.optimizer,
         network=ready.networks[0],
         evaluation_domain=evaluation_domain,
@@ -175,48 +179,12 @@ def _member_numbers(settings: Settings, rank: int) -> list[int]:
     return [rank * settings.members + j for j in range(settings.members)]
 
 
-def _mlp() -> Callable[..., Any]:
-    from sciml_par.networks.mlp import MLP  # it is a Keras model, so this imports TensorFlow
-
-    return MLP
-
-
-def _make_networks(
-    problem: Problem,
-    shard: Shard,
-    network: Callable[..., Any],
-    settings: Settings,
-    numbers: Sequence[int],
-) -> list[Any]:
-    """This rank's networks, after a trial of the residuals on the first (local)."""
-    networks = [
-        network(
-            problem.domain.dimension,
-            problem.outputs,
-            seed=member_seed(settings.seed, number),
-            dtype=settings.precision,
-        )
-        for number in numbers
-    ]
-    first = networks[0]
-    missing = [name for name in ("apply", "jet", "trainable_variables") if not hasattr(first, name)]
-    if missing:
-        raise InputError(
-            f"train: expected network to make a model with apply, jet and trainable_variables, as "
-            f"sciml_par.networks.MLP; got a {type(first).__name__} without {', '.join(missing)}."
-        )
-    weights = [tf.convert_to_tensor(v) for v in first.trainable_variables]
-    u = Field(partial(first.apply, weights), jet=partial(first.jet, weights))
-    problem.check(u, arrays=shard.arrays, dtype=settings.precision, reads_variables=False)
-    return networks
-
-
 def _make_loop(ready: _Prepared, group: Communicator) -> Loop:
     """The loop that serves all of this rank's networks in turn (collective in the group)."""
     objective = Objective(
         ready.networks[0],
-        ready.shard,
-        totals=count_points(ready.shard, group),
+        ready.rank_points,
+        totals=count_points(ready.rank_points, group),
         communicator=group,
         dtype=ready.settings.precision,
     )
@@ -254,7 +222,7 @@ def _members(
     problem: Problem, ready: _Prepared, runs: Sequence[Run], whole: Box, world: Communicator
 ) -> list[Member]:
     """This rank's members, with what they predict (local)."""
-    sample = sample_for_figures(ready.shard.interior, world.size)
+    sample = sample_for_figures(ready.rank_points.interior, world.size)
     found = []
     for number, model, outcome in zip(ready.numbers, ready.networks, runs, strict=True):
         prediction = evaluate(problem, model, whole, ready.settings)
@@ -274,23 +242,24 @@ def _members(
                 times_brought_together=outcome.times_brought_together,
                 largest_drift=outcome.largest_drift,
                 prediction=prediction,
-                own=prediction
+                on_own_domain=prediction
                 if same
                 else evaluate(problem, model, problem.domain, ready.settings),
-                portions=(_portion(world.rank, ready.shard, outcome, sample),),
+                contributions=(_contribution(world.rank, ready.rank_points, outcome, sample),),
             )
         )
     return found
 
 
-def _portion(rank: int, shard: Shard, found: Run, sample: FloatArray) -> Portion:
-    part = shard.sub_domain
-    return Portion(
+def _contribution(
+    rank: int, rank_points: RankPoints, found: Run, sample: FloatArray
+) -> RankContribution:
+    part = rank_points.sub_domain
+    corners = None if part is None else (part.lower, part.upper)
+    return RankContribution(
         rank=rank,
-        points=len(shard.interior),
-        lower=None if part is None else part.lower,
-        upper=None if part is None else part.upper,
+        points=len(rank_points.interior),
+        shard=Shard(f"rank {rank}", training_points=sample, sub_domain=corners),
         seconds_compile=found.seconds_compile,
         seconds_train=found.seconds_train,
-        sample=sample,
     )

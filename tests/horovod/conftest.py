@@ -13,7 +13,7 @@ from sciml_par.parallel import current_world
 @pytest.fixture(scope="package", autouse=True)
 def initialized() -> Iterator[None]:
     """`hvd.init()`, which the tests of other packages do not expect."""
-    family = current_world().communicator.family
+    family = current_world().communicator.all_groups
     before = [(group, group.check_always, group.mismatch_error) for group in family]
     hvd.init()
     yield

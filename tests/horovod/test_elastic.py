@@ -14,6 +14,8 @@ from sciml_par.horovod.common.elastic import ObjectState
 
 v1 = tf.compat.v1
 
+pytestmark = pytest.mark.skipif(hvd.size() > 2, reason="the same on two ranks")
+
 
 def objects(**kwargs) -> ObjectState:
     return ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, **kwargs)
@@ -145,7 +147,7 @@ def test_a_function_that_fails_says_how_to_go_on():
     with pytest.raises(hvd.HorovodInternalError, match="gone") as caught:
         train(state)
     assert state.epoch == 1
-    assert caught.value.__notes__ == [elastic.HOW_TO_GO_ON]
+    assert caught.value.__notes__ == [elastic.HOW_TO_START_AGAIN]
     elastic.notification_manager.init()
     elastic.notification_manager.register_listener(state)
     elastic.notification_manager.remove_listener(state)

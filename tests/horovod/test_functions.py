@@ -14,6 +14,9 @@ from sciml_par.horovod.common import exceptions
 from sciml_par.horovod.tensorflow.compression import Compressor
 from sciml_par.horovod.tensorflow.data import compute_service
 
+UP_TO_TWO = pytest.mark.skipif(hvd.size() > 2, reason="the same on two ranks")
+LOCAL = pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank by itself")
+
 
 def test_variables_are_those_of_the_root():
     root = hvd.size() - 1
@@ -51,7 +54,8 @@ def test_a_compressor_of_ones_own():
     np.testing.assert_allclose(y, [2 * mean])
 
 
-@pytest.mark.parametrize("jit_compile", (None, False, True))
+@UP_TO_TWO
+@pytest.mark.parametrize("jit_compile", (None, False, True)[: 1 if hvd.size() == 1 else 3])
 def test_tape(jit_compile):
     w = tf.Variable([1.0, 2.0])
 
@@ -70,6 +74,7 @@ def test_tape(jit_compile):
         np.testing.assert_allclose(gradient, [2 * mean, 4 * mean])
 
 
+@UP_TO_TWO
 @pytest.mark.parametrize("scale", (True, False))
 def test_a_tape_with_local_layers(scale):
     inputs = keras.Input((2,))
@@ -89,13 +94,14 @@ def test_a_tape_with_local_layers(scale):
 
 
 INSTEAD = [
-    (lambda: sciml_par.horovod.run(print, np=2), "mpirun -np 2"),
+    (lambda: sciml_par.horovod.run(print, np=2), "^run: .* mpirun -np P"),
     (compute_service.TfDataServiceConfig, "dataset.shard"),
     (lambda: compute_service.TfDataServiceConfig.read("x"), "dataset.shard"),
     (lambda: compute_service.send_to_data_service(None, None, 0), "dataset.shard"),
 ]
 
 
+@LOCAL
 @pytest.mark.parametrize("call, instead", INSTEAD)
 def test_what_is_not_there_says_what_is(call, instead):
     with pytest.raises(InputError, match=instead):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import sciml_par.horovod.tensorflow as hvd
 
-CONTEXTS = pytest.mark.parametrize(
-    "context",
-    (lambda f: f, tf.function, tf.function(jit_compile=True)),
-    ids=("eager", "graph", "compiled"),
-)
+EVERY_CONTEXT = {
+    "eager": lambda f: f,
+    "graph": tf.function(autograph=False),
+    "compiled": tf.function(autograph=False, jit_compile=True),
+}
+CONTEXTS = pytest.mark.parametrize("context", list(EVERY_CONTEXT)[: 3 if hvd.size() == 2 else 1])
+"""All of them on two ranks: how a function is run does not depend on the number of ranks."""
 P = hvd.size()
 RANK = hvd.rank()
 
@@ -26,76 +31,118 @@ def mean(*shape: int) -> np.ndarray:
     return np.mean([incoming(rank, *shape) for rank in range(P)], axis=0)
 
 
-def gradients(collective, context, shapes, given) -> list[np.ndarray]:
-    """By tensors of these shapes, of Σ ḡ · y, with ḡ as given for each y."""
+@dataclass
+class Case:
+    """A collective of float64 tensors, and what its gradient should be on this rank.
 
-    def run(*xs):
-        with tf.GradientTape() as tape:
-            tape.watch(xs)
-            ys = collective(list(xs))
-            loss = tf.add_n([tf.reduce_sum(y * g) for y, g in zip(ys, given, strict=True)])
-        return tape.gradient(loss, xs)
+    Parameters
+    ----------
+    shapes : of the tensors.
+    given : the gradient that comes in for each result.
+    expected : the gradient by each tensor.
+    """
 
-    values = [np.random.default_rng([RANK, 2]).normal(size=shape) for shape in shapes]
-    return [np.asarray(g) for g in context(run)(*map(tf.constant, values))]
+    collective: Callable[[list[tf.Tensor]], list[tf.Tensor]]
+    shapes: list[tuple[int, ...]]
+    given: list[np.ndarray]
+    expected: list[np.ndarray]
 
 
-@CONTEXTS
-def test_of_allgather(context):
+def check(cases: dict[str, Case], context: str) -> None:
+    """Compare the gradients of Σ ḡ · y of the cases, which one function computes.
+
+    Each case is tried in eager code, and in one of the other contexts.
+    """
+    if context != "eager":  # of each pair, single and grouped, one in graphs, one compiled
+        other = context == "compiled"
+        numbered = enumerate(cases.items())
+        cases = {name: case for i, (name, case) in numbered if (i + i // 2) % 2 == other}
+
+    def run(everything):
+        found = []
+        for case, xs in zip(cases.values(), everything, strict=True):
+            with tf.GradientTape() as tape:
+                tape.watch(xs)
+                ys = case.collective(list(xs))
+                terms = [tf.reduce_sum(y * g) for y, g in zip(ys, case.given, strict=True)]
+                loss = tf.add_n(terms)
+            found.append(tape.gradient(loss, list(xs)))
+        return found
+
+    rng = np.random.default_rng([RANK, 2])
+    inputs = [[tf.constant(rng.normal(size=s)) for s in case.shapes] for case in cases.values()]
+    for (name, case), found in zip(cases.items(), EVERY_CONTEXT[context](run)(inputs), strict=True):
+        for one, expected in zip(found, case.expected, strict=True):
+            np.testing.assert_allclose(one, expected, 1e-12, err_msg=name)
+
+
+def gathering() -> dict[str, Case]:
     rows = [(rank + 1, 2) for rank in range(P)]
     total = (sum(r for r, _ in rows), 2)
     first = sum(r for r, _ in rows[:RANK])
-    mine = slice(first, first + RANK + 1)
-    (found,) = gradients(
-        lambda xs: [hvd.allgather(xs[0])], context, [rows[RANK]], [incoming(RANK, *total)]
-    )
-    np.testing.assert_allclose(found, mean(*total)[mine], 1e-12)
-    both = [incoming(RANK, *total), 2 * incoming(RANK, *total)]
-    one, two = gradients(hvd.grouped_allgather, context, [rows[RANK]] * 2, both)
-    np.testing.assert_allclose(one, mean(*total)[mine], 1e-12)
-    np.testing.assert_allclose(two, 2 * mean(*total)[mine], 1e-12)
+    coming, mine = incoming(RANK, *total), mean(*total)[first : first + RANK + 1]
+    one, two = [rows[RANK]], [rows[RANK]] * 2
+    return {
+        "allgather": Case(lambda xs: [hvd.allgather(xs[0])], one, [coming], [mine]),
+        "grouped": Case(hvd.grouped_allgather, two, [coming, 2 * coming], [mine, 2 * mine]),
+    }
 
 
-@CONTEXTS
-@pytest.mark.parametrize("root", (0, P - 1))
-def test_of_broadcast(context, root):
-    (found,) = gradients(
-        lambda xs: [hvd.broadcast(xs[0], root)], context, [(3,)], [incoming(RANK, 3)]
-    )
-    np.testing.assert_allclose(found, mean(3) if root == RANK else np.zeros(3), 1e-12)
+def broadcasting() -> dict[str, Case]:
+    return {
+        f"broadcast from {root}": Case(
+            lambda xs, root=root: [hvd.broadcast(xs[0], root)],
+            [(3,)],
+            [incoming(RANK, 3)],
+            [mean(3) if root == RANK else np.zeros(3)],
+        )
+        for root in (0, P - 1)
+    }
 
 
-@CONTEXTS
-@pytest.mark.parametrize("op", (hvd.Sum, hvd.Average))
-def test_of_reducescatter(context, op):
+def scattering(op) -> dict[str, Case]:
     shape = (2 * P + 1, 2)  # one more on rank 0
     rows = [2 + (rank == 0) for rank in range(P)]
     everyone = np.concatenate([incoming(rank, rows[rank], 2) for rank in range(P)])
     expected = everyone * (P if op is hvd.Sum else 1)
     mine = incoming(RANK, rows[RANK], 2)
     factors = {"prescale_factor": 3.0, "postscale_factor": 0.5}
-    (found,) = gradients(
-        lambda xs: [hvd.reducescatter(xs[0], op=op, **factors)], context, [shape], [mine]
-    )
-    np.testing.assert_allclose(found, 1.5 * expected, 1e-12)
-    one, two = gradients(
-        lambda xs: hvd.grouped_reducescatter(xs, op=op), context, [shape] * 2, [mine, 2 * mine]
-    )
-    np.testing.assert_allclose(one, expected, 1e-12)
-    np.testing.assert_allclose(two, 2 * expected, 1e-12)
+    return {
+        f"reducescatter by {op}": Case(
+            lambda xs: [hvd.reducescatter(xs[0], op=op, **factors)],
+            [shape],
+            [mine],
+            [1.5 * expected],
+        ),
+        f"grouped by {op}": Case(
+            lambda xs: hvd.grouped_reducescatter(xs, op=op),
+            [shape] * 2,
+            [mine, 2 * mine],
+            [expected, 2 * expected],
+        ),
+    }
 
 
-@CONTEXTS
-def test_of_alltoall(context):
+def exchanging() -> dict[str, Case]:
     splits = [RANK + 1] * P
     received = sum(range(1, P + 1))
     everyone = [incoming(rank, received) for rank in range(P)]  # rows of rank 0 first, then 1, …
     first = sum(range(1, RANK + 1))
     expected = np.concatenate([each[first : first + RANK + 1] for each in everyone])
-    (found,) = gradients(
-        lambda xs: [hvd.alltoall(xs[0], splits)[0]], context, [(P * (RANK + 1),)], [everyone[RANK]]
-    )
-    np.testing.assert_array_equal(found, expected)
+    return {
+        "alltoall": Case(
+            lambda xs: [hvd.alltoall(xs[0], splits)[0]],
+            [(P * (RANK + 1),)],
+            [everyone[RANK]],
+            [expected],
+        )
+    }
+
+
+@CONTEXTS
+def test_of_what_moves_rows(context):
+    cases = gathering() | broadcasting() | scattering(hvd.Sum) | scattering(hvd.Average)
+    check(cases | exchanging(), context)
 
 
 OPERATIONS = {
@@ -107,78 +154,80 @@ OPERATIONS = {
 }
 
 
-@CONTEXTS
-@pytest.mark.parametrize("op", OPERATIONS)
-def test_of_allreduce(context, op):
+def reducing(op) -> dict[str, Case]:
     def reduced(factor: float, scale: float) -> np.ndarray:
         everyone = [scale * factor * incoming(rank, 3) for rank in range(P)]
         return OPERATIONS[op](everyone, axis=0)
 
-    (found,) = gradients(
-        lambda xs: [hvd.allreduce(xs[0], op=op, prescale_factor=2.0, postscale_factor=0.25)],
-        context,
-        [(3,)],
-        [incoming(RANK, 3)],
-    )
-    np.testing.assert_allclose(found, 0.25 * reduced(1, 2.0), 1e-12)
-    given = [incoming(RANK, 3), 2 * incoming(RANK, 3)]
-    one, two = gradients(lambda xs: hvd.grouped_allreduce(xs, op=op), context, [(3,)] * 2, given)
-    np.testing.assert_allclose(one, reduced(1, 1.0), 1e-12)
-    np.testing.assert_allclose(two, reduced(2, 1.0), 1e-12)
-
-
-def test_of_adasum():
-    """Orthogonal gradients are added, parallel ones averaged."""
-    for given, expected in ((np.eye(P)[RANK], np.ones(P)), (np.ones(P), np.ones(P))):
-        (found,) = gradients(
-            lambda xs: [hvd.allreduce(xs[0], op=hvd.Adasum)], lambda f: f, [(P,)], [given]
-        )
-        np.testing.assert_allclose(found, expected, 1e-12)
-
-
-def test_of_slices():
-    def collective(xs):
-        slices = tf.IndexedSlices(xs[0], tf.constant([RANK]), dense_shape=[P, 2])
-        return [tf.convert_to_tensor(hvd.allreduce(slices, op=hvd.Sum))]
-
-    (found,) = gradients(collective, lambda f: f, [(1, 2)], [incoming(RANK, P, 2)])
-    np.testing.assert_allclose(found, mean(P, 2)[RANK : RANK + 1], 1e-12)
+    coming = incoming(RANK, 3)
+    return {
+        f"allreduce by {op}": Case(
+            lambda xs: [hvd.allreduce(xs[0], op=op, prescale_factor=2.0, postscale_factor=0.25)],
+            [(3,)],
+            [coming],
+            [0.25 * reduced(1, 2.0)],
+        ),
+        f"grouped by {op}": Case(
+            lambda xs: hvd.grouped_allreduce(xs, op=op),
+            [(3,)] * 2,
+            [coming, 2 * coming],
+            [reduced(1, 1.0), reduced(2, 1.0)],
+        ),
+    }
 
 
 @CONTEXTS
-def test_of_variables_through_two_collectives(context):
-    """A gradient of a gradient: L = Σ (mean of w²)³ over the ranks."""
+def test_of_allreduce(context):
+    cases: dict[str, Case] = {}
+    for op in OPERATIONS:
+        cases |= reducing(op)
+    check(cases, context)
+
+
+def test_of_adasum_and_slices():
+    """Adasum adds orthogonal gradients, and averages parallel ones."""
+
+    def adasum(xs):
+        return [hvd.allreduce(xs[0], op=hvd.Adasum)]
+
+    def of_slices(xs):
+        slices = tf.IndexedSlices(xs[0], tf.constant([RANK]), dense_shape=[P, 2])
+        return [tf.convert_to_tensor(hvd.allreduce(slices, op=hvd.Sum))]
+
+    mine = mean(P, 2)[RANK : RANK + 1]
+    cases = {
+        "orthogonal": Case(adasum, [(P,)], [np.eye(P)[RANK]], [np.ones(P)]),
+        "parallel": Case(adasum, [(P,)], [np.ones(P)], [np.ones(P)]),
+        "slices": Case(of_slices, [(1, 2)], [incoming(RANK, P, 2)], [mine]),
+    }
+    check(cases, "eager")
+
+
+@CONTEXTS
+def test_of_gradients(context):
+    """Of a gradient by a variable, and by what comes in, where it is the same allreduce again."""
     w = tf.Variable(float(RANK + 1), dtype=tf.float64)
+    second = tf.constant(incoming(RANK, 3))
 
     def run():
         with tf.GradientTape() as outer:
             with tf.GradientTape() as inner:
                 y = hvd.allreduce(w**2)
-            first = inner.gradient(y, w)  # the mean over the ranks of 2w
-        return first, outer.gradient(first, w)
-
-    first, second = context(run)()
-    np.testing.assert_allclose(first, 2.0 * (RANK + 1))
-    np.testing.assert_allclose(second, 2.0)
-
-
-@CONTEXTS
-def test_of_a_gradient_by_what_comes_in(context):
-    """∂/∂ḡ of the gradient is the same allreduce once more."""
-    second = tf.constant(incoming(RANK, 3))
-
-    def run():
+            by_w = inner.gradient(y, w)  # the mean over the ranks of 2w
         x, coming = tf.ones([3], tf.float64), tf.ones([3], tf.float64)
-        with tf.GradientTape() as outer:
-            outer.watch(coming)
+        with tf.GradientTape() as other:
+            other.watch(coming)
             with tf.GradientTape() as inner:
                 inner.watch(x)
                 y = hvd.allreduce(x, op=hvd.Max)
-            first = inner.gradient(y, x, coming)
-        return outer.gradient(first, coming, second)
+            by_x = inner.gradient(y, x, coming)
+        return by_w, outer.gradient(by_w, w), other.gradient(by_x, coming, second)
 
+    by_w, twice, by_coming = EVERY_CONTEXT[context](run)()
+    np.testing.assert_allclose(by_w, 2.0 * (RANK + 1))
+    np.testing.assert_allclose(twice, 2.0)
     everyone = [incoming(rank, 3) for rank in range(P)]
-    np.testing.assert_allclose(context(run)(), np.max(everyone, axis=0), 1e-12)
+    np.testing.assert_allclose(by_coming, np.max(everyone, axis=0), 1e-12)
 
 
 def test_in_a_graph_of_tensorflow_1():

@@ -17,6 +17,8 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
 ROOT = "sciml_par.horovod."
+UP_TO_TWO = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
+LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank by itself")
 OPTIMIZER = """(optimizer, name=None, device_dense='', device_sparse='',
     compression=Compression.none, sparse_as_dense=False, gradient_predivide_factor=1.0,
     op=Average, """
@@ -75,6 +77,7 @@ BASICS = """init shutdown is_initialized start_timeline stop_timeline size local
     broadcast_object allgather_object callbacks elastic"""
 
 
+@LOCAL
 @pytest.mark.parametrize("module", SIGNATURES)
 def test_signatures_are_horovods(module):
     names = {n: getattr(hvd, n) for n in ("Average", "Compression", "global_process_set")}
@@ -126,6 +129,7 @@ def zeros(number):
     return [keras.Variable(np.zeros(3, "float32")) for _ in range(number)]
 
 
+@UP_TO_TWO
 def test_the_optimizer_takes_horovods_options():
     total = sum(rank + 1.0 for rank in range(sp.size()))
     plain = keras.optimizers.SGD(1.0)
@@ -151,6 +155,7 @@ def test_the_ranks_of_a_process_set_train_together():
         assert hvd.remove_process_set(last)
 
 
+@UP_TO_TWO
 def test_local_layers_keep_their_gradients():
     shared, local, unbuilt = (keras.layers.Dense(1, use_bias=False) for _ in range(3))
     keras.Sequential([keras.Input([1]), shared, local])
@@ -172,6 +177,7 @@ class Own(keras.optimizers.Adam):
     """An optimizer that Keras does not know."""
 
 
+@UP_TO_TWO
 def test_a_loaded_model_goes_on_distributed(tmp_path):
     path = hvd.broadcast_object(str(tmp_path / "model.keras"))
     x = np.full((2, 1), 1.0 + sp.rank(), "float32")
@@ -184,15 +190,16 @@ def test_a_loaded_model_goes_on_distributed(tmp_path):
     loaded = hvd.load_model(path, custom_optimizers=[Own], compression=hvd.Compression.fp16)
     for before, after in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
         np.testing.assert_array_equal(before.numpy(), after.numpy())
-    began = sp.current_world().communicator.sequence
+    began = sp.current_world().communicator.progress.sequence
     loaded.run_eagerly = True
     loaded.fit(x, x - 3.0, verbose=0)
-    assert (sp.current_world().communicator.sequence > began) == (sp.size() > 1)
+    assert (sp.current_world().communicator.progress.sequence > began) == (sp.size() > 1)
     weights = sp.allgather(np.concatenate([w.ravel() for w in loaded.get_weights()])[None])
     assert (weights.numpy() == weights.numpy()[0]).all()
     assert isinstance(loaded.optimizer, Own)
 
 
+@LOCAL
 def test_a_model_without_optimizer_is_loaded_as_it_is(tmp_path):
     path = tmp_path / "bare.keras"
     keras.Sequential([keras.Input([1]), keras.layers.Dense(1)]).save(path)

@@ -11,6 +11,8 @@ import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError
 from sciml_par.horovod.tensorflow.keras import callbacks as hvd
 
+pytestmark = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
+
 several_ranks = pytest.mark.skipif("sp.size() == 1", reason="one rank cannot differ from others")
 
 

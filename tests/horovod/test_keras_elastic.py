@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import sciml_par.horovod.keras as by_keras
 import sciml_par.horovod.tensorflow.keras as hvd
 import sciml_par.parallel as sp
+
+pytestmark = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
 
 
 def new_model():
@@ -58,6 +61,7 @@ class Recorder:
         self.commits.append((self.batch, self.epoch))
 
 
+@pytest.mark.skipif(sp.size() > 1, reason="concerns each rank by itself")
 def test_callbacks_commit_and_count():
     state = Recorder()
     fit(

@@ -76,7 +76,7 @@ def test_tape_and_optimizer_of_a_set(upper):
 
 
 @ALONE
-@pytest.mark.parametrize("compiled", (None, False, True))
+@pytest.mark.parametrize("compiled", (None, False, True)[: 3 if hvd.size() == 2 else 1])
 def test_a_tape_leaves_gradients_outside_of_its_set_as_they_are(upper, compiled):
     third = 1 / 3  # which 16 bits do not have
     w, table = tf.Variable([1.0]), tf.Variable(np.ones([4, 2], "float32"))
@@ -142,8 +142,8 @@ def test_what_a_rank_outside_may_not_do(upper):
         for collective in collectives:
             with pytest.raises(tf.errors.InvalidArgumentError, match="rank 0 is not in"):
                 collective(x, process_set=upper)
-            with pytest.raises(tf.errors.InvalidArgumentError, match="rank 0 is not in"):
-                tf.function(collective)(x, process_set=upper)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="rank 0 is not in"):
+            tf.function(hvd.allreduce)(x, process_set=upper)
     # Whoever is in it has waited for nobody.
     np.testing.assert_array_equal(hvd.allreduce(x), np.ones(hvd.size()))
 
@@ -164,9 +164,9 @@ def test_sets_come_and_go(upper):
         hvd.add_process_set(range(1, hvd.size()))
     lower = hvd.add_process_set([0])
     assert lower.process_set_id not in (0, first)
-    groups = len(current_world().communicator.family)
+    groups = len(current_world().communicator.all_groups)
     assert hvd.remove_process_set(lower) is True
-    assert len(current_world().communicator.family) == groups - (hvd.rank() == 0)
+    assert len(current_world().communicator.all_groups) == groups - (hvd.rank() == 0)
     assert lower.process_set_id is None and lower.included() is None
     assert hvd.remove_process_set(lower) is False
     with pytest.raises(InputError, match="not registered"):

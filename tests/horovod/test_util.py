@@ -11,6 +11,8 @@ import sciml_par.horovod.tensorflow as hvd
 from sciml_par.horovod.common import util
 from sciml_par.horovod.tensorflow import util as of_tensorflow
 
+pytestmark = pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank by itself")
+
 
 def test_what_it_is_built_with():
     assert util.mpi_built(verbose=True) is True

@@ -9,14 +9,17 @@ import tensorflow as tf
 import sciml_par.horovod.tensorflow as hvd
 
 v1 = tf.compat.v1
+
+pytestmark = pytest.mark.skipif(hvd.size() != 2, reason="the same on two ranks")
 RANK, SIZE = hvd.rank(), hvd.size()
 PASSES = 2
 
 
-@pytest.fixture(params=(True, False), ids=("control flow v2", "control flow v1"))
-def graph(request):
+@pytest.fixture
+def graph(control_flow):
+    """A graph of TensorFlow 1, with control flow as it is since version 2, or as it was."""
     enabled = v1.control_flow_v2_enabled()
-    (v1.enable_control_flow_v2 if request.param else v1.disable_control_flow_v2)()
+    (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
     with v1.Graph().as_default() as graph:
         yield graph
     (v1.enable_control_flow_v2 if enabled else v1.disable_control_flow_v2)()
@@ -31,11 +34,12 @@ def distributed(**options):
     return hvd.DistributedOptimizer(inner, backward_passes_per_step=PASSES, **options)
 
 
-@pytest.mark.parametrize("sparse_as_dense", (True, False))
-@pytest.mark.parametrize("use_resource", (True, False))
+# TensorFlow's control flow of version 2 has no variables that are no resources.
+@pytest.mark.parametrize(
+    "control_flow, sparse_as_dense, use_resource",
+    ((2, True, True), (1, False, True), (1, True, False)),
+)
 def test_sparse_gradients(graph, sparse_as_dense, use_resource):
-    if use_resource is False and v1.control_flow_v2_enabled():
-        pytest.skip("TensorFlow's own control flow has no such variables there")
     table = v1.get_variable("table", initializer=tf.zeros([SIZE, 2]), use_resource=use_resource)
     rows = v1.placeholder(tf.int32, [None])
     loss = tf.reduce_sum(tf.gather(table, rows))
@@ -50,8 +54,9 @@ def test_sparse_gradients(graph, sparse_as_dense, use_resource):
             np.testing.assert_allclose(found, np.full([SIZE, 2], expected), 1e-6)
 
 
-@pytest.mark.parametrize("scale", (True, False))
-@pytest.mark.parametrize("average", (True, False))
+@pytest.mark.parametrize(
+    "control_flow, scale, average", ((2, True, True), (2, False, False), (1, True, False))
+)
 def test_local_variables(graph, scale, average):
     shared = v1.get_variable("shared", initializer=[0.0], use_resource=True)
     own = v1.get_variable("own", initializer=[0.0], use_resource=True)
@@ -73,7 +78,7 @@ def test_local_variables(graph, scale, average):
     assert by_unused[0] == 0.0
 
 
-@pytest.mark.parametrize("sparse", (True, False))
+@pytest.mark.parametrize("control_flow, sparse", ((2, True), (1, False)))
 def test_infinite_gradients_are_forgotten_with_their_step(graph, sparse):
     """As of a loss that overflows: the program restores its weights, and goes on."""
     w = v1.get_variable("w", initializer=[[1.0]], use_resource=True)
@@ -94,6 +99,7 @@ def test_infinite_gradients_are_forgotten_with_their_step(graph, sparse):
             w.load([[1.0]], session)
 
 
+@pytest.mark.parametrize("control_flow", (2,))
 def test_infinite_gradients_with_adasum(graph):
     w = v1.get_variable("w", initializer=[1.0], use_resource=True)
     factor = v1.placeholder(tf.float32, [])

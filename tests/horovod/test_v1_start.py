@@ -8,8 +8,11 @@ import tensorflow as tf
 
 import sciml_par.horovod.tensorflow as hvd
 from sciml_par.errors import InputError
+from sciml_par.parallel.execution.xla_custom_call import _order_variable
 
 v1 = tf.compat.v1
+
+pytestmark = pytest.mark.skipif(hvd.size() > 2, reason="the same on two ranks")
 
 
 def build():
@@ -31,9 +34,8 @@ def same_everywhere(value: np.ndarray) -> bool:
     return len({each.tobytes() for each in hvd.allgather_object(value)}) == 1
 
 
-@pytest.mark.parametrize("root", (0, -1))
-def test_a_monitored_session_with_the_hook(root):
-    root = root % hvd.size()
+def test_a_monitored_session_with_the_hook():
+    root = hvd.size() - 1
     with v1.Graph().as_default():
         x, w, train_op = build()
         start = np.random.default_rng([root, 1]).normal(size=[2]).astype("float32")
@@ -78,3 +80,9 @@ def test_a_plain_session():
 def test_it_needs_a_graph():
     with pytest.raises(InputError, match="broadcast_variables"):
         hvd.broadcast_global_variables(0)
+
+
+def test_the_order_of_compiled_functions_outlives_the_graph_that_it_was_made_in():
+    with v1.Graph().as_default():
+        order = _order_variable("CPU")
+    assert order.numpy() == 0.0  # a variable of that graph has no value outside of it

@@ -15,13 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sciml_par.programs.launcher_environment import PREFIXES
+
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 900.0
 """How long a program may run: longer is a hang. On a slow and busy machine minutes are usual."""
 
-# What `init` has set in this process (tests/conftest.py calls it), and what a launcher tells its
-# ranks: a program started from here must find neither. The permissions that Open MPI asks for
-# (root, more ranks than cores) stay.
+# What `init` has set in this process (tests/conftest.py calls it), what the user has, and what a
+# launcher tells its ranks: a program started from here must find none of them. The permissions
+# that Open MPI asks for (root, more ranks than cores) stay.
 _SET_BY_INIT = (
     "OMP_NUM_THREADS",
     "TF_NUM_INTRAOP_THREADS",
@@ -29,7 +31,7 @@ _SET_BY_INIT = (
     "TF_CPP_MIN_LOG_LEVEL",
     "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE",
 )
-_OF_A_RANK = ("SCIML_PAR_", "PMI_", "PMIX_", "OMPI_COMM_", "HYDI_", "MPI_LOCAL", "SLURM_PROCID")
+_PREFIXES = ("SCIML_PAR_", *PREFIXES)
 
 # Elsewhere a fork may not be safe, or there is no way to wait for several processes at once.
 CAN_FORK = sys.platform == "linux"
@@ -135,7 +137,7 @@ def _environment(threads: int | None) -> dict[str, str]:
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if name not in _SET_BY_INIT and not name.startswith(_OF_A_RANK)
+        if name not in _SET_BY_INIT and not name.startswith(_PREFIXES)
     }
     inherited["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     # A rank of a slow machine may wait long for another, which is nothing to warn about here.

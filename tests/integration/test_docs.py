@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from launch import ROOT, launch
 
-from sciml_par import command_line
-from sciml_par.console.main import make_parser
+from sciml_par.info.main import make_parser
+from sciml_par.programs import make_training_parser
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
@@ -153,8 +153,8 @@ def test_a_command_can_be_given(page: Path, number: int, line: str) -> None:
     if arguments[:2] == ["-m", "pytest"]:
         paths = [word for word in arguments[2:] if "/" in word]
         assert all((ROOT / path).exists() for path in paths)
-    elif arguments[:2] == ["-m", "sciml_par.console"]:
-        check_command(arguments[2:])
+    elif arguments[:2] == ["-m", "sciml_par.info"]:
+        check_command(["info", *arguments[2:]])
     elif arguments[0].startswith("scripts/"):
         check_script(arguments[0], arguments[1:])
     elif "/" in arguments[0]:
@@ -181,7 +181,7 @@ def check_script(script: str, options: list[str]) -> None:
     parser = (
         program["make_parser"]()
         if "make_parser" in program
-        else command_line.make_parser("", points={"data": 2}, program="program")
+        else make_training_parser("", points={"data": 2}, program="program")
     )
     parser.parse_args(options)  # a wrong option ends the program, and the test
 

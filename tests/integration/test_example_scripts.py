@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from launch import ROOT, launch
 
-from sciml_par import launcher
 from sciml_par.errors import InputError
+from sciml_par.programs import launcher
+from sciml_par.programs.scaling_study import remark_on_cores
 
 PI, RESNET, DIGITS = (
     ROOT / "scripts" / f"{name}.py" for name in ("pi", "resnet34_throughput", "digits")
@@ -154,7 +155,7 @@ def test_ranks_are_launched_once_not_from_ranks(tmp_path: Path) -> None:
 
 LAUNCH = """
 import sys
-from sciml_par.launcher import launch
+from sciml_par.programs.launcher import launch
 launch(2, [sys.argv[1]], threads=1, seconds=float(sys.argv[2]), program="study")
 print("not reached")
 """
@@ -218,14 +219,12 @@ def test_without_mpirun_the_message_says_how_to_get_one(
 
 
 def test_ranks_share_cores_only_where_there_are_too_few() -> None:
-    from sciml_par import study
-
     def record(ranks: int, threads: int = 1) -> dict[str, int]:
         return {"ranks": ranks, "threads": threads, "cores": 2}
 
-    assert study.remark_on_cores([record(1), record(2)]) == ""
-    assert study.remark_on_cores([record(4)]).startswith("More ranks than cores: 4 ranks shared 2")
-    several = study.remark_on_cores([record(2), record(4), record(8), record(16)])
+    assert remark_on_cores([record(1), record(2)]) == ""
+    assert remark_on_cores([record(4)]).startswith("More ranks than cores: 4 ranks shared 2")
+    several = remark_on_cores([record(2), record(4), record(8), record(16)])
     assert "4, 8 and 16 ranks" in several
     assert "1 and 2 ranks" not in several
-    assert study.remark_on_cores([record(2, threads=2)])
+    assert remark_on_cores([record(2, threads=2)])

@@ -73,10 +73,10 @@ class Observer(tf.keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         self.rates.append(float(self.model.optimizer.learning_rate.numpy()))
-        self.before = sp.current_world().communicator.sequence
+        self.before = sp.current_world().communicator.progress.sequence
 
     def on_train_batch_end(self, batch, logs=None):
-        self.counts.append(sp.current_world().communicator.sequence - self.before)
+        self.counts.append(sp.current_world().communicator.progress.sequence - self.before)
 
 observer = Observer()
 callbacks.append(observer)
@@ -131,7 +131,7 @@ def test_the_facade_with_keras_2(tmp_path, monkeypatch):
     # Which Keras tf.keras is, is decided for a whole process; so the cases take more than 10 s in
     # one go, instead of as tests of this run.
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
-    cases = ROOT / "tests" / "horovod" / "keras2_cases.py"
-    run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", cases)
+    cases = sorted((ROOT / "tests" / "horovod" / "keras2").glob("*_cases.py"))
+    run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *cases)
     ended = launch(RANKS, *run, folder=tmp_path, threads=1, fresh=True)
     assert ended.code == 0, f"{ended.out}\n{ended.err}"

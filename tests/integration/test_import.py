@@ -49,8 +49,13 @@ def test_nothing_happens_at_import(module):
 
 
 def names_in(stub: Path) -> list[str]:
-    tree = ast.parse(stub.read_text())
-    return [a.asname or a.name for node in tree.body for a in getattr(node, "names", [])]
+    nodes = [node for node in ast.parse(stub.read_text()).body if hasattr(node, "names")]
+    names = [a.asname or a.name for node in nodes for a in node.names if a.name != "*"]
+    for node in nodes:
+        if node.names[0].name == "*":
+            others = importlib.import_module(node.module).__all__
+            names += [name for name in others if name not in names]
+    return names
 
 
 @pytest.mark.parametrize("stub", STUBS, ids=lambda s: ".".join(s.relative_to(ROOT).parent.parts))

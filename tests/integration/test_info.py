@@ -11,7 +11,8 @@ import pytest
 from info_page import sections_of
 from launch import ROOT, Ended, launch
 
-from sciml_par.console.self_test import CONTEXTS
+from sciml_par._text import rank_list
+from sciml_par.info.self_test import CONTEXTS
 
 pytestmark = pytest.mark.launches
 
@@ -21,11 +22,11 @@ PROGRAM = """
 import os
 import sys
 
-from sciml_par.command_line import launched_rank
+from sciml_par.programs.launcher_environment import launched_rank
 
 rank = launched_rank(os.environ)
 {change}
-from sciml_par.console.main import main
+from sciml_par.info.main import main
 
 main(["info", *sys.argv[1:]])
 """
@@ -48,12 +49,12 @@ def verdict_of(out: str) -> str:
 
 @pytest.mark.parametrize("ranks", (2, 3))
 def test_every_context_is_tried_and_right_on_several_ranks(ranks: int, tmp_path: Path) -> None:
-    options = ("-m", "sciml_par.console", "info", "--json", "info.json")
+    options = ("-m", "sciml_par.info", "--json", "info.json")
     ended = launch(ranks, *options, folder=tmp_path, threads=1).succeeded()
     found = sections_of(ended.out)
     assert [*found][: len(TITLES)] == TITLES  # each once, since one rank prints
     assert f"in all {ranks} ranks on 1 host" in found["Ranks"]
-    assert f"ranks 0–{ranks - 1}: 1 thread each" in found["Ranks"]
+    assert f"{rank_list(range(ranks))}: 1 thread each" in found["Ranks"]
     assert "OMP_NUM_THREADS 1" in found["Environment"]
     tests = found["Self-test"]
     for context in CONTEXTS:
@@ -99,7 +100,7 @@ def check_json(found: dict, *, ranks: int) -> None:
 
 def test_one_rank_tests_nothing_says_how_to_and_overwrites_on_request(tmp_path: Path) -> None:
     (tmp_path / "info.json").write_text("old")
-    options = ("-m", "sciml_par.console", "info", "--json", "info.json", "--overwrite")
+    options = ("-m", "sciml_par.info", "--json", "info.json", "--overwrite")
     ended = launch(None, *options, folder=tmp_path).succeeded()
     assert json.loads((tmp_path / "info.json").read_text())["right"] is True
     found = sections_of(ended.out)
@@ -129,7 +130,8 @@ def test_what_cannot_be_done_is_said_once_before_anything_is_printed(
     options: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "kept.json").write_text("kept")
-    ended = launch(2, "-m", "sciml_par.console", *options, folder=tmp_path, threads=1)
+    command = "from sciml_par.info.main import main; main()"
+    ended = launch(2, "-c", command, *options, folder=tmp_path, threads=1)
     assert ended.code == 2
     assert ended.err.count(message) == 1 and ended.err.count("sciml-par: error:") == 1, ended.err
     assert "Traceback" not in ended.err and ended.out == ""
@@ -142,7 +144,7 @@ def test_what_cannot_be_done_is_said_once_before_anything_is_printed(
 
 def test_a_wrong_collective_is_reported_with_its_rank_and_a_code(tmp_path: Path) -> None:
     change = """
-from sciml_par.console import self_test
+from sciml_par.info import self_test
 
 def wrong(x, *, right=self_test.allreduce, **options):
     return right(x, **options) + (7.0 if rank == 2 else 0.0)
@@ -166,7 +168,7 @@ def test_a_collective_that_fails_everywhere_is_reported_and_the_others_are_tried
     tmp_path: Path,
 ) -> None:
     change = """
-from sciml_par.console import self_test
+from sciml_par.info import self_test
 
 def failing(x, *, right=self_test.allreduce, **options):
     import tensorflow as tf
@@ -187,7 +189,7 @@ self_test.allreduce = failing
 
 def test_ranks_that_would_wait_for_ever_end_behind_the_facts(tmp_path: Path) -> None:
     change = """
-from sciml_par.console import self_test
+from sciml_par.info import self_test
 
 def failing(x, *, right=self_test.allreduce, **options):
     if rank == 1:
@@ -212,7 +214,7 @@ xla_ffi.TESTED_VERSIONS = ((9, 9),)
     found = sections_of(ended.out)
     reason = "XLA's foreign-call interface has version (0, 2)"
     assert f"do not work with jit_compile=True. {reason}" in found["Compiled functions"]
-    assert f"jit_compile not tried: ranks 0–1: {reason}" in found["Self-test"]
+    assert f"jit_compile not tried: ranks 0 and 1: {reason}" in found["Self-test"]
     assert verdict_of(ended.out) == "All 2 tests that could be tried went right."
 
 
@@ -220,9 +222,9 @@ def test_a_missing_thread_level_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MPI4PY_RC_THREAD_LEVEL", "serialized")
-    ended = launch(2, "-m", "sciml_par.console", "info", folder=tmp_path, threads=1)
+    ended = launch(2, "-m", "sciml_par.info", folder=tmp_path, threads=1)
     told = sections_of(ended.out)["MPI"]
-    assert "SERIALIZED on ranks 0–1, not MULTIPLE: there is no watchdog" in told
+    assert "SERIALIZED on ranks 0 and 1, not MULTIPLE: there is no watchdog" in told
 
 
 def test_the_environment_is_that_of_the_user_and_differences_are_flagged(tmp_path: Path) -> None:
@@ -233,7 +235,7 @@ del os.environ["OMP_NUM_THREADS"]  # `init` sets it again
 """
     ended = run_changed(3, change, tmp_path).succeeded()
     assert sections_of(ended.out)["Environment"] == (
-        "NCCL_DEBUG differs: INFO on ranks 0, 2; WARN on rank 1 "
+        "NCCL_DEBUG differs: INFO on ranks 0 and 2; WARN on rank 1 "
         "SCIML_PAR_STALL_WARNING set, and empty"
     )
 
@@ -243,12 +245,12 @@ def test_gpus_that_only_the_mask_knows_are_shown_with_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    ended = launch(2, "-m", "sciml_par.console", "info", folder=tmp_path, threads=1)
+    ended = launch(2, "-m", "sciml_par.info", folder=tmp_path, threads=1)
     assert ended.code == 0
     found = sections_of(ended.out)
     assert "CUDA_VISIBLE_DEVICES 0,1,2" in found["Environment"]  # not the one entry left
     assert "GPU 0: rank 0 GPU 1: rank 1 GPU 2: no rank" in found["GPUs"]
-    assert "finds no GPU on ranks 0–1" in found["GPUs"]
+    assert "finds no GPU on ranks 0 and 1" in found["GPUs"]
     assert "which is slow. The obstacle to NCCL: ranks 0 and 1: " in found["GPUs"]
 
 
@@ -267,5 +269,5 @@ os.environ[f"{launcher}_SIZE"], os.environ[f"{launcher}_RANK"] = "4", sys.argv.p
 
 def test_nothing_happens_at_import(tmp_path: Path) -> None:
     heavy = ("tensorflow", "keras", "mpi4py.MPI", "cupy")
-    code = f"import sys, sciml_par.console.main; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, sciml_par.info.main; print([m for m in {heavy} if m in sys.modules])"
     assert launch(None, "-c", code, folder=tmp_path).succeeded().out == "[]\n"

@@ -1,8 +1,11 @@
-"""The pieces of `sciml-par info`: its tests, and its page for machines that are not at hand."""
+"""The pieces of `sciml-par info`: its self-test, and its report on machines not at hand."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
+import re
 import tomllib
 from dataclasses import replace
 
@@ -10,12 +13,21 @@ import numpy as np
 import pytest
 from info_page import sections_of
 from launch import ROOT
+from rich.text import Text
 
-from sciml_par.console import main as console
-from sciml_par.console.facts import Facts, Finding, RankFacts, launched_size, relevant
-from sciml_par.console.page import BAD, GOOD, ODD, Row, Section, page
-from sciml_par.console.sections import facts_sections, outcome_sections
-from sciml_par.console.self_test import (
+from sciml_par._text import one_line
+from sciml_par.info import main as command
+from sciml_par.info.facts import Facts, Finding, RankFacts, relevant
+from sciml_par.info.report import (
+    BAD,
+    GOOD,
+    ODD,
+    Section,
+    facts_sections,
+    print_report,
+    self_test_sections,
+)
+from sciml_par.info.self_test import (
     COMPILED,
     CONTEXTS,
     COUNT,
@@ -27,7 +39,6 @@ from sciml_par.console.self_test import (
     total,
     try_collective,
 )
-from sciml_par.console.words import counted, duration, one_line, ranks_in_short
 from sciml_par.parallel import current_world
 from sciml_par.parallel.startup.gpu_choice import VisibleGpu
 
@@ -35,13 +46,13 @@ from sciml_par.parallel.startup.gpu_choice import VisibleGpu
 def test_the_entry_of_the_project_is_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     module, _, name = project["scripts"]["sciml-par"].partition(":")
-    assert getattr(importlib.import_module(module), name) is console.main
-    assert console.make_parser().prog == "sciml-par"
+    assert getattr(importlib.import_module(module), name) is command.main
+    assert command.make_parser().prog == "sciml-par"
 
 
 def test_help_is_printed_without_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        console.main(["info", "--help"])
+        command.main(["info", "--help"])
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert "mpirun -np 4 sciml-par info" in said and "--json FILE" in said
@@ -147,13 +158,20 @@ def two(obstacle: str = "", **changes) -> Facts:
     return Facts((rank_facts(0), rank_facts(1, **changes)), obstacle)
 
 
+def printed(sections: list[Section]) -> list[str]:
+    """The lines that a pipe gets."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        print_report(sections)
+    return out.getvalue().splitlines()
+
+
 def told(facts: Facts) -> dict[str, str]:
-    lines = page(facts_sections(facts), width=80)
-    return sections_of("\n".join(line.plain for line in lines))
+    return sections_of("\n".join(printed(facts_sections(facts))))
 
 
-def moods(facts: Facts) -> dict[str, str]:
-    return {row.label: row.mood for section in facts_sections(facts) for row in section.rows}
+def styles(facts: Facts) -> dict[str, str]:
+    rows = [row for section in facts_sections(facts) for row in section.rows]
+    return {label: str(text.style) for label, text in rows if isinstance(text, Text)}
 
 
 def test_tensor_float_32_where_it_is_on() -> None:
@@ -168,10 +186,10 @@ def test_a_machine_with_gpus_is_good() -> None:
     facts = two()
     assert told(facts)["GPUs"] == (
         f"node-a GPU 0, {H100}, GPU-0000ffff: rank 0 GPU 1, {H100}, GPU-1111ffff: rank 1 "
-        "TensorFlow computes on the GPU on ranks 0–1 TensorFloat-32 off NCCL 2.30.7 "
+        "TensorFlow computes on the GPU on ranks 0 and 1 TensorFloat-32 off NCCL 2.30.7 "
         "between GPUs tensors travel by NCCL"
     )
-    assert set(moods(facts).values()) <= {"", GOOD}
+    assert set(styles(facts).values()) <= {"", GOOD}
     assert [way.name for way in paths(facts)] == ["MPI, host memory", "NCCL, GPU memory"]
     assert not any(way.obstacle_in(context) for way in paths(facts) for context in CONTEXTS)
     assert told(facts)["Environment"] == "no variable that matters here is set"
@@ -181,10 +199,12 @@ def test_hosts_of_one_name_are_told_apart_and_shared_gpus_shown() -> None:
     ranks = [rank_facts(r, host_number=r // 3 * 3, gpu=rank_facts().visible[0]) for r in range(4)]
     found = told(Facts(tuple(ranks), ""))
     assert found["Ranks"] == (
-        "in all 4 ranks on 2 hosts node-a ranks 0–2: 2 threads each, on 4 cores: too many "
+        "in all 4 ranks on 2 hosts node-a ranks 0, 1 and 2: 2 threads each, on 4 cores: too many "
         "threads, so collectives will be slow node-a rank 3: 2 threads, on 4 cores"
     )
-    assert "GPU-0000ffff: ranks 0–2 GPU 1, GPU-1111ffff: no rank node-a GPU 0" in found["GPUs"]
+    assert (
+        "GPU-0000ffff: ranks 0, 1 and 2 GPU 1, GPU-1111ffff: no rank node-a GPU 0" in found["GPUs"]
+    )
 
 
 def test_what_differs_between_ranks_is_odd() -> None:
@@ -194,7 +214,7 @@ def test_what_differs_between_ranks_is_odd() -> None:
         "TensorFlow differs: 2.21.0 on rank 0; 2.22.0 on rank 1 CuPy 14.2.0"
     )
     assert "library differs: Some MPI 5 on rank 0; Other MPI on rank 1" in found["MPI"]
-    assert moods(facts)["library"] == moods(facts)["TensorFlow"].replace(GOOD, ODD) == ODD
+    assert styles(facts)["library"] == styles(facts)["TensorFlow"].replace(GOOD, ODD) == ODD
 
 
 def test_gpus_without_nccl_are_bad_and_the_other_way_is_tried() -> None:
@@ -203,7 +223,7 @@ def test_gpus_without_nccl_are_bad_and_the_other_way_is_tried() -> None:
     found = told(facts)["GPUs"]
     assert "NCCL differs: 2.30.7 on rank 0; CuPy finds no NCCL on rank 1" in found
     assert f"by MPI through host memory, which is slow. The obstacle to NCCL: {reason}." in found
-    assert moods(facts)["NCCL"] == moods(facts)["between GPUs"] == BAD
+    assert styles(facts)["NCCL"] == styles(facts)["between GPUs"] == BAD
     ways = {way.name: way for way in paths(facts)}
     assert ways["NCCL, GPU memory"].obstacle_in("eager") == reason
     through_host = ways["MPI, GPU memory"]
@@ -214,7 +234,7 @@ def test_gpus_without_nccl_are_bad_and_the_other_way_is_tried() -> None:
 def test_a_tensorflow_without_gpu_is_bad() -> None:
     facts = two(tensorflow_on_gpu=False)
     assert "TensorFlow finds no GPU on rank 1 and computes on the CPU" in told(facts)["GPUs"]
-    assert moods(facts)["TensorFlow"] == BAD
+    assert styles(facts)["TensorFlow"] == BAD
     ways = {way.name: way.obstacle for way in paths(facts)}
     assert ways == {
         "MPI, host memory": "",
@@ -222,46 +242,70 @@ def test_a_tensorflow_without_gpu_is_bad() -> None:
     }
 
 
+def test_compiled_functions_without_foreign_calls_are_bad() -> None:
+    assert styles(two())["collectives"] == GOOD
+    facts = two(foreign_calls=Finding("", "no such interface"))
+    reason = "differs: 0.2 on rank 0; no such interface on rank 1"
+    assert reason in told(facts)["Compiled functions"]
+    assert styles(facts)["collectives"] == BAD
+
+
 def test_a_gpu_that_nobody_has_dealt_out_is_bad() -> None:
     ranks = tuple(rank_facts(r, visible=(), gpu=None) for r in range(2))
     facts = Facts(ranks, "ranks 0 and 1: no GPU")
-    assert "on ranks 0–1 that was not given to the rank" in told(facts)["GPUs"]
-    assert moods(facts)["TensorFlow"] == BAD
+    assert "on ranks 0 and 1 that was not given to the rank" in told(facts)["GPUs"]
+    assert styles(facts)["TensorFlow"] == BAD
 
 
 def test_outcomes_in_the_order_of_the_ways() -> None:
     outcomes = [
         Outcome("MPI, host memory", "eager", seconds=4.2e-5),
+        Outcome("MPI, host memory", "tf.function", seconds=0.0042),
         Outcome("MPI, host memory", "jit_compile", wrong={1: "got 3", 2: "got 4"}, seconds=1.0),
         Outcome("NCCL, GPU memory", "eager", "no rank has a GPU"),
         Outcome("NCCL, GPU memory", "jit_compile", "no rank has a GPU"),
     ]
-    lines = [line.plain for line in page(outcome_sections(outcomes), width=80)]
+    lines = printed(self_test_sections(outcomes))
     assert lines[1:] == [
         "  MPI, host memory  eager        right      42 µs",
+        "                    tf.function  right     4.2 ms",
         "                    jit_compile  WRONG: rank 1 got 3 (rank 2 went wrong, too)",
         "  NCCL, GPU memory  not tried: no rank has a GPU",
         "",
-        "1 of 2 tests went WRONG.",
+        "1 of 3 tests went WRONG.",
     ]
 
 
-def test_long_texts_are_broken_at_spaces_below_their_label() -> None:
+def test_long_texts_are_broken_at_blanks_beside_their_label() -> None:
+    host = "a-host-with-a-very-long-name.example.org"
     rows = [
-        Row("short", "some words " * 9 + "pip install 'a-long-name[gpu]'", BAD),
-        Row("a-host-with-a-very-long-name.example.org", "below"),
-        Row("hung", "eager   " + "words " * 12, hang=8),
+        ("short", Text("some words " * 9 + "pip install 'a-long-name[gpu]'")),
+        (host, Text("words " * 12)),
     ]
-    lines = list(page([Section("Title", rows)], width=60))
-    assert all(len(line.plain) <= 60 for line in lines)
-    plain = [line.plain for line in lines]
-    assert plain[1].startswith("  short             some words")
-    assert plain[2].startswith(" " * 20 + "some") or plain[2].startswith(" " * 20 + "words")
-    at = plain.index("  a-host-with-a-very-long-name.example.org")
-    assert plain[at + 1] == " " * 20 + "below"
-    assert plain[at + 2].startswith("  hung              eager   words")
-    assert plain[at + 3].startswith(" " * 28 + "words")
-    assert str(lines[1].spans[0].style) == BAD
+    lines = printed([Section(Text("[bold] :smile:"), rows[:1]), Section(Text("Host"), rows[1:])])
+    assert all(len(line) <= 80 and line == line.rstrip() for line in lines)
+    assert lines[0] == "[bold] :smile:"  # nothing in a text is a command to rich
+    assert lines[1].startswith("  short             some words")
+    assert lines[2].startswith(" " * 20 + "words some")
+    assert "".join(lines).count("'a-long-name[gpu]'") == 1
+    assert any(line.startswith(f"  {host}  words words") for line in lines)
+    assert any(line.startswith(" " * (len(host) + 4) + "words") for line in lines)
+
+
+def test_a_terminal_gets_colours_and_its_own_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for columns, width in (("60", 60), ("400", 100)):
+        monkeypatch.setenv("COLUMNS", columns)
+        print_report([Section(Text("Title", "bold"), [("label", Text("words " * 99, BAD))])])
+        title, *lines = capsys.readouterr().out.splitlines()
+        assert title == "\x1b[1mTitle\x1b[0m"
+        assert "\x1b[1;31mwords" in lines[0]
+        longest = max(len(re.sub("\x1b.*?m", "", line)) for line in lines)
+        assert width - len("words ") < longest <= width
 
 
 def test_the_environment_that_matters() -> None:
@@ -275,28 +319,7 @@ def test_the_environment_that_matters() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("environment", "size"),
-    [
-        ({}, None),
-        ({"PMI_SIZE": "4"}, 4),
-        ({"OMPI_COMM_WORLD_SIZE": "2"}, 2),
-        ({"PMI_SIZE": ""}, None),
-    ],
-)
-def test_the_launchers_word(environment: dict[str, str], size: int | None) -> None:
-    assert launched_size(environment) == size
-
-
-def test_words() -> None:
-    assert ranks_in_short([3]) == "rank 3"
-    assert ranks_in_short([0, 1, 2, 5, 7, 8]) == "ranks 0–2, 5, 7–8"
-    assert (counted(1, "rank"), counted(0, "rank"), counted(2, "host")) == (
-        "1 rank",
-        "0 ranks",
-        "2 hosts",
-    )
-    assert (duration(4.21e-5), duration(0.0042), duration(3.0)) == ("42 µs", "4.2 ms", "3.0 s")
+def test_an_error_in_one_line() -> None:
     assert one_line(ValueError("a\n  b")) == "a b"
     assert one_line(ValueError()) == "ValueError"
     assert len(one_line(ValueError("x" * 999))) == 300

@@ -78,13 +78,14 @@ TWO_HOSTS = """
 import os, time
 from mpi4py import MPI
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.supervision.end_job import end_processes
+from sciml_par.parallel.supervision.end_job import JobEnd
 from sciml_par.parallel.supervision.sentinel_client import start_sentinel
 
 everyone = Communicator(MPI.COMM_WORLD)
 host = everyone.split(everyone.rank % 2)  # made up: ranks 0 and 2 here, rank 1 there
-end = lambda: end_processes(everyone, 1)
-everyone.sentinel = start_sentinel(everyone, host, os.environ, end)
+job_end = JobEnd(everyone)
+end = lambda: job_end.with_code(1)
+job_end.sentinel = start_sentinel(everyone, host, os.environ, end)
 if everyone.rank == 1:
     time.sleep(0.5)
     os._exit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,13 +14,27 @@ PACKAGE = ROOT / "sciml_par"
 SIBLINGS = {"problems", "networks", "parallel", "evaluation"}
 BELOW = {
     **{sibling: {"errors"} for sibling in SIBLINGS},
-    "training": SIBLINGS | {"errors"},
-    "console": {"command_line", "training", *SIBLINGS, "errors"},
-    "study": {"command_line", "launcher", "training", *SIBLINGS, "errors"},
+    "results": SIBLINGS | {"errors"},
+    "training": {"results", *SIBLINGS, "errors"},
+    "info": {"programs", *SIBLINGS, "errors"},
     "horovod": {"parallel", "errors"},
 }
-TOP = {"training", *SIBLINGS, "errors"}
+TOP = {"training", "results", *SIBLINGS, "errors"}
 """What scripts, the Horovod facade, command lines and the package itself may import."""
+
+FLOORS = {
+    "requests": 1,
+    "tensors": 1,
+    "transports": 2,
+    "groups": 3,
+    "execution": 4,
+    "timeline": 4,
+    "supervision": 4,
+    "collectives": 5,
+    "startup": 5,
+    "gradients": 6,
+}
+"""The rooms of `parallel`; each imports only itself and rooms on floors below its own."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -93,6 +108,52 @@ def test_matplotlib_is_imported_in_evaluation_alone(path):
         ]
 
 
+def room_of(module: str) -> str | None:
+    """The room of `parallel` in which a module, or a name imported from one, is."""
+    parts = module.split(".")
+    found = parts[2] if parts[:2] == ["sciml_par", "parallel"] and len(parts) > 2 else None
+    return found if found in FLOORS else None
+
+
+def test_no_file_lies_beside_the_rooms_of_parallel():
+    folder = PACKAGE / "parallel"
+    assert {each.name for each in folder.iterdir() if each.name != "__pycache__"} == {
+        *FLOORS,
+        "__init__.py",
+        "__init__.pyi",
+    }
+
+
+@pytest.mark.parametrize("path", [m for m in MODULES if "parallel" in m.parts], ids=name_of)
+def test_a_room_imports_from_the_floors_below(path):
+    room = room_of(module_name(path))
+    others = {room_of(name) for name in imports_of(path)} - {room, None}
+    above = {other for other in others if FLOORS[other] >= FLOORS.get(room, 0)}
+    assert not above or room is None, f"{name_of(path)} imports from {', '.join(sorted(above))}"
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def module_graph() -> dict[str, set[str]]:
+    """{module: the modules that it imports}, those in functions and for typing included."""
+    modules = {module_name(path): path for path in MODULES}
+    return {
+        module: {
+            next(filter(modules.__contains__, (name, name.rpartition(".")[0])), module)
+            for name in imports_of(path)
+        }
+        - {module}
+        for module, path in modules.items()
+    }
+
+
+def test_no_modules_import_one_another_in_a_circle():
+    tuple(graphlib.TopologicalSorter(module_graph()).static_order())  # names the circle
+
+
 def imported_modules(path: Path, seen: set[Path]) -> set[Path]:
     """`path` and the package's modules that importing it imports in turn."""
     if path in seen:
@@ -108,7 +169,7 @@ def imported_modules(path: Path, seen: set[Path]) -> set[Path]:
 
 def test_init_comes_before_tensorflow():
     """What `sciml_par.init` needs imports neither TensorFlow nor Keras nor MPI by itself."""
-    modules = imported_modules(PACKAGE / "parallel" / "groups" / "world.py", set())
+    modules = imported_modules(PACKAGE / "parallel" / "startup" / "init.py", set())
     assert len(modules) > 5
     for path in {PACKAGE / "__init__.py", PACKAGE / "parallel" / "__init__.py", *modules}:
         heavy = {n.split(".")[0] for n in at_module_level(path)} & {"tensorflow", "keras", "mpi4py"}
@@ -119,5 +180,5 @@ def test_the_rule_sees_what_it_should(tmp_path):
     """The reader of imports itself, on a module that breaks every rule."""
     tree = ast.parse("from ..parallel import world\nfrom sciml_par import training\nimport os.path")
     names = set(imported(tree, "sciml_par.problems"))
-    assert names == {"sciml_par.parallel.groups.world", "sciml_par.training", "os.path"}
+    assert names == {"sciml_par.parallel.world", "sciml_par.training", "os.path"}
     assert layers_in(names) == {"parallel", "training"}

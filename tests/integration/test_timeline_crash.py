@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from launch import start
 
+from sciml_par.parallel.timeline import merge
+
 pytestmark = [
     pytest.mark.launches,
     pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on PATH"),
 ]
 
 PROGRAM = """
-import os, sys, threading
+import os, sys, threading, time
 os.environ["SCIML_PAR_TIMELINE"] = "timeline.json"
 import sciml_par.parallel as sp
 
@@ -35,6 +37,8 @@ if sys.argv[1] == "dies":
     if sp.rank() == 1:
         threading.Timer(2.0, os._exit, args=[3]).start()
     loop(tf.constant(2_000_000_000), x)
+elif sp.rank() == 0:
+    time.sleep(1.0)  # the other rank ends first, and must not be left out
 """
 
 
@@ -49,14 +53,29 @@ def test_a_timeline_of_a_program_that_ends_or_dies(tmp_path: Path) -> None:
     ends.succeeded()
     assert dies.code != 0
 
-    ended, died = (json.loads((each / "timeline.json").read_text()) for each in folders)
     # Nobody called stop_timeline: the end of the program did.
+    ended = read(folders[0])
     assert (steps(ended, 0), steps(ended, 1)) == (100, 100)
     assert ended[-1]["name"] == "timeline ends"
-    assert ended[-1]["args"] == {"dropped": {}, "unmatched": 0}
-    assert steps(died, 0) == steps(died, 1) > 100
+    assert ended[-1]["args"] == {"unmatched": 0}
+    assert sorted(each.name for each in folders[0].iterdir()) == ["timeline.json"]
+
+    (hint,) = read(folders[1])
+    assert "python -m sciml_par.parallel.timeline.merge" in hint["name"]
+    assert merge.main([str(folders[1] / "timeline.json")]) == 0
+    died = read(folders[1])
+    assert min(steps(died, 0, matched=True), steps(died, 1, matched=True)) > 100
     assert all(event["name"] != "timeline ends" for event in died)
 
 
-def steps(events: list[dict], rank: int) -> int:
-    return sum(event["name"] == "step" and event["args"]["rank"] == rank for event in events)
+def read(folder: Path) -> list[dict]:
+    return json.loads((folder / "timeline.json").read_text())
+
+
+def steps(events: list[dict], rank: int, *, matched: bool = False) -> int:
+    return sum(
+        event["name"] == "step"
+        and event["args"]["rank"] == rank
+        and (not matched or "wait_us" in event["args"])
+        for event in events
+    )

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Left, Mailbox
+from sciml_par.parallel.groups.progress import Progress
 from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
 
@@ -52,16 +53,7 @@ class Group(SimpleNamespace):
     """A made-up communicator without GPUs."""
 
     nccl_transport = None
-    recoveries = 0
-    newest_trail = staticmethod(lambda: None)
-    standing = Communicator.standing
-
-    def begin(self, announcement, *, pending=None):
-        self.sequence += 1
-        self.pending = pending
-        self.history.append((self.sequence, announcement))
-        if self.joined_ranks_observer is not None:
-            self.joined_ranks_observer.tell(self.sequence, announcement)
+    in_progress = Communicator.in_progress
 
 
 def make_group(rank: int, members, *, name: str = "world", identity=WORLD) -> Group:
@@ -71,12 +63,7 @@ def make_group(rank: int, members, *, name: str = "world", identity=WORLD) -> Gr
         rank=rank,
         size=len(members),
         world_ranks=list(members),
-        sequence=0,
-        pending=None,
-        comparing=False,
-        history=deque(maxlen=1024),
-        joined_ranks_observer=None,
-        joins=0,
+        progress=Progress(f"Rank {rank} of «{name}»"),
     )
 
 
@@ -112,14 +99,16 @@ class Job:
 
     def wait(self, rank, signature=MINE, sequence=5, group=0, comparing=False):
         """The rank stands in a collective."""
-        self.groups[rank][group].comparing = comparing
-        self.groups[rank][group].sequence = sequence
-        self.groups[rank][group].pending = signature
+        self.groups[rank][group].progress.comparing = comparing
+        self.groups[rank][group].progress.sequence = sequence
+        self.groups[rank][group].progress.in_progress = signature
 
-    def leave(self, rank, **begun):
+    def leave(self, rank):
         """The rank ends its program after the collectives that it has begun."""
         self.silent.add(rank)
-        self.mailboxes[rank].send(Left({g.identity: g.sequence for g in self.groups[rank]}))
+        self.mailboxes[rank].send(
+            Left({g.identity: g.progress.sequence for g in self.groups[rank]})
+        )
 
     def run(self, seconds: float, *, step: float = 0.25) -> Job:
         """Let time go by, or the job end."""

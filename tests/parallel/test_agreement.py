@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees
 @pytest.fixture(autouse=True)
 def forget_agreements():
     """What other tests have agreed on would not be compared again."""
-    sp.current_world().communicator.ledger.clear()
+    sp.current_world().communicator.progress.ledger.clear()
 
 
 def odd_one_out():
@@ -228,8 +228,8 @@ def test_a_compiled_loop_agrees_once(monkeypatch):
 def test_a_rank_that_made_more_collectives_is_found_at_the_next_agreement():
     """What was agreed on pairs in silence, as when a rank leaves a loop early and goes on."""
     communicator = sp.current_world().communicator
-    number = communicator.sequence + 1
-    communicator.sequence += int(odd_one_out())
+    number = communicator.progress.sequence + 1
+    communicator.progress.sequence += int(odd_one_out())
     with pytest.raises(CollectiveMismatchError) as error:
         sp.barrier()
     calls = [f"barrier(), its collective number {n}" for n in (number, number + 1)]
@@ -254,10 +254,10 @@ def test_ranks_that_asked_for_other_things_are_found_at_the_next_agreement():
 def test_names_of_gradients_and_of_other_calls():
     """A name makes another call of it, and its gradient is called by it."""
     y = tf.ones(23)
-    sp.current_world().communicator.eager_call_sites.clear()
+    sp.current_world().communicator.call_sites.clear()
     for name in (None, "a", "b", "a"):
         sp.allreduce(y, sp.Sum, name=name)
-    names = [request.name for request in sp.current_world().communicator.eager_call_sites]
+    names = [request.name for request in sp.current_world().communicator.call_sites]
     assert names == [None, "a", "b"]
     with pytest.raises(CollectiveMismatchError) as error, tf.GradientTape() as tape:
         tape.watch(y)

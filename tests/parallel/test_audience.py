@@ -11,10 +11,17 @@ from sciml_par.parallel.groups.joined_ranks import (
     end_meeting,
     join_in,
     joined_ranks,
+    observer_of,
     tell_who_joined,
 )
+from sciml_par.parallel.requests.announcement import Announcement, Kind
+from sciml_par.parallel.requests.signature import Signature
 
 MANY = 256
+
+
+def collective(number: int) -> Announcement:
+    return Announcement(Kind.AGREEMENT, Signature(f"collective {number}"))
 
 
 class Uneven(Job):
@@ -33,12 +40,14 @@ class Uneven(Job):
         mailbox.poll()
         tell_who_joined(group, mailbox)
         if rank in self.joined:
-            announcement = mailbox.next_asked(group.identity, group.sequence + 1)
+            announcement = mailbox.next_asked(group.identity, group.progress.sequence + 1)
             if announcement is not None:
-                assert announcement == f"collective {group.sequence + 1}"
-                group.begin(announcement)
-        elif group.sequence < self.counts[rank]:
-            group.begin(f"collective {group.sequence + 1}")
+                assert announcement == collective(group.progress.sequence + 1)
+                group.progress.begin(announcement)
+                group.progress.end()
+        elif group.progress.sequence < self.counts[rank]:
+            group.progress.begin(collective(group.progress.sequence + 1))
+            group.progress.end()
         else:
             join_in(group, mailbox)
             self.joined.add(rank)
@@ -47,7 +56,7 @@ class Uneven(Job):
         group = self.groups[rank][0]
         joined = joined_ranks(group, self.mailboxes[rank])
         begun = [each.begun for each in joined.values()]
-        return len(joined) == len(self.counts) - 1 and max(begun) <= group.sequence
+        return len(joined) == len(self.counts) - 1 and max(begun) <= group.progress.sequence
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -60,11 +69,11 @@ def test_all_are_told_of_all_whatever_the_order(seed):
         for _ in range(4000):
             # One rank may be asleep for long, with its watchdog.
             job.step(rng.choice([rng.randrange(size), meeting % size]))
-        assert [group.sequence for (group,) in job.groups] == [most] * size
+        assert [group.progress.sequence for (group,) in job.groups] == [most] * size
         assert all(job.is_over(rank) for rank in range(size))
         for rank, (group,) in enumerate(job.groups):
             end_meeting(group, job.mailboxes[rank])
-            assert group.joined_ranks_observer is None and group.joins == meeting + 1
+            assert observer_of(group) is None and group.progress.meetings == meeting + 1
         job.joined.clear()
         job.counts = [most + rng.randint(0, 30) for _ in range(size)]
 
@@ -90,4 +99,4 @@ def test_an_old_meeting_is_over():
         end_meeting(job.groups[rank][0], job.mailboxes[rank])
     for rank in (0, 1):
         tell_who_joined(job.groups[rank][0], job.mailboxes[rank])
-        assert job.groups[rank][0].joined_ranks_observer is None and not job.is_over(rank)
+        assert observer_of(job.groups[rank][0]) is None and not job.is_over(rank)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.execution.tensor_bundle import TensorBundleCall
+from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
 from sciml_par.parallel.requests.request import Allreduce
 
 MORE_THAN_MPI_HAS_COMMUNICATORS = 3000

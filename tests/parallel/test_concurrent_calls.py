@@ -71,7 +71,7 @@ def test_two_threads_at_once_are_refused():
     if sp.rank() == 0:
         thread = threading.Thread(target=total)
         thread.start()
-        while group.pending is None:
+        while group.progress.in_progress is None:
             time.sleep(0.001)
         with pytest.raises(InputError, match="while allreduce.* was in progress in another thread"):
             sp.broadcast(x, 0, communicator=group)

@@ -9,7 +9,7 @@ from ranks import CONTEXTS, all_values, compiled, eager, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
-from sciml_par.parallel.collectives.fused import BUCKET_BYTES, Together, fuse
+from sciml_par.parallel.collectives.tensor_bundle import BUCKET_BYTES, TensorBundle, fuse
 from sciml_par.parallel.groups.call_site import PreparedCall
 
 CASES = [
@@ -131,7 +131,7 @@ def total(x):
 def test_buckets(what, context, transfers):
     nbytes, lengths, expected = BUCKETS[what]
     xs = [values(sp.rank(), (n,), "float32", f"{i}") for i, n in enumerate(lengths)]
-    results = context(lambda *xs: fuse(total, Together.of(xs, "total"), bucket_bytes=nbytes))(
+    results = context(lambda *xs: fuse(total, TensorBundle.of(xs, "total"), bucket_bytes=nbytes))(
         *map(tf.constant, xs)
     )
     assert len(results) == len(lengths)
@@ -145,7 +145,7 @@ def test_buckets(what, context, transfers):
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_buckets_of_several_types_and_shapes(context):
     """Types fill buckets of their own; the results keep the order of the tensors."""
-    run = context(lambda *xs: fuse(total, Together.of(xs, "total"), bucket_bytes=32))
+    run = context(lambda *xs: fuse(total, TensorBundle.of(xs, "total"), bucket_bytes=32))
     results = run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
     for i, (result, (dtype, shape)) in enumerate(zip(results, CASES, strict=True)):
         expected = all_values(shape, dtype, str(i)).astype("float64").sum(axis=0)
@@ -157,7 +157,7 @@ def test_buckets_of_several_types_and_shapes(context):
 @pytest.mark.parametrize("context", (eager, graph, compiled))
 def test_buckets_are_counted_in_bytes_of_each_type(context, transfers):
     dtypes = ["float32", "bfloat16", "float32", "bfloat16", "float32", "float64"]
-    run = context(lambda *xs: fuse(total, Together.of(xs, "total"), bucket_bytes=8))
+    run = context(lambda *xs: fuse(total, TensorBundle.of(xs, "total"), bucket_bytes=8))
     run(*[tf.ones([2 if dtype == "bfloat16" else 1], dtype) for dtype in dtypes])
     fours, twos, eights = [("float32", 2), ("float32", 1)], [("bfloat16", 4)], [("float64", 1)]
     assert transfers == [*fours, *twos, *eights]

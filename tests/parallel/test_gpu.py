@@ -1,7 +1,11 @@
-"""On a GPU, with CuPy and NCCL: the real launches. Skipped where one of these is missing.
+"""On a GPU, with CuPy and NCCL: the real launches.
 
-Each rank is alone here, with an NCCL of one rank: it moves nothing to others, but it launches
-kernels, on the right streams or not, between the right addresses or not.
+Each rank is alone here, with an NCCL of one rank: whether it launches its kernels between the
+right addresses, on the right streams, in the right place between TensorFlow's own. What several
+ranks exchange is tested in test_carriers.py and test_gpu_ranks.py.
+
+Where there is no GPU, the tests are rehearsed over the fake of NCCL, so that they are known to run:
+in the host's memory, and by MPI in compiled functions.
 """
 
 from __future__ import annotations
@@ -9,15 +13,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from fake_cupy import fake_nccl_communicator
 from fake_gpus import carriers_from_now_on
 from mpi4py import MPI
-from ranks import TYPES, numpy_type, values
+from ranks import COMPLEX, FLOATS, MOVED, compiled, compiled_loop, eager, graph, numpy_type, values
+from real_gpus import (
+    fill_results_before,
+    group_of_this_rank,
+    nccl_of_this_rank,
+    require_gpu,
+)
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.execution.dispatch import run_eagerly
-from sciml_par.parallel.execution.xla_custom_call import bridge
-from sciml_par.parallel.groups.call_site import CallSite
-from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.execution.dispatch import Placement, perform
 from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
@@ -25,57 +33,14 @@ from sciml_par.parallel.requests.request import (
     Broadcast,
     Reducescatter,
 )
-from sciml_par.parallel.tensors.memory import HOST_MEMORY, has_gpus, kind_of_memory
-from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_gpu, load_nccl
-from sciml_par.parallel.transports.nccl import CUDA_MEMORY, NCCLTransport
+from sciml_par.parallel.tensors.memory import HOST_MEMORY, kind_of_memory
+from sciml_par.parallel.transports.nccl import CUDA_MEMORY
 
-pytestmark = pytest.mark.gpu
-
-GPU = "/GPU:0"
+CONTEXTS = (eager, graph, compiled)
+SOME_TYPES = ("float16", "int64", "uint32")
 NOT_OF_NCCL = ("bool", "int16", "uint16")
 NOT_EMPTY_ON_GPUS = ("uint32",)
 """TensorFlow has no tf.raw_ops.Empty for them there, so eager tensors go by MPI."""
-
-
-def obstacle():
-    """Why this rank has no GPU for these tests; empty if it has."""
-    if sp.current_world().gpu is None:
-        return "there is no GPU"
-    try:
-        load_gpu()
-        load_nccl()
-    except MissingBindingError as missing:
-        return str(missing)
-    return "" if has_gpus() else "TensorFlow sees no GPU"
-
-
-@pytest.fixture(scope="module")
-def needs_gpu():
-    # The ranks decide together, because they must skip together.
-    obstacles = sp.current_world().communicator.allgather_object(obstacle())
-    for rank, text in enumerate(obstacles):
-        if text:
-            pytest.skip(f"rank {rank}: {text}")
-
-
-@pytest.fixture(scope="module")
-def group(needs_gpu):
-    """This rank alone, with an NCCL of its own."""
-    group = Communicator(MPI.COMM_SELF, name="one GPU")
-    group.gpu = load_gpu()
-    group.nccl_transport = NCCLTransport.connect(
-        load_nccl(), group.gpu, 0, 1, lambda shared: shared
-    )
-    yield group
-    group.nccl_transport.finish()
-    group.nccl_transport.abort()
-
-
-@pytest.fixture
-def carried(monkeypatch):
-    """By what each collective of this rank was carried, in order."""
-    return carriers_from_now_on(monkeypatch)
-
 
 REQUESTS = {
     "allreduce": lambda dtype, shape: Allreduce(dtype, shape, sp.Sum),
@@ -89,107 +54,193 @@ REQUESTS = {
 """Each gives one rank its own tensor."""
 
 
-def on_gpu(x):
-    with tf.device(GPU):
+@pytest.fixture(scope="module", params=["fakes", pytest.param("GPU", marks=pytest.mark.gpu)])
+def group(request):
+    if request.param == "GPU":
+        require_gpu(request.config)
+        group = group_of_this_rank(nccl_of_this_rank())
+    elif sp.size() > 1:
+        pytest.skip("one rank is enough to rehearse what one rank does")
+    else:
+        group = group_of_this_rank(fake_nccl_communicator(MPI.COMM_SELF)[0])
+        group.nccl_transport.memory = HOST_MEMORY
+    yield group
+    group.nccl_transport.finish()
+    group.nccl_transport.abort()
+
+
+@pytest.fixture
+def carried(group, monkeypatch):
+    """By what each collective of this rank was carried, in order."""
+    fill_results_before(monkeypatch, group.nccl_transport)
+    return carriers_from_now_on(monkeypatch)
+
+
+def has_streams(group):
+    return group.nccl_transport.memory == CUDA_MEMORY
+
+
+def device(group):
+    return tf.device("/GPU:0" if has_streams(group) else "/CPU:0")
+
+
+def tensor(group, x):
+    """In the memory that the group's NCCL reads."""
+    with device(group):
         return tf.identity(tf.constant(x))
 
 
-def test_the_gpu_copies_and_waits(group):
-    assert group.gpu.name()
-    stream, event = group.gpu.new_stream(), group.gpu.new_event()
-    x, y = np.arange(1000.0), np.zeros(1000)
-    address = group.gpu.allocate(x.nbytes)
-    group.gpu.copy_from_host(address, x.ctypes.data, x.nbytes, stream)
-    group.gpu.copy_to_host(y.ctypes.data, address, x.nbytes, stream)
-    group.gpu.record(event, stream)
-    group.gpu.synchronize(stream)
-    assert group.gpu.has_passed(event)
-    np.testing.assert_array_equal(y, x)
+def carry(group, request, x):
+    return perform(group, request, x, Placement(group))
+
+
+def request_for(kind, x):
+    return REQUESTS[kind](x.dtype.name, tuple(x.shape))
+
+
+def types_of(kind):
+    """The element types for which a collective of one rank has a meaning."""
+    without = {"allreduce": ("bool",), "reducescatter": ("bool",), "largest": COMPLEX}
+    return [dtype for dtype in MOVED if dtype not in without.get(kind, ())]
+
+
+def is_of_nccl(kind, dtype):
+    return dtype not in NOT_OF_NCCL and not (kind == "product" and dtype in COMPLEX)
+
+
+# Values and types
+
+
+@pytest.mark.parametrize("context", (eager, graph))
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_interpreted(group, carried, context, kind):
+    """From where the tensor lies: TensorFlow keeps some types of a GPU in host memory."""
+    shapes = [(dtype, (3, 2)) for dtype in types_of(kind)]
+    shapes += [(dtype, shape) for dtype in SOME_TYPES for shape in ((0, 2), (300_000, 2))]
+    xs = [tensor(group, values(sp.rank(), shape, dtype)) for dtype, shape in shapes]
+    ys = context(lambda *xs: [carry(group, request_for(kind, x), x) for x in xs])(*xs)
+    for x, y in zip(xs, ys, strict=True):
+        assert y.dtype == x.dtype and (context is graph or y.device == x.device)
+        np.testing.assert_array_equal(y.numpy(), x.numpy(), err_msg=x.dtype.name)
+    # In a graph it is TensorFlow that decides in which memory its tensors are.
+    expected = ["NCCL" if goes_nccl_transport(group, kind, x) else "MPI" for x in xs]
+    assert carried == expected if context is eager else "NCCL" in carried
+
+
+def goes_nccl_transport(group, kind, x):
+    on_host = has_streams(group) and x.dtype.name in NOT_EMPTY_ON_GPUS
+    return (
+        not on_host
+        and is_of_nccl(kind, x.dtype.name)
+        and kind_of_memory(x) == group.nccl_transport.memory
+    )
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-@pytest.mark.parametrize("shape", ((3, 2), (0, 2), (300_000, 2)))
-def test_eager(group, carried, kind, shape):
-    """From where the tensor lies: TensorFlow keeps some types of a GPU in host memory."""
-    expected = []
-    for dtype in TYPES:
-        if dtype == "bool" and kind in ("allreduce", "reducescatter"):
-            continue
-        x = on_gpu(values(sp.rank(), shape, dtype))
-        y = run_eagerly(CallSite(group, REQUESTS[kind](dtype, shape)), x)
-        memory = kind_of_memory(x)
-        assert memory in (HOST_MEMORY, CUDA_MEMORY)
-        on_host = memory == HOST_MEMORY or dtype in (*NOT_OF_NCCL, *NOT_EMPTY_ON_GPUS)
-        expected.append("MPI" if on_host else "NCCL")
-        assert y.dtype == dtype and y.device == x.device
+def test_compiled(group, carried, kind):
+    """Before a loop and in it."""
+    types = [dtype for dtype in types_of(kind) if dtype not in ("bool", "int32")]
+    inputs = [tensor(group, values(sp.rank(), (3, 2), dtype)) for dtype in types]
+    run = compiled_loop(lambda *xs: [carry(group, request_for(kind, x), x) for x in xs])
+    with device(group):
+        results = run(*inputs)
+    for dtype, x, y in zip(types, inputs, results, strict=True):
+        assert y.numpy().dtype == numpy_type(dtype) and y.device == x.device
         np.testing.assert_array_equal(y.numpy(), x.numpy(), err_msg=dtype)
-    assert carried == expected and "NCCL" in carried
+    # The others go through the host, in the same program.
+    of_nccl = [has_streams(group) and is_of_nccl(kind, dtype) for dtype in types]
+    assert carried == 2 * ["NCCL" if each else "MPI" for each in of_nccl]
 
 
-@pytest.mark.parametrize("dtype", ("float16", "bfloat16", "float32", "float64"))
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_the_average_of_one(group, dtype):
-    x = on_gpu(values(sp.rank(), (5,), dtype))
-    y = run_eagerly(CallSite(group, Allreduce(dtype, (5,), sp.Average)), x)
+    x = tensor(group, values(sp.rank(), (5,), dtype))
+    y = carry(group, Allreduce(dtype, (5,), sp.Average), x)
     np.testing.assert_array_equal(y.numpy(), x.numpy())
+
+
+# The place between TensorFlow's kernels
+
+
+def in_context(group, context):
+    """What carries an int64 in a context: programs compiled for the CPU have no NCCL."""
+    return "NCCL" if has_streams(group) or context is not compiled else "MPI"
+
+
+LONG = 1 << 17
+"""Numbers of int64: 1 MiB, whose kernels are long enough to be overtaken."""
+
+
+def stepped(x):
+    """What is computed before each collective. Modulo 2⁶⁴ it forgets nothing: no wrong element
+    becomes right again."""
+    return 3 * x + sp.rank() + 1
+
+
+def start_values(seed):
+    return np.arange(LONG) * (sp.rank() + 2) + seed
+
+
+def after(steps, x):
+    for _ in range(steps):
+        x = stepped(x)
+    return x
+
+
+def steps_in_turns(group, x, steps):
+    """A computation and a collective in turns, of all kinds."""
+    names = ("allreduce", "broadcast", "allgather", "reducescatter", "alltoall")
+    for i in range(steps):
+        x = stepped(x)
+        x = carry(group, request_for(names[i % len(names)], x), x)
+    return x
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_computations_and_collectives_in_turns(group, carried, context):
+    run = context(lambda x: [steps_in_turns(group, x, 20)])
+    for seed in (0, 1):  # no memory that was not overwritten fits both
+        with device(group):
+            (y,) = run(tensor(group, start_values(seed)))
+        np.testing.assert_array_equal(y.numpy(), after(20, start_values(seed)))
+    assert carried == [in_context(group, context)] * 40
+
+
+def test_a_long_compiled_loop(group, carried):
+    rounds, each = 200, 5
+
+    @tf.function(jit_compile=True)
+    def run(x):
+        return tf.while_loop(
+            lambda i, x: i < rounds, lambda i, x: (i + 1, steps_in_turns(group, x, each)), (0, x)
+        )[1]
+
+    with device(group):
+        y = run(tensor(group, start_values(2)))
+    np.testing.assert_array_equal(y.numpy(), after(rounds * each, start_values(2)))
+    assert carried == [in_context(group, compiled)] * rounds * each
+    group.nccl_transport.finish()
+    assert group.in_progress() is None and group.nccl_transport.error() is None
 
 
 def test_eager_code_reads_the_result_at_once(group):
     """What TensorFlow computes before and after stands on its own streams."""
-    call_site = CallSite(group, Allreduce("float32", (1000, 1000), sp.Sum))
-    x = on_gpu(np.full((1000, 1000), 1e-3, np.float32))
-    with tf.device(GPU):
+    n, constant = 512, 2.0**-9  # all products are exact, and n · constant² is the constant
+    request = Allreduce("float32", (n, n), sp.Sum)
+    x = tensor(group, np.full((n, n), constant, np.float32))
+    with device(group):
         for _ in range(20):
-            x = tf.matmul(run_eagerly(call_site, tf.matmul(x, x)), x)  # each keeps a constant 1e-3
-    np.testing.assert_allclose(x.numpy(), np.full((1000, 1000), 1e-3), rtol=1e-3)
+            x = tf.matmul(carry(group, request, tf.matmul(x, x)), x)
+    np.testing.assert_array_equal(x.numpy(), np.full((n, n), constant))
 
 
-def emitted(group, request, x):
-    return bridge().emit(CallSite(group, request), x, bridge().order())
+# Errors
 
 
-def test_compiled(group, carried):
-    """A loop of computation, collective, computation, with nothing but XLA's stream between."""
-
-    @tf.function(jit_compile=True)
-    def run(x):
-        def step(i, y):
-            total = emitted(group, Allreduce("float32", (1000,), sp.Sum), 0.5 * y)
-            return i + 1, emitted(group, Broadcast("float32", (1000,), 0), total + 1.0)
-
-        return tf.while_loop(lambda i, y: i < 100, step, (0, x))[1]
-
-    x = on_gpu(np.full(1000, 4.0, np.float32))
-    with tf.device(GPU):
-        y = run(x)
-    assert y.device == x.device
-    np.testing.assert_array_equal(y.numpy(), np.full(1000, 2.0 + 2.0 * 0.5**100, np.float32))
-    assert carried == ["NCCL"] * 200
-    group.nccl_transport.finish()
-    assert group.standing() is None and group.nccl_transport.error() is None
-
-
-@pytest.mark.parametrize("kind", REQUESTS)
-def test_compiled_of_every_kind(group, carried, kind):
-    types = [t for t in TYPES if t not in ("bool", "int32")]
-    inputs = [on_gpu(values(sp.rank(), (3, 2), dtype)) for dtype in types]
-
-    @tf.function(jit_compile=True)
-    def run(*xs):
-        return [
-            emitted(group, REQUESTS[kind](dtype, (3, 2)), x)
-            for dtype, x in zip(types, xs, strict=True)
-        ]
-
-    with tf.device(GPU):
-        results = run(*inputs)
-    for dtype, x, y in zip(types, inputs, results, strict=True):
-        assert y.numpy().dtype == numpy_type(dtype)
-        np.testing.assert_array_equal(y.numpy(), x.numpy(), err_msg=dtype)
-    # The others go through the host, in the same program.
-    assert carried == ["MPI" if t in NOT_OF_NCCL else "NCCL" for t in types]
-
-
-def test_a_refused_call_is_an_error_of_the_program(group, monkeypatch):
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_refused_call_is_an_error_of_the_program(group, monkeypatch, context):
+    if in_context(group, context) != "NCCL":
+        pytest.skip("compiled for the CPU, it does not go by NCCL")
     refuse = True
     allreduce = group.nccl_transport._link.allreduce
 
@@ -199,14 +250,10 @@ def test_a_refused_call_is_an_error_of_the_program(group, monkeypatch):
         allreduce(*arguments)
 
     monkeypatch.setattr(group.nccl_transport._link, "allreduce", refusing)
-
-    @tf.function(jit_compile=True)
-    def run(x):
-        return emitted(group, Allreduce("float32", (2,), sp.Sum), x)
-
-    with tf.device(GPU):
-        x = on_gpu(np.array([1.0, 2.0], np.float32))
-        with pytest.raises(tf.errors.OpError, match="NCCL refused .*: the furnace is cold"):
-            run(x).numpy()
+    run = context(lambda x: [carry(group, Allreduce("float32", (2,), sp.Sum), x)])
+    with device(group):
+        x = tensor(group, np.array([1.0, 2.0], np.float32))
+        with pytest.raises(Exception, match="NCCL refused .*: the furnace is cold"):
+            run(x)[0].numpy()
         refuse = False
-        assert run(x).numpy().tolist() == [1.0, 2.0]
+        assert run(x)[0].numpy().tolist() == [1.0, 2.0]

@@ -102,7 +102,7 @@ def test_many_executions_stand_on_the_stream_in_order(fakes):
     fakes.group.gpu.synchronize(fakes.stream)
     first = sum(range(1, sp.size() + 1))
     assert fakes.from_gpu(addresses[-1], (), np.float64) == first * sp.size() ** 4
-    assert fakes.group.sequence == 5
+    assert fakes.group.progress.sequence == 5
 
 
 # Through the host

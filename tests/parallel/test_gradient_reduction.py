@@ -31,8 +31,8 @@ def means():
 
 def counted(reduction, given, sources):
     communicator = sp.current_world().communicator
-    before = communicator.sequence
-    return reduction.reduce(given, sources), communicator.sequence - before
+    before = communicator.progress.sequence
+    return reduction.reduce(given, sources), communicator.progress.sequence - before
 
 
 def check(got, expected, rtol=1e-13):

@@ -24,7 +24,7 @@ def test_it_remembers_until_it_is_full():
 def agreements(monkeypatch):
     """The signatures that the ranks compare, in a group that remembers three."""
     group = sp.current_world().communicator.split(0)
-    monkeypatch.setattr(group.ledger, "_most", 3)
+    monkeypatch.setattr(group.progress.ledger, "_most", 3)
     compared = []
     agree = group.agree
 

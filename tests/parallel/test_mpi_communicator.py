@@ -124,7 +124,7 @@ def test_no_rows_may_lie_where_the_result_does():
             x = np.full(request.shape, float(rank))
             y = np.full(request.receive_shape, -1.0)
             source = x if x.size else y
-            request.prepared_by(transport)(source.ctypes.data, y.ctypes.data)
+            transport.prepare(request)(source.ctypes.data, y.ctypes.data)
             np.testing.assert_array_equal(y, expected)
 
 
@@ -139,7 +139,7 @@ def test_nothing_at_all_at_one_address():
         Reducescatter("float32", (0,), sp.Average, none, rank),
         Alltoall("float32", (0,), none, none),
     ):
-        request.prepared_by(MPITransport(world_mpi()))(here, here)
+        MPITransport(world_mpi()).prepare(request)(here, here)
 
 
 @pytest.mark.parametrize("dtype", COMPLEX)

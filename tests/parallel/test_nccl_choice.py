@@ -33,8 +33,8 @@ def made_once():
 @pytest.fixture
 def group(made_once):
     """All ranks, with GPUs that are fakes."""
-    made_once[0].eager_call_sites.clear()
-    made_once[0].ledger.clear()
+    made_once[0].call_sites.clear()
+    made_once[0].progress.ledger.clear()
     return made_once[0]
 
 

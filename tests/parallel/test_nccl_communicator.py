@@ -121,7 +121,7 @@ def test_a_transfer_only_enqueues(nccl_transport):
 def test_work_stands_on_the_stream_that_was_named(nccl_transport):
     other = nccl_transport.transport.gpu.new_stream()
     x, y = ones(), np.zeros(2, np.float32)
-    X.prepared_by(nccl_transport.transport)(x.ctypes.data, y.ctypes.data, other)
+    nccl_transport.transport.prepare(X)(x.ctypes.data, y.ctypes.data, other)
     nccl_transport.finish()  # of its own stream
     assert y.tolist() == [0, 0] and nccl_transport.transport.in_flight() is not None
     nccl_transport.transport.gpu.synchronize(other)

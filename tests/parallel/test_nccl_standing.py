@@ -35,8 +35,8 @@ def made_once():
 @pytest.fixture
 def group(made_once):
     """All ranks, with GPUs that are fakes."""
-    made_once[0].eager_call_sites.clear()
-    made_once[0].ledger.clear()
+    made_once[0].call_sites.clear()
+    made_once[0].progress.ledger.clear()
     return made_once[0]
 
 
@@ -76,15 +76,15 @@ def test_one_eager_call_agrees_once_for_each_carrier(group, monkeypatch):
 
 def test_what_is_under_way_is_visible(group, monkeypatch):
     seen = []
-    synchronize, before = group.gpu.synchronize, group.sequence
+    synchronize, before = group.gpu.synchronize, group.progress.sequence
     in_transfer = group.nccl_transport._link.allreduce
 
     def enqueue(*arguments):
-        seen.append((group.pending, group.standing()))
+        seen.append((group.progress.in_progress, group.in_progress()))
         in_transfer(*arguments)
 
     def wait(stream):
-        seen.append((group.pending, group.standing()))
+        seen.append((group.progress.in_progress, group.in_progress()))
         synchronize(stream)
 
     monkeypatch.setattr(group.nccl_transport._link, "allreduce", enqueue)
@@ -93,18 +93,18 @@ def test_what_is_under_way_is_visible(group, monkeypatch):
     (signature, standing), (later, still_standing) = seen
     assert str(signature) == "allreduce(float32 [6], Sum) by NCCL" and later is None
     assert standing == still_standing == (before + 1, signature)
-    assert group.sequence == before + 1 and group.standing() is None
+    assert group.progress.sequence == before + 1 and group.in_progress() is None
 
 
 def test_what_the_gpu_is_at_keeps_its_number(group, monkeypatch):
     """The host goes on by MPI; ranks that are as far must not seem to be in another collective."""
     monkeypatch.setattr(group.gpu, "has_passed", lambda mark: False)
-    before = group.sequence
+    before = group.progress.sequence
     sp.allreduce(tf.ones(6), sp.Sum, communicator=group)
     for _ in range(2):
         sp.allreduce(tf.ones(6), sp.Sum, communicator=group, device="/CPU:0")
-    number, signature = group.standing()
-    assert number == before + 1 and group.sequence == before + 3
+    number, signature = group.in_progress()
+    assert number == before + 1 and group.progress.sequence == before + 3
     assert str(signature) == "allreduce(float32 [6], Sum) by NCCL"
 
 
@@ -116,7 +116,7 @@ def private():
 
 def enqueue_like_a_program(group, x, y):
     """What a compiled program does: nobody waits."""
-    call = CallSite(group, Allreduce("float32", x.shape, sp.Sum)).by(group.nccl_transport)
+    call = CallSite(group, Allreduce("float32", x.shape, sp.Sum)).prepared(group.nccl_transport)
     call.execute(x.ctypes.data, y.ctypes.data, group.nccl_transport.stream)
 
 
@@ -155,7 +155,7 @@ def test_the_watchdog_sees_what_the_gpu_waits_for(private):
     group, _, runtime = private
     x, y = np.ones(2, np.float32), np.zeros(2, np.float32)
     enqueue_like_a_program(group, x, y)
-    assert group.pending is None
+    assert group.progress.in_progress is None
     what = "allreduce(float32 [2], Sum) by NCCL"
     assert looks(group, 2) == [Waiting(group.identity, 1, what, group.rank, question=1)]
     with pytest.raises(Ended, match=r"waited 0 s in allreduce\(float32 \[2\], Sum\) by NCCL"):
@@ -190,4 +190,4 @@ def test_a_refused_call_is_an_error_of_the_program(private, context):
     nccl.failing["allReduce"] = "NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
     with pytest.raises((BindingError, tf.errors.OpError), match="NCCL refused allreduce"):
         context(lambda x: [sp.allreduce(x, sp.Sum, communicator=group)])(tf.ones(2))
-    assert group.pending is None
+    assert group.progress.in_progress is None

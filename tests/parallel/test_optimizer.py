@@ -101,9 +101,9 @@ def test_sees_what_the_serial_one_would(name):
 @pytest.mark.parametrize("context", (graph, compiled))
 def test_inside_a_function(context):
     optimizer = sp.DistributedOptimizer(keras.optimizers.Adam(0.1), sp.Sum)
-    before = sp.current_world().communicator.sequence
+    before = sp.current_world().communicator.progress.sequence
     got = train(optimizer, range(3), context)
-    assert sp.current_world().communicator.sequence - before == (3 if sp.size() > 1 else 0)
+    assert sp.current_world().communicator.progress.sequence - before == (3 if sp.size() > 1 else 0)
 
     def sums(step):
         return [sp.size() * g for g in mean(step)]
@@ -116,9 +116,9 @@ def test_several_passes_for_one_step(context, average):
     optimizer = sp.DistributedOptimizer(
         keras.optimizers.Adam(0.1), backward_passes_per_step=2, average_aggregated_gradients=average
     )
-    before = sp.current_world().communicator.sequence
+    before = sp.current_world().communicator.progress.sequence
     got = train(optimizer, range(5), context)  # the fifth pass waits for a sixth
-    assert sp.current_world().communicator.sequence - before == (2 if sp.size() > 1 else 0)
+    assert sp.current_world().communicator.progress.sequence - before == (2 if sp.size() > 1 else 0)
     assert int(optimizer.iterations) == 2
     factor = 0.5 if average else 1.0
 

@@ -67,11 +67,11 @@ def serial_weights():
 def test_fit_is_the_serial_fit_on_the_whole_batch(how, serial_weights):
     x, y = data()
     communicator = sp.current_world().communicator
-    before = communicator.sequence
+    before = communicator.progress.sequence
     optimizer = sp.DistributedOptimizer(keras.optimizers.Adam(0.01))
     model = fit(dense_model(), optimizer, shard(x), shard(y), BATCH, **how)
     transfers = STEPS * EPOCHS if sp.size() > 1 else 0
-    assert communicator.sequence - before == transfers
+    assert communicator.progress.sequence - before == transfers
     assert same_on_all_ranks(model.get_weights())
     for one, other in zip(model.get_weights(), serial_weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)

@@ -45,7 +45,7 @@ CONTEXTS = (eager, graph, compiled, compiled_loop, session)
 
 @pytest.fixture(autouse=True)
 def forget_agreements():
-    sp.current_world().communicator.ledger.clear()
+    sp.current_world().communicator.progress.ledger.clear()
 
 
 def mismatch():
@@ -98,10 +98,10 @@ def test_one_session_and_one_function_go_on():
 
 def test_ranks_out_of_step_go_on():
     group = sp.current_world().communicator
-    group.sequence += sp.rank()
+    group.progress.sequence += sp.rank()
     with pytest.raises(CollectiveMismatchError, match="its collective number"):
         sp.barrier()
-    numbers = group.allgather_object(group.sequence)
+    numbers = group.allgather_object(group.progress.sequence)
     assert numbers == [numbers[0]] * sp.size()
     for context in CONTEXTS:
         assert float(context(total)) == 3 * sum(range(1, sp.size() + 1))

@@ -191,6 +191,20 @@ def test_other_hosts_are_awaited_at_the_hosts_own_addresses_only():
     assert len(addresses) == 1 or not any(each.startswith("127.") for each in addresses)
 
 
+def test_a_host_without_a_known_name_or_a_route_is_awaited_at_its_interfaces(monkeypatch):
+    def unknown(*_):
+        raise OSError("made up")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(sentinel, "_SOMEWHERE_ELSE", ("no address", 9))
+    mine = sentinel.interface_addresses()
+    hubs = sentinel.open_hubs(mine)
+    assert len(hubs) == len(mine) > 0  # they are this host's
+    for hub in hubs:
+        hub.close()
+    assert sentinel.own_addresses() == ([each for each in mine if each[:4] != "127."] or mine)
+
+
 @pytest.mark.parametrize("leaves", (True, False))
 def test_a_lost_ranks_line_to_the_launcher_stays_open(make_host, leaves):
     """Or the launcher would end the job before the sentinel has, and call it a success."""
@@ -283,7 +297,7 @@ def test_how_a_process_ended():
 
 
 def test_ranks_have_a_sentinel_where_there_are_several():
-    watched = sp.current_world().communicator.sentinel is not None
+    watched = sp.current_world().sentinel is not None
     assert watched == (sp.size() > 1 and os.environ.get("SCIML_PAR_SENTINEL") != "0")
 
 
@@ -398,6 +412,6 @@ def test_a_process_whose_parent_was_quicker():
 @pytest.mark.launches
 def test_processes_that_say_good_bye(processes):
     for rank in processes.ranks:
-        do(rank, "sentinel.bye(); sys.exit()")
+        do(rank, "sentinel.stop(); sys.exit()")
         rank.wait(SECONDS)
     assert said_at_the_end(processes) == ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.timeline import clock_offsets as clock
+from sciml_par.parallel.timeline import merge, remote_lines, timeline
 
 SEVERAL = pytest.mark.skipif("sp.size() == 1", reason="one rank exchanges nothing")
 
@@ -63,7 +66,7 @@ def test_ranks_and_groups_have_names(recorded):
 @SEVERAL
 def test_each_collective_has_its_name_and_bytes(recorded):
     group, rank = sp.current_world().communicator, sp.rank()
-    before = group.sequence
+    before = group.progress.sequence
     x = tf.constant(values(rank, (23, 2), "float32"))  # of a shape that no other test agrees on
     for _ in range(2):
         sp.allreduce(x, sp.Sum)
@@ -179,18 +182,47 @@ def test_it_records_from_its_start_to_its_end(folder):
     sp.stop_timeline()  # there is none: nothing happens
     events = json.loads((folder / "one.json").read_text())
     assert [len(of(r, events, "exchange")) for r in range(sp.size())] == [1] * sp.size()
-    assert events[-1]["args"] == {"dropped": {}, "unmatched": 0}
-    assert all(each.recorder is None for each in group.all_groups)
+    assert events[-1]["args"] == {"unmatched": 0}
+    assert not any(each.progress.observers for each in group.all_groups)
+    assert [each.name for each in folder.iterdir()] == ["one.json"]
 
 
-def test_it_is_written_while_the_program_runs(folder):
-    sp.start_timeline(folder / "now.json")
+def test_it_can_be_merged_while_the_program_runs(folder, capsys):
+    path = folder / "now.json"
+    sp.start_timeline(path)
+    assert "python -m sciml_par.parallel.timeline.merge" in path.read_text()
     sp.barrier()
+    parts = [folder / "now.json.parts" / f"rank-{rank}.json" for rank in range(sp.size())]
     deadline = time.monotonic() + 30
-    while '"barrier()"' not in (folder / "now.json").read_text():
+    while not all('"barrier()"' in part.read_text() for part in parts):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    world = sp.current_world().communicator
+    if sp.rank() == 0:
+        assert merge.main([str(path)]) == 0
+        assert capsys.readouterr().out == ""
+    world.barrier()
+    events = json.loads(path.read_text())
+    assert all(of(rank, events, "exchange") for rank in range(sp.size()))
+    assert "unmatched" not in {key for event in events for key in event.get("args", {})}
     sp.stop_timeline()
+    assert json.loads(path.read_text())[-1]["name"] == "timeline ends"
+
+
+def test_hosts_need_not_share_a_folder(folder, tmp_path, monkeypatch):
+    """The last rank does not see the others' folder, and so writes elsewhere."""
+    last = sp.rank() == sp.size() - 1 > 0
+    if last:
+        monkeypatch.setattr(timeline, "folder_of_parts", lambda path: tmp_path / "not there")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(remote_lines, "_BYTES_A_MESSAGE", 100)
+    sp.start_timeline(folder / "t.json")
+    sp.barrier()
+    assert len(list(tmp_path.glob("*/rank-*.json"))) == last
+    sp.stop_timeline()
+    events = json.loads((folder / "t.json").read_text())
+    assert [len(of(r, events, "exchange")) for r in range(sp.size())] == [1] * sp.size()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_there_stays(folder):
@@ -207,6 +239,22 @@ def test_a_file_that_is_there_stays(folder):
     assert json.loads(path.read_text())
 
 
+def test_what_an_earlier_program_has_left_stays(folder):
+    left = folder / "left.json.parts"
+    if sp.rank() == 0:
+        left.mkdir()
+        (left / "rank-7.json").write_text("precious")
+    sp.barrier()
+    with pytest.raises(OutputError, match=r"left\.json\.parts is there already"):
+        sp.start_timeline(folder / "left.json")
+    assert (left / "rank-7.json").read_text() == "precious"
+    assert not (folder / "left.json").exists()
+    sp.barrier()
+    sp.start_timeline(folder / "left.json", overwrite=True)
+    assert not (left / "rank-7.json").exists()
+    sp.stop_timeline()
+
+
 def test_a_folder_that_is_missing(folder):
     with pytest.raises(OutputError, match="cannot write the timeline .*: No such file"):
         sp.start_timeline(folder / "nowhere" / "timeline.json")
@@ -220,23 +268,45 @@ def test_one_at_a_time(recorded, folder):
     recorded()
 
 
-def test_a_full_disk_is_said_once_and_the_program_goes_on(folder, monkeypatch):
-    from sciml_par.parallel.timeline import timeline
+class FullDisk(io.FileIO):
+    """Takes 100 bytes in all."""
 
-    said = []
-    monkeypatch.setattr(timeline, "write_error", said.append)
-    sp.start_timeline(folder / "full.json")
-    if sp.rank() == 0:
-        monkeypatch.setattr(os, "pwrite", full)
-    sp.barrier()
-    with pytest.raises(OutputError, match="No space left"):
-        sp.stop_timeline()
-    assert len(said) == (sp.rank() == 0)
-    assert sp.current_world().timeline is None
+    def write(self, data):
+        room = 100 - self.tell()
+        return super().write(data[:room]) if room > 0 else full()
 
 
 def full(*_):
     raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("when", ("while it records", "in the end"))
+def test_a_full_disk_is_told_to_all_and_leaves_what_was_recorded(folder, monkeypatch, when):
+    """That of the last rank, and that of rank 0; the program goes on."""
+    last = sp.size() - 1
+    if when == "in the end":
+        monkeypatch.setattr(merge, "write_array", full)
+    elif sp.rank() == last:
+        monkeypatch.setattr(timeline, "_open_part", lambda *_: FullDisk(folder / "full", "xb"))
+    sp.start_timeline(folder / "t.json")
+    sp.barrier()
+    what = f"rank {last} cannot write .*/full" if when == "while it records" else "cannot write the"
+    with pytest.raises(
+        OutputError, match=rf"{what}.*: No space left.* is left in .*t\.json\.parts"
+    ):
+        sp.stop_timeline()
+    assert sp.current_world().timeline is None
+    left = [] if when == "while it records" and sp.rank() == last else [sp.rank()]
+    for rank in left:
+        assert "barrier" in (folder / "t.json.parts" / f"rank-{rank}.json").read_text()
+
+
+def test_a_rank_that_cannot_write_is_an_error_on_all(folder, monkeypatch):
+    if sp.rank() == sp.size() - 1:
+        monkeypatch.setattr(timeline, "part_name", lambda rank: "nowhere/nothing.json")
+    with pytest.raises(OutputError, match=f"rank {sp.size() - 1} cannot write a timeline to"):
+        sp.start_timeline(folder / "t.json")
+    assert sp.current_world().timeline is None
 
 
 @SEVERAL

@@ -17,7 +17,7 @@ class FakeMailbox:
 
     def __init__(self):
         self.sent = []
-        self.trails = {}
+        self.order_digests = {}
 
     def send(self, message, *, to):
         self.sent.append((message, list(to)))
@@ -45,9 +45,9 @@ def compared(group, steps, *, differ_at=None):
     (sent,) = group.control.bcast(mailbox.sent if group.rank == 0 else None)
     message, receivers = sent
     assert receivers == group.world_ranks[1:]
-    mailbox.trails[group.identity] = message
+    mailbox.order_digests[group.identity] = message
     said = check.look(group, now=0.5)
-    assert group.rank == 0 or group.identity not in mailbox.trails
+    assert group.rank == 0 or group.identity not in mailbox.order_digests
     return said
 
 
@@ -64,14 +64,14 @@ def test_one_rank_that_does_not(group):
         assert said is None
     with pytest.raises(Exception, match="results since then are wrong"):
         group.barrier()  # which tells all, and lets the group go on
-    assert group.recoveries == 1 and compared(group, 20) is None
+    assert group.progress.recoveries == 1 and compared(group, 20) is None
 
 
 def test_what_is_not_known_any_more_or_not_yet(group):
     mailbox = FakeMailbox()
     check = OrderCheck(mailbox)
     if group.rank > 0:
-        for number, waits in ((group.sequence + 16, True), (0, False)):
-            mailbox.trails[group.identity] = OrderDigest(group.identity, 0, number, 12345)
+        for number, waits in ((group.progress.sequence + 16, True), (0, False)):
+            mailbox.order_digests[group.identity] = OrderDigest(group.identity, 0, number, 12345)
             assert check.look(group, now=0.0) is None
-            assert (group.identity in mailbox.trails) == waits
+            assert (group.identity in mailbox.order_digests) == waits

@@ -238,7 +238,7 @@ def test_the_order_of_the_program_is_kept(monkeypatch):
 @pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees with itself")
 def test_rows_that_differ_where_they_must_not():
     run = traced(lambda x: sp.allreduce(x, sp.Sum))
-    sp.current_world().communicator.ledger.clear()
+    sp.current_world().communicator.progress.ledger.clear()
     with pytest.raises(tf.errors.FailedPreconditionError) as error:
         run(tf.ones([3 if sp.rank() else 2, 2], tf.float64))
     for signature in ("rank 0: allreduce(float64 [2, 2], Sum)", ": allreduce(float64 [3, 2], Sum)"):

@@ -7,8 +7,8 @@ import os
 import pytest
 from simulated import MINE, OTHER, Ended, Job, make_group
 
-from sciml_par.parallel.groups import world
 from sciml_par.parallel.groups.mailbox import Left, Waiting
+from sciml_par.parallel.startup import init
 from sciml_par.parallel.supervision import watchdog
 
 MANY = 256
@@ -106,7 +106,7 @@ def test_a_contradiction_that_comes_late():
 
 def test_a_rank_that_has_left_ends_the_job():
     job = waiting_job(3, [0, 1])
-    job.groups[2][0].sequence = 4
+    job.groups[2][0].progress.sequence = 4
     job.leave(2)
     rank, message = job.run(3).ended
     assert rank == 0 and message.startswith("Rank 2 ended the program while rank 0 waits in allre")
@@ -117,7 +117,7 @@ def test_the_keeper_of_the_list_has_left(size):
     """Whether before the others wait, or after they have told it."""
     for moment in (0, 1, 10) if size < MANY else (1,):
         job = Job(size)
-        job.groups[0][0].sequence = 4
+        job.groups[0][0].progress.sequence = 4
         if moment == 0:
             job.leave(0)
         for rank in range(1, size):
@@ -134,14 +134,14 @@ def test_a_rank_that_has_done_its_part_may_leave(begun):
     """It may be the root of a broadcast, or simply the first to go on."""
     for gone in (0, 2):
         job = waiting_job(3, {0, 1, 2} - {gone})
-        job.groups[gone][0].sequence = begun
+        job.groups[gone][0].progress.sequence = begun
         job.leave(gone)
         assert job.run(50).ended is None
 
 
 def test_the_keeper_leaves_after_its_part_and_the_others_still_find_each_other():
     job = waiting_job(4, [1])
-    job.groups[0][0].sequence = 5
+    job.groups[0][0].progress.sequence = 5
     job.run(1)
     job.leave(0)
     job.run(1)
@@ -240,7 +240,7 @@ def test_a_name_that_is_used_again_does_not_meet_old_messages():
         if number == 1:
             job.wait(2, OTHER, sequence=1, group=1)
             job.run(1)
-            job.groups[2][1].pending = None
+            job.groups[2][1].progress.in_progress = None
     job.wait(1, MINE, sequence=1, group=1)
     assert job.run(50).ended is None
     for mailbox in job.mailboxes:
@@ -260,7 +260,7 @@ def test_messages_of_a_group_that_this_rank_is_yet_to_make_are_kept():
 def test_an_error_in_the_watchdog_is_told_once_and_the_watch_goes_on(warned, monkeypatch):
     job = waiting_job(2, [0, 1])
     bad = make_group(0, [0, 1], identity=(0, 3))
-    bad.standing = lambda: 1 / 0
+    bad.in_progress = lambda: 1 / 0
     job.groups[0].insert(0, bad)
     job.run(3)
     (line,) = warned
@@ -300,4 +300,4 @@ def test_a_closed_standard_error_does_not_keep_a_job_from_ending(monkeypatch):
 
     monkeypatch.setattr(os, "write", write)
     # tests/conftest.py has put another one in the watchdog's place.
-    world.write_error("the job ends")
+    init.write_error("the job ends")

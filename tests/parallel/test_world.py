@@ -96,9 +96,9 @@ def test_a_group_of_its_own():
 def test_groups_of_the_same_kind_do_not_share_their_state():
     first, second = (sp.current_world().communicator.split(0) for _ in range(2))
     assert first.name != second.name
-    before = second.sequence
+    before = second.progress.sequence
     sp.allreduce([1.0], communicator=first)
-    assert second.sequence == before
+    assert second.progress.sequence == before
 
 
 def test_on_root():

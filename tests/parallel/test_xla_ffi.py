@@ -11,12 +11,8 @@ import tensorflow as tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution import xla_custom_call as xla_bridge
 from sciml_par.parallel.execution import xla_ffi
-from sciml_par.parallel.execution.xla_ffi import (
-    ForeignCalls,
-    UnavailableError,
-    foreign_calls,
-    one_tensor,
-)
+from sciml_par.parallel.execution.xla_call_frame import one_tensor
+from sciml_par.parallel.execution.xla_ffi import ForeignCalls, UnavailableError, foreign_calls
 
 _numbers = itertools.count()
 

@@ -10,12 +10,8 @@ import pytest
 import tensorflow as tf
 
 from sciml_par.parallel.execution import xla_module
-from sciml_par.parallel.execution.xla_ffi import (
-    FAILED_PRECONDITION,
-    c_function,
-    foreign_calls,
-    one_tensor,
-)
+from sciml_par.parallel.execution.xla_call_frame import one_tensor
+from sciml_par.parallel.execution.xla_ffi import FAILED_PRECONDITION, c_function, foreign_calls
 
 POINTER = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,10 @@ ROWS = {
     "only the first": lambda rank: 0 if rank else 2,
     "none": lambda rank: 0,
 }
+
+
+OnArrays = Callable[[np.ndarray, np.ndarray], object]
+"""Takes the input and the array for the result."""
 
 
 def array(rank, shape, dtype, tag=""):
@@ -47,6 +52,11 @@ class Driver:
     def carries(self, request: Request) -> bool:
         return self.transport.carries(request)
 
+    def prepared(self, request: Request) -> OnArrays:
+        """What carries a request out, as often as it is called."""
+        transfer = self.transport.prepare(request)
+        return lambda x, y: transfer(x.ctypes.data, y.ctypes.data, *self.where)
+
     def start(self, request: Request, x: np.ndarray) -> np.ndarray:
         """What the request's transfer has written when it returned."""
         assert x.shape == request.shape and x.dtype == numpy_type(request.dtype)
@@ -55,7 +65,7 @@ class Driver:
         )
         y = y.reshape(request.receive_shape)
         self.kept += [x, y]  # as a GPU may read and write them later
-        request.prepared_by(self.transport)(x.ctypes.data, y.ctypes.data, *self.where)
+        self.prepared(request)(x, y)
         return y
 
     def run(self, request: Request, x: np.ndarray) -> np.ndarray:

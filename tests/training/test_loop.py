@@ -18,9 +18,9 @@ from sciml_par.problems import poisson as poisson_on
 from sciml_par.training.adam import Adam
 from sciml_par.training.loop import Loop, State
 from sciml_par.training.objective import Objective
-from sciml_par.training.shard import count_points, make_shard
+from sciml_par.training.rank_points import count_points, points_of_rank
 
-POINTS = 9
+POINTS, LOG_EVERY = 9, 4
 
 
 def poisson() -> Problem:
@@ -34,14 +34,14 @@ def make_loop(
 ) -> tuple[Loop, State, Objective]:
     """A loop that all ranks share."""
     everyone = sp.current_world().communicator
-    shard = make_shard(
+    mine = points_of_rank(
         problem, POINTS, boundary_points=None, rank=everyone.rank, size=everyone.size
     )
     model = MLP(1, 1, width=4, depth=1, seed=5, dtype="float64")
     objective = Objective(
         model,
-        shard,
-        totals=count_points(shard, everyone),
+        mine,
+        totals=count_points(mine, everyone),
         communicator=everyone,
         dtype="float64",
     )
@@ -53,9 +53,14 @@ def make_loop(
 
 
 @cache
+def poisson_loop(log_every: int) -> tuple[Loop, State, Objective]:
+    return make_loop(poisson(), log_every=log_every)
+
+
+@cache
 def losses_step_by_step(count: int) -> np.ndarray:
     """The loss after 0..count updates, each computed by itself."""
-    _, state, objective = make_loop(poisson(), log_every=1)
+    _, state, objective = poisson_loop(LOG_EVERY)
     optimizer = Adam()
     parameters, moments = state.parameters, state.moments
     losses = []
@@ -66,10 +71,12 @@ def losses_step_by_step(count: int) -> np.ndarray:
     return np.array(losses)
 
 
-@pytest.mark.parametrize("log_every", [1, 7, 100])
+# The records are each rank's own affair; with more ranks only their losses could be others.
+@pytest.mark.parametrize("log_every", [1, LOG_EVERY, 100] if sp.size() == 1 else [LOG_EVERY])
 def test_records_the_loss_after_every_multiple(log_every: int) -> None:
-    loop, start, _ = make_loop(poisson(), log_every=log_every)
-    for chunks in [(20,), (1, 1, 5, 13), (7, 13), (3, 6, 11)]:
+    loop, start, _ = poisson_loop(log_every)
+    ends = []
+    for chunks in [(10,), (1, 1, 3, 5), (4, 6), (3, 1, 6)]:
         state = start
         steps, losses = [], []
         for count in chunks:
@@ -80,25 +87,18 @@ def test_records_the_loss_after_every_multiple(log_every: int) -> None:
             steps += list(chunk.steps)
             losses += list(chunk.losses)
         assert steps == list(range(0, sum(chunks), log_every))
-        np.testing.assert_allclose(losses, losses_step_by_step(20)[steps], rtol=1e-10)
+        np.testing.assert_allclose(losses, losses_step_by_step(10)[steps], rtol=1e-10)
+        ends.append(state.parameters.numpy().tobytes())
+    assert len(set(ends)) == 1, "chunks change the result"
 
 
-def test_chunks_do_not_change_the_result() -> None:
-    loop, start, _ = make_loop(poisson(), log_every=10)
-    whole = loop.advance(start, 60).state
-    part = start
-    for count in (1, 29, 30):
-        part = loop.advance(part, count).state
-    np.testing.assert_array_equal(whole.parameters, part.parameters)
-
-
+@pytest.mark.skipif("sp.size() > 1", reason="the records are each rank's own affair")
 def test_the_longest_chunk_fills_the_records_and_no_more() -> None:
-    log_every = 7
-    loop, start, _ = make_loop(poisson(), log_every=log_every)
-    for step in (0, 13, 14):
+    loop, start, _ = poisson_loop(LOG_EVERY)
+    for step in (0, 11, 12):
         longest = loop.longest_chunk(step)
         chunk = loop.advance(State(step, start.parameters, start.moments), longest)
-        multiples = np.arange(0, step + longest, log_every)
+        multiples = np.arange(0, step + longest, LOG_EVERY)
         np.testing.assert_array_equal(chunk.steps, multiples[multiples >= step])
         assert len(chunk.steps) == 1024
         assert np.all(chunk.losses > 0)
@@ -133,23 +133,24 @@ def test_all_ranks_stop_at_the_same_step_with_the_last_good_parameters() -> None
     np.testing.assert_array_equal(again.state.parameters, chunk.state.parameters)
 
 
+@pytest.mark.skipif("sp.size() > 2", reason="two ranks show what more would do")
 def test_without_foreign_calls_it_says_so_and_computes_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def unavailable() -> None:
         raise InputError("no foreign calls here.")
 
-    loop, start, _ = make_loop(poisson(), log_every=10)
-    expected = loop.advance(start, 30).state.parameters
+    loop, start, _ = poisson_loop(LOG_EVERY)
+    expected = loop.advance(start, 10).state.parameters
     monkeypatch.setattr("sciml_par.training.loop.bridge", unavailable)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        loop, start, _ = make_loop(poisson(), log_every=10)
+        loop, start, _ = make_loop(poisson(), log_every=LOG_EVERY)
     texts = [str(w.message) for w in seen if "no foreign calls here" in str(w.message)]
     assert len(texts) == (sp.size() > 1 and sp.rank() == 0)
     assert all("not compiled as a whole" in text for text in texts)
     monkeypatch.setattr(
         "sciml_par.parallel.execution.dispatch.bridge", unavailable
     )  # it must not be needed
-    found = loop.advance(start, 30).state.parameters
+    found = loop.advance(start, 10).state.parameters
     np.testing.assert_allclose(found, expected, rtol=1e-10)

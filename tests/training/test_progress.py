@@ -1,4 +1,4 @@
-"""What a user sees while training runs, and at its end."""
+"""What a user sees while training runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from sciml_par.problems import poisson
-from sciml_par.training import train
 from sciml_par.training.progress import (
     Line,
     Lines,
     Pace,
-    Silence,
+    Reporter,
     clock_text,
     loss_text,
     make_reporter,
@@ -64,23 +62,8 @@ def test_the_moving_line_can_be_driven() -> None:
 
 
 def test_the_right_reporter(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert type(make_reporter(shown=False, total=1)) is Silence
+    assert type(make_reporter(shown=False, total=1)) is Reporter
     monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
     assert type(make_reporter(shown=True, total=1)) is Lines
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert type(make_reporter(shown=True, total=1)) is Line
-
-
-def test_the_table_has_a_row_for_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
-    result = train(poisson(), points=5, steps=4, evaluation_points=9, progress=False)
-    result.print()
-    lines = capsys.readouterr().out.splitlines()
-    if result.communicator.rank > 0:
-        assert lines == []
-        return
-    heading = next(line for line in lines if "rank" in line)
-    for word in ("problem", "final loss", "rel. L2 error", "per step", "compilation"):
-        assert word in heading
-    rows = [line for line in lines if "poisson, k = 2" in line]
-    assert [int(row.split()[0]) for row in rows] == list(range(result.ranks))
-    assert all(f"{result.members[0].loss:.2e}" in row for row in rows)

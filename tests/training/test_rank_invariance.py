@@ -15,7 +15,7 @@ from sciml_par.problems import poisson as poisson_on
 from sciml_par.training.adam import Adam
 from sciml_par.training.loop import Loop
 from sciml_par.training.objective import Objective
-from sciml_par.training.shard import Points, Shard, count_points, make_shard
+from sciml_par.training.rank_points import Points, RankPoints, count_points, points_of_rank
 
 
 def poisson() -> Problem:
@@ -44,32 +44,35 @@ CASES = [
     pytest.param(poisson(), Interval(0, 1).sample(1, seed=1), id="one point in all"),
     pytest.param(plate(), Box([0, 0], [1, 2]).sample(31, seed=2), id="plate"),
 ]
+COMPILED_CASES = CASES[3:]  # the last two: ranks without a point, and all kinds of terms
 
 
-def serial_shard(problem: Problem, points: Points, *, size: int) -> Shard:
+def serial_points(problem: Problem, points: Points, *, size: int) -> RankPoints:
     """All points of all ranks, as one rank has them."""
     if not isinstance(points, np.ndarray):
         parts = problem.domain.split(size)
         points = np.concatenate([part.grid(points) for part in parts])
-    return make_shard(problem, points, boundary_points=13, rank=0, size=1)
+    return points_of_rank(problem, points, boundary_points=13, rank=0, size=1)
 
 
 def objectives(problem: Problem, points: Points, model: Any) -> tuple[Objective, Objective]:
     """The loss shared by all ranks, and the serial one that every rank has for itself."""
     world = sp.current_world()
     everyone = world.communicator
-    shard = make_shard(problem, points, boundary_points=13, rank=everyone.rank, size=everyone.size)
-    serial = serial_shard(problem, points, size=everyone.size)
-    totals = count_points(shard, everyone)
+    mine = points_of_rank(
+        problem, points, boundary_points=13, rank=everyone.rank, size=everyone.size
+    )
+    serial = serial_points(problem, points, size=everyone.size)
+    totals = count_points(mine, everyone)
     assert totals == serial.counts
     return (
-        Objective(model, shard, totals=totals, communicator=everyone, dtype="float64"),
+        Objective(model, mine, totals=totals, communicator=everyone, dtype="float64"),
         Objective(model, serial, totals=serial.counts, communicator=world.alone, dtype="float64"),
     )
 
 
 def network(problem: Problem) -> MLP:
-    return MLP(problem.domain.dimension, problem.outputs, seed=7, dtype="float64")
+    return MLP(problem.domain.dimension, problem.outputs, width=6, depth=1, seed=7, dtype="float64")
 
 
 def relative(a: Any, b: Any) -> float:
@@ -83,14 +86,16 @@ def test_loss_and_gradient_are_those_of_one_rank(problem: Problem, points: Point
     flat = shared.flatten([tf.convert_to_tensor(v) for v in model.trainable_variables])
     serial_loss, serial_gradient = serial.value_and_gradient(flat)
     assert np.linalg.norm(serial_gradient) > 1e-3
-    compiled = tf.function(shared.value_and_gradient, jit_compile=True)
-    for loss, gradient in (shared.value_and_gradient(flat), compiled(flat)):
-        assert relative(loss, serial_loss) < 1e-12
-        assert relative(gradient, serial_gradient) < 1e-12
+    loss, gradient = shared.value_and_gradient(flat)
+    assert relative(loss, serial_loss) < 1e-12
+    assert relative(gradient, serial_gradient) < 1e-12
 
 
-@pytest.mark.parametrize(("problem", "points"), CASES)
-def test_weights_after_50_steps_are_those_of_one_rank(problem: Problem, points: Points) -> None:
+@pytest.mark.parametrize(("problem", "points"), COMPILED_CASES)
+def test_weights_after_50_compiled_steps_are_those_of_one_rank(
+    problem: Problem, points: Points
+) -> None:
+    """And on all ranks they are the same to the last bit."""
     model = network(problem)
     start = [v.numpy() for v in model.trainable_variables]
     world = sp.current_world()
@@ -103,28 +108,18 @@ def test_weights_after_50_steps_are_those_of_one_rank(problem: Problem, points: 
     begin = np.concatenate([v.ravel() for v in start])
     assert relative(ends[1], begin) > 1e-2, "nothing was trained"
     assert relative(ends[0], ends[1]) < 1e-9
+    assert len(set(world.communicator.allgather_object(ends[0].tobytes()))) == 1
 
 
 def test_empty_shards_occur() -> None:
     """The cases above are worth something only if some rank really has nothing."""
     world = sp.current_world().communicator
-    shard = make_shard(
+    mine = points_of_rank(
         poisson(),
         Interval(0, 1).sample(1, seed=1),
         boundary_points=None,
         rank=world.rank,
         size=world.size,
     )
-    counts = world.allgather_object(shard.counts)
+    counts = world.allgather_object(mine.counts)
     assert (world.size == 1) == all(n > 0 for n, _ in counts)
-
-
-def test_all_ranks_hold_the_same_weights_bit_for_bit() -> None:
-    problem = poisson()
-    model = network(problem)
-    shared, _ = objectives(problem, 17, model)
-    loop = Loop(shared, Adam(), log_every=10, communicator=sp.current_world().communicator)
-    start = loop.start([v.numpy() for v in model.trainable_variables], "float64")
-    end = loop.advance(start, 200).state.parameters.numpy()
-    everyone = sp.current_world().communicator.allgather_object(end.tobytes())
-    assert len(set(everyone)) == 1

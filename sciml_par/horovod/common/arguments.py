@@ -25,7 +25,7 @@ def reduction(op: ReduceOp | None, average: bool | None) -> ReduceOp:
 
 
 def device_of(name: str) -> str | None:
-    """Where to carry a tensor from: '' means from where it is (local)."""
+    """The device to transfer a tensor from: '' means the one that it is on (local)."""
     return name.replace("cpu", "CPU").replace("gpu", "GPU") or None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sciml_par import parallel
@@ -31,7 +32,7 @@ class HorovodBasics:
 
     Parameters
     ----------
-    pkg_path, args : what Horovod finds its library by; nothing is made of them.
+    pkg_path, args : ignored; Horovod finds its library by them.
     """
 
     Average: ReduceOp = Average
@@ -111,38 +112,31 @@ class HorovodBasics:
 
     def size(self) -> int:
         """How many ranks there are (local)."""
-        current_world()
-        return parallel.size()
+        return _with_ranks().size()
 
     def local_size(self) -> int:
         """How many ranks run on this host (local)."""
-        current_world()
-        return parallel.local_size()
+        return _with_ranks().local_size()
 
     def cross_size(self) -> int:
         """On how many hosts there is a rank with this `local_rank` (local)."""
-        current_world()
-        return parallel.cross_size()
+        return _with_ranks().cross_size()
 
     def rank(self) -> int:
         """This process's number, 0 ≤ rank < size (local)."""
-        current_world()
-        return parallel.rank()
+        return _with_ranks().rank()
 
     def local_rank(self) -> int:
         """This process's number among the ranks on its host (local)."""
-        current_world()
-        return parallel.local_rank()
+        return _with_ranks().local_rank()
 
     def cross_rank(self) -> int:
         """This host's number among those that have a rank with this `local_rank` (local)."""
-        current_world()
-        return parallel.cross_rank()
+        return _with_ranks().cross_rank()
 
     def is_homogeneous(self) -> bool:
         """Whether as many ranks run on every host (local)."""
-        current_world()
-        return parallel.is_homogeneous()
+        return _with_ranks().is_homogeneous()
 
     def mpi_threads_supported(self) -> bool:
         """Whether several threads of a rank may call MPI at once (local)."""
@@ -156,16 +150,14 @@ class HorovodBasics:
         return True
 
     def mpi_built(self) -> bool:
-        """True: MPI carries tensors in host memory (local)."""
+        """True: MPI transfers tensors in host memory (local)."""
         return True
 
-    def gloo_enabled(self) -> bool:
-        """False: there is no Gloo (local)."""
+    def gloo_built(self) -> bool:
+        """False: there is no Gloo; nor DDL, oneCCL and ROCm, by the other names (local)."""
         return False
 
-    def gloo_built(self) -> bool:
-        """False: there is no Gloo (local)."""
-        return False
+    gloo_enabled = ddl_built = ccl_built = rocm_built = gloo_built
 
     def nccl_built(self) -> int:
         """The version of the NCCL that can be loaded, as 22703 for 2.27.3; 0 without (local)."""
@@ -177,23 +169,11 @@ class HorovodBasics:
             return 0
         return major * 10000 + minor * 100 + patch
 
-    def ddl_built(self) -> bool:
-        """False: there is no DDL (local)."""
-        return False
-
-    def ccl_built(self) -> bool:
-        """False: there is no oneCCL (local)."""
-        return False
-
     def cuda_built(self) -> bool:
         """Whether this TensorFlow computes on NVIDIA's GPUs (local)."""
         from sciml_par._tensorflow import tf
 
         return bool(tf.test.is_built_with_cuda())
-
-    def rocm_built(self) -> bool:
-        """False: AMD's GPUs are not supported (local)."""
-        return False
 
     def _process_set(self, process_set_id: int) -> ProcessSet:
         return process_set_of(process_set_id)
@@ -209,6 +189,12 @@ class HorovodBasics:
             if members == ranks:
                 return number
         raise InputError(f"There is no process set of the ranks {ranks} of this communicator.")
+
+
+def _with_ranks() -> ModuleType:
+    """`sciml_par.parallel`, or the error of a program that has not called `init` (local)."""
+    current_world()
+    return parallel
 
 
 def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sciml_par.horovod.common.exceptions import HostsUpdatedInterrupt
 
-HOW_TO_GO_ON = (
+HOW_TO_START_AGAIN = (
     "elastic.run has run the function once: a job keeps its ranks from start to end. Save "
     "checkpoints, and start the job again from the last one, on as many ranks as there are "
     "(docs/failures.md)."
@@ -36,7 +36,7 @@ class State:
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._reset_callbacks: list[Callable[[], None]] = []
-        self._news: list[tuple[float, int]] = []
+        self._host_changes: list[tuple[float, int]] = []
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
         """Let `on_reset` call these as well (local)."""
@@ -44,14 +44,14 @@ class State:
 
     def on_reset(self) -> None:
         """Reset, and call what was registered (local). Nothing but the program calls it."""
-        self._news.clear()
+        self._host_changes.clear()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
         """Note that hosts have changed (local). Nothing but the program calls it."""
-        self._news.append((timestamp, update_res))
+        self._host_changes.append((timestamp, update_res))
 
     def commit(self) -> None:
         """`save`, then `check_host_updates` (collective)."""
@@ -66,9 +66,9 @@ class State:
         HostsUpdatedInterrupt
             On all ranks, where the program has told it so by `on_hosts_updated`.
         """
-        news = [change for _, change in self._news]
-        self._news.clear()
-        changes = self._bcast_object(news)
+        told = [change for _, change in self._host_changes]
+        self._host_changes.clear()
+        changes = self._bcast_object(told)
         if changes:
             # Ranks that stay have equal states.
             raise HostsUpdatedInterrupt(skip_sync=all(each == _REMOVED for each in changes))
@@ -162,7 +162,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
             state.sync()
             return func(state, *args, **kwargs)
         except Exception as error:
-            error.add_note(HOW_TO_GO_ON)
+            error.add_note(HOW_TO_START_AGAIN)
             raise
 
     return once

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from sciml_par.errors import InputError, NotInitializedError
 
 
@@ -15,3 +18,14 @@ class NeedsGraphError(InputError, RuntimeError):
 
 class NoRanksError(NotInitializedError, ValueError):
     """`init` has not run, or `shutdown` has."""
+
+
+@contextlib.contextmanager
+def invalid_arguments() -> Iterator[None]:
+    """Let an `InputError` be a `tf.errors.InvalidArgumentError` as well."""
+    try:
+        yield
+    except InputError as error:
+        from sciml_par.horovod.common.tensorflow_errors import InvalidInputError
+
+        raise InvalidInputError(str(error)) from None

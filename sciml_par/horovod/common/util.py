@@ -42,39 +42,23 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
-def mpi_built(verbose: bool = False) -> bool:
-    """True: MPI carries tensors in host memory (local)."""
-    return _basics.mpi_built()
+def _question(name: str) -> Callable[..., Any]:
+    """The question of this name about what there is, as `HorovodBasics` answers it (local)."""
+
+    def ask(verbose: bool = False) -> Any:
+        return getattr(_basics, name)()
+
+    ask.__name__, ask.__doc__ = name, getattr(_basics, name).__doc__
+    return ask
 
 
-def gloo_built(verbose: bool = False) -> bool:
-    """False: there is no Gloo (local)."""
-    return _basics.gloo_built()
-
-
-def nccl_built(verbose: bool = False) -> int:
-    """The version of the NCCL that can be loaded, as 22703 for 2.27.3; 0 without (local)."""
-    return _basics.nccl_built()
-
-
-def ddl_built(verbose: bool = False) -> bool:
-    """False: there is no DDL (local)."""
-    return _basics.ddl_built()
-
-
-def ccl_built(verbose: bool = False) -> bool:
-    """False: there is no oneCCL (local)."""
-    return _basics.ccl_built()
-
-
-def cuda_built(verbose: bool = False) -> bool:
-    """Whether this TensorFlow computes on NVIDIA's GPUs (local)."""
-    return _basics.cuda_built()
-
-
-def rocm_built(verbose: bool = False) -> bool:
-    """False: AMD's GPUs are not supported (local)."""
-    return _basics.rocm_built()
+mpi_built = _question("mpi_built")
+gloo_built = _question("gloo_built")
+nccl_built = _question("nccl_built")
+ddl_built = _question("ddl_built")
+ccl_built = _question("ccl_built")
+cuda_built = _question("cuda_built")
+rocm_built = _question("rocm_built")
 
 
 @contextlib.contextmanager
@@ -102,6 +86,11 @@ def get_average_backwards_compatibility_fun(
 def num_rank_is_power_2(num_rank: int) -> bool:
     """Whether it is a power of two (local)."""
     return num_rank > 0 and num_rank.bit_count() == 1
+
+
+# As `horovod.tensorflow` shows them.
+check_num_rank_power_of_2 = num_rank_is_power_2
+handle_average_backwards_compatibility = reduction
 
 
 def split_list(l: Sequence[T], n: int) -> list[Sequence[T]]:  # noqa: E741

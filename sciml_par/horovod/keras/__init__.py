@@ -1,5 +1,5 @@
-"""`horovod.keras`, which with Keras 3 is `sciml_par.horovod.tensorflow.keras` by another name."""
+"""`horovod.keras`: `sciml_par.horovod.tensorflow.keras` by its older path."""
 
-import lazy_loader
+from sciml_par.horovod.common.lazy_names import names_of_stub
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

@@ -1,17 +1,3 @@
-"""The callbacks of `sciml_par.horovod.tensorflow.keras`."""
+"""`sciml_par.horovod.tensorflow.keras.callbacks` by its older path."""
 
-from sciml_par.horovod.tensorflow.keras.callbacks import (
-    BestModelCheckpoint,
-    BroadcastGlobalVariablesCallback,
-    LearningRateScheduleCallback,
-    LearningRateWarmupCallback,
-    MetricAverageCallback,
-)
-
-__all__ = [
-    "BestModelCheckpoint",
-    "BroadcastGlobalVariablesCallback",
-    "LearningRateScheduleCallback",
-    "LearningRateWarmupCallback",
-    "MetricAverageCallback",
-]
+from sciml_par.horovod.tensorflow.keras.callbacks import *  # noqa: F403

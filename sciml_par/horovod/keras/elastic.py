@@ -1,17 +1,3 @@
-"""The elastic names of `sciml_par.horovod.tensorflow.keras`."""
+"""`sciml_par.horovod.tensorflow.keras.elastic` by its older path."""
 
-from sciml_par.horovod.tensorflow.keras.elastic import (
-    CommitStateCallback,
-    KerasState,
-    UpdateBatchStateCallback,
-    UpdateEpochStateCallback,
-    run,
-)
-
-__all__ = [
-    "CommitStateCallback",
-    "KerasState",
-    "UpdateBatchStateCallback",
-    "UpdateEpochStateCallback",
-    "run",
-]
+from sciml_par.horovod.tensorflow.keras.elastic import *  # noqa: F403

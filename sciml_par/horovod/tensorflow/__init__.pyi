@@ -1,3 +1,20 @@
+from sciml_par.horovod.common.exceptions import HorovodInternalError as HorovodInternalError
+from sciml_par.horovod.common.exceptions import HostsUpdatedInterrupt as HostsUpdatedInterrupt
+from sciml_par.horovod.common.process_sets import ProcessSet as ProcessSet
+from sciml_par.horovod.common.process_sets import add_process_set as add_process_set
+from sciml_par.horovod.common.process_sets import (
+    get_process_set_ids_and_ranks as get_process_set_ids_and_ranks,
+)
+from sciml_par.horovod.common.process_sets import global_process_set as global_process_set
+from sciml_par.horovod.common.process_sets import remove_process_set as remove_process_set
+from sciml_par.horovod.common.util import check_extension as check_extension
+from sciml_par.horovod.common.util import check_num_rank_power_of_2 as check_num_rank_power_of_2
+from sciml_par.horovod.common.util import gpu_available as gpu_available
+from sciml_par.horovod.common.util import (
+    handle_average_backwards_compatibility as handle_average_backwards_compatibility,
+)
+from sciml_par.horovod.common.util import split_list as split_list
+
 from . import compression as compression
 from . import data as data
 from . import elastic as elastic
@@ -56,20 +73,6 @@ from .reductions import allreduce as allreduce
 from .reductions import grouped_allreduce as grouped_allreduce
 from .reductions import grouped_reducescatter as grouped_reducescatter
 from .reductions import reducescatter as reducescatter
-from .shared import HorovodInternalError as HorovodInternalError
-from .shared import HostsUpdatedInterrupt as HostsUpdatedInterrupt
-from .shared import ProcessSet as ProcessSet
-from .shared import add_process_set as add_process_set
-from .shared import check_extension as check_extension
-from .shared import check_num_rank_power_of_2 as check_num_rank_power_of_2
-from .shared import get_process_set_ids_and_ranks as get_process_set_ids_and_ranks
-from .shared import global_process_set as global_process_set
-from .shared import gpu_available as gpu_available
-from .shared import (
-    handle_average_backwards_compatibility as handle_average_backwards_compatibility,
-)
-from .shared import remove_process_set as remove_process_set
-from .shared import split_list as split_list
 from .sync_batch_norm import SyncBatchNormalization as SyncBatchNormalization
 from .tape import DistributedGradientTape as DistributedGradientTape
 from .tape import PartialDistributedGradientTape as PartialDistributedGradientTape

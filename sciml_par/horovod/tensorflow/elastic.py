@@ -29,7 +29,7 @@ def _reset() -> None:
     init()
 
 
-class _Kept:
+class _SavedVariables:
     """Variables whose values are kept in host memory.
 
     Parameters
@@ -70,7 +70,34 @@ class _Kept:
         self.save()
 
 
-class TensorFlowState(ObjectState):
+class _VariablesState(ObjectState):
+    """A state of variables, and of Python objects as attributes."""
+
+    def __init__(self, variables: Callable[[], Sequence[Any]], session: Any, kwargs: Any) -> None:
+        self._kept = _SavedVariables(variables, session)
+        self._kept.save()
+        super().__init__(broadcast_object, rank, **kwargs)
+
+    def save(self) -> None:
+        """Keep the values of variables and attributes (local)."""
+        self._kept.save()
+        super().save()
+
+    def restore(self) -> None:
+        """Bring back the values that were kept last (local)."""
+        self._kept.restore()
+        super().restore()
+
+    def sync(self) -> None:
+        """Give rank 0's variables, and its attributes as kept last, to all ranks (collective).
+
+        An optimizer has variables on all ranks or on none.
+        """
+        self._kept.sync()
+        super().sync()
+
+
+class TensorFlowState(_VariablesState):
     """A state of variables, and of Python objects as attributes.
 
     Parameters
@@ -89,27 +116,10 @@ class TensorFlowState(ObjectState):
     def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
         self.variables = list(variables or tf.compat.v1.global_variables())
         self.session = _session(session)
-        self._kept = _Kept(lambda: self.variables, self.session)
-        self._kept.save()
-        super().__init__(broadcast_object, rank, **kwargs)
-
-    def save(self) -> None:
-        """Keep the values of variables and attributes (local)."""
-        self._kept.save()
-        super().save()
-
-    def restore(self) -> None:
-        """Bring back the values that were kept last (local)."""
-        self._kept.restore()
-        super().restore()
-
-    def sync(self) -> None:
-        """Give rank 0's variables, and its attributes as kept last, to all ranks (collective)."""
-        self._kept.sync()
-        super().sync()
+        super().__init__(lambda: self.variables, self.session, kwargs)
 
 
-class TensorFlowKerasState(ObjectState):
+class TensorFlowKerasState(_VariablesState):
     """A state of a Keras model and its optimizer, and of Python objects as attributes.
 
     Parameters
@@ -137,33 +147,14 @@ class TensorFlowKerasState(ObjectState):
         self.optimizer = optimizer if optimizer is not None else model.optimizer
         self.backend = backend
         in_graph = backend is not None and not tf.executing_eagerly()
-        self._kept = _Kept(self._variables, _session(backend.get_session() if in_graph else None))
-        self._kept.save()
-        super().__init__(broadcast_object, rank, **kwargs)
-
-    def save(self) -> None:
-        """Keep the values of model, optimizer and attributes (local)."""
-        self._kept.save()
-        super().save()
-
-    def restore(self) -> None:
-        """Bring back the values that were kept last (local)."""
-        self._kept.restore()
-        super().restore()
-
-    def sync(self) -> None:
-        """Give rank 0's model and optimizer, and its attributes as kept last, to all (collective).
-
-        The optimizers have variables on all ranks or on none.
-        """
-        self._kept.sync()
-        super().sync()
+        session = _session(backend.get_session() if in_graph else None)
+        super().__init__(self._variables, session, kwargs)
 
     def _variables(self) -> list[Any]:
-        return [*self.model.variables, *variables_of_optimizer(self.optimizer)]
+        return [*self.model.variables, *_variables_of_optimizer(self.optimizer)]
 
 
-def variables_of_optimizer(optimizer: Any) -> list[Any]:
+def _variables_of_optimizer(optimizer: Any) -> list[Any]:
     """The variables of an optimizer of Keras 3 or 2, or of TensorFlow 1 (local)."""
     variables = getattr(optimizer, "variables", ())
     return list(variables() if callable(variables) else variables)

@@ -29,7 +29,7 @@ def broadcast_variables(
     ----------
     variables : `tf.Variable`s or `keras.Variable`s, alike in number, order, shape and type on
         every rank.
-    inplace : nothing is made of it: it is done in the same way.
+    inplace : ignored.
 
     Returns
     -------

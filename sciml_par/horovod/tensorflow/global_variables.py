@@ -32,7 +32,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
 
     Parameters
     ----------
-    root_rank : the rank that gives.
+    root_rank : the rank whose values all ranks get.
     device : where the operations are placed.
     """
 

@@ -9,9 +9,9 @@ from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_for
 from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set, gradient_options
 from sciml_par.horovod.tensorflow.compression import Compression
-from sciml_par.horovod.tensorflow.legacy_passes import (
+from sciml_par.horovod.tensorflow.legacy_accumulation import (
     Counter,
-    LegacyPasses,
+    LegacyAccumulation,
     after,
     done,
     local_variable,
@@ -58,7 +58,7 @@ class _Wrapper(_LegacyOptimizer):
 class _DistributedOptimizer(_Wrapper):
     """An optimizer of `tf.compat.v1.train` whose gradients are those of all ranks together.
 
-    What `DistributedOptimizer` gives; the parameters are explained there.
+    What `DistributedOptimizer` returns; the parameters are explained there.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class _DistributedOptimizer(_Wrapper):
                 device=device_for(device_dense, device_sparse),
             ),
         )
-        self._passes: LegacyPasses | None = None
+        self._accumulation: LegacyAccumulation | None = None
         if backward_passes_per_step > 1:
             average = average_aggregated_gradients
-            self._passes = LegacyPasses(backward_passes_per_step, average=average)
+            self._accumulation = LegacyAccumulation(backward_passes_per_step, average=average)
 
     def register_local_var(self, var: Any) -> None:
         """From now on, leave the gradient by `var` to this rank (local)."""
@@ -110,7 +110,7 @@ class _DistributedOptimizer(_Wrapper):
         def reduce(gradients: list[Any]) -> list[Any]:
             return self._reduction.reduce(gradients, variables)
 
-        passes = self._passes
+        passes = self._accumulation
         reduced = reduce(gradients) if passes is None else passes.add(gradients, reduce)
         return list(zip(reduced, variables, strict=True))
 
@@ -129,9 +129,9 @@ class _DistributedOptimizer(_Wrapper):
         def skip() -> Any:
             return None if global_step is None else global_step.assign_add(1)
 
-        if self._passes is None:
+        if self._accumulation is None:
             return apply()
-        return self._passes.when_complete([gradient for gradient, _ in pairs], apply, skip)
+        return self._accumulation.when_complete([gradient for gradient, _ in pairs], apply, skip)
 
 
 class _DistributedAdasumOptimizer(_Wrapper):

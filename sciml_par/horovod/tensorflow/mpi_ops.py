@@ -8,6 +8,7 @@ from typing import Any
 from sciml_par import parallel
 from sciml_par._tensorflow import tf
 from sciml_par.horovod.common.basics import HorovodBasics
+from sciml_par.horovod.common.errors import invalid_arguments
 from sciml_par.horovod.common.process_sets import (
     ProcessSet,
     communicator_of,
@@ -15,8 +16,7 @@ from sciml_par.horovod.common.process_sets import (
     process_set_of,
     root_in,
 )
-from sciml_par.horovod.tensorflow.argument_errors import invalid_arguments
-from sciml_par.horovod.tensorflow.gradients import averaged_gradient
+from sciml_par.horovod.tensorflow.collective_gradients import averaged_gradient
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import outside_the_order
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function

@@ -10,13 +10,33 @@ from sciml_par.horovod.common.arguments import groups_of
 from sciml_par.horovod.common.errors import UnsupportedError
 from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set
 from sciml_par.horovod.tensorflow.compression import Compression
+from sciml_par.horovod.tensorflow.keras import optimizer as of_keras
 from sciml_par.horovod.tensorflow.legacy_optimizer import (
     _DistributedAdasumOptimizer,
     _DistributedOptimizer,
 )
 from sciml_par.parallel import Adasum, Average, ReduceOp
+from sciml_par.parallel.execution.autograph import not_converted
+
+_WITH_ADASUM = (
+    "optimizer",
+    "name",
+    "use_locking",
+    "device_dense",
+    "device_sparse",
+    "compression",
+    "backward_passes_per_step",
+)
+_NOT_WITH_ADASUM = {
+    "sparse_as_dense": False,
+    "average_aggregated_gradients": False,
+    "groups": None,
+    "gradient_predivide_factor": 1.0,
+}
+"""Options that Adasum of steps does not have, with the value that leaves them out."""
 
 
+@not_converted  # AutoGraph has local variables of its own
 def DistributedOptimizer(
     optimizer: Any,
     name: str | None = None,
@@ -40,7 +60,7 @@ def DistributedOptimizer(
     ----------
     optimizer : one of Keras', or of `tf.compat.v1.train`.
     name, use_locking : for optimizers of TensorFlow 1; others keep their name.
-    device_dense, device_sparse : where to carry gradients from; from where they are by default.
+    device_dense, device_sparse : the device to transfer gradients from; by default where they are.
     compression : how they travel.
     sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
     backward_passes_per_step : n > 1 adds up the gradients of n passes before each update.
@@ -59,65 +79,19 @@ def DistributedOptimizer(
     InputError
         It is neither kind of optimizer, or two options exclude each other.
     """
-    groups = groups_of(num_groups, groups)
+    options = locals()
+    options["groups"] = groups_of(options.pop("num_groups"), groups)
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        from sciml_par.horovod.tensorflow.keras.optimizer import (  # which imports this package
-            DistributedOptimizer as for_keras,
-        )
-
-        return for_keras(
-            optimizer,
-            name=name,
-            device_dense=device_dense,
-            device_sparse=device_sparse,
-            compression=compression,
-            sparse_as_dense=sparse_as_dense,
-            gradient_predivide_factor=gradient_predivide_factor,
-            op=op,
-            backward_passes_per_step=backward_passes_per_step,
-            average_aggregated_gradients=average_aggregated_gradients,
-            groups=groups,
-            process_set=process_set,
-            scale_local_gradients=scale_local_gradients,
-        )
-    if op is Adasum:
-        if process_set is not global_process_set:
-            raise UnsupportedError("DistributedOptimizer: Adasum of steps is for all ranks.")
-        _refuse_given(
-            sparse_as_dense=sparse_as_dense,
-            average_aggregated_gradients=average_aggregated_gradients,
-            groups=groups is not None,
-            gradient_predivide_factor=gradient_predivide_factor != 1,
-        )
-        return _DistributedAdasumOptimizer(
-            optimizer,
-            name,
-            use_locking,
-            device_dense,
-            device_sparse,
-            compression,
-            backward_passes_per_step,
-        )
-    return _DistributedOptimizer(
-        optimizer,
-        name,
-        use_locking,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        backward_passes_per_step,
-        average_aggregated_gradients,
-        groups,
-        process_set,
-        scale_local_gradients,
-    )
+        del options["use_locking"]
+        return of_keras.DistributedOptimizer(**options)
+    return _of_adasum(options) if op is Adasum else _DistributedOptimizer(**options)
 
 
-def _refuse_given(**options: bool) -> None:
-    """Raise `InputError` for the options that are given, which Adasum of steps does not have."""
-    given = [option for option, is_given in options.items() if is_given]
+def _of_adasum(options: dict[str, Any]) -> Any:
+    """The optimizer of TensorFlow 1 whose steps are combined by Adasum; it has fewer options."""
+    if options["process_set"] is not global_process_set:
+        raise UnsupportedError("DistributedOptimizer: Adasum of steps is for all ranks.")
+    given = [name for name, default in _NOT_WITH_ADASUM.items() if options[name] != default]
     if given:
         raise InputError(f"DistributedOptimizer: op=Adasum makes no use of {', '.join(given)}.")
+    return _DistributedAdasumOptimizer(**{name: options[name] for name in _WITH_ADASUM})

@@ -9,15 +9,14 @@ from typing import Any
 from sciml_par import parallel
 from sciml_par._tensorflow import tf
 from sciml_par.horovod.common.arguments import device_for, device_of, reduction
-from sciml_par.horovod.common.errors import UnsupportedError
+from sciml_par.horovod.common.errors import UnsupportedError, invalid_arguments
 from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
-from sciml_par.horovod.tensorflow.argument_errors import invalid_arguments
-from sciml_par.horovod.tensorflow.compression import Compression
-from sciml_par.horovod.tensorflow.gradients import (
+from sciml_par.horovod.tensorflow.collective_gradients import (
     averaged_gradient,
     multiplied_gradient,
-    own_gradient,
+    with_itself_as_gradient,
 )
+from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
 from sciml_par.parallel.execution.autograph import not_converted
 
@@ -46,14 +45,14 @@ def allreduce(
     ----------
     tensor : [...], the same shape and type on every rank; or `tf.IndexedSlices`.
     average : Average or Sum, as older programs say it.
-    device_dense, device_sparse : where to carry it from; from where it is by default.
+    device_dense, device_sparse : the device to transfer it from; the one that it is on by default.
     compression : how it travels.
     op : Average (the default), Sum, Min, Max, Product or Adasum. The Average of integers is rounded
         towards zero.
     prescale_factor, postscale_factor : factors before and after.
     name : what errors and the timeline call it; the ranks must agree on it.
     process_set : the ranks that take part.
-    ignore_name_scope : nothing is made of it.
+    ignore_name_scope : ignored.
 
     Raises
     ------
@@ -68,7 +67,7 @@ def allreduce(
     """
     op = reduction(op, average)
     _check_adasum(op, process_set)
-    reducing = _Reducing(
+    collective = _Reduction(
         op,
         communicator_of(process_set),
         compression,
@@ -76,7 +75,7 @@ def allreduce(
         name,
         device_of(device_sparse if isinstance(tensor, tf.IndexedSlices) else device_dense),
     )
-    return reducing.allreduce([tensor])[0]
+    return collective.allreduce([tensor])[0]
 
 
 @not_converted
@@ -96,7 +95,7 @@ def grouped_allreduce(
     """`allreduce` of each tensor, in one transfer per element type and 64 MiB (collective)."""
     op = reduction(op, average)
     _check_adasum(op, process_set)
-    reducing = _Reducing(
+    collective = _Reduction(
         op,
         communicator_of(process_set),
         compression,
@@ -104,7 +103,7 @@ def grouped_allreduce(
         name,
         device_for(device_dense, device_sparse),
     )
-    return reducing.allreduce(tensors)
+    return collective.allreduce(tensors)
 
 
 @not_converted
@@ -126,7 +125,7 @@ def reducescatter(
     """
     scales = (prescale_factor, postscale_factor)
     group, device = communicator_of(process_set), device_of(device_dense)
-    return _Reducing(op, group, compression, scales, name, device).reducescatter([tensor])[0]
+    return _Reduction(op, group, compression, scales, name, device).reducescatter([tensor])[0]
 
 
 @not_converted
@@ -142,7 +141,7 @@ def grouped_reducescatter(
     """`reducescatter` of each tensor, together (collective)."""
     scales = (prescale_factor, postscale_factor)
     group, device = communicator_of(process_set), device_of(device_dense)
-    return _Reducing(op, group, compression, scales, None, device).reducescatter(tensors)
+    return _Reduction(op, group, compression, scales, None, device).reducescatter(tensors)
 
 
 def _check_adasum(op: ReduceOp, process_set: ProcessSet) -> None:
@@ -154,7 +153,7 @@ def _check_adasum(op: ReduceOp, process_set: ProcessSet) -> None:
 
 
 @dataclass(frozen=True)
-class _Reducing:
+class _Reduction:
     """How tensors are reduced, in sciml_par's own terms.
 
     Parameters
@@ -228,7 +227,7 @@ class _Reducing:
         return _each_kind(
             tensors,
             lambda t: bool(t.dtype.is_floating),
-            lambda floating: own_gradient(reduce, floating),
+            lambda floating: with_itself_as_gradient(reduce, floating),
             reduce,
         )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.horovod.tensorflow.which_keras import keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras_version import keras_of_tensorflow
 from sciml_par.parallel import Sum, allreduce
 
 # A Keras layer needs Keras when it is defined.

@@ -9,12 +9,13 @@ from sciml_par.horovod.common.arguments import device_for, groups_of, variables_
 from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set, gradient_options
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Average, ReduceOp
+from sciml_par.parallel.execution.autograph import not_converted
 
 
 class _DistributedGradientTape(parallel.DistributedGradientTape):
     """A `tf.GradientTape` that reduces its gradients over the ranks.
 
-    What `DistributedGradientTape` gives; the parameters are explained there. `persistent` and
+    What `DistributedGradientTape` returns; the parameters are explained there. `persistent` and
     `watch_accessed_variables` are those that `tape` was made with.
     """
 
@@ -68,6 +69,7 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
         return super().get_local_and_global_gradients(target, sources, output_gradients)
 
 
+@not_converted  # AutoGraph has local variables of its own
 def DistributedGradientTape(
     gradtape: Any,
     device_dense: str = "",
@@ -91,7 +93,7 @@ def DistributedGradientTape(
     Parameters
     ----------
     gradtape : what computes this rank's gradients.
-    device_dense, device_sparse : where to carry gradients from; from where they are by default.
+    device_dense, device_sparse : the device to transfer gradients from; by default where they are.
     compression : how they travel.
     sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
     op : Average, Sum or Adasum.
@@ -102,20 +104,13 @@ def DistributedGradientTape(
     process_set : the ranks that take part; others keep their gradients as they are.
     scale_local_gradients : divide the gradients by sources given to `register_local_source` by P.
     """
-    return _DistributedGradientTape(
-        gradtape,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        groups_of(num_groups, groups),
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
-    )
+    options = locals()
+    options["tape"] = options.pop("gradtape")
+    options["groups"] = groups_of(options.pop("num_groups"), groups)
+    return _DistributedGradientTape(**options)
 
 
+@not_converted  # AutoGraph has local variables of its own
 def PartialDistributedGradientTape(
     gradtape: Any,
     device_dense: str = "",
@@ -136,19 +131,9 @@ def PartialDistributedGradientTape(
     ----------
     local_layers : a Keras layer, or several, whose gradients are not reduced.
     """
-    tape = DistributedGradientTape(
-        gradtape,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        num_groups,
-        groups,
-        process_set,
-        scale_local_gradients,
-    )
-    for variable in variables_of(local_layers):
+    options = locals()
+    local = variables_of(options.pop("local_layers"))
+    tape = DistributedGradientTape(**options)
+    for variable in local:
         tape.register_local_source(variable)
     return tape

@@ -12,11 +12,12 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.arguments import shape_of, unknown_shape
+from sciml_par.parallel.collectives.arguments import unknown_shape
 from sciml_par.parallel.collectives.call_options import CallOptions
 from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, reduced
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.parallel.requests.request import even_rows
+from sciml_par.parallel.tensors.shapes import shape_of
 
 Tensor = Any
 

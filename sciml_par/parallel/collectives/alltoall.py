@@ -8,7 +8,6 @@ from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import (
     check_rows,
     rows_for_each,
-    shape_of,
     unknown_splits,
 )
 from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
@@ -17,6 +16,7 @@ from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import exchange_of_rows
+from sciml_par.parallel.tensors.shapes import shape_of
 
 
 @not_converted

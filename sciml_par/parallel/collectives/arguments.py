@@ -74,11 +74,6 @@ def check_rows(x: Any, where: str) -> None:
         raise InputError(f"{where}: expected a tensor [n, ...]; got a scalar. Reshape it to [1].")
 
 
-def shape_of(x: Any) -> tuple[int, ...]:
-    """The shape of a tensor, which is known (local)."""
-    return tuple(x.shape.as_list())
-
-
 def unknown_shape(x: Any, where: str) -> InputError:
     """The error where a shape would have to be known."""
     return InputError(

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sciml_par._tensorflow import tf
+from sciml_par._tensorflow import is_recorded, tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.arguments import shape_of, tensor_of, unknown_shape
+from sciml_par.parallel.collectives.arguments import tensor_of, unknown_shape
 from sciml_par.parallel.execution.custom_gradient import custom_gradient
-from sciml_par.parallel.execution.dispatch import Placement, check_device, is_recorded, perform
+from sciml_par.parallel.execution.dispatch import Placement, check_device, perform
 from sciml_par.parallel.execution.input_pipeline import name_in_pipeline
 from sciml_par.parallel.execution.unknown_shapes import at_run_time, may_have_unknown_shapes
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.element_type import element_type
 from sciml_par.parallel.requests.request import Request, Shape
+from sciml_par.parallel.tensors.shapes import shape_of
 
 Tensor = Any
 """A `tf.Tensor`, or what `tf.convert_to_tensor` takes."""
@@ -54,7 +55,7 @@ class CallOptions:
     def of(
         cls, kind: str, name: str | None, communicator: Communicator | None, device: str | None
     ) -> CallOptions:
-        """The setting that a user's options ask for (local)."""
+        """The options that a user has given, checked (local)."""
         group = communicator or current_world().communicator
         if name is not None and not isinstance(name, str):
             raise InputError(f"{kind}: expected name to be a text or None; got {name!r}.")

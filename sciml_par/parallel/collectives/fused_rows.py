@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.collectives.arguments import shape_of
 from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
 from sciml_par.parallel.collectives.primitives import any_rows_of, gathered_rows, reduced, scattered
 from sciml_par.parallel.execution.custom_gradient import custom_gradient
@@ -17,6 +16,7 @@ from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.requests.reduce_op import ReduceOp, Sum
 from sciml_par.parallel.requests.request import Allgather, any_rows, even_rows
+from sciml_par.parallel.tensors.shapes import shape_of
 
 
 def gathered_together(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
@@ -101,8 +101,8 @@ def _rows_of_all(tensors: Sequence[Tensor], options: CallOptions) -> np.ndarray:
     mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
     everyone = np.empty((group.size, n), np.int64)
     # Their text makes the ranks agree on all types and shapes.
-    asked_for = [str(any_rows("", x.dtype.name, shape_of(x)))[1:-1] for x in tensors]
-    name = f"rows of {options.kind}({'; '.join(asked_for)})"
+    shapes = [str(any_rows("", x.dtype.name, shape_of(x)))[1:-1] for x in tensors]
+    name = f"rows of {options.kind}({'; '.join(shapes)})"
     if options.name is not None:
         name += f" {options.name}"
     request = Allgather("int64", (n,), (n,) * group.size, name=name)

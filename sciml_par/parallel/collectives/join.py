@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par._text import rank_list
 from sciml_par.errors import InputError, SciMLParError
 from sciml_par.parallel.execution.dispatch import run_eagerly
 from sciml_par.parallel.groups.call_site import CallSite
@@ -28,7 +29,6 @@ from sciml_par.parallel.groups.joined_ranks import (
 from sciml_par.parallel.groups.mailbox import Mailbox
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.announcement import Announcement, Kind
-from sciml_par.parallel.requests.mismatch import rank_list
 from sciml_par.parallel.requests.reduce_op import Max, Min, Product, ReduceOp
 from sciml_par.parallel.requests.request import (
     Allgather,
@@ -98,7 +98,7 @@ class _Join:
 
     def last_rank(self) -> int:
         group = self.group
-        begun = group.sequence
+        begun = group.progress.sequence
         join_in(group, self.mailbox)
         while (announcement := self._next()) is not None:
             self._take_part(announcement)
@@ -111,13 +111,13 @@ class _Join:
         group, mailbox = self.group, self.mailbox
         while True:
             mailbox.poll()
-            announcement = mailbox.next_asked(group.identity, group.sequence + 1)
+            announcement = mailbox.next_asked(group.identity, group.progress.sequence + 1)
             if announcement is not None:
                 return announcement
             tell_who_joined(group, mailbox)
             joined = joined_ranks(group, mailbox)
             begun = [each.begun for each in joined.values()]
-            if len(joined) == group.size - 1 and max(begun) <= group.sequence:
+            if len(joined) == group.size - 1 and max(begun) <= group.progress.sequence:
                 return None
             self._check_still_there(joined)
             time.sleep(_POLL_SECONDS)

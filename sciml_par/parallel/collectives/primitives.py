@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.collectives.arguments import rows_for_each, shape_of
+from sciml_par.parallel.collectives.arguments import rows_for_each
 from sciml_par.parallel.collectives.call_options import CallOptions, Gradient, Tensor
 from sciml_par.parallel.execution.custom_gradient import custom_gradient
 from sciml_par.parallel.execution.dispatch import perform_bundle
@@ -26,6 +26,7 @@ from sciml_par.parallel.requests.request import (
     even_rows,
     exchange_of_rows,
 )
+from sciml_par.parallel.tensors.shapes import shape_of
 
 
 def reduced(x: Tensor, op: ReduceOp, options: CallOptions) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.graph_errors import MismatchInGraph
-from sciml_par.parallel.execution.tensor_bundle import TensorBundleCall
+from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
@@ -28,7 +28,7 @@ from sciml_par.parallel.tensors.memory import (
 )
 from sciml_par.parallel.transports.nccl import NCCLTransport
 
-_EAGER_SITES_KEPT = 4096
+_CALL_SITES_KEPT = 4096
 _HOST = "/CPU:0"
 _LAST = "sciml_par_last_collective"
 
@@ -47,7 +47,7 @@ class Placement:
     """
 
     def __init__(self, communicator: Communicator, device: str | None = None) -> None:
-        # Asked once: each question costs as much as a step of the way.
+        # Asked once: each question costs as much as a transfer's preparation.
         self.eager: bool = tf.executing_eagerly()
         compiled = not self.eager and in_compiled_function()
         self._communicator = communicator
@@ -56,7 +56,7 @@ class Placement:
         self.order = bridge().order() if compiled and communicator.size > 1 else None
 
     def resumed(self) -> Placement:
-        """The chain for a gradient: this one, or a new one if the forward pass was not compiled."""
+        """That of a gradient: this one, or a new one if the forward pass was not compiled."""
         return Placement(self._communicator, self.device) if self.order is None else self
 
 
@@ -70,7 +70,7 @@ def perform(communicator: Communicator, request: Request, x: Any, placement: Pla
     if communicator.size == 1:
         return tf.identity(x)  # what every collective of one rank amounts to
     if placement.eager:
-        call_site, moved = _shared_site(communicator, request), _moved(x, placement)
+        call_site, moved = _shared_call_site(communicator, request), _moved(x, placement)
         return _from_host(call_site, moved) if placement.on_host else run_eagerly(call_site, moved)
     check_threads_of_mpi()
     call_site = CallSite(communicator, request)
@@ -122,19 +122,6 @@ def check_threads_of_mpi() -> None:
             f"mpi4py.rc.thread_level = 'multiple' before MPI is imported; or load an MPI that is "
             f"built for threads. Eager collectives work without it."
         )
-
-
-def is_recorded() -> bool:
-    """Whether a gradient tape, or an accumulator of forward derivatives, looks on (local)."""
-    return bool(_could_record()())
-
-
-@lru_cache(maxsize=1)
-def _could_record() -> Callable[[], bool]:
-    from tensorflow.python.eager import record
-
-    could_record: Callable[[], bool] = record.could_possibly_record
-    return could_record
 
 
 def run_eagerly(call_site: CallSite, x: Any) -> Any:
@@ -194,12 +181,12 @@ def _moved(x: Any, placement: Placement) -> Any:
         return tf.identity(x)
 
 
-def _shared_site(communicator: Communicator, request: Request) -> CallSite:
+def _shared_call_site(communicator: Communicator, request: Request) -> CallSite:
     """The call site that eager calls with equal requests share, made at the first of them."""
-    call_sites = communicator.eager_call_sites
+    call_sites = communicator.call_sites
     call_site = call_sites.get(request)
     if call_site is None:
-        if len(call_sites) >= _EAGER_SITES_KEPT:
+        if len(call_sites) >= _CALL_SITES_KEPT:
             call_sites.clear()
         call_site = call_sites[request] = CallSite(communicator, request)
     return call_site

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sciml_par.parallel.execution.graph_lifetime import with_the_graph
-from sciml_par.parallel.execution.xla_ffi import Act, Frame
+from sciml_par.parallel.execution.xla_call_frame import Act, Frame
 
 
 class CallSites:

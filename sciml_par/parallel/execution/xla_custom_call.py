@@ -3,7 +3,7 @@
 Order. XLA keeps program order only among operations that depend on each other. Every collective
 here therefore reads a scalar variable, passes it through its custom call and writes it back.
 TensorFlow threads variables through loops, branches and nested functions in program order, so all
-collectives of a program form one chain, and all ranks run them in the same order.
+collectives of a program depend on each other, and all ranks run them in the same order.
 """
 
 from __future__ import annotations
@@ -14,19 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.arguments import shape_of
 from sciml_par.parallel.execution.gpu_handler import gpu_handler
-from sciml_par.parallel.execution.xla_call_sites import CallSiteNumbers, CallSites
-from sciml_par.parallel.execution.xla_ffi import (
-    CUDA,
-    HOST,
-    UnavailableError,
+from sciml_par.parallel.execution.xla_call_frame import (
     all_addresses,
-    foreign_calls,
     on_frame,
     on_one_tensor,
     one_tensor,
 )
+from sciml_par.parallel.execution.xla_call_sites import CallSiteNumbers, CallSites
+from sciml_par.parallel.execution.xla_ffi import CUDA, HOST, UnavailableError, foreign_calls
 from sciml_par.parallel.execution.xla_module import (
     GENERAL_TARGET,
     SCALAR,
@@ -37,9 +33,10 @@ from sciml_par.parallel.execution.xla_module import (
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.requests.request import Shape
 from sciml_par.parallel.tensors.memory import has_gpus
+from sciml_par.parallel.tensors.shapes import shape_of
 
 if TYPE_CHECKING:
-    from sciml_par.parallel.execution.tensor_bundle import TensorBundleCall
+    from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
 
 
 class Bridge:
@@ -66,7 +63,7 @@ class Bridge:
         self._orders = {kind: _order_variable(kind) for kind in (["CPU", "GPU"][: 1 + with_gpus])}
 
     def order(self) -> Any:
-        """The chain's variable as the graph under construction sees it; pass it to `emit`."""
+        """The variable of the order, as the graph under construction sees it; pass it to `emit`."""
         graph = tf.compat.v1.get_default_graph()
         kind = _device_kind() if len(self._orders) > 1 else "CPU"
         return graph.capture(self._orders[kind].handle)
@@ -153,7 +150,10 @@ class Bridge:
 
 
 def _order_variable(kind: str) -> Any:
-    with tf.init_scope(), tf.device(f"/{kind}:0"):
+    from tensorflow.python.eager import context
+
+    # It outlives a graph of TensorFlow 1 that is under construction, hence eager_mode.
+    with tf.init_scope(), context.eager_mode(), tf.device(f"/{kind}:0"):
         # On a GPU, TensorFlow would keep an integer in host memory.
         return tf.Variable(0.0, trainable=False, dtype=tf.float32, name="sciml_par_order")
 

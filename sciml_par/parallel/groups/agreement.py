@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sciml_par.parallel.groups.progress import Group
 from sciml_par.parallel.requests.mismatch import mismatch_message
 from sciml_par.parallel.requests.signature import Signature
 
-if TYPE_CHECKING:
-    from sciml_par.parallel.groups.communicator import Communicator
-
 _COMPARED = struct.Struct("<16sQQ")
-"""The digest of the signature, the number of the collective, and the trail of all before it."""
+"""The digest of the signature, the number of the collective, and the digest of all before it."""
 
 _NUMBER = struct.Struct("<q")
 
@@ -23,7 +20,7 @@ History = Mapping[int, bytes]
 """{number of a collective: digest of its signature}."""
 
 
-def compare(group: Communicator, signature: Signature, number: int) -> list[int]:
+def compare(group: Group, signature: Signature, number: int) -> list[int]:
     """Every rank's `number`, [P], if all ask for the same and always have (collective).
 
     Raises
@@ -31,7 +28,7 @@ def compare(group: Communicator, signature: Signature, number: int) -> list[int]
     CollectiveMismatchError
         On all ranks alike, with what each of them asked for.
     """
-    mine = _COMPARED.pack(signature.digest, group.sequence, group.trail)
+    mine = _COMPARED.pack(signature.digest, group.progress.sequence, group.progress.order_digest)
     sent = np.frombuffer(mine + _NUMBER.pack(number), np.uint8)
     everyone = np.empty((group.size, sent.size), np.uint8)
     group.control.Allgather(sent, everyone)
@@ -41,9 +38,9 @@ def compare(group: Communicator, signature: Signature, number: int) -> list[int]
     raise group.mismatch_error(_explanation(group, signature))
 
 
-def _explanation(group: Communicator, signature: Signature) -> str:
+def _explanation(group: Group, signature: Signature) -> str:
     """What each rank asked for, now or at the first collective in which they differed."""
-    asked = group.control.allgather((str(signature), group.sequence))
+    asked = group.control.allgather((str(signature), group.progress.sequence))
     in_step = len({place for _, place in asked}) == 1
     if not in_step or len({signature for signature, _ in asked}) > 1:
         asked_for = [w if in_step else f"{w}, its collective number {place}" for w, place in asked]
@@ -51,21 +48,22 @@ def _explanation(group: Communicator, signature: Signature) -> str:
     return _past_explanation(group)
 
 
-def _past_explanation(group: Communicator) -> str:
+def _past_explanation(group: Group) -> str:
     """The same of a collective before this one: what was agreed on before is not compared again."""
-    recent = {number: announcement.signature for number, announcement in group.history}
+    recent = {number: announcement.signature for number, announcement in group.progress.history}
     digests = {number: signature.digest for number, signature in recent.items()}
+    sequence = group.progress.sequence
     number = first_difference(group.control.allgather(digests))
     if number is None:
         return (
             f"The ranks of «{group.name}» did not ask for the same collectives in the same order, "
-            f"some time before their collective number {group.sequence}. Results since then are "
-            f"wrong. Run with SCIML_PAR_CHECK=always to find the place."
+            f"some time before their collective number {sequence}. Results since then are wrong. "
+            f"Run with SCIML_PAR_CHECK=always to find the place."
         )
     asked_for = group.control.allgather(str(recent[number]))
     message = mismatch_message(group.name, dict(enumerate(asked_for)))
     return (
-        f"{message}\nThat was their collective number {number}, {group.sequence - number} before "
+        f"{message}\nThat was their collective number {number}, {sequence - number} before "
         f"this one; results since then are wrong. Ranks compare what they have not asked for "
         f"before; with SCIML_PAR_CHECK=always, everything."
     )

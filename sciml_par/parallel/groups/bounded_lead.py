@@ -8,23 +8,18 @@ meeting by itself: it costs nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sciml_par.parallel.groups.progress import Group
 from sciml_par.parallel.requests.request import Allreduce, Request
-
-if TYPE_CHECKING:
-    from sciml_par.parallel.groups.communicator import Communicator
-    from sciml_par.parallel.transports.transport import Transport
+from sciml_par.parallel.transports.transport import Transfer, Transport
 
 MOST_AHEAD = 512
 """Less than a group's `history` holds."""
 
-Transfer = Callable[..., Any]
-
 
 def with_bounded_lead(
-    group: Communicator, request: Request, transport: Transport, transfer: Transfer
+    group: Group, request: Request, transport: Transport, transfer: Transfer
 ) -> Transfer:
     """`transfer`, after which the ranks meet now and then if by itself it is no meeting (local).
 
@@ -32,11 +27,12 @@ def with_bounded_lead(
     """
     if isinstance(request, Allreduce) and request.count and not transport.returns_early:
         return transfer
+    progress = group.progress
 
     def transfer_and_meet(*where: Any) -> None:
         transfer(*where)
-        group.loose += 1
-        if group.loose % MOST_AHEAD == 0:
+        progress.without_meeting += 1
+        if progress.without_meeting % MOST_AHEAD == 0:
             group.control.Barrier()
 
     return transfer_and_meet

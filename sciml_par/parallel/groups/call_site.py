@@ -32,12 +32,13 @@ class PreparedCall:
         self.request = request
         self.signature = replace(request.signature, transport=transport.name)
         self._transfer = with_bounded_lead(
-            communicator, request, transport, request.prepared_by(transport)
+            communicator, request, transport, transport.prepare(request)
         )
         self._returns_early = transport.returns_early
+        self._progress = communicator.progress
         self._bytes = request.count * request.element.size
-        self._ask = Announcement(Kind.TRANSFER, self.signature, request)
-        self._ledger = communicator.ledger
+        self._announcement = Announcement(Kind.TRANSFER, self.signature, request)
+        self._ledger = communicator.progress.ledger
         self._agreed_in = -1  # the generation of the ledger in which the signature was found
 
     def execute(self, *where: Any) -> None:
@@ -48,27 +49,23 @@ class PreparedCall:
         where : what the transfer takes: the addresses of the input and of the output, the same
             twice for in place; by NCCL, the stream as well.
         """
-        communicator = self._communicator
-        recorder = communicator.recorder
-        begun = 0 if recorder is None else recorder.now()
-        communicator.begin(self._ask)
+        progress = self._progress
+        progress.begin(self._announcement)
         try:
             new = self._agreed_in != self._ledger.generation
             if new:
                 new = self._agree()
             if self._returns_early:
-                communicator.enqueued = communicator.sequence
+                progress.enqueued = progress.sequence
             self._transfer(*where)
         except RuntimeError as error:
             if type(error).__module__.startswith("mpi4py"):
                 raise self._explained(error) from error
             raise
         finally:
-            communicator.end()
-        if recorder is not None:
-            recorder.note(
-                communicator, self.signature, begun, self._bytes, new, self._returns_early
-            )
+            progress.end()
+        if progress.observers:
+            progress.tell_ended(self.signature, self._bytes, new, self._returns_early)
 
     def _explained(self, error: RuntimeError) -> TransferError:
         """MPI's error, with what most likely has brought it about."""

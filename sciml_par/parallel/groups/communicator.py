@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from sciml_par._text import rank_list
 from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
 from sciml_par.parallel.groups.agreement import compare
-from sciml_par.parallel.groups.ledger import Ledger
-from sciml_par.parallel.requests.announcement import Announcement, Kind
-from sciml_par.parallel.requests.mismatch import rank_list
-from sciml_par.parallel.requests.signature import KEY_MASK, Signature
+from sciml_par.parallel.groups.progress import Progress
+from sciml_par.parallel.requests.announcement import Kind
+from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.mpi import MPITransport
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from sciml_par.parallel.groups.call_site import CallSite
-    from sciml_par.parallel.groups.joined_ranks import JoinedRanks
     from sciml_par.parallel.requests.request import Request
-    from sciml_par.parallel.supervision.sentinel_client import Sentinel
-    from sciml_par.parallel.timeline.recorder import Recorder
     from sciml_par.parallel.transports.cupy_binding import Gpu
     from sciml_par.parallel.transports.nccl import NCCLTransport
 
 T = TypeVar("T")
-
-_HISTORY = 1024
-
-_TRAIL_STEP, _TRAILS_KEPT = 16, 8192
-"""Every how many collectives the trail is kept for the watchdogs to compare, and how many of them:
-more than ranks do in a second."""
 
 
 class Communicator:
@@ -61,24 +48,12 @@ class Communicator:
     nccl_transport : carries tensors between GPUs; None where the ranks do not have one each, or no
         NCCL.
     gpu : this rank's GPU as CuPy sees it, or None.
-    sequence : how many collectives this rank has begun.
-    enqueued : which of them was the last that a GPU was given.
-    pending : what this rank waits for, or None.
-    comparing : whether it is still comparing that with the others.
+    progress : how far this rank is in the group's collectives.
     world_ranks : the members' numbers in the world, [P].
     identity : no other group of the job has had or will have the same; a name may be used again.
-    loose : how many collectives have been carried that a rank may finish before others begin.
     all_groups : the world and all groups made of it.
-    history : the last collectives that this rank has begun, with their numbers.
-    audience : the ranks that have joined, or None.
-    joins : how often the ranks have met in `join`.
-    trail : a number that all collectives so far, in their order, have made: it differs where the
-        signatures of two ranks, or their order, have differed.
-    recoveries : how often ranks did not ask for the same, were told so, and could go on.
-    ledger : the signatures that the ranks have agreed on.
+    call_sites : the call sites that eager calls with equal requests share, by request.
     mismatch_error : what is raised where the ranks do not ask for the same; the world's by default.
-    recorder : notes the collectives for the timeline, or None.
-    sentinel : of the world: the process that names this rank if it is lost; else None.
     """
 
     def __init__(
@@ -98,19 +73,6 @@ class Communicator:
         self.mpi_transport = MPITransport(self.mpi)
         self.nccl_transport: NCCLTransport | None = None
         self.gpu: Gpu | None = None
-        self.sequence = 0
-        self.enqueued = 0
-        self.pending: Signature | None = None
-        self.comparing = False
-        self.trail = 0
-        self._trails: list[tuple[int, int] | None] = [None] * _TRAILS_KEPT
-        self.recoveries = 0
-        self.ledger = Ledger()
-        turn = threading.Lock()
-        self._take_turn: Callable[[bool], bool] = turn.acquire
-        self._give_turn: Callable[[], None] = turn.release
-        self._disordered: str | None = None
-        self.eager_call_sites: dict[Request, CallSite] = {}
         self._world = world or self
         self.world_ranks = _translate(self.mpi, self._world.mpi)
         self._groups_made = 0
@@ -118,21 +80,18 @@ class Communicator:
             (self._world.rank, self._world._groups_made)
         )
         self._world._groups_made += 1
-        self.loose = 0
-        # The watchdog of another thread reads it; groups are few, and live as long as the job.
-        self.all_groups: list[Communicator] = self._world.all_groups if world else []
-        self.all_groups.append(self)
         self._splits = 0
-        # Ranks that join late hear of what they have missed; a rank can be ahead of others by the
-        # broadcasts that it has given.
-        self.history: deque[tuple[int, Announcement]] = deque(maxlen=_HISTORY)
-        self.joined_ranks_observer: JoinedRanks | None = None
-        self.joins = 0
         self.mismatch_error: type[CollectiveMismatchError] = (
             self._world.mismatch_error if world else CollectiveMismatchError
         )
-        self.recorder: Recorder | None = self._world.recorder if world else None
-        self.sentinel: Sentinel | None = None
+        self.call_sites: dict[Request, Any] = {}
+        self.progress = Progress(f"Rank {self.rank} of «{name}»")
+        inherited = self._world.progress.observers if world else ()
+        for observer in filter(None, (each.for_new_group(self) for each in inherited)):
+            self.progress.observe(observer)
+        # The watchdog's thread reads it, and then looks at a group that is complete.
+        self.all_groups: list[Communicator] = self._world.all_groups if world else []
+        self.all_groups.append(self)
 
     def __repr__(self) -> str:
         return f"Communicator({self.name!r}, rank {self.rank} of {self.size})"
@@ -145,7 +104,7 @@ class Communicator:
     @check_always.setter
     def check_always(self, always: bool) -> None:
         self._check_always = always
-        self.ledger.clear()  # or call sites that have agreed would not ask
+        self.progress.ledger.clear()  # or call sites that have agreed would not ask
 
     def split(self, color: int) -> Communicator:
         """The ranks that give the same `color`, as a group of their own (collective)."""
@@ -229,7 +188,7 @@ class Communicator:
         if self.nccl_transport is not None:
             self.nccl_transport.finish()
             self.nccl_transport.abort()
-        self.eager_call_sites.clear()
+        self.call_sites.clear()
         self.mpi_transport.free_itself()
         self.mpi.Free()
         self.control.Free()
@@ -255,61 +214,46 @@ class Communicator:
         CollectiveMismatchError
             On all ranks alike, with what each of them asked for. The group can be used again.
         """
-        self.comparing = True
+        self.progress.comparing = True
         try:
             return compare(self, signature, number)
         except CollectiveMismatchError:
-            self._recover()
+            # All ranks are here and have been told.
+            self.progress.recover(max(self.control.allgather(self.progress.sequence)))
             raise
         finally:
-            self.comparing = False
+            self.progress.comparing = False
 
-    def _recover(self) -> None:
-        """Go on together after a mismatch: all ranks are here and have been told (collective)."""
-        self.sequence = max(self.control.allgather(self.sequence))
-        self.trail = 0
-        self._trails = [None] * _TRAILS_KEPT
-        self.recoveries += 1
-        self.history.clear()
-
-    def newest_trail(self) -> tuple[int, int] | None:
-        """The number of a collective not long ago, and the trail after it (local)."""
-        return self._trails[_place(self.sequence)]
-
-    def trail_at(self, number: int) -> int | None:
-        """The trail after the collective `number`; None if it is not kept any more (local)."""
-        kept = self._trails[_place(number)]
-        return None if kept is None or kept[0] != number else kept[1]
-
-    def standing(self) -> tuple[int, Signature] | None:
-        """The collective that is under way: its number and what it is (local; for the watchdog).
+    def in_progress(self) -> tuple[int, Signature] | None:
+        """The collective that is in progress: its number and what it is (local; for the watchdog).
 
         One that NCCL has been given counts until the GPU has done it.
         """
-        signature = self.pending
+        signature = self.progress.in_progress
         if signature is not None:
-            # The number is read after the wish: if it is that of an earlier look, so is the wish.
-            return self.sequence, signature
+            # The number is read last: if it is that of an earlier look, so is the signature.
+            return self.progress.sequence, signature
         signature = self.nccl_transport.in_flight() if self.nccl_transport is not None else None
         # By MPI, the host may have done later ones in the meantime.
-        return None if signature is None else (self.enqueued, signature)
+        return None if signature is None else (self.progress.enqueued, signature)
 
     def barrier(self) -> None:
         """Wait until every rank has come here (collective)."""
-        with self.waiting_for(Signature("barrier")) as signature:
+        with self.progress.exchange(Signature("barrier")) as signature:
             self.agree(signature)
 
     def gather_rows(self, rows: int, *, signature: Signature | None = None) -> list[int]:
         """Every rank's number of rows, [P]; they agree on `signature` as well (collective)."""
-        with self.waiting_for(signature or Signature("exchange of numbers of rows")) as signature:
-            return self.agree(signature, rows)
+        asked = signature or Signature("exchange of numbers of rows")
+        with self.progress.exchange(asked):
+            return self.agree(asked, rows)
 
     def exchange_rows(self, rows: Sequence[int], *, signature: Signature) -> list[int]:
         """How many rows each rank has for this one, [P], where this one has `rows` for them.
 
         They agree on `signature` as well (collective).
         """
-        with self.waiting_for(signature, Kind.ROWS) as signature:
+        with self.progress.exchange(signature, Kind.ROWS):
             self.agree(signature)
             received = np.empty(self.size, np.int64)
             self.control.Alltoall(np.asarray(rows, np.int64), received)
@@ -317,72 +261,16 @@ class Communicator:
 
     def allgather_object(self, value: T) -> list[T]:
         """Every rank's picklable `value`, in the order of ranks (collective)."""
-        with self.waiting_for(Signature("allgather of objects"), Kind.OBJECTS) as signature:
+        with self.progress.exchange(Signature("allgather of objects"), Kind.OBJECTS) as signature:
             self.agree(signature)
             return self.control.allgather(value)
 
     def broadcast_object(self, value: T, *, root: int = 0) -> T:
         """The picklable `value` of rank `root`, on every rank (collective)."""
         signature = Signature("broadcast of an object", root=root)
-        with self.waiting_for(signature, Kind.OBJECTS) as signature:
+        with self.progress.exchange(signature, Kind.OBJECTS):
             self.agree(signature)
             return self.control.bcast(value, root=root)
-
-    def begin(self, announcement: Announcement) -> None:
-        """Note that this rank begins its next collective (local); `end` must follow.
-
-        Raises
-        ------
-        InputError
-            Another one is in progress on this rank, in another thread.
-        """
-        if not self._take_turn(False):
-            raise self._disorder(announcement)
-        # The watchdog reads these two: a number that stands still with a wish pending is a stall.
-        number = self.sequence = self.sequence + 1
-        self.pending = announcement.signature
-        # Odd, so that no difference is lost; and all numbers are those that Python is fast at.
-        self.trail = (3 * self.trail + announcement.key) & KEY_MASK
-        if not number % _TRAIL_STEP:
-            self._trails[_place(number)] = number, self.trail
-        self.history.append((number, announcement))
-        if self.joined_ranks_observer is not None:
-            self.joined_ranks_observer.tell(number, announcement)
-
-    def end(self) -> None:
-        """Note that the collective which this rank has begun is over, or has failed (local)."""
-        self.pending = None
-        self._give_turn()
-
-    def _disorder(self, announcement: Announcement) -> InputError:
-        """The error of two collectives at once, which all later ones get, too.
-
-        Which of the two the other ranks begin first is not known, so nothing that this group does
-        from here on can be trusted.
-        """
-        if self._disordered is None:
-            self._give_turn = lambda: None
-            self._disordered = (
-                f"Rank {self.rank} of «{self.name}» was asked for {announcement.signature} while "
-                f"{self.pending or 'another collective'} was in progress in another thread. The "
-                f"order in which threads call collectives is not the same on all ranks. Call them "
-                f"from one thread (Dataset.map without num_parallel_calls, no prefetch behind it), "
-                f"or give each thread a group of its own, made by Communicator.split(0)."
-            )
-        return InputError(self._disordered)
-
-    @contextlib.contextmanager
-    def waiting_for(self, signature: Signature, kind: Kind = Kind.AGREEMENT) -> Iterator[Signature]:
-        """Let the watchdog, and ranks that have joined, see an exchange that is no tensor's."""
-        recorder = self.recorder
-        begun = 0 if recorder is None else recorder.now()
-        self.begin(Announcement(kind, signature))
-        try:
-            yield signature
-        finally:
-            self.end()
-        if recorder is not None:
-            recorder.note(self, signature, begun)
 
     def on_root(self, action: Callable[[], T], *, root: int = 0) -> T:
         """Do `action` on rank `root` alone; every rank gets its result or its error (collective).
@@ -417,11 +305,6 @@ class Communicator:
             if each is not None:
                 raise each
         return result  # type: ignore[return-value]
-
-
-def _place(number: int) -> int:
-    """Where the trail of a collective is kept."""
-    return number // _TRAIL_STEP % _TRAILS_KEPT
 
 
 def _translate(part: MPI.Comm, whole: MPI.Comm) -> list[int]:

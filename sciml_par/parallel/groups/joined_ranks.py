@@ -8,9 +8,10 @@ goes on to tell of its own past after it has joined.
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Announced, Joined, Mailbox
+from sciml_par.parallel.groups.progress import Group
 from sciml_par.parallel.requests.announcement import Announcement
 
 
@@ -26,7 +27,7 @@ class JoinedRanks:
     def __init__(
         self,
         mailbox: Mailbox,
-        group: Communicator,
+        group: Group,
         ranks: frozenset[int],
         last: float = math.inf,
     ) -> None:
@@ -35,31 +36,41 @@ class JoinedRanks:
         self.ranks = ranks
         self.last = last
 
-    def tell(self, number: int, announcement: Announcement) -> None:
+    def begun(self, number: int, announcement: Announcement) -> None:
         """Say what this rank's collective `number` is (local)."""
         if number <= self.last:
             self._mailbox.send(Announced(self._group, {number: announcement}), to=self.ranks)
 
+    def ended(self, *_: Any) -> None:
+        """Joined ranks notice it by themselves (local)."""
 
-def tell_who_joined(group: Communicator, mailbox: Mailbox) -> None:
+    def for_new_group(self, group: Group) -> None:
+        """Nobody has joined in a new group (local)."""
+
+
+def observer_of(group: Group) -> JoinedRanks | None:
+    """What tells joined ranks of this group's collectives, if any have joined (local)."""
+    found = (each for each in group.progress.observers if isinstance(each, JoinedRanks))
+    return next(found, None)
+
+
+def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
     """Tell joined ranks what is under way, and all that follows (local; repeated)."""
     if not joined_ranks(group, mailbox):
         return
     with mailbox.telling:
         joined = joined_ranks(group, mailbox)
         told_by_lower = _told_by_lower(group, mailbox, joined)
-        known = (
-            frozenset()
-            if group.joined_ranks_observer is None
-            else group.joined_ranks_observer.ranks
-        )
+        observer = observer_of(group)
+        known = frozenset() if observer is None else observer.ranks
         if told_by_lower is None or joined.keys() <= known:
             return
         mine = mailbox.joined.get((mailbox.rank, group.identity))
-        last = math.inf if mine is None or mine.meeting != group.joins else mine.begun
-        # First the audience, then the past: what begins in between is told twice, not left out.
-        group.joined_ranks_observer = JoinedRanks(mailbox, group, frozenset(joined), last)
-        past = list(group.history)
+        last = math.inf if mine is None or mine.meeting != group.progress.meetings else mine.begun
+        # First the observer, then the past: what begins in between is told twice, not left out.
+        group.progress.observe(JoinedRanks(mailbox, group, frozenset(joined), last))
+        group.progress.forget(observer)
+        past = list(group.progress.history)
         for rank in joined.keys() - known:
             first = max(joined[rank].begun, told_by_lower)
             announcements = {
@@ -69,32 +80,37 @@ def tell_who_joined(group: Communicator, mailbox: Mailbox) -> None:
                 mailbox.send(Announced(group.identity, announcements), to=[rank])
 
 
-def join_in(group: Communicator, mailbox: Mailbox) -> None:
+def join_in(group: Group, mailbox: Mailbox) -> None:
     """Tell all ranks of the group that this one has joined (local)."""
-    mine = Joined(group.identity, group.joins, group.sequence)
+    mine = Joined(group.identity, group.progress.meetings, group.progress.sequence)
     with mailbox.telling:
         mailbox.joined[mailbox.rank, group.identity] = mine
-        if group.joined_ranks_observer is not None:
-            group.joined_ranks_observer.last = mine.begun
+        observer = observer_of(group)
+        if observer is not None:
+            observer.last = mine.begun
     mailbox.send(mine, to=[rank for rank in group.world_ranks if rank != mailbox.rank])
 
 
-def end_meeting(group: Communicator, mailbox: Mailbox) -> None:
+def end_meeting(group: Group, mailbox: Mailbox) -> None:
     """All ranks have joined: from now on each goes its own way again (local)."""
     with mailbox.telling:
-        group.joins += 1
-        group.joined_ranks_observer = None
+        group.progress.meetings += 1
+        group.progress.forget(observer_of(group))
         mailbox.asked.pop(group.identity, None)
 
 
-def joined_ranks(group: Communicator, mailbox: Mailbox) -> dict[int, Joined]:
+def joined_ranks(group: Group, mailbox: Mailbox) -> dict[int, Joined]:
     """What others have joined since the group last met in `join`, by rank in the world."""
     others = (rank for rank in group.world_ranks if rank != mailbox.rank)
     found = ((rank, mailbox.joined.get((rank, group.identity))) for rank in others)
-    return {rank: each for rank, each in found if each is not None and each.meeting == group.joins}
+    return {
+        rank: each
+        for rank, each in found
+        if each is not None and each.meeting == group.progress.meetings
+    }
 
 
-def _told_by_lower(group: Communicator, mailbox: Mailbox, joined: dict[int, Joined]) -> int | None:
+def _told_by_lower(group: Group, mailbox: Mailbox, joined: dict[int, Joined]) -> int | None:
     """Up to which collective a lower rank tells; None where one tells of all."""
     lower = group.world_ranks[: group.rank]
     if not all(rank in joined for rank in lower):

@@ -17,8 +17,6 @@ from sciml_par.parallel.requests.announcement import Announcement
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from sciml_par.parallel.timeline.recorder import EventKind, Row
-
 Identity = tuple[int, int]
 """A group's: the number in the world of its rank 0, and how many groups that rank has been in."""
 
@@ -64,15 +62,15 @@ class Present:
 
 @dataclass(frozen=True)
 class OrderDigest:
-    """The trail of the group's collectives up to `number`, as the sender has it.
+    """The digest of the group's collectives and their order up to `number`, as the sender has it.
 
-    `recoveries` counts the mismatches after which the group went on, with a new trail.
+    `recoveries` counts the mismatches after which the group went on, with a new digest.
     """
 
     group: Identity
     recoveries: int
     number: int
-    trail: int
+    digest: int
 
 
 @dataclass(frozen=True)
@@ -91,26 +89,6 @@ class Left:
     """
 
     begun: Mapping[Identity, int]
-
-
-@dataclass(frozen=True)
-class Events:
-    """What the sender has done since its last such message, for the timeline.
-
-    Parameters
-    ----------
-    timeline : the number of the timeline that it is for.
-    kinds : {number: kind of event} of the numbers that come up for the first time.
-    rows : the events, as `Recorder.drain` gives them.
-    dropped : how many more there were, of which nothing is kept.
-    last : whether nothing more will come.
-    """
-
-    timeline: int
-    kinds: Mapping[int, EventKind]
-    rows: Sequence[Row]
-    dropped: int
-    last: bool
 
 
 @dataclass(frozen=True)
@@ -133,7 +111,7 @@ class Announced:
     announcements: Mapping[int, Announcement]
 
 
-Message = Waiting | Present | OrderDigest | Failed | Left | Events | Joined | Announced
+Message = Waiting | Present | OrderDigest | Failed | Left | Joined | Announced
 
 
 class Mailbox:
@@ -146,11 +124,10 @@ class Mailbox:
     waiting : by group, the last such message of each rank that has told this one.
     unanswered : (rank, message) of the waiting ranks that have asked who else is there.
     present : the last answer to this rank, by group.
-    trails : the last such message, by group.
+    order_digests : the last such message, by group.
     failed, left : the last such message of each rank.
     joined : the last such message of each rank and group.
     asked : what a group does next: by its identity, and by the number of the collective.
-    events : (rank, message) of all that have come and nobody has taken out.
     telling : held by the thread that tells joined ranks of this rank's collectives.
     """
 
@@ -164,17 +141,15 @@ class Mailbox:
         self.rank: int = control.Get_rank()
         self._others = [r for r in range(control.Get_size()) if r != self.rank]
         self._unsent: list[MPI.Request] = []
-        self._unsent_events: list[MPI.Request] = []
         self._lock = threading.Lock()
         self._silent = False
         self.sent = 0
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
         self.unanswered: deque[tuple[int, Waiting]] = deque()
         self.present: dict[Identity, Present] = {}
-        self.trails: dict[Identity, OrderDigest] = {}
+        self.order_digests: dict[Identity, OrderDigest] = {}
         self.failed: dict[int, Failed] = {}
         self.left: dict[int, Left] = {}
-        self.events: deque[tuple[int, Events]] = deque()
         self.joined: dict[tuple[int, Identity], Joined] = {}
         self.asked: dict[Identity, dict[int, Announcement]] = {}
         self.telling = threading.Lock()
@@ -191,19 +166,6 @@ class Mailbox:
                     continue
                 self.sent += 1
                 self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
-
-    def ship(self, events: Events, rank: int) -> None:
-        """Give one rank a part of the timeline."""
-        if self._silent:
-            return
-        with self._lock:
-            self._unsent_events.append(self._control.isend(events, dest=rank, tag=self._TAG))
-
-    def shipping(self) -> int:
-        """How many parts of the timeline are still on their way."""
-        with self._lock:
-            self._unsent_events = [each for each in self._unsent_events if not each.Test()]
-            return len(self._unsent_events)
 
     def next_asked(self, group: Identity, number: int) -> Announcement | None:
         """What the group's collective `number` is, if somebody has said so; earlier ones go."""
@@ -241,7 +203,7 @@ class Mailbox:
             return group not in there and group[1] < newest.get(group[0], -1)
 
         with self._lock:
-            for kept in (self.waiting, self.present, self.trails, self.asked):
+            for kept in (self.waiting, self.present, self.order_digests, self.asked):
                 for group in [each for each in kept if gone(each)]:
                     del kept[group]
             for key in [key for key in self.joined if gone(key[1])]:
@@ -261,11 +223,9 @@ class Mailbox:
         elif isinstance(message, Present):
             self.present[message.group] = message
         elif isinstance(message, OrderDigest):
-            self.trails[message.group] = message
+            self.order_digests[message.group] = message
         elif isinstance(message, Failed):
             self.failed[sender] = message
-        elif isinstance(message, Events):
-            self.events.append((sender, message))
         elif isinstance(message, Joined):
             self.joined[sender, message.group] = message
         elif isinstance(message, Announced):

@@ -17,7 +17,7 @@ _TRACING = (
 
 
 def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
-    """What each rank {rank: wish} asked for, ranks with the same wish on one line."""
+    """What each rank asked for, {rank: signature}; equal ones share a line."""
     asked_for: dict[str, list[int]] = {}
     for rank, signature in asked.items():
         asked_for.setdefault(signature, []).append(rank)

@@ -1,14 +1,10 @@
-"""The reductions: which there are, and which of MPI's operations does each for a type."""
+"""The reductions: which there are, and for which types each has a meaning."""
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 from sciml_par.errors import InputError
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 
 class ReduceOp(enum.Enum):
@@ -76,12 +72,3 @@ def check_scatterable(op: ReduceOp, dtype: str, *, where: str) -> None:
             f"{where}: Adasum is an operation of allreduce alone. Use allreduce, and take this "
             f"rank's rows of the result."
         )
-
-
-def mpi_operation(op: ReduceOp, dtype: str) -> MPI.Op:
-    """MPI's operation for `op` on elements of `dtype` (Average is Sum here: it divides later)."""
-    from mpi4py import MPI
-
-    if dtype == "bool":
-        return MPI.LOR if op is Max else MPI.LAND
-    return {Sum: MPI.SUM, Average: MPI.SUM, Min: MPI.MIN, Max: MPI.MAX, Product: MPI.PROD}[op]

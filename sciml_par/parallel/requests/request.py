@@ -7,19 +7,13 @@ must have in common, its signature.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES, ElementType
 from sciml_par.parallel.requests.reduce_op import Product, ReduceOp
 from sciml_par.parallel.requests.signature import Signature
-
-if TYPE_CHECKING:
-    from sciml_par.parallel.transports.transport import Transport
-
-Transfer = Callable[..., Any]
-"""What a transport makes of a request: `transfer(send, receive, *where)` between two addresses."""
 
 Shape = tuple[int, ...]
 
@@ -80,10 +74,6 @@ class Request:
             return self
         return replace(self, dtype=real.name, shape=(*self.shape, 2))
 
-    def prepared_by(self, transport: Transport) -> Transfer:
-        """The transport's way to do it (local)."""
-        raise NotImplementedError
-
     def elements(self, rows: Sequence[int]) -> list[int]:
         """Numbers of rows as numbers of elements."""
         return [n * self.row for n in rows]
@@ -103,9 +93,6 @@ class Allreduce(Request):
     def signature(self) -> Signature:
         return Signature("allreduce", self.dtype, self.shape, op=self.op, name=self.name)
 
-    def prepared_by(self, transport: Transport) -> Transfer:
-        return transport.allreduce(self)
-
 
 @dataclass(frozen=True)
 class Broadcast(Request):
@@ -116,9 +103,6 @@ class Broadcast(Request):
     @property
     def signature(self) -> Signature:
         return Signature("broadcast", self.dtype, self.shape, root=self.root, name=self.name)
-
-    def prepared_by(self, transport: Transport) -> Transfer:
-        return transport.broadcast(self)
 
 
 @dataclass(frozen=True)
@@ -139,9 +123,6 @@ class Allgather(Request):
     @property
     def signature(self) -> Signature:
         return any_rows("allgather", self.dtype, self.shape, self.name)
-
-    def prepared_by(self, transport: Transport) -> Transfer:
-        return transport.allgather(self)
 
 
 @dataclass(frozen=True)
@@ -170,9 +151,6 @@ class Reducescatter(Request):
     def signature(self) -> Signature:
         return Signature("reducescatter", self.dtype, self.shape, op=self.op, name=self.name)
 
-    def prepared_by(self, transport: Transport) -> Transfer:
-        return transport.reducescatter(self)
-
 
 @dataclass(frozen=True)
 class Alltoall(Request):
@@ -193,9 +171,6 @@ class Alltoall(Request):
     @property
     def signature(self) -> Signature:
         return any_rows("alltoall", self.dtype, self.shape, self.name)
-
-    def prepared_by(self, transport: Transport) -> Transfer:
-        return transport.alltoall(self)
 
 
 def any_rows(kind: str, dtype: str, shape: Sequence[int], name: str | None = None) -> Signature:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.requests.mismatch import rank_list
+from sciml_par.parallel.groups.world import GpuTransport
 from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.cupy_binding import (
     Gpu,
@@ -22,20 +23,6 @@ VARIABLE = "SCIML_PAR_TRANSPORT"
 _CHOICES = ("auto", "mpi", "nccl")
 _SHARING_VARIABLE = "NCCL_MULTI_RANK_GPU_ENABLE"
 _OLDEST_SHARING = (2, 30)
-
-
-@dataclass(frozen=True)
-class GpuTransport:
-    """How tensors in GPU memory travel between the ranks.
-
-    Attributes
-    ----------
-    obstacle : why not by NCCL; empty if by NCCL.
-    surprising : whether there are GPUs, so that one would expect NCCL.
-    """
-
-    obstacle: str
-    surprising: bool
 
 
 @dataclass(frozen=True)
@@ -94,7 +81,7 @@ def set_up_transport(
     transport = decide(reports)
     if not transport.obstacle:
         assert nccl is not None and everyone.gpu is not None
-        with everyone.waiting_for(Signature("set-up of NCCL")):
+        with everyone.progress.exchange(Signature("set-up of NCCL")):
             everyone.nccl_transport = NCCLTransport.connect(
                 nccl, everyone.gpu, everyone.rank, everyone.size, everyone.control.bcast
             )
@@ -120,10 +107,10 @@ def decide(reports: Sequence[Report]) -> GpuTransport:
     InputError
         The ranks want different things, or NCCL where that cannot be.
     """
-    asked_for = [report.choice for report in reports]
-    if len(set(asked_for)) > 1:
-        raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(asked_for)}.")
-    choice = asked_for[0]
+    choices = [report.choice for report in reports]
+    if len(set(choices)) > 1:
+        raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(choices)}.")
+    choice = choices[0]
     obstacle = _obstacle(reports)
     if choice == "nccl" and obstacle and len(reports) > 1:
         raise InputError(f"{VARIABLE}=nccl: tensors cannot be carried by NCCL. {obstacle}.")

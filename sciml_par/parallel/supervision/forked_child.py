@@ -31,10 +31,9 @@ def _cut_off(world: World | None) -> None:
     world.mailbox.silence()
     world.timeline = None
     for group in world.communicator.all_groups:
-        group.recorder = None
-        group.joined_ranks_observer = None
+        group.progress.observers = ()
         # Every collective begins there, so those of ranks pay nothing for the test.
-        group.begin = refuse  # type: ignore[method-assign, assignment]
+        group.progress.begin = refuse  # type: ignore[method-assign, assignment]
 
 
 def refuse(*_: Any) -> NoReturn:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
 import shutil
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,12 @@ _LONGEST_PATH = 100
 
 _SECONDS_TO_LINK = 2.0
 _LOOPBACK = "127.0.0.1"
+_SOMEWHERE_ELSE = ("10.255.255.255", 9)
+
+_SIOCGIFADDR = 0x8915
+"""Linux: ask for an interface's address. See netdevice(7)."""
+
+_ADDRESS_IN_ANSWER = slice(20, 24)
 
 
 class Sentinel:
@@ -64,7 +72,7 @@ class Sentinel:
             target=self._listen, args=(end, starter), name="sciml_par sentinel", daemon=True
         ).start()
 
-    def bye(self) -> None:
+    def stop(self) -> None:
         """This rank has done its part; it may go (local)."""
         self._tell("bye")
 
@@ -139,7 +147,7 @@ def start_sentinel(
     if mine is None:
         return None
     if not all(met[rank] for rank in host.world_ranks):
-        mine.bye()
+        mine.stop()
         return None
     mine.obey(end, starter)
     return mine
@@ -213,7 +221,8 @@ def _open_listener() -> tuple[socket.socket, str]:
 def own_addresses() -> list[str]:
     """The addresses under which other hosts may reach this one; loopback only without any (local).
 
-    They are what its name stands for, and that of the interface by which it would send.
+    They are what its name stands for, and that of the interface by which it would send; or those
+    of all interfaces, where its name is not known and no route leads out of its network.
     """
     found: list[str] = []
     with contextlib.suppress(OSError):
@@ -224,10 +233,24 @@ def own_addresses() -> list[str]:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,
     ):
         # Nothing is sent: the kernel only chooses the interface by which it would be.
-        probe.connect(("10.255.255.255", 9))
+        probe.connect(_SOMEWHERE_ELSE)
         found.append(probe.getsockname()[0])
-    reachable = [each for each in dict.fromkeys(found) if not each.startswith("127.")]
-    return reachable or [_LOOPBACK]
+    return _beyond_this_host(found) or _beyond_this_host(interface_addresses()) or [_LOOPBACK]
+
+
+def interface_addresses() -> list[str]:
+    """The addresses of this host's interfaces (local)."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has none
+                answer = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()))
+                found.append(socket.inet_ntoa(answer[_ADDRESS_IN_ANSWER]))
+    return found
+
+
+def _beyond_this_host(addresses: Sequence[str]) -> list[str]:
+    return [each for each in dict.fromkeys(addresses) if not each.startswith("127.")]
 
 
 def open_hubs(addresses: Sequence[str]) -> list[socket.socket]:

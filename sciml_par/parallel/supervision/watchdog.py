@@ -3,8 +3,8 @@
 The comparison of what is new to the ranks finds most disagreements between them. What it cannot
 see is a rank that is elsewhere: in another collective, or gone. So a rank that has stood in one
 collective for half a second says where, to one rank of the group, which answers who else is there
-(`roll_call.py`). If somebody stands in the same place of the order but in another collective, or
-has left, waiting is hopeless: the job ends with a message that names the ranks. If nothing
+(`waiting_ranks.py`). If somebody stands in the same place of the order but in another collective,
+or has left, waiting is hopeless: the job ends with a message that names the ranks. If nothing
 contradicts, the others are merely slow: a warning follows after a minute, and at a limit, where
 one is set, the end. Ranks that still compare what they ask for contradict nobody: as soon as the
 last one is there, all of them are told, by an error from which a program can go on.
@@ -17,19 +17,19 @@ find each other, and one that waits sends a number of messages which does not gr
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from sciml_par._stderr import write_error
+from sciml_par._text import rank_list
+from sciml_par._thread_errors import ThreadErrors
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.joined_ranks import tell_who_joined
 from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present, Waiting
-from sciml_par.parallel.requests.mismatch import mismatch_message, rank_list
+from sciml_par.parallel.requests.mismatch import mismatch_message
 from sciml_par.parallel.supervision.order_check import OrderCheck
-from sciml_par.parallel.supervision.thread_errors import ThreadErrors
 from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks
 
 _ANSWER_SECONDS = 2.0
@@ -73,8 +73,8 @@ class Watchdog:
         self._clock = clock
         self._stopped = threading.Event()
         self._stalls: dict[Identity, _Stall] = {}
-        self._roll_call = WaitingRanks(mailbox, patience.announce_after + patience.interval)
-        self._trail_check = OrderCheck(mailbox)
+        self._waiting_ranks = WaitingRanks(mailbox, patience.announce_after + patience.interval)
+        self._order_check = OrderCheck(mailbox)
         self._errors = ThreadErrors("the watchdog", mailbox.rank, write_error)
         self._thread = threading.Thread(target=self._run, name="sciml_par watchdog", daemon=True)
 
@@ -97,11 +97,11 @@ class Watchdog:
         with self._errors.told_once():
             self._mailbox.poll()
         with self._errors.told_once():
-            self._roll_call.answer(self._clock())
+            self._waiting_ranks.answer(self._clock())
         for communicator in communicators:
             with self._errors.told_once():
                 tell_who_joined(communicator, self._mailbox)
-                self._end_on_another_trail(communicator)
+                self._end_on_another_order(communicator)
                 self._look_at(communicator)
 
     def _run(self) -> None:
@@ -110,8 +110,8 @@ class Watchdog:
 
     def _forget_gone(self, groups: set[Identity]) -> None:
         self._mailbox.forget_gone(groups)
-        self._roll_call.forget_gone(groups)
-        self._trail_check.forget_gone(groups)
+        self._waiting_ranks.forget_gone(groups)
+        self._order_check.forget_gone(groups)
         for group in [each for each in self._stalls if each not in groups]:
             del self._stalls[group]
 
@@ -119,23 +119,23 @@ class Watchdog:
         self._end_on_gpu_error(communicator)
         group, now = communicator.identity, self._clock()
         stall = self._stalls.get(group)
-        standing = communicator.standing()
-        if standing is None:
+        current = communicator.in_progress()
+        if current is None:
             self._stalls.pop(group, None)
-        elif stall is None or stall.sequence != standing[0]:
-            self._stalls[group] = _Stall(standing[0], now)
+        elif stall is None or stall.sequence != current[0]:
+            self._stalls[group] = _Stall(current[0], now)
         elif now - stall.since > self._patience.announce_after:
             mine = Waiting(
                 group,
-                standing[0],
-                str(standing[1]),
+                current[0],
+                str(current[1]),
                 communicator.rank,
-                comparing=communicator.comparing,
+                comparing=communicator.progress.comparing,
             )
             self._on_stall(communicator, mine, stall, now)
 
-    def _end_on_another_trail(self, communicator: Communicator) -> None:
-        difference = self._trail_check.look(communicator, self._clock())
+    def _end_on_another_order(self, communicator: Communicator) -> None:
+        difference = self._order_check.look(communicator, self._clock())
         if difference is not None:
             time.sleep(0.2 * (communicator.rank - 1))  # one rank is enough to say it
             self._end_job(difference)
@@ -262,8 +262,8 @@ class Watchdog:
         if stall.end_at is None:
             # Should the first be unable to, another one does it a little later.
             stall.end_at = self._clock() + (2.0 + 0.2 * turn if turn else 0.0)
-        standing = communicator.standing()
-        if self._clock() >= stall.end_at and standing and standing[0] == stall.sequence:
+        current = communicator.in_progress()
+        if self._clock() >= stall.end_at and current and current[0] == stall.sequence:
             self._end_job(message)
 
 
@@ -296,10 +296,3 @@ class _Stall:
     reasons: set[str] = field(default_factory=set)
     warned: bool = False
     end_at: float | None = None
-
-
-def write_error(message: str) -> None:
-    """Write a line to standard error in one piece, so that ranks do not cut into each other."""
-    # A program may have closed it; what ends the job must go on all the same.
-    with contextlib.suppress(OSError):
-        os.write(2, f"sciml_par: {message}\n".encode())

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.dispatch import is_recorded
+from sciml_par._tensorflow import is_recorded, tf
 from sciml_par.parallel.tensors.buffer_pool import result_memory
 from sciml_par.parallel.tensors.memory import has_gpus, tensor_on
 

@@ -1,4 +1,4 @@
-"""The shapes of many tensors in a word, for ranks to compare."""
+"""The shapes of tensors: as tuples, and those of many as a digest for ranks to compare."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def shape_digest(shapes: Iterable[Any]) -> str:
     In a flat buffer, tensors in another order would go unnoticed if they are as long together.
     """
     return f"{zlib.crc32(repr([str(shape) for shape in shapes]).encode()):08x}"
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of a tensor, which is known (local)."""
+    return tuple(x.shape.as_list())

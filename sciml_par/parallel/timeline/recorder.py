@@ -1,150 +1,174 @@
-"""What one rank's collectives were, and when: cheap to note, drained by the timeline."""
+"""One rank's collectives, noted at little cost and written to a file of the rank's own."""
 
 from __future__ import annotations
 
+import io
+import threading
 import time
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
 
-from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS
+from sciml_par.parallel.groups.progress import Group
+from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS, Signature
+from sciml_par.parallel.timeline.chrome_trace import FIRST, as_json, line, thread_name
 
-if TYPE_CHECKING:
-    from sciml_par.parallel.groups.communicator import Communicator
-    from sciml_par.parallel.requests.signature import Signature
+_LIMIT = 50_000
+_KINDS = 10_000
 
-_LIMIT = 200_000
-
-
-@dataclass(frozen=True)
-class EventKind:
-    """What equal events have in common.
-
-    Attributes
-    ----------
-    group : the group's name.
-    members : its ranks' numbers in the world, [P].
-    name : what the program calls it, or else `call`.
-    call : the collective, as messages describe it, without its transport.
-    size : how many bytes this rank gives.
-    transport : the name of what carries it.
-    root : the number in the world of the rank that the others wait for; None where all wait for
-        all.
-    tensor : whether it is a tensor's; if not, it is an exchange on the host.
-    identity : the group's; another group may have had its name.
-    """
-
-    group: str
-    members: tuple[int, ...]
-    name: str
-    call: str
-    size: int
-    transport: str
-    root: int | None
-    tensor: bool
-    identity: tuple[int, int] = (0, 0)
-
-
-class Row(NamedTuple):
-    """An event: the number of its kind, its number in the group, and when it was, in ns.
-
-    `agreed`: the ranks compared first what they ask for. `enqueued`: it ended when a GPU had been
-    given the work, not when that was done.
-    """
-
-    kind: int
-    sequence: int
-    begun: int
-    ended: int
-    agreed: bool
-    enqueued: bool
-
-
-_Note = tuple["Communicator", int, "Signature", int, int, int, bool, bool]
+_Note = tuple[Group, int, Signature, int, int, int, bool, bool]
 
 
 class Recorder:
-    """The events of this rank that are still to be written (local).
+    """The collectives of this rank, as lines of Chrome's trace format (local).
 
-    One thread notes, another may drain.
+    Each line also has what `merge` must know to find the same collective of the other ranks:
+    `match`, with the group's identity, the number of its ranks, and the rank in the world that the
+    others wait for, which is None where all wait for all.
+
+    One thread notes, another may write.
 
     Parameters
     ----------
-    limit : how many events are kept at the most; past it new ones are dropped and counted.
+    file : where the lines go; nothing may be kept back in a buffer.
+    rank : this process's number in the world.
+    origin : the time 0 of the timeline, in ns of this rank's clock.
+    limit : with so many collectives to be written, the one that notes writes them.
+
+    Attributes
+    ----------
+    error : what has kept the last lines from being written, after which no more are.
     """
 
     now = staticmethod(time.monotonic_ns)
 
-    def __init__(self, limit: int = _LIMIT) -> None:
+    def __init__(self, file: io.FileIO, rank: int, *, origin: int, limit: int = _LIMIT) -> None:
+        self._file = file
+        self._rank = rank
+        self._origin = origin
         self._limit = limit
         self._notes: deque[_Note] = deque()
-        self._numbers: dict[tuple[Communicator, Signature, int], int] = {}
-        self._dropped = 0
-        self._dropped_told = 0
+        self._threads: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._names: list[str] = []
+        # Bounded: shapes may differ for ever, and groups come and go.
+        self._parts = lru_cache(maxsize=_KINDS)(self._parts_of_line)
+        self._writing = threading.Lock()
+        self.error: str | None = None
 
     def note(
         self,
-        group: Communicator,
+        group: Group,
+        number: int,
         signature: Signature,
         begun: int,
         size: int = -1,
         agreed: bool = True,
         enqueued: bool = False,
     ) -> None:
-        """A collective of `group` that began at `begun` is over; without `size` no tensor's."""
+        """The `number`-th collective of `group`, which began at `begun`, is over.
+
+        Parameters
+        ----------
+        begun : in ns, by `now`.
+        size : how many bytes this rank gives; -1 for an exchange that is no tensor's.
+        agreed : the ranks compared first what they ask for.
+        enqueued : it ended when a GPU had been given the work, not when that was done.
+        """
+        ended = time.monotonic_ns()
+        # Objects as they are: to make words of them is the writing thread's work.
+        self._notes.append((group, number, signature, size, begun, ended, agreed, enqueued))
         if len(self._notes) >= self._limit:
-            self._dropped += 1
-            return
-        # Objects as they are: to make words of them is the drain's work, which has time.
-        self._notes.append(
-            (group, group.sequence, signature, size, begun, time.monotonic_ns(), agreed, enqueued)
+            self.write()
+
+    def write(self) -> None:
+        """Write what has been noted so far."""
+        with self._writing:
+            lines = [self._line(*self._notes.popleft()) for _ in range(len(self._notes))]
+            names, self._names = self._names, []
+            self.append("".join(names + lines))
+
+    def append(self, text: str) -> None:
+        """Write these lines, unless the file has met an error."""
+        data = memoryview(text.encode())
+        try:
+            while data and self.error is None:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            self.error = (
+                f"rank {self._rank} cannot write what it records of the timeline to "
+                f"{self._file.name}: {error.strerror}."
+            )
+
+    def _line(
+        self,
+        group: Group,
+        sequence: int,
+        signature: Signature,
+        size: int,
+        begun: int,
+        ended: int,
+        agreed: bool,
+        enqueued: bool,
+    ) -> str:
+        head, args = self._parts(group, signature, size >= 0)
+        start, duration = (begun - self._origin) / 1000, (ended - begun) / 1000
+        flags = (',"agreed":true' if agreed else "") + (',"enqueued":true' if enqueued else "")
+        return (
+            f'{head},"ts":{start:.3f},"dur":{duration:.3f},"args":{{{args},'
+            f'"bytes":{max(size, 0)},"number":{sequence}{flags}}}}},\n'
         )
 
-    def drain(self, most: int = _LIMIT) -> tuple[dict[int, EventKind], list[Row]]:
-        """Take out the oldest events, `most` of them at the most.
+    def _parts_of_line(self, group: Group, signature: Signature, tensor: bool) -> tuple[str, str]:
+        """What lines of the same kind have in common: the event's head, and its arguments."""
+        members = tuple(group.world_ranks)
+        call = str(signature).removesuffix(f" by {signature.transport}")
+        name = signature.name or call
+        if signature.name and signature.rows_only:
+            name += NUMBERS_OF_ROWS
+        root = None if signature.root is None else members[signature.root]
+        event = {
+            "name": name,
+            "cat": "collective" if tensor else "exchange",
+            "ph": "X",
+            "pid": self._rank + FIRST,
+            "tid": self._thread(group.name, members),
+            "match": {"group": group.identity, "ranks": len(members), "root": root},
+        }
+        args = {"rank": self._rank, "group": group.name, "transport": signature.transport}
+        if call != name:
+            args["call"] = call
+        return as_json(event)[:-1], as_json(args)[1:-1]
 
-        Returns
-        -------
-        kinds : {number: kind} of those numbers that were not given before.
-        rows : the events in order.
-        """
-        kinds: dict[int, EventKind] = {}
-        rows: list[Row] = []
-        for _ in range(min(most, len(self._notes))):
-            group, sequence, signature, size, begun, ended, agreed, enqueued = self._notes.popleft()
-            key = (group, signature, size)
-            number = self._numbers.get(key)
-            if number is None:
-                number = self._numbers[key] = len(self._numbers)
-                kinds[number] = _kind(group, signature, size)
-            rows.append(Row(number, sequence, begun, ended, agreed, enqueued))
-        return kinds, rows
-
-    def __len__(self) -> int:
-        return len(self._notes)
-
-    def dropped(self) -> int:
-        """How many events were dropped since the last time that this was asked."""
-        total = self._dropped
-        since, self._dropped_told = total - self._dropped_told, total
-        return since
+    def _thread(self, name: str, members: tuple[int, ...]) -> int:
+        """The number of the group's thread, which is named when it is new."""
+        number = self._threads.get((name, members))
+        if number is None:
+            number = self._threads[name, members] = len(self._threads) + FIRST
+            self._names += map(line, thread_name(self._rank, number, name))
+        return number
 
 
-def _kind(group: Communicator, signature: Signature, size: int) -> EventKind:
-    members = tuple(group.world_ranks)
-    root = None if signature.root is None else members[signature.root]
-    call = str(signature).removesuffix(f" by {signature.transport}")
-    name = signature.name or call
-    if signature.name and signature.rows_only:
-        name += NUMBERS_OF_ROWS
-    return EventKind(
-        group.name,
-        members,
-        name,
-        call,
-        max(size, 0),
-        signature.transport,
-        root,
-        size >= 0,
-        group.identity,
-    )
+class GroupRecorder:
+    """Notes the collectives of one group."""
+
+    def __init__(self, recorder: Recorder, group: Group) -> None:
+        self._recorder = recorder
+        self._group = group
+        self._begun: int | None = None
+
+    def begun(self, number: int, announcement: Announcement) -> None:
+        """This rank begins a collective (local)."""
+        self._begun = self._recorder.now()
+
+    def ended(
+        self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
+    ) -> None:
+        """It is over (local). One that began before the recording did is not noted."""
+        if self._begun is not None:
+            self._recorder.note(
+                self._group, number, signature, self._begun, size, compared, enqueued
+            )
+
+    def for_new_group(self, group: Group) -> GroupRecorder:
+        """Groups that are made later are recorded, too (local)."""
+        return GroupRecorder(self._recorder, group)

@@ -2,47 +2,52 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import shutil
 import socket
+import tempfile
 import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sciml_par._stderr import write_error
+from sciml_par._thread_errors import ThreadErrors
 from sciml_par.errors import InputError, OutputError
-from sciml_par.parallel.groups.mailbox import Events
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.parallel.supervision.thread_errors import ThreadErrors
-from sciml_par.parallel.supervision.watchdog import write_error
-from sciml_par.parallel.timeline.chrome_trace import Trace
+from sciml_par.parallel.timeline.chrome_trace import (
+    OPENING,
+    line,
+    mark,
+    process_name,
+    write_array,
+)
 from sciml_par.parallel.timeline.clock_offsets import clock_offsets
-from sciml_par.parallel.timeline.json_array_file import TraceFile
-from sciml_par.parallel.timeline.recorder import Recorder
+from sciml_par.parallel.timeline.merge import folder_of_parts, merge, part_name
+from sciml_par.parallel.timeline.recorder import GroupRecorder, Recorder
+from sciml_par.parallel.timeline.remote_lines import end_service, lines_of, serve_lines
 
 if TYPE_CHECKING:
-    from sciml_par.parallel.groups.world import World
+    from sciml_par.parallel.groups.communicator import Communicator
 
 _INTERVAL_SECONDS = 0.5
-_PATIENCE_SECONDS = 5.0
-_POLL_SECONDS = 0.005
-# Short messages go through without the other side's help.
-_ROWS_A_MESSAGE = 200
 
 
 def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Record every collective of every rank in a file, from now on (collective).
+    """Record every collective of every rank, from now on (collective).
 
-    The file is a JSON array in Chrome's trace format, written by rank 0 twice a second; open it
-    at https://ui.perfetto.dev. It is complete whenever the program ends, even by a signal.
-    docs/timeline.md shows how to read it.
+    Each rank writes its own, twice a second, to a file in the folder `path` + ".parts", or in a
+    temporary folder of its host if that does not see the one of rank 0. `stop_timeline`, or the end
+    of the program, makes one file of them: a JSON array in Chrome's trace format; open it at
+    https://ui.perfetto.dev. If the program is killed, they stay, and the command
+    `python -m sciml_par.parallel.timeline.merge` merges them. See docs/timeline.md.
 
     Parameters
     ----------
     path : the file, as rank 0 has it; the other ranks' `path` is not looked at.
-    overwrite : replace a file that is there.
+    overwrite : replace a file that is there, and what is left of one that was not merged.
 
     Raises
     ------
@@ -56,182 +61,168 @@ def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         raise InputError(
             "start_timeline: a timeline is being recorded already; call stop_timeline() first."
         )
-    communicator = world.communicator
-    files: list[TraceFile] = []
-    communicator.on_root(
-        lambda: files.append(TraceFile(Path(os.fspath(path)), overwrite=overwrite))
-    )
-    names = communicator.allgather_object(socket.gethostname())
-    offsets = clock_offsets(communicator.control, world.hosts)
-    origin = communicator.broadcast_object(Recorder.now())
-    writer = _Writer(files[0], Trace(origin, offsets), names) if files else None
-    world.timeline = Timeline(world, origin, writer)
-    world.timeline.start()
+    everyone = world.communicator
+    path = Path(everyone.broadcast_object(os.path.abspath(path) if everyone.rank == 0 else ""))
+    everyone.on_root(lambda: _make_folder(path, overwrite=overwrite))
+    part = everyone.attempt(lambda: _open_part(path, everyone.rank))
+    offset = everyone.control.scatter(clock_offsets(everyone.control, world.hosts))
+    begin = everyone.broadcast_object(Recorder.now())
+    recorder = Recorder(part, everyone.rank, origin=begin - offset)
+    host = socket.gethostname()
+    places = everyone.allgather_object(f"{host}:{part.name}")
+    recorder.append(OPENING)
+    if everyone.rank == 0:
+        began = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        recorder.append(line({**mark("timeline begins", 0.0, began), "parts": places}))
+    recorder.append("".join(map(line, process_name(everyone.rank, host))))
+    timeline = Timeline(everyone, path, part, recorder, begin)
+    timeline.start()
+    world.timeline = timeline
 
 
 def stop_timeline() -> None:
-    """Write what is left of the timeline and end it (collective). Without one it does nothing.
+    """End the record, and write what all ranks have recorded to its file (collective).
+
+    Without a timeline it does nothing.
 
     Raises
     ------
     OutputError
-        The file could not be written; it holds what was written before.
+        The file cannot be written, or a rank could not write its part; what has been recorded is
+        left beside it.
     """
     world = current_world()
-    timeline = world.timeline
+    timeline, world.timeline = world.timeline, None
     if timeline is None:
         return
     timeline.stop()
-    world.timeline = None
-    world.communicator.on_root(timeline.check)
+    world.communicator.barrier()  # `merge` waits unwatched, so all ranks must be here
+    problem = timeline.merge()
+    if problem is not None:
+        raise OutputError(problem)
 
 
 class Timeline:
     """One rank's part in the recording of a timeline.
 
-    Other ranks ship their events to rank 0, which writes them. A thread does so beside the
-    program; where MPI may not be called from two threads, everything is kept for the end.
-
     Parameters
     ----------
-    world : the ranks.
-    number : which timeline it is, the same on all ranks.
-    writer : the file; None on other ranks than 0.
+    everyone : the ranks of the world.
+    path : the file that rank 0 is to write in the end.
+    part : the file of this rank, without a buffer.
+    begin : the time 0, in ns of rank 0's clock.
     """
 
-    def __init__(self, world: World, number: int, writer: _Writer | None) -> None:
-        self._communicator = world.communicator
-        self._mailbox = world.mailbox
-        self._number = number
-        self._writer = writer
-        self._recorder = Recorder()
-        self._ended: set[int] = set()
+    def __init__(
+        self, everyone: Communicator, path: Path, part: io.FileIO, recorder: Recorder, begin: int
+    ) -> None:
+        self._everyone = everyone
+        self._path = path
+        self._part = part
+        self._recorder = recorder
+        self._begin = self._end = begin
         self._stopped = threading.Event()
-        self._errors = ThreadErrors("the timeline", world.communicator.rank, write_error)
-        self._thread: threading.Thread | None = None
-        if world.watchdog is not None or world.communicator.size == 1:
-            self._thread = threading.Thread(
-                target=self._run, name="sciml_par timeline", daemon=True
-            )
+        self._errors = ThreadErrors("the timeline", everyone.rank, write_error)
+        self._thread = threading.Thread(
+            target=self._write_now_and_then, name="sciml_par timeline", daemon=True
+        )
 
     def start(self) -> None:
         """Begin to record (local)."""
-        for group in self._communicator.all_groups:
-            group.recorder = self._recorder
-        if self._thread is not None:
-            self._thread.start()
+        for group in self._everyone.all_groups:
+            group.progress.observe(GroupRecorder(self._recorder, group))
+        self._thread.start()
 
     def stop(self) -> None:
-        """Record no more, and bring what there is to rank 0 (local; waits ≤ 5 s for it)."""
-        for group in self._communicator.all_groups:
-            group.recorder = None
+        """Record no more, and write what is left to this rank's file (local)."""
+        for group in self._everyone.all_groups:
+            for observer in group.progress.observers:
+                if isinstance(observer, GroupRecorder):
+                    group.progress.forget(observer)
+        self._end = Recorder.now()
         self._stopped.set()
-        if self._thread is not None:
-            self._thread.join(timeout=_PATIENCE_SECONDS)
-            if self._thread.is_alive():
-                return  # the disk or MPI stands still, and two may not write
-        if self._writer is None:
-            self._ship(last=True)
-            _wait(lambda: not self._mailbox.shipping())
-        else:
-            self._write_the_rest(self._writer)
+        self._thread.join()
+        self._recorder.write()
 
-    def check(self) -> None:
-        """Raise the `OutputError` that the file has met, if any (local)."""
-        if self._writer is not None and self._writer.error is not None:
-            raise self._writer.error
+    def merge(self) -> str | None:
+        """Make one file of what all ranks have recorded (collective).
 
-    def _run(self) -> None:
+        Returns
+        -------
+        On every rank, what has kept it from being made; None if it is there.
+        """
+        folder, own = folder_of_parts(self._path), Path(str(self._part.name)).parent
+        problem = self._first_problem(self._recorder.error)
+        if problem is None:
+            problem = self._merge_all()
+        self._part.close()
+        problem = self._first_problem(problem)
+        if problem is not None:
+            return f"{problem} What the ranks have recorded is left in {folder}."
+        if self._everyone.rank == 0 or own != folder:
+            shutil.rmtree(own, ignore_errors=True)
+        return None
+
+    def close(self) -> None:
+        """`stop` and `merge` at the end of the program; rank 0 says what goes wrong."""
+        self.stop()
+        problem = self.merge()
+        if problem is not None and self._everyone.rank == 0:
+            write_error(f"warning: {problem}")
+
+    def _write_now_and_then(self) -> None:
         while not self._stopped.wait(_INTERVAL_SECONDS):
             with self._errors.told_once():
-                if self._writer is not None:
-                    self._write(self._writer)
-                elif not self._mailbox.shipping():
-                    self._ship()
+                self._recorder.write()
 
-    def _ship(self, *, last: bool = False) -> None:
-        # Not one row more than there are now, or a busy program would never let it end.
-        for _ in range(1 + len(self._recorder) // _ROWS_A_MESSAGE):
-            kinds, rows = self._recorder.drain(_ROWS_A_MESSAGE)
-            dropped = self._recorder.dropped()
-            if rows or dropped:
-                self._mailbox.ship(Events(self._number, kinds, rows, dropped, last=False), 0)
-        if last:
-            self._mailbox.ship(Events(self._number, {}, (), 0, last=True), 0)
+    def _first_problem(self, mine: str | None) -> str | None:
+        """That of the first rank that has one, on every rank (collective)."""
+        return next(filter(None, self._everyone.control.allgather(mine)), None)
 
-    def _write(self, writer: _Writer) -> None:
-        kinds, rows = self._recorder.drain()
-        own = Events(self._number, kinds, rows, self._recorder.dropped(), last=False)
-        writer.write([(0, own), *self._arrived()])
-
-    def _arrived(self) -> Iterator[tuple[int, Events]]:
-        if self._communicator.size > 1:
-            self._mailbox.poll()
-        while self._mailbox.events:
-            rank, events = self._mailbox.events.popleft()
-            if events.timeline == self._number:
-                if events.last:
-                    self._ended.add(rank)
-                yield rank, events
-
-    def _write_the_rest(self, writer: _Writer) -> None:
-        def complete() -> bool:
-            self._write(writer)
-            return len(self._ended | self._mailbox.left.keys()) >= self._communicator.size - 1
-
-        _wait(complete)
-        writer.finish(Recorder.now())
-
-
-class _Writer:
-    """Rank 0's file: what ranks tell goes in, matched, and what is missing is said.
-
-    Attributes
-    ----------
-    error : what the file has met; nothing is written after it.
-    """
-
-    def __init__(self, file: TraceFile, trace: Trace, hosts: list[str]) -> None:
-        self._file = file
-        self._trace = trace
-        self._dropped: Counter[int] = Counter()
-        self.error: OutputError | None = None
-        began = datetime.now(UTC).isoformat(timespec="milliseconds")
-        start = trace.mark("timeline begins", trace.origin, {"time": began})
-        self._append([*trace.head(hosts), start])
-
-    def write(self, told: Iterable[tuple[int, Events]]) -> None:
-        """Write what the ranks' messages complete."""
-        lines: list[str] = []
-        for rank, events in told:
-            self._dropped[rank] += events.dropped
-            lines.extend(self._trace.add(rank, events.kinds, events.rows))
-        self._append(lines)
-
-    def finish(self, now: int) -> None:
-        """Write what remains, say what is missing, and close the file."""
-        self._append(self._trace.rest())
-        dropped = {f"rank {rank}": n for rank, n in sorted(self._dropped.items()) if n}
-        missing = {"dropped": dropped, "unmatched": self._trace.unmatched}
-        self._append([self._trace.mark("timeline ends", now, missing)])
-        self._file.close()
-        if dropped:
-            write_error(
-                f"warning: the timeline {self._file.path} lacks collectives that came too fast to "
-                f"be written: {', '.join(f'{n} of {rank}' for rank, n in dropped.items())}."
-            )
-
-    def _append(self, lines: Iterable[str]) -> None:
-        if self.error is not None:
-            return
+    def _merge_all(self) -> str | None:
+        control = self._everyone.control
+        self._part.seek(0)
+        own = io.BufferedReader(self._part)
+        if self._everyone.rank > 0:
+            serve_lines(control, own)
+            return None
+        others = [lines_of(control, rank) for rank in range(1, self._everyone.size)]
         try:
-            self._file.append(lines)
+            merge(self._path, [own, *others], end_us=(self._end - self._begin) / 1000)
         except OutputError as error:
-            self.error = error
-            write_error(f"warning: {error} The program goes on without it.")
+            return str(error)
+        finally:
+            end_service(control)
+        return None
 
 
-def _wait(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not done() and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)
+def _make_folder(path: Path, *, overwrite: bool) -> None:
+    """Make the folder of the parts, and a file that says how to merge them (local)."""
+    folder = folder_of_parts(path)
+    command = f"python -m sciml_par.parallel.timeline.merge {path}"
+    try:
+        if overwrite:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif path.exists():
+            raise FileExistsError(errno.EEXIST, "", path)
+        folder.mkdir()
+        hint = f"not merged yet; where the program does not do it any more: {command}"
+        write_array(path, [mark(hint, 0.0, {})])
+    except FileExistsError as error:
+        raise OutputError(
+            f"the timeline {error.filename} is there already; remove it, choose another name or "
+            f"allow it to be overwritten."
+        ) from None
+    except OSError as error:
+        raise OutputError(f"cannot write the timeline {path}: {error.strerror}.") from None
+
+
+def _open_part(path: Path, rank: int) -> io.FileIO:
+    """This rank's file, in a temporary folder if its host does not see rank 0's (local)."""
+    folder = folder_of_parts(path)
+    try:
+        if not folder.is_dir():
+            folder = Path(tempfile.mkdtemp(prefix="sciml_par-timeline-"))
+        return (folder / part_name(rank)).open("xb+", buffering=0)
+    except OSError as error:
+        raise OutputError(f"rank {rank} cannot write a timeline to {folder}: {error}.") from None

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.parallel.requests.element_type import ElementType
-from sciml_par.parallel.requests.reduce_op import mpi_operation
+from sciml_par.parallel.requests.reduce_op import Average, Max, Min, Product, ReduceOp, Sum
 from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
@@ -15,7 +15,6 @@ from sciml_par.parallel.requests.request import (
     Broadcast,
     Reducescatter,
     Request,
-    Transfer,
 )
 from sciml_par.parallel.transports.mpi_buffers import (
     LONGEST_BYTES,
@@ -27,7 +26,7 @@ from sciml_par.parallel.transports.mpi_buffers import (
     nothing,
     scattered_in_pieces,
 )
-from sciml_par.parallel.transports.transport import Transport
+from sciml_par.parallel.transports.transport import Transfer, Transport
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -218,3 +217,12 @@ class MPITransport(Transport):
 
 def _offsets(counts: list[int]) -> list[int]:
     return list(itertools.accumulate(counts, initial=0))[:-1]
+
+
+def mpi_operation(op: ReduceOp, dtype: str) -> MPI.Op:
+    """MPI's operation for `op` on elements of `dtype` (Average is Sum here: it divides later)."""
+    from mpi4py import MPI
+
+    if dtype == "bool":
+        return MPI.LOR if op is Max else MPI.LAND
+    return {Sum: MPI.SUM, Average: MPI.SUM, Min: MPI.MIN, Max: MPI.MAX, Product: MPI.PROD}[op]

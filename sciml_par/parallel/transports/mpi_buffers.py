@@ -12,7 +12,8 @@ import numpy as np
 
 from sciml_par.parallel.requests.element_type import ElementType
 from sciml_par.parallel.requests.reduce_op import Average
-from sciml_par.parallel.requests.request import Allreduce, Reducescatter, Transfer
+from sciml_par.parallel.requests.request import Allreduce, Reducescatter
+from sciml_par.parallel.transports.transport import Transfer
 
 if TYPE_CHECKING:
     from mpi4py import MPI

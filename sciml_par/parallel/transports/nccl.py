@@ -16,11 +16,10 @@ from sciml_par.parallel.requests.request import (
     Broadcast,
     Reducescatter,
     Request,
-    Transfer,
 )
 from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.cupy_binding import BindingError, Gpu, Link, Nccl
-from sciml_par.parallel.transports.transport import Transport
+from sciml_par.parallel.transports.transport import Transfer, Transport
 
 _POLL_SECONDS = 0.01
 CUDA_MEMORY = 2

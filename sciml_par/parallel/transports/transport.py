@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 from sciml_par.parallel.requests.request import (
     Allgather,
@@ -11,8 +13,10 @@ from sciml_par.parallel.requests.request import (
     Broadcast,
     Reducescatter,
     Request,
-    Transfer,
 )
+
+Transfer = Callable[..., Any]
+"""What a transport makes of a request: `transfer(send, receive, *where)` between two addresses."""
 
 
 class Transport(ABC):
@@ -35,6 +39,21 @@ class Transport(ABC):
     @abstractmethod
     def carries(self, request: Request) -> bool:
         """Whether the element type and the arithmetic are among its own (local)."""
+
+    def prepare(self, request: Request) -> Transfer:
+        """What carries out a request (local)."""
+        match request:
+            case Allreduce():
+                return self.allreduce(request)
+            case Broadcast():
+                return self.broadcast(request)
+            case Allgather():
+                return self.allgather(request)
+            case Reducescatter():
+                return self.reducescatter(request)
+            case Alltoall():
+                return self.alltoall(request)
+        raise TypeError(f"no collective: {request!r}")
 
     @abstractmethod
     def allreduce(self, request: Allreduce) -> Transfer:

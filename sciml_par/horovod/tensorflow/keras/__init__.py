@@ -1,5 +1,5 @@
 """Horovod's names for Keras: the optimizer, the callbacks, and collectives on values."""
 
-import lazy_loader
+from sciml_par.horovod.common.lazy_names import names_of_stub
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

@@ -14,8 +14,8 @@ from sciml_par.horovod.tensorflow.keras.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
 )
-from sciml_par.horovod.tensorflow.keras.session import session_of_keras
-from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras.legacy_session import session_of_keras
+from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow
 from sciml_par.parallel import current_world, fused_broadcast, rank
 from sciml_par.parallel.gradients.optimizer_state import build, state_of
 
@@ -44,8 +44,8 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
 
     Parameters
     ----------
-    root_rank : the rank that gives.
-    device : where to carry them from; from where they are by default.
+    root_rank : the rank whose values all ranks get.
+    device : the device to transfer them from; the one that they are on by default.
     local_variables : a variable, or several, which each rank keeps, with the optimizer's state for
         them.
 
@@ -129,7 +129,7 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
 
     Parameters
     ----------
-    device : nothing is made of it: they are in host memory.
+    device : ignored; metrics are in host memory.
 
     Raises
     ------

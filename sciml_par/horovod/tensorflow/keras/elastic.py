@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.horovod.tensorflow.elastic import TensorFlowKerasState, run
-from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow
 
 # A callback needs Keras when it is defined.
 if TYPE_CHECKING:

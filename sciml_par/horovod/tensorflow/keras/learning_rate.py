@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.errors import InputError
+from sciml_par.horovod.tensorflow.keras.legacy_session import number_of
 from sciml_par.horovod.tensorflow.keras.momentum import (
     LegacyMomentum,
-    LiveMomentum,
+    VariableMomentum,
     is_legacy,
     is_sgd_with_momentum,
 )
-from sciml_par.horovod.tensorflow.keras.session import number_of
-from sciml_par.horovod.tensorflow.which_keras import OfOneKeras, keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow
 from sciml_par.parallel import rank, size
 from sciml_par.parallel.gradients.optimizer_copy import raw_learning_rate
 
@@ -75,7 +75,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
             else lambda epoch: float(multiplier ** (epoch - start_epoch))
         )
         self.current_epoch = 0
-        self._momentum: LiveMomentum | LegacyMomentum | None = None
+        self._momentum: VariableMomentum | LegacyMomentum | None = None
         self._corrected = False
 
     @property
@@ -92,7 +92,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         if not self.staircase:
             self.steps_per_epoch = self.steps_per_epoch or self._known_steps()
         if self.momentum_correction and is_sgd_with_momentum(optimizer):
-            self._momentum = self._live_momentum(optimizer)
+            self._momentum = self._variable_momentum(optimizer)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self._restore_momentum()
@@ -135,7 +135,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
     def _learning_rate(self) -> float:
         return number_of(self._optimizer().learning_rate)
 
-    def _live_momentum(self, optimizer: Any) -> LiveMomentum | LegacyMomentum:
+    def _variable_momentum(self, optimizer: Any) -> VariableMomentum | LegacyMomentum:
         """The optimizer's momentum, which the steps compiled from now on read from a variable."""
         given = self.model.steps_per_execution
         steps = 1 if given is None else int(given)
@@ -146,10 +146,10 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
             )
         if is_legacy(optimizer):
             return LegacyMomentum(optimizer)
-        if not isinstance(optimizer.momentum, LiveMomentum):
-            optimizer.momentum = LiveMomentum(optimizer.momentum)
+        if not isinstance(optimizer.momentum, VariableMomentum):
+            optimizer.momentum = VariableMomentum(optimizer.momentum)
             self.model.make_train_function(force=True)  # one traced before has the number
-        momentum: LiveMomentum = optimizer.momentum
+        momentum: VariableMomentum = optimizer.momentum
         return momentum
 
     def _steps(self) -> int:

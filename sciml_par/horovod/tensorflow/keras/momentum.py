@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.horovod.tensorflow.keras.session import number_of
+from sciml_par.horovod.tensorflow.keras.legacy_session import number_of
 
 
 def is_legacy(optimizer: Any) -> bool:
@@ -31,7 +31,7 @@ class LegacyMomentum:
         self._optimizer.momentum = self._value * factor
 
 
-class LiveMomentum(float):
+class VariableMomentum(float):
     """A float to Python, and a variable to TensorFlow's graphs.
 
     Keras' SGD holds its momentum as a number, which a compiled step takes as a constant when it is
@@ -39,7 +39,7 @@ class LiveMomentum(float):
     that it was made of, so the optimizer builds and saves as ever.
     """
 
-    def __new__(cls, value: float) -> LiveMomentum:
+    def __new__(cls, value: float) -> VariableMomentum:
         self = super().__new__(cls, value)
         self._variable = tf.Variable(float(value), dtype=tf.float64, trainable=False)
         return self

@@ -13,6 +13,7 @@ from sciml_par.horovod.common.process_sets import (
 )
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Average, ReduceOp
+from sciml_par.parallel.execution.autograph import not_converted
 
 Optimizer = Any
 """An optimizer of Keras 3 or 2."""
@@ -42,8 +43,8 @@ def DistributedOptimizer(
     Parameters
     ----------
     optimizer : one of Keras 3 or 2, legacy ones included.
-    name : of operations in Horovod's graphs; nothing is made of it.
-    device_dense, device_sparse : where to carry the gradients from; from where they are by default.
+    name : ignored; Horovod names operations in graphs by it.
+    device_dense, device_sparse : the device to transfer gradients from; by default where they are.
     backward_passes_per_step : n > 1 adds up the gradients of n passes before each update.
         `iterations`, and with it schedules of the learning rate, count each pass.
     num_groups : the older name of `groups` with a number.
@@ -75,6 +76,7 @@ def DistributedOptimizer(
     return distributed
 
 
+@not_converted  # AutoGraph has local variables of its own
 def PartialDistributedOptimizer(
     optimizer: Optimizer,
     name: str | None = None,
@@ -104,22 +106,9 @@ def PartialDistributedOptimizer(
     InputError
         `local_layers` are no layers, or have no weights yet; or as for `DistributedOptimizer`.
     """
-    local = variables_of(local_layers)
-    distributed = DistributedOptimizer(
-        optimizer,
-        name=name,
-        device_dense=device_dense,
-        device_sparse=device_sparse,
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        op=op,
-        backward_passes_per_step=backward_passes_per_step,
-        average_aggregated_gradients=average_aggregated_gradients,
-        groups=groups,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
-    )
+    options = locals()
+    local = variables_of(options.pop("local_layers"))
+    distributed = DistributedOptimizer(**options)
     for variable in local:
         distributed.register_local_var(variable)
     return distributed

@@ -1,0 +1,90 @@
+"""What the benchmarks have in common: ranks of their own, candidates timed in turns, JSON files."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+WARM_UPS = 2
+"""The first round compiles and agrees, the second finds its memory."""
+
+_SECONDS = 1200.0
+
+Candidate = Callable[[], float]
+"""Does something, and returns how many microseconds one piece of it took."""
+
+
+def run_ranks(ranks: int | None, program: str, *arguments: str) -> Any:
+    """What the ranks of a program print as JSON in their last line.
+
+    Parameters
+    ----------
+    ranks : how many; None for one process without mpirun.
+    """
+    launcher = [] if ranks is None else ["mpirun", "-np", str(ranks)]
+    command = [*launcher, sys.executable, program, *arguments]
+    ended = subprocess.run(
+        command, check=False, stdout=subprocess.PIPE, text=True, timeout=_SECONDS
+    )
+    if ended.returncode:
+        sys.exit(ended.returncode)
+    return json.loads(ended.stdout.strip().splitlines()[-1])
+
+
+def report(times: Mapping[str, float]) -> None:
+    """Print the slowest rank's times as one line of JSON, on rank 0 (collective)."""
+    found = slowest(times)
+    if _world().rank == 0:
+        print(json.dumps(found))
+
+
+def slowest(times: Mapping[str, float]) -> dict[str, float]:
+    """The slowest rank's times (collective)."""
+    everyone = _world().allgather_object(dict(times))
+    return {name: max(each[name] for each in everyone) for name in times}
+
+
+def in_turns(candidates: Mapping[str, Candidate], rounds: int) -> dict[str, float]:
+    """The median microseconds of each candidate; the ranks start each together (collective)."""
+    from mpi4py import MPI
+
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for number in range(WARM_UPS + rounds):
+        for name, candidate in candidates.items():
+            MPI.COMM_WORLD.Barrier()
+            microseconds = candidate()
+            if number >= WARM_UPS:
+                times[name].append(microseconds)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def repeated(function: Callable[[], Any], times: int, *, each: int = 1) -> Candidate:
+    """A candidate that calls `function` so often; a call of it does `each` pieces of work."""
+
+    def run() -> float:
+        began = time.perf_counter()
+        for _ in range(times):
+            function()
+        return 1e6 * (time.perf_counter() - began) / (times * each)
+
+    return run
+
+
+def write_json(path: Path, found: Any) -> None:
+    """Write what was found, and say where."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=2) + "\n")
+    print(f"written to {path}")
+
+
+def _world() -> Any:
+    from sciml_par.parallel import current_world
+
+    return current_world().communicator

@@ -1,0 +1,1 @@
+"""Figures of predictions, errors, losses and accuracies, drawn from plain arrays."""

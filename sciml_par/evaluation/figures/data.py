@@ -1,0 +1,295 @@
+"""What the figures are drawn from: predictions, shards and loss curves, as plain arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sciml_par.errors import InputError
+from sciml_par.evaluation._arrays import as_columns, as_real, check_label
+from sciml_par.evaluation.metrics.norms import relative_l2_error
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """The part of the domain, and the points in it, that one rank or member was trained on.
+
+    Attributes
+    ----------
+    label : str
+        Name in the legend, such as "rank 0".
+    training_points : array [k, d] or [k] (read as [k, 1]), optional
+        The points of the training set; k may be 0.
+    sub_domain : (lower, upper), optional
+        Opposite corners of the sub-domain: two numbers if d = 1, else two arrays [d].
+
+    Raises
+    ------
+    InputError
+        If a shape is wrong, a number is not finite, or not lower < upper.
+    """
+
+    label: str
+    training_points: np.ndarray | None = None
+    sub_domain: tuple[ArrayLike, ArrayLike] | None = None
+
+    def __post_init__(self) -> None:
+        check_label(self.label, "Shard.label")
+        if self.training_points is not None:
+            where = f"Shard {self.label!r}, training_points"
+            points = as_columns(self.training_points, where)
+            _check_finite(points, where)
+            object.__setattr__(self, "training_points", points)
+        if self.sub_domain is not None:
+            object.__setattr__(self, "sub_domain", _corners(self.sub_domain, self.label))
+
+    @property
+    def corners(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The sub-domain as two arrays [d], or None if it is not known."""
+        if self.sub_domain is None:
+            return None
+        lower, upper = self.sub_domain
+        return np.asarray(lower), np.asarray(upper)
+
+    @property
+    def dimension(self) -> int | None:
+        """The d of the points or of the sub-domain; None if the shard holds neither."""
+        if self.training_points is not None and self.training_points.size:
+            return int(self.training_points.shape[1])
+        return None if self.corners is None else int(self.corners[0].size)
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """One trained network, evaluated at points, with what it was trained on.
+
+    An ensemble is drawn from one `Prediction` a member, with one shard each. A model that all
+    ranks train together is one `Prediction` with one shard a rank.
+
+    Attributes
+    ----------
+    label : str
+        Name in the legend, such as "rank 1, member 2".
+    x : array [n, d] or [n] (read as [n, 1])
+        Where the network was evaluated, in any order; finite.
+    u : array [n, m] or [n] (read as [n, 1])
+        The prediction u(x). Values that are not finite are kept, and named in the legend.
+    u_exact : array [n, m] or [n], optional
+        The exact solution u*(x) at the same points; None or all NaN where it is not known.
+    shards : tuple of Shard
+        What the network was trained on; may be empty.
+    sound : bool
+        False leaves it out of the mean over members, as where its training came to no end.
+
+    Raises
+    ------
+    InputError
+        If there are no points, or the shapes of x, u, u_exact and the shards do not agree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sciml_par.evaluation import Prediction, Shard
+    >>> x = np.linspace(-1.0, 1.0, 101)
+    >>> left = Shard("rank 0", training_points=x[:50:5], sub_domain=(-1.0, 0.0))
+    >>> right = Shard("rank 1", training_points=x[50::5], sub_domain=(0.0, 1.0))
+    >>> u = np.sin(np.pi * x)
+    >>> Prediction("prediction", x, u, u_exact=u, shards=(left, right)).components
+    1
+    """
+
+    label: str
+    x: np.ndarray
+    u: np.ndarray
+    u_exact: np.ndarray | None = None
+    shards: tuple[Shard, ...] = ()
+    sound: bool = True
+
+    def __post_init__(self) -> None:
+        check_label(self.label, "Prediction.label")
+        where = f"Prediction {self.label!r}"
+        x, u = as_columns(self.x, f"{where}, x"), as_columns(self.u, f"{where}, u")
+        _check_finite(x, f"{where}, x")
+        _check_rows(x, u, where)
+        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "u", u)
+        if self.u_exact is not None:
+            object.__setattr__(self, "u_exact", _exact_like(self.u_exact, u, where))
+        object.__setattr__(self, "shards", _checked_shards(self.shards, x.shape[1], where))
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an exact solution to compare with."""
+        return self.u_exact is not None and not bool(np.isnan(self.u_exact).all())
+
+    @property
+    def exact(self) -> np.ndarray:
+        """The exact solution, [n, m]: all NaN where it is not known."""
+        return np.full_like(self.u, np.nan) if self.u_exact is None else self.u_exact
+
+    @property
+    def relative_l2_error(self) -> float:
+        """‖u − u*‖₂ / ‖u*‖₂ (dimensionless), NaN where u* is not known or zero everywhere."""
+        if not self.known or not self.exact.any():
+            return float("nan")
+        return relative_l2_error(self.u, self.exact)
+
+    @property
+    def dimension(self) -> int:
+        """The number d of coordinates of a point."""
+        return int(self.x.shape[1])
+
+    @property
+    def components(self) -> int:
+        """The number m of outputs at a point."""
+        return int(self.u.shape[1])
+
+    @property
+    def trained(self) -> np.ndarray:
+        """Mask [n] of the points inside a sub-domain; all True if no shard tells its own."""
+        boxes = [shard.corners for shard in self.shards if shard.corners is not None]
+        if not boxes or len(boxes) < len(self.shards):
+            return np.ones(len(self.x), dtype=bool)
+        inside = [((self.x >= lo) & (self.x <= hi)).all(axis=1) for lo, hi in boxes]
+        return np.asarray(np.any(inside, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class LossCurve:
+    """The loss of one training run, at the steps where it was recorded.
+
+    Attributes
+    ----------
+    label : str
+        Name in the legend, such as "rank 0".
+    step : array [s]
+        Number of updates made before each loss; finite and never decreasing.
+    loss : array [s]
+        The loss (dimensionless). Values that are not finite are kept, and named in the legend.
+
+    Raises
+    ------
+    InputError
+        If the arrays are empty, of different lengths, or the steps go back.
+    """
+
+    label: str
+    step: np.ndarray
+    loss: np.ndarray
+
+    def __post_init__(self) -> None:
+        check_label(self.label, "LossCurve.label")
+        where = f"LossCurve {self.label!r}"
+        step, loss = as_real(self.step, f"{where}, step"), as_real(self.loss, f"{where}, loss")
+        if step.ndim != 1 or step.shape != loss.shape or step.size == 0:
+            raise InputError(
+                f"{where}: expected step and loss of one shape [s], s >= 1; got "
+                f"{list(step.shape)} and {list(loss.shape)}. Record one loss a step."
+            )
+        _check_finite(step, f"{where}, step")
+        if np.any(np.diff(step) < 0):
+            raise InputError(f"{where}, step: expected steps that never decrease. Sort them.")
+        step.flags.writeable = loss.flags.writeable = False
+        object.__setattr__(self, "step", step)
+        object.__setattr__(self, "loss", loss)
+
+
+@dataclass(frozen=True, eq=False)
+class AccuracyCurve:
+    """The accuracy of one training run of a classifier, after each epoch.
+
+    Attributes
+    ----------
+    label : str
+        Name in the legend, such as "2 ranks".
+    accuracy : array [e]
+        The share of the test data that is classified rightly, 0 to 1, after epochs 1 to e.
+    training_accuracy : array [e], optional
+        The same of the training data.
+
+    Raises
+    ------
+    InputError
+        If an array is empty or of another shape, or a value is no share.
+    """
+
+    label: str
+    accuracy: np.ndarray
+    training_accuracy: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        check_label(self.label, "AccuracyCurve.label")
+        where = f"AccuracyCurve {self.label!r}"
+        accuracy = _shares(self.accuracy, f"{where}, accuracy")
+        object.__setattr__(self, "accuracy", accuracy)
+        if self.training_accuracy is None:
+            return
+        training = _shares(self.training_accuracy, f"{where}, training_accuracy")
+        if training.shape != accuracy.shape:
+            raise InputError(
+                f"{where}: expected both accuracies after the same epochs; got "
+                f"{accuracy.size} and {training.size} of them."
+            )
+        object.__setattr__(self, "training_accuracy", training)
+
+
+def _check_finite(values: np.ndarray, where: str) -> None:
+    bad = int(np.count_nonzero(~np.isfinite(values)))
+    if bad:
+        raise InputError(f"{where}: expected finite numbers; {bad} of {values.size} are not.")
+
+
+def _check_rows(x: np.ndarray, u: np.ndarray, where: str) -> None:
+    if len(x) == 0 or len(x) != len(u):
+        raise InputError(
+            f"{where}: expected x of shape [n, d] and u of shape [n, m] with the same n >= 1; "
+            f"got x {list(x.shape)} and u {list(u.shape)}. Evaluate the network at every row of x."
+        )
+
+
+def _exact_like(u_exact: ArrayLike, u: np.ndarray, where: str) -> np.ndarray:
+    exact = as_columns(u_exact, f"{where}, u_exact")
+    if exact.shape != u.shape:
+        raise InputError(
+            f"{where}: expected u_exact of the shape of u, {list(u.shape)}; got "
+            f"{list(exact.shape)}. Evaluate the exact solution at every row of x."
+        )
+    return exact
+
+
+def _checked_shards(shards: tuple[Shard, ...], dimension: int, where: str) -> tuple[Shard, ...]:
+    if isinstance(shards, Shard) or not all(isinstance(shard, Shard) for shard in shards):
+        raise InputError(f"{where}: expected shards to be a tuple of Shard; got {shards!r}.")
+    for shard in shards:
+        if shard.dimension not in (None, dimension):
+            raise InputError(
+                f"{where}: x has d = {dimension}, but shard {shard.label!r} has d = "
+                f"{shard.dimension}. Pass points [k, d] and corners [d] of the same d."
+            )
+    return tuple(shards)
+
+
+def _corners(sub_domain: tuple[ArrayLike, ArrayLike], label: str) -> tuple[np.ndarray, np.ndarray]:
+    where = f"Shard {label!r}, sub_domain"
+    if not isinstance(sub_domain, tuple | list) or len(sub_domain) != 2:
+        raise InputError(f"{where}: expected a pair (lower, upper); got {sub_domain!r}.")
+    lower, upper = (np.atleast_1d(as_real(corner, where)) for corner in sub_domain)
+    agree = lower.ndim == 1 and lower.shape == upper.shape
+    # Written so that a NaN fails, as no comparison with it is true.
+    if not agree or not np.all((lower < upper) & np.isfinite(upper - lower)):
+        raise InputError(
+            f"{where}: expected finite lower < upper, numbers or arrays [d]; got {sub_domain!r}."
+        )
+    return lower, upper
+
+
+def _shares(values: np.ndarray, where: str) -> np.ndarray:
+    found = as_real(values, where)
+    if found.ndim != 1 or found.size == 0 or not np.all((found >= 0) & (found <= 1)):
+        raise InputError(
+            f"{where}: expected shares from 0 to 1, one an epoch, shape [e]; got {found.tolist()}."
+        )
+    found.flags.writeable = False
+    return found

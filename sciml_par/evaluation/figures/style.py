@@ -1,0 +1,86 @@
+"""The look of every figure: sizes of text, colours, line styles."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import matplotlib
+
+INK = "#222222"
+NEUTRAL = "#7f7f7f"
+EXACT: dict[str, Any] = {
+    "color": "#bdbdbd",
+    "linewidth": 4.0,
+    "solid_capstyle": "round",
+    "zorder": 1.5,
+}
+
+# Okabe and Ito (2008), "Color universal design", without yellow, which is faint as a line on
+# white; the wine red of Paul Tol's "muted" scheme (2021) stands in for it.
+PALETTE = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#000000",
+    "#882255",
+)
+# Five patterns against eight colours: 40 members before a pair repeats.
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5.0, 1.5)),
+    (0, (1.2, 1.2)),
+    (0, (5.0, 1.5, 1.2, 1.5)),
+    (0, (8.0, 1.5, 2.5, 1.5)),
+)
+_FEW = 4  # members whose lines are drawn at full width
+
+_RC: Any = {
+    "text.usetex": False,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "mathtext.fontset": "dejavusans",
+    "font.size": 8.0,
+    "axes.labelsize": 8.0,
+    "axes.titlesize": 8.0,
+    "figure.titlesize": 9.0,
+    "legend.fontsize": 7.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "lines.linewidth": 1.3,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "savefig.bbox": None,
+    "axes.unicode_minus": True,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+}
+
+
+def paper_style() -> AbstractContextManager[None]:
+    """Return a context in which Matplotlib draws in this package's style; it restores the old."""
+    return matplotlib.rc_context(_RC)
+
+
+def color_of(index: int) -> str:
+    """Return the colour of member or shard `index`."""
+    return PALETTE[index % len(PALETTE)]
+
+
+def line_of(index: int, *, of: int = 1) -> dict[str, Any]:
+    """Return colour, dash pattern and width of member `index` `of` so many in a panel."""
+    return {
+        "color": color_of(index),
+        "linestyle": DASHES[index % len(DASHES)],
+        "linewidth": 1.3 if of <= _FEW else 0.9,
+        "zorder": 2.5,
+    }

@@ -1,0 +1,1 @@
+"""Numbers that say how good a prediction is, and how well a program scales."""

@@ -1,0 +1,124 @@
+"""How a program scales with the number of ranks: speed-up, efficiency, mean and deviation."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sciml_par.errors import InputError
+from sciml_par.evaluation._arrays import as_real
+
+
+def speed_up(ranks: ArrayLike, seconds: ArrayLike) -> np.ndarray:
+    """Return S_P = P₀ T_{P₀} / T_P, where P₀ is the fewest ranks that were measured.
+
+    With P₀ = 1 this is the usual T₁ / T_P. With P₀ > 1, P₀ ranks count as a speed-up of P₀.
+
+    Parameters
+    ----------
+    ranks : array [k]
+        The numbers of ranks P; each is a whole number ≥ 1, and none comes twice.
+    seconds : array [k]
+        The time T_P > 0 for the same work. Where each rank has work of its own, give the time
+        for a unit of it: the reciprocal of the throughput of all ranks together.
+
+    Returns
+    -------
+    array [k]
+        Dimensionless, in the order of `ranks`.
+
+    Raises
+    ------
+    InputError
+        If the shapes differ, or a number is none of those above.
+
+    Examples
+    --------
+    >>> from sciml_par.evaluation import speed_up
+    >>> speed_up([1, 2, 4], [8.0, 4.0, 2.5])
+    array([1. , 2. , 3.2])
+    """
+    p, t = _measured(ranks, seconds)
+    first = int(np.argmin(p))
+    return np.asarray(p[first] * t[first] / t)
+
+
+def parallel_efficiency(ranks: ArrayLike, seconds: ArrayLike) -> np.ndarray:
+    """Return E_P = S_P / P, with the speed-up S_P of `speed_up`: 1 is ideal.
+
+    Parameters
+    ----------
+    ranks : array [k]
+        The numbers of ranks P; each is a whole number ≥ 1, and none comes twice.
+    seconds : array [k]
+        The time T_P > 0 for the same work, or for a unit of work.
+
+    Returns
+    -------
+    array [k]
+        Dimensionless, in the order of `ranks`.
+
+    Raises
+    ------
+    InputError
+        If the shapes differ, or a number is none of those above.
+
+    Examples
+    --------
+    >>> from sciml_par.evaluation import parallel_efficiency
+    >>> parallel_efficiency([1, 2, 4], [8.0, 4.0, 2.5])
+    array([1. , 1. , 0.8])
+    """
+    p, t = _measured(ranks, seconds)
+    return np.asarray(speed_up(p, t) / p)
+
+
+def mean_and_deviation(values: ArrayLike) -> tuple[float, float]:
+    """Return x̄ = (1/n) Σ x_i and s = √(Σ (x_i − x̄)² / (n − 1)).
+
+    Parameters
+    ----------
+    values : array [n]
+        Repeated measurements, finite, n ≥ 1.
+
+    Returns
+    -------
+    (float, float)
+        In the units of the values. Of a single one the deviation is nan: it is not known.
+
+    Raises
+    ------
+    InputError
+        If there are none, or one is not finite.
+
+    Examples
+    --------
+    >>> from sciml_par.evaluation import mean_and_deviation
+    >>> mean_and_deviation([9.0, 10.0, 11.0])
+    (10.0, 1.0)
+    """
+    x = as_real(values, "values")
+    if x.ndim != 1 or x.size == 0 or not np.all(np.isfinite(x)):
+        raise InputError(
+            f"mean_and_deviation: expected n ≥ 1 finite numbers, shape [n]; got {x.tolist()}."
+        )
+    deviation = float(np.std(x, ddof=1)) if x.size > 1 else float("nan")
+    return float(np.mean(x)), deviation
+
+
+def _measured(ranks: ArrayLike, seconds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    p, t = as_real(ranks, "ranks"), as_real(seconds, "seconds")
+    if p.ndim != 1 or p.shape != t.shape or p.size == 0:
+        raise InputError(
+            f"expected ranks and seconds of one shape [k], k ≥ 1; got {list(p.shape)} and "
+            f"{list(t.shape)}. Give one time for each number of ranks."
+        )
+    # Written so that a nan fails, as no comparison with it is true.
+    whole = np.all((p >= 1) & (p % 1 == 0)) and np.unique(p).size == p.size
+    if not whole:
+        raise InputError(
+            f"ranks: expected whole numbers ≥ 1, none of them twice; got {p.tolist()}."
+        )
+    if not np.all((t > 0) & np.isfinite(t)):
+        raise InputError(f"seconds: expected finite times > 0; got {t.tolist()}.")
+    return p, t

@@ -1,0 +1,54 @@
+"""Packages that import their names when they are first used, from anywhere below `sciml_par`.
+
+`lazy_loader.attach_stub` takes names from inside of a package only. Horovod shows many names in
+several packages.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def names_of_stub(
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose stub lists its names (local).
+
+    Parameters
+    ----------
+    package, file : the `__name__` and `__file__` of the package. Beside the file lies its stub,
+
+    """
+    origins = _origins(Path(file).with_suffix(".pyi"))
+
+    def get(name: str) -> Any:
+        found: Any
+        if name not in origins:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, original = origins[name]
+        if module == ".":
+            found = importlib.import_module(f".{original}", package)
+        else:
+            found = getattr(importlib.import_module(module, package), original)
+        vars(sys.modules[package])[name] = found  # which Python then finds without asking here
+        return found
+
+    return get, lambda: sorted(origins), sorted(origins)
+
+
+def _origins(stub: Path) -> dict[str, tuple[str, str]]:
+    """For each name that a stub lists: the module that it comes from, and its name there."""
+    origins: dict[str, tuple[str, str]] = {}
+    for each in ast.parse(stub.read_text(encoding="utf-8")).body:
+        if isinstance(each, ast.ImportFrom):
+            module = "." * each.level + (each.module or "")
+            names = [(alias.name, alias.asname or alias.name) for alias in each.names]
+            if names[0][0] == "*":  # of another such package
+                names = [(name, name) for name in importlib.import_module(module).__all__]
+            origins |= {name: (module, original) for original, name in names}
+    return origins

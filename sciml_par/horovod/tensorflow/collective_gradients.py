@@ -1,0 +1,65 @@
+"""Gradients of collectives as Horovod has them, where they are not the adjoints.
+
+Horovod takes the loss to be the mean over the ranks where it gathers, and their sum where it
+scatters. With P ranks these gradients are the adjoints times 1/P or P.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sciml_par._tensorflow import is_recorded, tf
+from sciml_par.parallel import Communicator
+
+Tensor = Any
+
+Collective = Callable[[list[Tensor]], list[Tensor]]
+
+
+def averaged_gradient(tensor: Tensor, group: Communicator) -> Tensor:
+    """`tensor`, whose gradient is divided by the number of ranks P (local)."""
+    return _with_gradient_times(tensor, 1 / group.size)
+
+
+def multiplied_gradient(tensor: Tensor, group: Communicator) -> Tensor:
+    """`tensor`, whose gradient is multiplied by the number of ranks P (local)."""
+    return _with_gradient_times(tensor, float(group.size))
+
+
+def with_itself_as_gradient(collective: Collective, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """`collective(tensors)`, whose gradient is `collective` of the incoming gradients (collective).
+
+    Parameters
+    ----------
+    tensors : of floating-point types.
+    """
+
+    def with_gradient(*tensors: Tensor) -> tuple[list[Tensor], Callable[..., list[Tensor]]]:
+        return collective(list(tensors)), lambda *gradients: with_itself_as_gradient(
+            collective, gradients
+        )
+
+    if not _is_differentiated():
+        return collective(list(tensors))
+    results: list[Tensor] = tf.custom_gradient(with_gradient)(*tensors)
+    return results
+
+
+def _with_gradient_times(tensor: Tensor, factor: float) -> Tensor:
+    if factor == 1 or not _is_differentiated():
+        return tensor
+    x = tf.convert_to_tensor(tensor)
+    if not (x.dtype.is_floating or x.dtype.is_complex):
+        return x
+
+    @tf.custom_gradient
+    def identity(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        return tf.identity(x), lambda gradient: gradient * tf.constant(factor, gradient.dtype)
+
+    return identity(x)
+
+
+def _is_differentiated() -> bool:
+    """Whether anybody may ask for a gradient: in graphs, and where a tape looks on (local)."""
+    return not tf.executing_eagerly() or is_recorded()

@@ -1,0 +1,102 @@
+"""Collectives on values: numbers, arrays and tensors in, tensors out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.horovod.tensorflow import global_variables, mpi_ops, reductions
+from sciml_par.horovod.tensorflow.compression import Compression
+from sciml_par.horovod.tensorflow.keras.legacy_session import session_of_keras
+from sciml_par.parallel import Average, ReduceOp
+from sciml_par.parallel.execution.dispatch import outside_the_order
+
+Value = Any
+"""A number, an array, or a tensor."""
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    """The variables of TensorFlow 1's graph from one rank to all; see `horovod.tensorflow`."""
+    return global_variables.broadcast_global_variables(root_rank)
+
+
+def allreduce(
+    value: Value,
+    name: str | None = None,
+    average: bool | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: ReduceOp | None = None,
+    compression: Any = Compression.none,
+) -> Value:
+    """Combine the ranks' values element by element (collective).
+
+    Parameters
+    ----------
+    value : [...], the same shape and type on every rank.
+    average : the older way to say op=Average (True) or op=Sum (False).
+    name, prescale_factor, postscale_factor, op, compression : as for
+        `sciml_par.horovod.tensorflow.allreduce`.
+
+    Returns
+    -------
+    A tensor of the same shape; in a session of TensorFlow 1 its value.
+
+    Raises
+    ------
+    InputError, CollectiveMismatchError
+        As for `sciml_par.parallel.allreduce`.
+    """
+    return _value(
+        lambda: reductions.allreduce(
+            tf.convert_to_tensor(value),
+            average=average,
+            compression=compression,
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            name=name,
+        )
+    )
+
+
+def allgather(value: Value, name: str | None = None) -> Value:
+    """Put the ranks' values one below the other: [n_r, ...] to [Σ_r n_r, ...] (collective).
+
+    Raises
+    ------
+    InputError, CollectiveMismatchError
+        As for `sciml_par.parallel.allgather`.
+    """
+    return _value(lambda: mpi_ops.allgather(tf.convert_to_tensor(value), name=name))
+
+
+def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
+    """The value of rank `root_rank` on every rank (collective).
+
+    Raises
+    ------
+    InputError, CollectiveMismatchError
+        As for `sciml_par.parallel.broadcast`.
+    """
+    return _value(lambda: mpi_ops.broadcast(tf.convert_to_tensor(value), root_rank, name=name))
+
+
+def reducescatter(value: Value, name: str | None = None, op: ReduceOp = Average) -> Value:
+    """Combine the ranks' values; each gets its rows of them, [n, ...] to [n_r, ...] (collective).
+
+    Raises
+    ------
+    InputError, CollectiveMismatchError
+        As for `sciml_par.parallel.reducescatter`.
+    """
+    return _value(lambda: reductions.reducescatter(tf.convert_to_tensor(value), op=op, name=name))
+
+
+def _value(make: Callable[[], Any]) -> Value:
+    session = session_of_keras()
+    if session is None:
+        return make()
+    with outside_the_order():
+        return session.run(make())

@@ -1,0 +1,136 @@
+"""Several backward passes before the ranks meet, for optimizers of TensorFlow 1.
+
+A graph of TensorFlow 1 runs what it is asked for, in any order that its edges allow. So every
+step here names what it comes after. Executed eagerly, the same code runs from top to bottom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.execution.dispatch import outside_the_order
+
+Tensor = Any
+
+
+class Counter:
+    """Counts passes, from 1 to `number`, on this rank; it starts again when it is reset."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._passed = local_variable(tf.zeros([], tf.int64), "passes")
+
+    def at_the_start(self) -> Tensor:
+        """Whether no pass has been counted since the last reset."""
+        return tf.equal(self._passed.read_value(), 0)
+
+    def count(self) -> Tensor:
+        """Count one, and tell whether that was the last."""
+        return tf.convert_to_tensor(self._passed.assign_add(1)) >= self._number
+
+    def reset(self) -> Any:
+        """Start again; what it returns is done when it has."""
+        return done(self._passed.assign(0))
+
+
+class LegacyAccumulation:
+    """Adds up gradients, and hands on their sum at every n-th pass.
+
+    Parameters
+    ----------
+    number : n.
+    average : hand on the sum divided by n.
+    """
+
+    def __init__(self, number: int, *, average: bool) -> None:
+        self._number = number
+        self._factor = 1 / number if average else 1.0
+        self._counter: Counter | None = None
+        self._sums: list[Any] = []
+
+    def add(
+        self, gradients: Sequence[Tensor], reduce: Callable[[list[Tensor]], list[Tensor]]
+    ) -> list[Tensor]:
+        """What `reduce` makes of the sums of n passes; zeros in the passes between.
+
+        Parameters
+        ----------
+        gradients : None where a variable has none; sparse ones are added up as dense ones.
+        """
+        present = [i for i, g in enumerate(gradients) if g is not None]
+        dense = [tf.convert_to_tensor(gradients[i]) for i in present]
+        if self._counter is None:
+            self._counter = Counter(self._number)
+            self._sums = [local_variable(tf.zeros(g.shape, g.dtype), "sum") for g in dense]
+        added = [done(s.assign_add(g)) for s, g in zip(self._sums, dense, strict=True)]
+        with tf.control_dependencies(added):
+            complete = self._counter.count()
+        with outside_the_order():
+            results = tf.cond(
+                complete,
+                lambda: self._finish(present, len(gradients), reduce),
+                lambda: [tf.zeros(g.shape, g.dtype) for g in dense],
+            )
+        everything: list[Tensor] = [None] * len(gradients)
+        for i, result in zip(present, results, strict=True):
+            everything[i] = result
+        return everything
+
+    def _finish(
+        self, present: list[int], number: int, reduce: Callable[[list[Tensor]], list[Tensor]]
+    ) -> list[Tensor]:
+        assert self._counter is not None
+        sums: list[Tensor] = [None] * number
+        for i, total in zip(present, self._sums, strict=True):
+            value = total.read_value()
+            sums[i] = value * tf.cast(self._factor, value.dtype)
+        reduced = reduce(sums)
+        results = [tf.convert_to_tensor(reduced[i]) for i in present]
+        with tf.control_dependencies(results):
+            cleared = [done(s.assign(tf.zeros(s.shape, s.dtype))) for s in self._sums]
+            cleared.append(self._counter.reset())
+        with tf.control_dependencies(cleared):
+            return [tf.identity(result) for result in results]
+
+    def when_complete(
+        self, gradients: Sequence[Tensor], apply: Callable[[], Any], otherwise: Callable[[], Any]
+    ) -> Any:
+        """Do `apply` if `add` has just handed on its sums, or else `otherwise`.
+
+        Parameters
+        ----------
+        gradients : what `add` has returned, or what the program has computed from it.
+        """
+        assert self._counter is not None
+        with tf.control_dependencies([g for g in gradients if g is not None]):
+            complete = self._counter.at_the_start()
+        chosen = tf.cond(complete, lambda: after(apply()), lambda: after(otherwise()))
+        return chosen if tf.executing_eagerly() else tf.group(chosen)
+
+
+def local_variable(value: Tensor, name: str) -> Any:
+    """A variable of this rank's own: not saved, not trained, not given to the other ranks."""
+    graph = tf.compat.v1.get_default_graph()
+    if tf.executing_eagerly() or graph.building_function:
+        with tf.init_scope():
+            return tf.Variable(tf.zeros(value.shape, value.dtype), trainable=False, name=name)
+    return tf.compat.v1.Variable(
+        value,
+        trainable=False,
+        collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
+        use_resource=True,
+        name=f"sciml_par_{name}",
+    )
+
+
+def done(assigned: Any) -> Any:
+    """What to wait for, of what a variable's `assign` has returned."""
+    return None if tf.executing_eagerly() else getattr(assigned, "op", assigned)
+
+
+def after(operation: Any) -> Tensor:
+    """A tensor that is there when `operation` has been done."""
+    with tf.control_dependencies([] if operation is None else [done(operation)]):
+        return tf.constant(True)

@@ -1,0 +1,149 @@
+"""Many small tensors as one: flat buffers of one element type, a collective for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.collectives.arguments import tensor_of
+from sciml_par.parallel.tensors.packing import can_pack, packed, unpacked
+from sciml_par.parallel.tensors.shapes import shape_digest, shape_of
+
+BUCKET_BYTES = 64 << 20
+"""How long a flat buffer may become. Longer ones gain no speed, and take memory once more."""
+
+Tensor = Any
+
+Kind = tuple[Any, tuple[int, ...] | None]
+"""A tensor's element type and shape, the latter None where a graph leaves it open."""
+
+
+@dataclass(frozen=True)
+class TensorBundle:
+    """Tensors that travel in as few transfers as can be.
+
+    Parameters
+    ----------
+    tensors : in order.
+    kinds : what each of them is.
+    """
+
+    tensors: list[Tensor]
+    kinds: tuple[Kind, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[Any], where: str) -> TensorBundle:
+        """Each of `values` as a tensor, which `where` is to carry (local)."""
+        # To look at a tensor takes Python as long as to carry some hundred elements of it.
+        if set(map(type, values)) == {_eager_tensor()}:
+            return cls(list(values), tuple([_kind_of_eager(x) for x in values]))
+        tensor_type = tf.Tensor
+        tensors = [x if isinstance(x, tensor_type) else tensor_of(x, where) for x in values]
+        return cls(tensors, tuple(map(_kind_of, tensors)))
+
+    @property
+    def has_open_shapes(self) -> bool:
+        """Whether a graph leaves the shape of one of them open."""
+        return any(shape is None for _, shape in self.kinds)
+
+    def called(self, name: str | None) -> str | None:
+        """What the ranks agree on, with the shapes, which a flat buffer does not show (local)."""
+        if len(self.tensors) < 2:
+            return name
+        label = _label(self.kinds)
+        return label if name is None else f"{name} ({label})"
+
+
+@lru_cache(maxsize=64)
+def _label(kinds: tuple[Kind, ...]) -> str:
+    return f"{len(kinds)} tensors of shapes {shape_digest(shape for _, shape in kinds)}"
+
+
+def fuse(
+    collective: Callable[[Tensor], Tensor],
+    bundle: TensorBundle,
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+) -> list[Tensor]:
+    """Apply an element-wise collective to all tensors, as many as fit at once.
+
+    Parameters
+    ----------
+    bucket_bytes : what a flat buffer may hold; a tensor that is longer goes alone.
+    """
+    apply = _apply_packed if can_pack() else _apply_flat
+    return fuse_lists(lambda tensors: apply(collective, tensors), bundle, bucket_bytes=bucket_bytes)
+
+
+def fuse_lists(
+    collective: Callable[[list[Tensor]], list[Tensor]],
+    bundle: TensorBundle,
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+) -> list[Tensor]:
+    """Apply a collective on lists of tensors of one type to all tensors, as `fuse` does."""
+    tensors = bundle.tensors
+    results: list[Tensor] = [None] * len(tensors)
+    for indices in _buckets(bundle.kinds, bucket_bytes):
+        for i, result in zip(indices, collective([tensors[i] for i in indices]), strict=True):
+            results[i] = result
+    return results
+
+
+def _kind_of_eager(x: Tensor) -> Kind:
+    return x._datatype_enum(), x._shape_tuple()  # the properties take ten times as long
+
+
+def _kind_of(x: Tensor) -> Kind:
+    if x.__class__ is _eager_tensor():
+        return _kind_of_eager(x)
+    return x.dtype, shape_of(x) if x.shape.is_fully_defined() else None
+
+
+@lru_cache(maxsize=1)
+def _eager_tensor() -> Any:
+    from tensorflow.python.framework import ops
+
+    return ops.EagerTensor
+
+
+@lru_cache(maxsize=64)
+def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
+    """The tensors of each buffer, by index: one element type, types in order of appearance.
+
+    One whose shape a graph leaves open goes alone, after the others.
+    """
+    by_type: dict[Any, list[list[int]]] = {}
+    room: dict[Any, int] = {}
+    alone: list[list[int]] = []
+    for i, (kind, shape) in enumerate(kinds):
+        dtype = tf.as_dtype(kind)
+        if shape is None:
+            alone.append([i])
+            continue
+        nbytes = math.prod(shape) * dtype.size
+        if room.get(dtype, 0) < nbytes or dtype not in by_type:
+            by_type.setdefault(dtype, []).append([])
+            room[dtype] = bucket_bytes
+        by_type[dtype][-1].append(i)
+        room[dtype] -= nbytes
+    return [bucket for buckets in by_type.values() for bucket in buckets] + alone
+
+
+def _apply_packed(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
+    if len(tensors) == 1:
+        return [collective(tensors[0])]
+    shapes = tuple([x._shape_tuple() for x in tensors])
+    return unpacked(collective(packed(tensors, shapes)), shapes)
+
+
+def _apply_flat(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
+    if len(tensors) == 1:
+        return [collective(tensors[0])]
+    flat = collective(tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0))
+    parts = tf.split(flat, [t.shape.num_elements() for t in tensors])
+    return [tf.reshape(part, t.shape) for part, t in zip(parts, tensors, strict=True)]

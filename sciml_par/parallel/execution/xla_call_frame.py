@@ -1,0 +1,122 @@
+"""What a foreign call reads of XLA's call frame: tensors' addresses, call site and stream."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from sciml_par.parallel.execution.xla_structures import (
+    FUNCTION,
+    Api,
+    Attributes,
+    CallFrame,
+    List,
+    StreamArguments,
+)
+
+_WORD = ctypes.sizeof(ctypes.c_void_p)
+
+# Reading a frame through nested structures costs more than the transfer of a small buffer. So the
+# places of the few words that matter are computed here once, and read as plain integers.
+EXTENSION_AT = CallFrame.extension.offset // _WORD
+API_AT = CallFrame.api.offset // _WORD
+_CONTEXT_AT = CallFrame.context.offset // _WORD
+_ARGUMENTS_AT = (CallFrame.arguments.offset + List.items.offset) // _WORD
+_RESULTS_AT = (CallFrame.results.offset + List.items.offset) // _WORD
+_ATTRIBUTES_AT = (CallFrame.attributes.offset + Attributes.items.offset) // _WORD
+_DATA_AT = 3  # of a buffer: struct_size, extension, dtype (padded), data
+_VALUE_AT = 1  # of a scalar: dtype (padded), value
+
+SHIFT = 3
+memory = (ctypes.c_uint64 * (1 << 45)).from_address(0)
+"""The words of this process's memory: the one at an address a is `memory[a >> SHIFT]`. Only what
+XLA has just given the address of is read."""
+
+Frame = int
+"""Where the words of a call frame, XLA_FFI_CallFrame, begin: its address in words."""
+
+Act = Callable[[Frame], object]
+"""What a custom call does."""
+
+
+def on_one_tensor(handlers: Mapping[int, Callable[[int, int], object]], gone: Act) -> Act:
+    """Calls the handler of the call site with the addresses of its operand and of its result.
+
+    Written out, because a compiled loop does this at every step.
+
+    Parameters
+    ----------
+    handlers : by the number of the call site, the only attribute of the custom call, an i64.
+    gone : what is done where there is none.
+    """
+    words, get, shift = memory, handlers.get, SHIFT
+    attributes_at, arguments_at, results_at = _ATTRIBUTES_AT, _ARGUMENTS_AT, _RESULTS_AT
+
+    def act(frame: Frame) -> None:
+        scalar = words[words[frame + attributes_at] >> shift]
+        handler = get(words[words[(scalar >> shift) + _VALUE_AT] >> shift])
+        if handler is None:
+            gone(frame)
+        else:
+            handler(
+                words[(words[words[frame + arguments_at] >> shift] >> shift) + _DATA_AT],
+                words[(words[words[frame + results_at] >> shift] >> shift) + _DATA_AT],
+            )
+
+    return act
+
+
+def on_frame(acts: Mapping[int, Act], gone: Act) -> Act:
+    """Does what belongs to the call site, with the frame as it is; otherwise as `on_one_tensor`."""
+
+    def act(frame: Frame) -> None:
+        scalar = memory[memory[frame + _ATTRIBUTES_AT] >> SHIFT]
+        number = memory[memory[(scalar >> SHIFT) + _VALUE_AT] >> SHIFT]
+        acts.get(number, gone)(frame)
+
+    return act
+
+
+def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
+    """Calls `handler` with the addresses of the first operand and of the first result.
+
+    Parameters
+    ----------
+    handler : takes (send, receive), or (send, receive, stream).
+    """
+
+    def act(frame: Frame) -> None:
+        send = memory[(memory[memory[frame + _ARGUMENTS_AT] >> SHIFT] >> SHIFT) + _DATA_AT]
+        receive = memory[(memory[memory[frame + _RESULTS_AT] >> SHIFT] >> SHIFT) + _DATA_AT]
+        if with_stream:
+            handler(send, receive, stream(frame))
+        else:
+            handler(send, receive)
+
+    return act
+
+
+def all_addresses(frame: Frame, count: int) -> bytes:
+    """The addresses of the first `count` operands, 8 bytes each (local)."""
+    items = memory[frame + _ARGUMENTS_AT]
+    buffers = np.frombuffer(ctypes.string_at(items, count * _WORD), np.uint64)
+    first, step = int(buffers[0]), int(buffers[-1] - buffers[0]) // max(count - 1, 1)
+    # XLA has them in one array. Then their words can be read at once, many times as fast.
+    if step > _DATA_AT * _WORD and step % _WORD == 0 and (np.diff(buffers) == step).all():
+        words = np.frombuffer(ctypes.string_at(first, count * step), np.uint64)
+        return words[_DATA_AT :: step // _WORD].tobytes()
+    found = [memory[(int(buffer) >> SHIFT) + _DATA_AT] for buffer in buffers]
+    return np.array(found, np.uint64).tobytes()
+
+
+def stream(frame: Frame) -> int:
+    """XLA's stream, a CUstream, between whose kernels the call stands (local)."""
+    arguments = StreamArguments(
+        struct_size=ctypes.sizeof(StreamArguments), context=memory[frame + _CONTEXT_AT]
+    )
+    api = Api.from_address(memory[frame + API_AT])
+    if FUNCTION(api.stream_get)(ctypes.addressof(arguments)):
+        raise RuntimeError("XLA has no stream for this call: the program does not run on a GPU.")
+    return arguments.stream or 0  # the default stream is a null pointer

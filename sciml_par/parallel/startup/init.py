@@ -1,0 +1,264 @@
+"""Joining and leaving the ranks of a job: the one module that knows everything that is started."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+from typing import TYPE_CHECKING, Any, Literal
+
+from sciml_par._stderr import write_error
+from sciml_par._tensorflow import import_module
+from sciml_par.errors import InputError
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.mailbox import Left, Mailbox
+from sciml_par.parallel.groups.world import (
+    GpuTransport,
+    World,
+    enter,
+    is_initialized,
+    leave,
+    present_world,
+)
+from sciml_par.parallel.startup.cpu_threads import (
+    cores_of_this_process,
+    limit_threads,
+    requested_threads,
+    share_of_cores,
+)
+from sciml_par.parallel.startup.gpu_choice import (
+    VisibleGpu,
+    choose_gpus,
+    choose_in_tensorflow,
+    pin,
+    sharing_is_allowed,
+    visible_gpus,
+)
+from sciml_par.parallel.startup.nccl import set_up_transport
+from sciml_par.parallel.startup.patience import requested_patience
+from sciml_par.parallel.startup.tensor_float_32 import (
+    requested_tensor_float_32,
+    set_tensor_float_32,
+)
+from sciml_par.parallel.supervision.end_job import JobEnd, abort_gpus
+from sciml_par.parallel.supervision.error_report import FailureReporter
+from sciml_par.parallel.supervision.forked_child import (
+    finalize_mpi_in_the_rank_only,
+    watch_for_forks,
+)
+from sciml_par.parallel.supervision.sentinel_client import start_sentinel
+from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
+from sciml_par.parallel.timeline.timeline import start_timeline
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+def init(
+    comm: MPI.Comm | None = None,
+    *,
+    quiet: bool = True,
+    threads: int | None = None,
+    timeline: str | os.PathLike[str] | None = None,
+    stall_warning: float | None = None,
+    stall_limit: float | None = None,
+    pin_gpu: bool = True,
+    tensor_float_32: bool | Literal["unchanged"] | None = None,
+) -> None:
+    """Join the ranks of this job; call it before anything touches TensorFlow (collective).
+
+    It starts MPI, lets each rank see one GPU where there are any, gives each rank its share of
+    the cores, and makes the ranks fail together. A second call does nothing.
+
+    Parameters
+    ----------
+    comm : the ranks that take part, MPI_COMM_WORLD by default.
+    quiet : import TensorFlow without its start-up messages.
+    threads : the cores that this rank may keep busy. By default OMP_NUM_THREADS, or else the
+        cores of the host divided by the ranks on it.
+    timeline : a file to record all collectives in, from now on; see `start_timeline`.
+    stall_warning : after how many seconds a collective that stands still is reported; 60 by
+        default.
+    stall_limit : after how many seconds it ends the job; never by default.
+    pin_gpu : hide all GPUs but one from this rank. With False it sees them all, and only
+        TensorFlow is told which of them to use: programs that choose the GPU number
+        `local_rank()` themselves find it.
+    tensor_float_32 : let GPUs multiply float32 matrices with the ten bits of TensorFloat-32, which
+        is faster; off by default, because second derivatives do not survive it. "unchanged" leaves
+        TensorFlow's own setting, which is on. What the program sets after `init` holds.
+
+    Raises
+    ------
+    InputError
+        No MPI can be found, more ranks than GPUs on a host, or a bad environment variable.
+    BindingError
+        NCCL cannot connect the ranks' GPUs.
+
+    Notes
+    -----
+    Environment: OMP_NUM_THREADS; SCIML_PAR_SHARE_GPUS=1 lets ranks share a GPU;
+    SCIML_PAR_TRANSPORT=mpi carries tensors between GPUs by MPI through host memory, and =nccl
+    insists on NCCL; SCIML_PAR_CHECK=always compares the ranks' collectives at every execution;
+    SCIML_PAR_SENTINEL=0 starts no process that names a rank that is lost;
+    SCIML_PAR_STALL_WARNING, SCIML_PAR_STALL_LIMIT, SCIML_PAR_TIMELINE and
+    SCIML_PAR_TENSOR_FLOAT_32 (0, 1 or unchanged) are the options of these names where the program
+    does not give them.
+    """
+    if is_initialized():
+        return
+    if threads is not None and threads < 1:
+        raise InputError(f"init: expected threads ≥ 1 or None; got {threads}.")
+    patience = requested_patience(os.environ, stall_warning, stall_limit)
+    float_32 = requested_tensor_float_32(os.environ, tensor_float_32)
+    everyone = _all_ranks(comm)
+    world = _join(everyone, threads)
+    gpu, index = _choose_gpu(everyone, world.host, pin_gpu=pin_gpu)
+    world.gpu = gpu.entry if gpu else None
+    enter(world)
+    atexit.register(shutdown)
+    _supervise(world, patience)
+    world.transport = _connect_gpus(world, gpu, index)
+    import_module("tensorflow", quiet=quiet)
+    set_tensor_float_32(float_32)
+    if gpu is not None and not pin_gpu:
+        choose_in_tensorflow(index)
+    path = timeline or os.environ.get("SCIML_PAR_TIMELINE")
+    asked = everyone.broadcast_object(None if path is None else os.fspath(path))
+    if asked:
+        start_timeline(asked)
+
+
+def shutdown() -> None:
+    """Leave the ranks of this job (local). Runs by itself when the program ends.
+
+    A rank that still waits for this one in a collective ends the job with a message. While a
+    timeline is being recorded, it waits until all ranks have called it. In a child process made by
+    a fork it does nothing.
+    """
+    world = present_world()
+    if world is None or world.process != os.getpid():
+        return  # a child has no part in the messages of the rank that it is a copy of
+    leave()
+    atexit.unregister(shutdown)
+    world.failures.stop()
+    groups = world.communicator.all_groups
+    # The watchdog still runs: should a rank be missing in what the GPU is at, it ends the job.
+    for group in groups:
+        if group.nccl_transport is not None:
+            group.nccl_transport.finish()
+    if world.watchdog is not None:
+        world.watchdog.stop()
+    abort_gpus(world.communicator)
+    world.mailbox.send(Left({group.identity: group.progress.sequence for group in groups}))
+    if world.sentinel is not None:
+        world.sentinel.stop()
+    if world.timeline is not None:
+        world.timeline.close()  # it waits, so all must know by now that this rank leaves
+
+
+def _all_ranks(comm: MPI.Comm | None) -> Communicator:
+    """The group of all ranks (collective)."""
+    mpi = _load_mpi()
+    check_always = os.environ.get("SCIML_PAR_CHECK", "") == "always"
+    everyone = Communicator(comm or mpi.COMM_WORLD)
+    # A rank that compares alone would wait for ever.
+    everyone.check_always = any(everyone.control.allgather(check_always))
+    return everyone
+
+
+def _join(everyone: Communicator, threads: int | None) -> World:
+    """This rank among all others, and on its host (collective)."""
+    from mpi4py import MPI
+
+    by_host = everyone.mpi.Split_type(MPI.COMM_TYPE_SHARED, everyone.rank)
+    host = Communicator(by_host, name="host", world=everyone)
+    by_host.Free()
+    mailbox = Mailbox(everyone.control)
+    job_end = JobEnd(everyone)
+    failures = FailureReporter(everyone, mailbox, job_end)
+    failures.install()
+    threads = threads or requested_threads(os.environ) or _fair_share(host)
+    limit_threads(threads, os.environ)
+    return World(
+        communicator=everyone,
+        host=host,
+        alone=everyone.split(everyone.rank),
+        hosts=everyone.control.allgather(host.world_ranks[0]),
+        threads=threads,
+        gpu=None,
+        transport=GpuTransport("", surprising=False),
+        failures=failures,
+        mailbox=mailbox,
+        job_end=job_end,
+    )
+
+
+def _supervise(world: World, patience: Patience) -> None:
+    """Start what notices failures (collective)."""
+    job_end, everyone = world.job_end, world.communicator
+    watch_for_forks(present_world)
+    world.watchdog = _start_watchdog(world, patience)
+    world.sentinel = start_sentinel(everyone, world.host, os.environ, lambda: job_end.with_code(1))
+    job_end.sentinel = world.sentinel
+
+
+def _load_mpi() -> Any:
+    try:
+        finalize_mpi_in_the_rank_only()
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            "no MPI library was found: install one with pip install 'sciml-par[mpich]', or load "
+            f"your cluster's MPI module ({reason})."
+        ) from None
+    return MPI
+
+
+def _choose_gpu(
+    everyone: Communicator, host: Communicator, *, pin_gpu: bool
+) -> tuple[VisibleGpu | None, int]:
+    """This rank's GPU, and its number among those that the rank sees from now on (collective)."""
+    seen = visible_gpus(os.environ)
+    visible = host.allgather_object(seen)
+    share = any(host.allgather_object(sharing_is_allowed(os.environ)))
+    name = socket.gethostname()
+    gpu = everyone.attempt(lambda: choose_gpus(visible, host=name, share=share))[host.rank]
+    pin(gpu, hide_others=pin_gpu)
+    return gpu, 0 if pin_gpu or gpu is None else seen.index(gpu)
+
+
+def _connect_gpus(of: World, gpu: VisibleGpu | None, index: int) -> GpuTransport:
+    """Let the ranks exchange tensors between their GPUs, if they can (collective)."""
+    everyone = of.communicator
+    identity = f"{socket.gethostname()} {gpu.identity}" if gpu else None
+    transport = set_up_transport(everyone, identity, os.environ, index)
+    if transport.surprising and everyone.rank == 0:
+        write_error(
+            f"warning: tensors in GPU memory will be carried by MPI through the host, which is "
+            f"slow. {transport.obstacle}."
+        )
+    of.host.take_gpus_from(everyone, color=of.host.world_ranks[0])
+    of.alone.take_gpus_from(everyone, color=everyone.rank)
+    return transport
+
+
+def _fair_share(host: Communicator) -> int:
+    mine = cores_of_this_process()
+    return share_of_cores(mine, host.allgather_object(mine))
+
+
+def _start_watchdog(of: World, patience: Patience) -> Watchdog | None:
+    from mpi4py import MPI
+
+    several_threads = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+    if of.communicator.size == 1 or not several_threads:
+        return None
+    watchdog = Watchdog(
+        of.mailbox,
+        lambda: list(of.communicator.all_groups),
+        of.job_end.with_message,
+        patience,
+    )
+    watchdog.start()
+    return watchdog

@@ -1,0 +1,40 @@
+"""How long ranks wait for one another, as the program or the user's environment says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sciml_par.errors import InputError
+from sciml_par.parallel.supervision.watchdog import Patience
+
+
+def requested_patience(
+    environment: Mapping[str, str], warning: float | None, limit: float | None
+) -> Patience:
+    """The options `stall_warning` and `stall_limit` of `init` in seconds (local).
+
+    Raises
+    ------
+    InputError
+        One of them is no number of seconds > 0.
+    """
+    return Patience(
+        warn_after=_seconds("stall_warning", warning, environment, Patience.warn_after),
+        end_after=_seconds("stall_limit", limit, environment, Patience.end_after),
+    )
+
+
+def _seconds(
+    option: str, given: float | None, environment: Mapping[str, str], default: float
+) -> float:
+    """The option as the program gives it, or else the user's environment, or else `default`."""
+    variable = f"SCIML_PAR_{option.upper()}"
+    where = f"init: {option}" if given is not None else variable
+    text = str(given) if given is not None else environment.get(variable, "")
+    try:
+        seconds = float(text) if text else default
+    except ValueError:
+        seconds = -1.0
+    if not seconds > 0:  # nor a NaN
+        raise InputError(f"{where}: expected a number of seconds > 0; got {text!r}.")
+    return seconds

@@ -1,0 +1,101 @@
+"""An error that leaves the program ends the job, and is reported once for all ranks."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+from sciml_par._stderr import write_error
+from sciml_par._text import rank_list
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.mailbox import Failed, Mailbox
+from sciml_par.parallel.supervision.end_job import JobEnd
+
+_GRACE_SECONDS = 1.0
+_SECONDS_TO_REPORT = 5.0
+
+ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], None]
+
+
+class FailureReporter:
+    """Reports the errors of one rank in step with the others.
+
+    Parameters
+    ----------
+    communicator : the world.
+    mailbox : how ranks tell each other that they fail.
+    job_end : ends the ranks that do not fail.
+    """
+
+    def __init__(self, communicator: Communicator, mailbox: Mailbox, job_end: JobEnd) -> None:
+        self._communicator = communicator
+        self._mailbox = mailbox
+        self._job_end = job_end
+        self._previous_hook: ExceptHook | None = None
+        self._process = os.getpid()
+
+    def install(self) -> None:
+        """Take over the report of uncaught exceptions (local)."""
+        self._previous_hook = sys.excepthook
+        sys.excepthook = self._hook
+
+    def stop(self) -> None:
+        """Give it back (local)."""
+        if self._previous_hook is not None and sys.excepthook == self._hook:
+            sys.excepthook = self._previous_hook
+
+    def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
+        """Print `text` once however many ranks fail with the same error (local, waits ≤ 1 s).
+
+        Returns where every rank failed, so that each can end by itself; otherwise the ranks that
+        are still at work are ended with `exit_code`.
+        """
+        key = f"{type(error).__name__}: {error}"
+        failed = self._collect(Failed(key, text))
+        everyone = len(failed) == self._communicator.size
+        if self._communicator.rank == min(failed):
+            _print_reports(failed, self._communicator.size)
+        elif not everyone:
+            time.sleep(_SECONDS_TO_REPORT)
+        if not everyone:
+            self._job_end.with_code(exit_code)
+
+    def _collect(self, mine: Failed) -> dict[int, Failed]:
+        """Who fails as well, given a moment: {rank: what it says}."""
+        self._mailbox.send(mine)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while len(self._mailbox.failed) < self._communicator.size - 1:
+            if time.monotonic() > deadline:
+                break
+            self._mailbox.poll()
+            time.sleep(0.01)
+        return dict(sorted({**self._mailbox.failed, self._communicator.rank: mine}.items()))
+
+    def _hook(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        # An error of a child made by a fork is no error of the rank.
+        not_ours = issubclass(kind, KeyboardInterrupt) or os.getpid() != self._process
+        if not_ours and self._previous_hook is not None:
+            self._previous_hook(kind, error, trace)
+            return
+        self.report(error, "".join(traceback.format_exception(kind, error, trace)).rstrip())
+
+
+def _print_reports(failed: dict[int, Failed], size: int) -> None:
+    by_key: dict[str, list[int]] = {}
+    for rank, failure in failed.items():
+        by_key.setdefault(failure.key, []).append(rank)
+    sys.stdout.flush()
+    for ranks in by_key.values():
+        text = failed[ranks[0]].text
+        if len(ranks) < size:
+            host = f" on {socket.gethostname()}" if len(ranks) == 1 else ""
+            write_error(f"{rank_list(ranks)} of {size}{host} failed; the job ends.\n{text}")
+        else:
+            os.write(2, f"{text}\n".encode())

@@ -1,0 +1,12 @@
+from .exit_codes import conclude as conclude
+from .exit_codes import run as run
+from .options import integer_from as integer_from
+from .options import positive_integer as positive_integer
+from .options import positive_number as positive_number
+from .scaling_study import Record as Record
+from .scaling_study import make_scaling_study_parser as make_scaling_study_parser
+from .scaling_study import print_table as print_table
+from .scaling_study import run_scaling_study as run_scaling_study
+from .training_options import TrainingOptions as TrainingOptions
+from .training_options import make_training_parser as make_training_parser
+from .training_options import parse_training_options as parse_training_options

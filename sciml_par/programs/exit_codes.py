@@ -1,0 +1,74 @@
+"""How a program ends: its last message, once and not from every rank, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sciml_par._text import listed
+from sciml_par.errors import SciMLParError
+from sciml_par.programs.options import only_rank_0_prints, program_name
+
+if TYPE_CHECKING:
+    from sciml_par.results.result import Result
+
+_BAD_INPUT = 2
+_NOT_SOUND = 3
+
+
+def run(main: Callable[[], int | None], *, program: str | None = None) -> None:
+    """Run a program's `main`; an error of its input is one line and exit code 2 (collective).
+
+    Parameters
+    ----------
+    main : what it returns, if anything, is the exit code; the same on all ranks.
+    program : what messages call it; the name of its file by default.
+    """
+    try:
+        code = main()
+    except SciMLParError as error:
+        _report(error, f"{program or program_name()}: error: {error}")
+        sys.exit(_BAD_INPUT)
+    if code:
+        sys.exit(code)
+
+
+def conclude(result: Result, folder: Path, *, program: str | None = None) -> int:
+    """Say where the results are, and whether all is well with them, on rank 0 (local).
+
+    Returns
+    -------
+    The exit code, the same on all ranks: 0, or 3 where a member ended before its last step or
+    with a loss far above its best. Its results are written all the same.
+    """
+    if result.communicator.rank == 0:
+        print(f"results in {folder}", flush=True)
+        if not result.sound:
+            name = program or program_name()
+            print(f"{name}: not all is well: {_unsound_text(result)}", file=sys.stderr)
+    return 0 if result.sound else _NOT_SOUND
+
+
+def _unsound_text(result: Result) -> str:
+    """How many of a result's members ended otherwise than they should."""
+    counts = Counter(member.status for member in result.members)
+    faults = {
+        "not finite": "ended because the loss was not finite",
+        "diverged": "ended with a loss far above the best",
+    }
+    total = len(result.members)
+    said = [f"{counts[kind]} of {total} {text}" for kind, text in faults.items() if counts[kind]]
+    return f"of the models, {listed(said)}."
+
+
+def _report(error: SciMLParError, text: str) -> None:
+    from sciml_par.parallel.groups import world as parallel_world
+
+    if parallel_world.world is None:
+        with only_rank_0_prints():
+            print(text, file=sys.stderr)
+    else:
+        parallel_world.world.failures.report(error, text, exit_code=_BAD_INPUT)

@@ -1,0 +1,46 @@
+"""The folder of a program's results: claimed before any work, and gone again if left empty."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sciml_par.results.folder import claim_folder, claim_numbered_folder
+
+
+@contextlib.contextmanager
+def output_folder(
+    named: Path | None,
+    default: Path,
+    *,
+    overwrite: bool,
+    on_root: Callable[[Callable[[], Path]], Path],
+) -> Iterator[Path]:
+    """The folder `named`, or `default` with the first free number (as collective as `on_root`).
+
+    Parameters
+    ----------
+    overwrite : allow `named` to hold the results of another run.
+    on_root : calls a function on one process, and returns on all of them what that returns.
+
+    Raises
+    ------
+    OutputError
+        The folder holds other results, or cannot be written.
+    """
+    made: list[Path] = []
+
+    def claim() -> Path:
+        if named is not None:
+            return claim_folder(named, overwrite=overwrite)
+        made.append(claim_numbered_folder(default))
+        return made[0]
+
+    try:
+        yield on_root(claim)
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):  # it is not empty, as it should be
+                folder.rmdir()
+                folder.parent.rmdir()

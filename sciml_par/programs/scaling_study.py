@@ -1,0 +1,247 @@
+"""A program measured on several numbers of ranks: `--ranks 1,2,4` and the table that it ends in.
+
+Started by `mpirun`, such a program measures once. Started without, with `--ranks`, it launches
+itself under `mpirun` for each number in turn and collects the records. `run_scaling_study` does
+either; see scripts/pi.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from sciml_par._files import write_text
+from sciml_par._text import counted, listed
+from sciml_par.errors import OutputError
+from sciml_par.programs.launcher import launch
+from sciml_par.programs.launcher_environment import launched_rank
+from sciml_par.programs.options import (
+    add_output_options,
+    add_verbose_option,
+    new_parser,
+    only_rank_0_prints,
+    positive_integer,
+    positive_number,
+)
+from sciml_par.programs.output_folder import output_folder
+from sciml_par.results.files import versions
+from sciml_par.results.folder import RESULTS
+
+Record = dict[str, Any]
+
+_WIDTH_WITHOUT_TERMINAL = 120
+_HELP = {
+    "ranks": "launch this program under mpirun on each of these numbers of ranks, one after the "
+    "other, and compare them, such as 1,2,4",
+    "threads": "cores that a rank keeps busy (default %(default)s, so that ranks are compared and "
+    "not threads)",
+    "limit": "end a run of --ranks after this time (default %(default)s)",
+    "record": "write the record of this run to FILE, and neither table nor folder, as the runs "
+    "of --ranks do",
+}
+
+
+class StudyOptions(argparse.Namespace):
+    """The options that every scaling study has; --help says what they mean."""
+
+    program: str
+    ranks: tuple[int, ...] | None
+    threads: int
+    time_limit: float
+    output: Path | None
+    overwrite: bool
+    record: Path | None
+    verbose: bool
+
+
+def make_scaling_study_parser(
+    description: str | None, *, program: str | None = None
+) -> argparse.ArgumentParser:
+    """A parser with the options of every scaling study; add those of the program's own."""
+    parser = new_parser(description, program)
+    _add_own_options(parser)
+    add = parser.add_argument
+    add("--threads", type=positive_integer, default=1, metavar="N", help=_HELP["threads"])
+    add("--time-limit", type=positive_number, default=600, metavar="SECONDS", help=_HELP["limit"])
+    add_verbose_option(parser)
+    return parser
+
+
+def run_scaling_study(
+    parser: argparse.ArgumentParser,
+    measure: Callable[[Any], Record],
+    show: Callable[[Any, list[Record], Path], None],
+) -> None:
+    """Measure on the ranks there are, or launch and compare, as the command line says.
+
+    Collective under `mpirun`; local with --ranks.
+
+    Parameters
+    ----------
+    parser : from `make_scaling_study_parser`.
+    measure : given the options, does the work on every rank after `init` and returns what JSON
+        can hold. Rank 0's is kept, with "ranks", "threads" and "cores" added.
+    show : given the options, the records [k] by number of ranks, and the folder of the results,
+        prints the table and draws; it runs on one process.
+
+    Raises
+    ------
+    InputError
+        With --ranks, there is no mpirun.
+    OutputError
+        The folder holds other results, or cannot be written.
+    SystemExit
+        A launched run has failed: with its exit code, or 124 if it was past the time limit.
+    """
+    with only_rank_0_prints():
+        options = parser.parse_args(namespace=StudyOptions())
+        if options.ranks and launched_rank(os.environ) is not None:
+            parser.error("--ranks starts mpirun by itself: start the program without one")
+    options.program = parser.prog
+    if options.ranks:
+        _compare(options, show)
+    else:
+        _measure_here(options, measure, show)
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, numbers to the right (local)."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL).print(table)
+
+
+def _add_own_options(parser: argparse.ArgumentParser) -> None:
+    """The options that a launched run does not inherit."""
+    add = parser.add_argument
+    add("--ranks", type=_rank_counts, metavar="P,Q,…", help=_HELP["ranks"])
+    add_output_options(parser, f"runs/{parser.prog}")
+    add("--record", type=Path, metavar="FILE", help=_HELP["record"])
+
+
+def _rank_counts(text: str) -> tuple[int, ...]:
+    counts = sorted(positive_integer(part) for part in text.split(","))
+    if len(set(counts)) < len(counts):
+        raise argparse.ArgumentTypeError(f"expected each number once; got {text!r}")
+    return tuple(counts)
+
+
+def _compare(options: StudyOptions, show: Callable[[Any, list[Record], Path], None]) -> None:
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    _add_own_options(own)
+    _, inherited = own.parse_known_args()
+    with _output_folder(options, on_root=lambda claim: claim()) as folder:
+        for old in (folder / RESULTS, *folder.glob("ranks-*.json")):
+            old.unlink(missing_ok=True)
+        records = []
+        for ranks in options.ranks or ():
+            file = folder / f"ranks-{ranks}.json"
+            launch(
+                ranks,
+                [sys.argv[0], *inherited, "--record", str(file)],
+                threads=options.threads,
+                seconds=options.time_limit,
+                program=options.program,
+            )
+            records.append(_read(file))
+        _finish(options, records, folder, show)
+
+
+def _measure_here(
+    options: StudyOptions,
+    measure: Callable[[Any], Record],
+    show: Callable[[Any, list[Record], Path], None],
+) -> None:
+    from sciml_par.parallel import current_world, init
+
+    init(quiet=not options.verbose, threads=options.threads)
+    communicator = current_world().communicator
+    if options.record is not None:
+        record = _measured(options, measure)
+        text = json.dumps(record, indent=2) + "\n"
+        communicator.on_root(partial(_write, options.record, text))
+        return
+    with _output_folder(options, on_root=communicator.on_root) as folder:
+        record = _measured(options, measure)
+        communicator.on_root(partial(_finish, options, [record], folder, show))
+
+
+def _measured(options: StudyOptions, measure: Callable[[Any], Record]) -> Record:
+    """This run's record, with what it ran on (collective)."""
+    from sciml_par.parallel import current_world
+    from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
+
+    world = current_world()
+    mine = {(world.host.world_ranks[0], core) for core in cores_of_this_process()}
+    cores = len(set().union(*world.communicator.allgather_object(mine)))
+    ran_on = {"ranks": world.communicator.size, "threads": options.threads, "cores": cores}
+    return {**ran_on, **measure(options)}
+
+
+def _output_folder(
+    options: StudyOptions, *, on_root: Callable[[Callable[[], Path]], Path]
+) -> AbstractContextManager[Path]:
+    default = Path("runs") / options.program
+    return output_folder(options.output, default, overwrite=options.overwrite, on_root=on_root)
+
+
+def _finish(
+    options: StudyOptions,
+    records: list[Record],
+    folder: Path,
+    show: Callable[[Any, list[Record], Path], None],
+) -> None:
+    """Show the records, say what they cannot tell, and write them (local)."""
+    show(options, records, folder)
+    print(remark_on_cores(records), end="")
+    arguments = {name: value for name, value in vars(options).items() if name != "record"}
+    summary = {
+        "arguments": arguments,
+        "versions": versions(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "runs": records,
+    }
+    _write(folder / RESULTS, json.dumps(summary, indent=2, default=str) + "\n")
+    print(f"results in {folder}")
+
+
+def remark_on_cores(records: Sequence[Record]) -> str:
+    """What is to be said of runs with more busy threads than cores, if anything (local)."""
+    crowded = [r for r in records if r["ranks"] * r["threads"] > r["cores"]]
+    if not crowded:
+        return ""
+    counts, cores = listed([str(r["ranks"]) for r in crowded]), crowded[-1]["cores"]
+    return (
+        f"More ranks than cores: {counts} ranks shared {counted(cores, 'core')}. Their times do "
+        "not tell how the program scales.\n"
+    )
+
+
+def _read(file: Path) -> Record:
+    try:
+        record: Record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise OutputError(f"a run has ended without its record {file}: {error}.") from None
+    return record
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        write_text(file, text)
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error}.") from None

@@ -1,0 +1,5 @@
+"""What a training found: its members and predictions, and their table, files and figures."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,62 @@
+"""The figures of a run: what was trained, drawn by `sciml_par.evaluation`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sciml_par.evaluation.figures.data import LossCurve, Prediction
+from sciml_par.evaluation.figures.errors import plot_errors
+from sciml_par.evaluation.figures.losses import plot_losses
+from sciml_par.evaluation.figures.predictions import plot_predictions
+from sciml_par.evaluation.figures.save import save_figure
+from sciml_par.results.member import DIVERGED, FINISHED, NOT_FINITE, Member, ranks_of
+
+_DRAWN_DIMENSIONS = 2
+_REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (diverged)"}
+
+
+def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
+    """Write prediction, error and loss as PNG and PDF (local).
+
+    In more than two dimensions there is only the loss to draw.
+    """
+    labels = labels_of(members, mode=mode)
+    losses = [
+        LossCurve(label, member.loss_steps, member.losses)
+        for label, member in zip(labels, members, strict=True)
+    ]
+    save_figure(plot_losses(losses, title=title), folder, "loss")
+    drawn = [drawn_prediction(member, label) for member, label in zip(members, labels, strict=True)]
+    if drawn[0].dimension > _DRAWN_DIMENSIONS:
+        return
+    save_figure(plot_predictions(drawn, title=title), folder, "prediction")
+    if any(prediction.known for prediction in drawn):
+        save_figure(plot_errors(drawn, title=title), folder, "error")
+
+
+def drawn_prediction(member: Member, label: str) -> Prediction:
+    """The member's prediction, with what a figure says and shows of the member (local)."""
+    assert isinstance(member.prediction, Prediction)
+    return replace(
+        member.prediction,
+        label=label,
+        shards=tuple(each.shard for each in member.contributions),
+        sound=member.status == FINISHED,
+    )
+
+
+def labels_of(members: Sequence[Member], *, mode: str) -> list[str]:
+    """What a figure calls each member (local)."""
+    several = len(members) > len(ranks_of(members))
+    unlike = len({member.problem for member in members}) > 1
+    labels = []
+    for member in members:
+        label = "prediction"
+        if mode == "ensemble":
+            label = f"rank {member.rank}"
+            label += f", member {member.number}" if several else ""
+            label += f": {member.problem}" if unlike else ""
+        labels.append(label + _REMARKS[member.status].format(step=member.steps))
+    return labels

@@ -1,0 +1,71 @@
+"""The folder of a run's results: made, tried out, and never another run's by accident."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from itertools import count
+from pathlib import Path
+
+from sciml_par.errors import OutputError
+
+RESULTS = "results.json"
+
+
+def claim_folder(directory: Path, *, overwrite: bool) -> Path:
+    """Make `directory` and see that it can be written (local).
+
+    Raises
+    ------
+    OutputError
+        It holds results and `overwrite` is false, or it cannot be made or written.
+    """
+    if (directory / RESULTS).exists() and not overwrite:
+        raise OutputError(
+            f"{directory} holds the results of another run, which stay as they are. Name another "
+            f"folder, or ask for overwriting."
+        )
+    _make_and_try(directory)
+    return directory
+
+
+def claim_numbered_folder(directory: Path) -> Path:
+    """`directory`, or the first of directory-2, directory-3, … that is not there yet (local).
+
+    Raises
+    ------
+    OutputError
+        None of them can be made or written.
+    """
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        for number in count(1):
+            candidate = directory if number == 1 else _numbered(directory, number)
+            with contextlib.suppress(FileExistsError):
+                candidate.mkdir()
+                return candidate
+    except OSError as error:
+        raise _cannot_write(directory, error) from None
+    raise AssertionError("count() does not end")
+
+
+def _numbered(directory: Path, number: int) -> Path:
+    return directory.with_name(f"{directory.name}-{number}")
+
+
+def _make_and_try(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise _cannot_write(directory, error) from None
+
+
+def _cannot_write(directory: Path, error: OSError) -> OutputError:
+    reason = error.strerror or str(error)
+    return OutputError(
+        f"cannot write to the folder {directory} ({reason}, as user {os.getuid()} in "
+        f"{Path.cwd()}). Name a folder that can be written."
+    )

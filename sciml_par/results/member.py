@@ -1,0 +1,173 @@
+"""What the training of one model gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.data import Prediction, Shard
+
+FloatArray = npt.NDArray[np.float64]
+
+FINISHED, NOT_FINITE, DIVERGED = "finished", "not finite", "diverged"
+FAR_ABOVE = 1e3
+"""A loss that ends at more than this many times its best has diverged."""
+
+
+@dataclass(frozen=True)
+class PredictionElsewhere:
+    """A prediction whose arrays are on rank 0, and on the rank that trained the member.
+
+    Attributes
+    ----------
+    known : whether there is an exact solution to compare with.
+    relative_l2_error : as that of `sciml_par.evaluation.Prediction`.
+    """
+
+    known: bool
+    relative_l2_error: float
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name not in ("x", "u", "u_exact", "exact"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise InputError(
+            f"Result: the arrays of a prediction ({name}) are on rank 0 and on the rank that "
+            f"trained the member; others have its relative_l2_error and losses. Read them on rank "
+            f"0, or from predictions.npz, or predict anew with result.networks on the rank that "
+            f"has the network."
+        )
+
+
+@dataclass(frozen=True)
+class RankContribution:
+    """What one rank contributed to a model.
+
+    Attributes
+    ----------
+    rank : which rank.
+    points : how many interior training points it had.
+    shard : its sub-domain, unless the points were given; and, on rank 0, interior training points
+        of that rank for the figures, [k, d]: all, or as many as a figure needs. Elsewhere those
+        of this rank alone, [0, d] for others.
+    seconds_compile, seconds_train : spent in compilation, and in steps.
+    """
+
+    rank: int
+    points: int
+    shard: Shard
+    seconds_compile: float
+    seconds_train: float
+
+    @property
+    def lower(self) -> FloatArray | None:
+        """The lower corner of the sub-domain, [d], or None where points were given."""
+        return None if self.shard.corners is None else self.shard.corners[0]
+
+    @property
+    def upper(self) -> FloatArray | None:
+        """The upper corner of the sub-domain, [d], or None where points were given."""
+        return None if self.shard.corners is None else self.shard.corners[1]
+
+    @property
+    def sample(self) -> FloatArray:
+        """The training points of the shard, [k, d]."""
+        assert self.shard.training_points is not None
+        return self.shard.training_points
+
+    def with_sample(self, sample: FloatArray) -> RankContribution:
+        """The same contribution with other training points for the figures."""
+        return replace(self, shard=replace(self.shard, training_points=sample))
+
+
+@dataclass(frozen=True)
+class Member:
+    """One trained model.
+
+    Attributes
+    ----------
+    number : of the member in the ensemble; 0 in data mode.
+    rank : the rank that holds it (in data mode all do, and it is 0).
+    problem : name of the problem that it solves.
+    seed : of its initial weights.
+    steps : updates made.
+    steps_asked : updates that were to be made; more than `steps` if the loss was not finite.
+    loss : after the last update, over the points of all ranks that trained it.
+    loss_steps, losses : the loss after loss_steps[k] updates was losses[k].
+    finite : whether it came to its end; else it has the last weights whose loss was finite.
+    times_brought_together : how often rounding had driven the ranks' replicas apart, so that they
+        got rank 0's weights.
+    largest_drift : how far, as ‖θ − θ₀‖ / ‖θ₀‖.
+    prediction : on the evaluation points, common to all members.
+    on_own_domain : on the member's own domain; the same object as `prediction` where that is the
+        same domain.
+    contributions : of the ranks that trained it, in order.
+    """
+
+    number: int
+    rank: int
+    problem: str
+    seed: int
+    steps: int
+    steps_asked: int
+    loss: float
+    loss_steps: npt.NDArray[np.int64]
+    losses: FloatArray
+    finite: bool
+    times_brought_together: int
+    largest_drift: float
+    prediction: Prediction | PredictionElsewhere
+    on_own_domain: Prediction | PredictionElsewhere
+    contributions: tuple[RankContribution, ...]
+
+    @property
+    def own(self) -> Prediction | PredictionElsewhere:
+        """The former name of `on_own_domain`."""
+        return self.on_own_domain
+
+    @property
+    def portions(self) -> tuple[RankContribution, ...]:
+        """The former name of `contributions`."""
+        return self.contributions
+
+    @property
+    def best_loss(self) -> float:
+        """The least loss that was recorded."""
+        finite = self.losses[np.isfinite(self.losses)]
+        return float(finite.min()) if len(finite) else float("nan")
+
+    @property
+    def status(self) -> str:
+        """ "finished"; "not finite" if it ended before; "diverged" if its loss ended far above.
+
+        Far above is more than `FAR_ABOVE` times the best recorded loss, where that is more than
+        what rounding makes of a loss of zero in single precision.
+        """
+        if not self.finite:
+            return NOT_FINITE
+        rounding = float(np.finfo(np.float32).eps) ** 2
+        return DIVERGED if self.loss > FAR_ABOVE * max(self.best_loss, rounding) else FINISHED
+
+    @property
+    def seconds_compile(self) -> float:
+        """Of compilation, on the slowest rank."""
+        return max(each.seconds_compile for each in self.contributions)
+
+    @property
+    def seconds_train(self) -> float:
+        """Of steps, on the slowest rank."""
+        return max(each.seconds_train for each in self.contributions)
+
+    @property
+    def microseconds_per_step(self) -> float:
+        """On the slowest rank; NaN without steps."""
+        return 1e6 * self.seconds_train / self.steps if self.steps else float("nan")
+
+
+def ranks_of(members: Iterable[Member]) -> list[int]:
+    """The ranks that trained these members, in order, each once (local)."""
+    return sorted({each.rank for member in members for each in member.contributions})

@@ -1,1 +1,0 @@
-"""A fake of cupy.cuda: the two modules that are used."""

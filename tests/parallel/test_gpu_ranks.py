@@ -1,0 +1,180 @@
+"""What several ranks exchange between their GPUs, through the public collectives.
+
+The same programs by NCCL from the memory of GPUs and by MPI from the host's give the same results
+and gradients. Where there are no GPUs, they are rehearsed over the fake of NCCL, which reads the
+host's memory; compiled functions then go by MPI both times.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fake_gpus import carriers_from_now_on, with_fake_gpus
+from ranks import compiled, compiled_loop, eager, graph, normal, values
+from real_gpus import fill_results_before, require_gpu
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.tensors.memory import HOST_MEMORY
+
+pytestmark = pytest.mark.skipif(
+    "sp.size() == 1", reason="one rank has nobody to exchange anything with"
+)
+
+ROWS = 9
+"""Which no number of ranks from 2 to 4 but 3 divides."""
+
+TYPES = ("int8", "uint8", "int64", "uint64", "float16", "bfloat16", "float32", "complex64")
+"""Which NCCL has and TensorFlow keeps in the memory of GPUs."""
+
+
+@pytest.fixture(scope="module", params=["fakes", pytest.param("GPUs", marks=pytest.mark.gpu)])
+def group(request):
+    world = sp.current_world().communicator
+    if request.param == "GPUs":
+        require_gpu(request.config)
+        return world
+    if sp.size() > 2:
+        pytest.skip("two ranks are enough for a rehearsal")
+    return with_fake_gpus(world.mpi)[0]
+
+
+@pytest.fixture
+def carried(group, monkeypatch):
+    """By what each collective of this rank was carried, in order."""
+    fill_results_before(monkeypatch, group.nccl_transport)
+    return carriers_from_now_on(monkeypatch)
+
+
+def own_rows():
+    """Another number on each rank, and none on rank 0."""
+    return 2 * sp.rank()
+
+
+def next_rank():
+    """Rows for the next rank only, another number from each."""
+    splits = [0] * sp.size()
+    splits[(sp.rank() + 1) % sp.size()] = sp.rank() + 1
+    return splits
+
+
+COLLECTIVES = {
+    "allreduce": lambda x, **on: sp.allreduce(x, sp.Sum, **on),
+    "average": lambda x, **on: sp.allreduce(x, sp.Average, **on),
+    "largest": lambda x, **on: sp.allreduce(x, sp.Max, **on),
+    "product": lambda x, **on: sp.allreduce(x, sp.Product, **on),
+    "broadcast": lambda x, **on: sp.broadcast(x, sp.size() - 1, **on),
+    "allgather": sp.allgather,
+    "uneven allgather": lambda x, **on: sp.allgather(x[: own_rows()], **on),
+    "reducescatter": lambda x, **on: sp.reducescatter(x, sp.Sum, **on),
+    "even alltoall": lambda x, **on: sp.alltoall(x[: 2 * sp.size()], **on)[0],
+    "uneven alltoall": lambda x, **on: sp.alltoall(x[: sp.rank() + 1], next_rank(), **on)[0],
+    "fused allreduce": lambda x, **on: tf.stack(sp.fused_allreduce([x, 2 * x, x * x], **on)),
+    "Adasum": lambda x, **on: sp.allreduce(x, sp.Adasum, **on),
+}
+
+
+def device(group):
+    return "/CPU:0" if group.nccl_transport.memory == HOST_MEMORY else "/GPU:0"
+
+
+def nccl_in(group, context):
+    """What carries tensors by NCCL's way in a context: compiled for the CPU, there is none."""
+    on_host = group.nccl_transport.memory == HOST_MEMORY
+    return "MPI" if on_host and context in (compiled, compiled_loop) else "NCCL"
+
+
+def with_gradients(x, **on):
+    """The result of each collective, and the gradient of a loss that differs between the ranks."""
+    results = []
+    for name, collective in COLLECTIVES.items():
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = collective(x, **on)
+            loss = tf.reduce_sum(y * y) * (1.0 + sp.rank())
+        results += [y] if name == "Adasum" else [y, tape.gradient(loss, x)]
+    return results
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_results_and_gradients_are_those_of_mpi(group, carried, context):
+    x = tf.constant(normal(sp.rank(), (ROWS, 2), "GPUs"))
+    with tf.device(device(group)):
+        by_nccl = context(lambda x: with_gradients(x, communicator=group))(tf.identity(x))
+    assert set(carried) == {nccl_in(group, context)}
+    carried.clear()
+    with tf.device("/CPU:0"):
+        by_mpi = with_gradients(tf.identity(x), device="/CPU:0")
+    assert set(carried) == {"MPI"}
+    for i, (one, other) in enumerate(zip(by_nccl, by_mpi, strict=True)):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), 1e-12, 1e-13, err_msg=str(i))
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_types(group, carried, context):
+    run = context(lambda *xs: [sp.allreduce(x, sp.Sum, communicator=group) for x in xs])
+    with tf.device(device(group)):
+        ys = run(*[tf.constant(values(sp.rank(), (5, 2), dtype)) for dtype in TYPES])
+    for dtype, y in zip(TYPES, ys, strict=True):
+        total = sum(values(r, (5, 2), dtype) for r in range(sp.size()))
+        np.testing.assert_array_equal(y.numpy(), total.astype(total.dtype), err_msg=dtype)
+    assert carried == [nccl_in(group, context)] * len(TYPES)
+
+
+def test_groups_of_ranks(group, carried):
+    """Odd and even ranks by themselves, and the last two by name, beside the whole."""
+    parity, pair = group.split(sp.rank() % 2), [sp.size() - 2, sp.size() - 1]
+    last_two = group.subset(pair)
+    for part in (parity, last_two):
+        if part is not None:
+            part.nccl_transport.memory = (
+                group.nccl_transport.memory
+            )  # so that a fake's parts are alike
+    x = tf.constant(normal(sp.rank(), (4,), "groups"))
+    everyone = [normal(r, (4,), "groups") for r in range(sp.size())]
+    with tf.device(device(group)):
+        of_parity = sp.allreduce(tf.identity(x), sp.Sum, communicator=parity)
+        whole = sp.allreduce(tf.identity(x), sp.Sum, communicator=group)
+        if last_two is not None:
+            of_two = sp.allgather(tf.identity(x), communicator=last_two)
+            np.testing.assert_array_equal(of_two.numpy(), np.concatenate(everyone[-2:]))
+    np.testing.assert_allclose(of_parity.numpy(), sum(everyone[sp.rank() % 2 :: 2]), 1e-14)
+    np.testing.assert_allclose(whole.numpy(), sum(everyone), 1e-13)
+    assert set(carried) == {"NCCL"}
+
+
+# The place between TensorFlow's kernels
+
+LONG = 1 << 17
+"""Numbers of int64: 1 MiB, whose kernels are long enough to be overtaken."""
+
+
+def round_trip(x, **on):
+    """All five collectives, each on the result of the one before, with work between them."""
+    shape = x.shape
+    x = sp.allreduce(3 * x + sp.rank() + 1, sp.Sum, **on)
+    x = sp.reducescatter(5 * x + sp.rank(), sp.Sum, **on)
+    x = sp.allgather(7 * x + sp.rank(), **on)
+    x = sp.alltoall(x + sp.rank(), **on)[0]
+    x = sp.broadcast(x + sp.rank(), sp.size() - 1, **on)
+    return tf.ensure_shape(x, shape)
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_computations_and_collectives_in_turns(group, carried, context):
+    """Modulo 2⁶⁴ no wrong element becomes right again."""
+    rounds = 3 if device(group) == "/CPU:0" else 40
+
+    def run(x, **on):
+        def body(i, x):
+            return i + 1, round_trip(x, **on)
+
+        return [tf.while_loop(lambda i, x: i < rounds, body, (0, x))[1]]
+
+    x = np.arange(LONG // sp.size() * sp.size()) * (sp.rank() + 2)
+    with tf.device(device(group)):
+        (by_nccl,) = context(lambda x: run(x, communicator=group))(tf.constant(x))
+    assert carried == [nccl_in(group, context)] * 5 * rounds
+    with tf.device("/CPU:0"):
+        (by_mpi,) = run(tf.constant(x), device="/CPU:0")
+    np.testing.assert_array_equal(by_nccl.numpy(), by_mpi.numpy())

@@ -1,0 +1,59 @@
+"""Options on the command line, and who prints what is wrong with them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import pytest
+
+from sciml_par.programs import integer_from, parse_training_options, positive_number
+from sciml_par.programs.options import only_rank_0_prints
+
+POINTS = {"data": 51, "ensemble": 101}
+
+
+def parse(*arguments: str):
+    return parse_training_options("", points=POINTS, arguments=arguments, program="trial")
+
+
+def test_defaults_depend_on_the_mode() -> None:
+    data, ensemble = parse(), parse("--mode", "ensemble")
+    assert (data.points, data.scale_learning_rate) == (51, True)
+    assert (ensemble.points, ensemble.scale_learning_rate) == (101, False)
+    chosen = parse("--points", "7", "--no-scale-learning-rate")
+    assert (chosen.points, chosen.scale_learning_rate, chosen.program) == (7, False, "trial")
+
+
+@pytest.mark.parametrize("launched", [None, "0", "1"])
+def test_rank_0_alone_says_what_is_wrong(
+    launched: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    if launched is not None:
+        monkeypatch.setenv("PMI_RANK", launched)
+    with pytest.raises(SystemExit) as ended:
+        parse("--members", "2")
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert ("trial: error: --members needs --mode ensemble" in said) == (launched != "1")
+    with only_rank_0_prints():
+        print("out")
+        print("err", file=sys.stderr)
+    assert capsys.readouterr() == (("", "") if launched == "1" else ("out\n", "err\n"))
+
+
+@pytest.mark.parametrize(("text", "value"), [("0", 0), ("12", 12), ("-1", None), ("1.5", None)])
+def test_integers(text: str, value: int | None) -> None:
+    if value is not None:
+        assert integer_from(0)(text) == value
+        return
+    with pytest.raises(argparse.ArgumentTypeError, match=f"integer ≥ 0; got '{text}'"):
+        integer_from(0)(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "ten"])
+def test_numbers_that_are_not_positive_and_finite(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"number > 0; got '{text}'"):
+        positive_number(text)

@@ -1,0 +1,53 @@
+"""The folder of a program's results, on one process and on several ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sciml_par.errors import OutputError
+from sciml_par.parallel import current_world
+from sciml_par.programs.output_folder import output_folder
+
+
+def folder_of(tmp_path: Path, named: str | None = None, **changes: Any) -> Any:
+    """Below the temporary folder of rank 0, by which all ranks name it."""
+    communicator = current_world().communicator
+    base = communicator.on_root(lambda: tmp_path)
+    arguments = {"overwrite": False, "on_root": communicator.on_root, **changes}
+    return output_folder(named and base / named, base / "runs" / "trial", **arguments)
+
+
+def on_rank_0(act: Callable[[], Any]) -> Any:
+    return current_world().communicator.on_root(act)
+
+
+def test_a_folder_that_is_left_empty_goes_again_with_its_parent(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), folder_of(tmp_path) as folder:
+        assert on_rank_0(folder.is_dir)
+        raise RuntimeError("the work has failed")
+    assert not on_rank_0(folder.parent.exists)
+
+
+def test_results_stay_and_the_next_folder_has_a_number(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), folder_of(tmp_path) as folder:
+        on_rank_0((folder / "results.json").touch)
+        raise RuntimeError("the work has failed after all")
+    assert on_rank_0((folder / "results.json").exists)
+    with folder_of(tmp_path) as second:
+        assert second == folder.with_name("trial-2")
+    assert on_rank_0(lambda: [path.name for path in folder.parent.iterdir()]) == ["trial"]
+
+
+def test_a_named_folder_stays_and_is_taken_again_on_request_alone(tmp_path: Path) -> None:
+    with folder_of(tmp_path, "kept") as folder:
+        pass
+    assert on_rank_0(folder.is_dir)
+    on_rank_0((folder / "results.json").touch)
+    with pytest.raises(OutputError, match="another run"), folder_of(tmp_path, "kept"):
+        pass
+    with folder_of(tmp_path, "kept", overwrite=True) as again:
+        assert again == folder

@@ -1,0 +1,84 @@
+"""Which figures a run draws, and what they say of its members."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_by_hand import contribution, diverged, ended, ensemble, make_member, one_model, wave
+
+from sciml_par.problems import Box, Interval
+from sciml_par.results import Result, figures
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The figures that would have been written, by name."""
+    found: dict[str, Any] = {}
+    monkeypatch.setattr(
+        figures, "save_figure", lambda figure, _, name: found.update({name: figure})
+    )
+    return found
+
+
+def draw(result: Result, title: str | None = None) -> None:
+    figures.write_figures(result.members, Path("unused"), mode=result.mode, title=title)
+
+
+def texts_of(figure: Any) -> list[str]:
+    found = figure.findobj(match=lambda artist: hasattr(artist, "get_text"))
+    return [text.get_text() for text in found]
+
+
+def test_the_title_and_the_problems_reach_the_figures(drawn: dict[str, Any]) -> None:
+    draw(ensemble(), title="A title")
+    assert set(drawn) == {"loss", "prediction", "error"}
+    for figure in drawn.values():
+        assert "A title" in texts_of(figure)
+        assert any("rank 1, member 3: poisson, k = 4" in text for text in texts_of(figure))
+
+
+@pytest.mark.parametrize("dimension", [2, 3])
+def test_figures_without_an_exact_solution(drawn: dict[str, Any], dimension: int) -> None:
+    """No error to draw; and in three dimensions, no prediction either."""
+    domain = Box([0.0] * dimension, [1.0] * dimension)
+    unknown = wave(0, domain, known=False, points=2**dimension)
+    draw(ensemble(make_member(0, domain=domain, prediction=unknown)))
+    assert set(drawn) == ({"loss", "prediction"} if dimension == 2 else {"loss"})
+
+
+def test_members_that_did_not_simply_finish_are_marked_and_not_in_the_mean(
+    drawn: dict[str, Any],
+) -> None:
+    members = make_member(0), ended(1), diverged(2)
+    labels = figures.labels_of(members, mode="ensemble")
+    assert [label.partition("poisson")[2] for label in labels] == [
+        ", k = 1",
+        ", k = 2 (ended at step 7)",
+        ", k = 3 (diverged)",
+    ]
+    sound = [figures.drawn_prediction(member, "a").sound for member in members]
+    assert sound == [True, False, False]
+    draw(ensemble(*members))
+    for figure in drawn.values():
+        assert any("(ended at step 7)" in text for text in texts_of(figure))
+
+
+def test_labels_say_no_more_than_is_needed() -> None:
+    alone = [make_member(number, rank=number, problem="same") for number in range(2)]
+    assert figures.labels_of(alone, mode="ensemble") == ["rank 0", "rank 1"]
+    two = [make_member(number, problem="same") for number in range(2)]
+    assert figures.labels_of(two, mode="ensemble") == ["rank 0, member 0", "rank 0, member 1"]
+    assert figures.labels_of(one_model().members, mode="data") == ["prediction"]
+
+
+def test_the_shards_of_one_model_are_those_of_its_ranks() -> None:
+    parts = Interval(-1, 1).split(3)
+    member = make_member(0, contributions=[contribution(r, part) for r, part in enumerate(parts)])
+    shards = figures.drawn_prediction(member, "prediction").shards
+    assert [shard.label for shard in shards] == ["rank 0", "rank 1", "rank 2"]
+    for shard, part in zip(shards, parts, strict=True):
+        np.testing.assert_array_equal(shard.training_points, part.grid(9))
+        np.testing.assert_array_equal(shard.corners, (part.lower, part.upper))
