@@ -28,6 +28,9 @@ compiling on a machine that is busy."""
 
 _OUTCOMES = ("passed", "skipped", "failed")
 
+_SECONDS_TO_LAUNCH = 3600
+"""For a test that starts programs, each of which has a limit of its own; see launch.py."""
+
 _COMMUNICATOR = pytest.StashKey[Communicator]()
 _OUTCOMES_TRAVEL_BY = pytest.StashKey[Any]()  # a communicator of mpi4py
 _collection_errors: list[str] = []
@@ -62,6 +65,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     here = [item for item in items if selection.runs_here(item, sciml_par.size())]
     config.hook.pytest_deselected(items=sorted(set(items) - set(here), key=items.index))
     items[:] = here
+    for item in items:
+        if item.get_closest_marker("launches"):
+            item.add_marker(pytest.mark.timeout(_SECONDS_TO_LAUNCH))
     _check_that_all_collected_the_same(config, items)
     # What a launcher leaves in the environment would confuse an MPI program started from here.
     if launched_rank(os.environ) is not None:

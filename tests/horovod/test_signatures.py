@@ -142,7 +142,6 @@ def test_the_import_leaves_tensorflow_and_mpi_alone():
         capture_output=True,
         check=False,
         text=True,
-        timeout=60,
         cwd=Path(__file__).parents[2],
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,8 +1,14 @@
-"""Start programs as a user does, in processes of their own, and see how they end."""
+"""Start programs as a user does, in processes of their own, and see how they end.
+
+Most begin with TensorFlow imported, which spares seconds a process; see fork_server.py. Where the
+beginning itself is tested, `fresh=True` lets Python start from nothing.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +18,8 @@ from pathlib import Path
 from sciml_par.programs.launcher_environment import PREFIXES
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 100.0
+SECONDS = 900.0
+"""How long a program may run: longer is a hang. On a slow and busy machine minutes are usual."""
 
 # What `init` has set in this process (tests/conftest.py calls it), what the user has, and what a
 # launcher tells its ranks: a program started from here must find none of them. The permissions
@@ -25,6 +32,10 @@ _SET_BY_INIT = (
     "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE",
 )
 _PREFIXES = ("SCIML_PAR_", *PREFIXES)
+
+# Elsewhere a fork may not be safe, or there is no way to wait for several processes at once.
+CAN_FORK = sys.platform == "linux"
+_CLIENT = (sys.executable, "-IS", str(ROOT / "tests" / "integration" / "fork_client.py"))
 
 
 @dataclass(frozen=True)
@@ -46,32 +57,41 @@ class Started:
     """A program at work."""
 
     def __init__(self, process: subprocess.Popen[str], command: Sequence[str]) -> None:
-        self._process = process
+        self.process = process
         self._command = command
 
     def end(self, seconds: float = SECONDS) -> Ended:
         """Wait for its end; past `seconds` it is killed, with its ranks, and the test fails."""
         try:
-            out, err = self._process.communicate(timeout=seconds)
+            out, err = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            self._process.terminate()  # a launcher ends its ranks when it is asked to end
+            self.process.terminate()  # a launcher ends its ranks when it is asked to end
             try:
-                out, err = self._process.communicate(timeout=10.0)
+                out, err = self.process.communicate(timeout=10.0)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                out, err = self._process.communicate()
+                self.process.kill()
+                out, err = self.process.communicate()
             raise AssertionError(
                 f"{' '.join(self._command)} was still at work after {seconds:g} s\n{out}\n{err}"
             ) from None
-        return Ended(self._process.returncode, out, err)
+        return Ended(self.process.returncode, out, err)
 
 
 def start(
-    ranks: int | None, *arguments: str | Path, folder: Path, threads: int | None = None
+    ranks: int | None,
+    *arguments: str | Path,
+    folder: Path,
+    threads: int | None = None,
+    fresh: bool = False,
 ) -> Started:
-    """Start `python arguments...` in `folder`, under mpirun unless `ranks` is None."""
+    """Start `python arguments...` in `folder`, under mpirun unless `ranks` is None.
+
+    With `fresh`, or with `-c`, nothing is imported yet when it begins.
+    """
     launcher = [] if ranks is None else ["mpirun", "-np", str(ranks)]
-    command = [*launcher, sys.executable, *map(str, arguments)]
+    fresh = fresh or arguments[0] == "-c" or not CAN_FORK
+    python = [sys.executable] if fresh else [*_CLIENT, _fork_server()]
+    command = [*launcher, *python, *map(str, arguments)]
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -85,10 +105,32 @@ def start(
 
 
 def launch(
-    ranks: int | None, *arguments: str | Path, folder: Path, threads: int | None = None
+    ranks: int | None,
+    *arguments: str | Path,
+    folder: Path,
+    threads: int | None = None,
+    fresh: bool = False,
 ) -> Ended:
     """Start `python arguments...` as `start` does, and wait for its end."""
-    return start(ranks, *arguments, folder=folder, threads=threads).end()
+    return start(ranks, *arguments, folder=folder, threads=threads, fresh=fresh).end()
+
+
+@functools.cache
+def _fork_server() -> str:
+    """The name of the socket of a server that lives as long as this process."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind("")  # the kernel chooses a name, which is in no folder
+    listener.listen(64)
+    # It reads its standard input to see this process end.
+    subprocess.Popen(
+        [sys.executable, ROOT / "tests" / "integration" / "fork_server.py", str(listener.fileno())],
+        env=_environment(threads=1) | {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[listener.fileno()],
+        start_new_session=True,  # a Ctrl-C is for the tests
+    )
+    return os.fsdecode(listener.getsockname()[1:])
 
 
 def _environment(threads: int | None) -> dict[str, str]:
@@ -98,6 +140,8 @@ def _environment(threads: int | None) -> dict[str, str]:
         if name not in _SET_BY_INIT and not name.startswith(_PREFIXES)
     }
     inherited["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    # A rank of a slow machine may wait long for another, which is nothing to warn about here.
+    inherited["SCIML_PAR_STALL_WARNING"] = str(SECONDS)
     if threads is not None:
         inherited["OMP_NUM_THREADS"] = str(threads)
     return inherited

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launch import ROOT, launch, start
+from launch import ROOT, launch
 
 from sciml_par.errors import InputError
 from sciml_par.programs import launcher
@@ -37,19 +37,20 @@ def row_of(table: str, ranks: int) -> list[str]:
 def test_pi_is_the_same_on_any_number_of_ranks_and_the_parent_compares_them(
     tmp_path: Path,
 ) -> None:
-    samples = 200_001  # three chunks and a rest
+    samples = 140_001  # two chunks and a rest
     options = ("--samples", str(samples), "--seed", "7", "--output", "kept")
-    ended = start(None, PI, "--ranks", "3,1", *options, folder=tmp_path).end(250.0).succeeded()
+    # More than 10 s for three whole starts of TensorFlow: the program launches its ranks itself.
+    ended = launch(None, PI, "--ranks", "2,1", *options, folder=tmp_path).succeeded()
     folder = tmp_path / "kept"
     results = read(folder / "results.json")
-    assert [run["ranks"] for run in results["runs"]] == [1, 3]
+    assert [run["ranks"] for run in results["runs"]] == [1, 2]
     expected = 0
-    for chunk, size in enumerate((65_536, 65_536, 65_536, samples - 3 * 65_536)):
+    for chunk, size in enumerate((65_536, 65_536, samples - 2 * 65_536)):
         points = np.random.default_rng([7, chunk]).random((2, size))
         expected += int(np.sum(np.sum(points**2, axis=0) < 1.0))
     assert [run["hits"] for run in results["runs"]] == [expected, expected]
     assert results["arguments"]["seed"] == 7 and results["versions"]["mpi4py"]
-    assert read(folder / "ranks-3.json") == results["runs"][1]
+    assert read(folder / "ranks-2.json") == results["runs"][1]
     check_pi_table(ended.out, results["runs"], 4.0 * expected / samples)
     assert ended.out.count("results in kept\n") == 1
 
@@ -61,23 +62,37 @@ def test_pi_is_the_same_on_any_number_of_ranks_and_the_parent_compares_them(
 
 
 def check_pi_table(out: str, runs: list[dict[str, Any]], pi: float) -> None:
-    one, three = runs
-    speed_up = one["seconds"] / three["seconds"]
+    one, two = runs
+    speed_up = one["seconds"] / two["seconds"]
     assert row_of(out, 1)[3:6] == ["1.00", "1.00", f"{pi:.8f}"]
-    assert row_of(out, 3)[3:6] == [f"{speed_up:.2f}", f"{speed_up / 3:.2f}", f"{pi:.8f}"]
-    assert abs(pi - np.pi) < 5 * float(row_of(out, 3)[7])
+    assert row_of(out, 2)[3:6] == [f"{speed_up:.2f}", f"{speed_up / 2:.2f}", f"{pi:.8f}"]
+    assert abs(pi - np.pi) < 5 * float(row_of(out, 2)[7])
     crowded = [run for run in runs if run["ranks"] > run["cores"]]
     assert out.count("More ranks than cores") == (1 if crowded else 0)
 
 
+def test_resnet34_is_the_network_of_the_paper() -> None:
+    model = runpy.run_path(str(RESNET))["resnet34"](32)
+    # As torchvision's network has it, which follows the same paper.
+    assert sum(np.prod(variable.shape) for variable in model.trainable_variables) == 21_797_672
+
+
+SMALL_RESNET = """
+import runpy, sys
+script = runpy.run_path(sys.argv.pop(1))
+script["resnet34"].__globals__["STAGES"] = ((64, 1), (8, 1))
+script["command_line"].run(script["main"])
+"""
+
+
 @pytest.mark.launches
 def test_resnet34_measures_blocks_of_images_on_two_ranks(tmp_path: Path) -> None:
+    """With fewer and smaller layers: to trace all of them takes a rank half a minute."""
+    (tmp_path / "small.py").write_text(SMALL_RESNET)
     sizes = ("--image-size", "32", "--batch", "1", "--batches", "1", "--blocks", "2")
-    started = start(2, RESNET, *sizes, "--warm-up", "1", folder=tmp_path)
-    ended = started.end(250.0).succeeded()  # Keras takes long to trace so many layers
+    ended = launch(2, "small.py", RESNET, *sizes, "--warm-up", "1", folder=tmp_path).succeeded()
     (run,) = read(tmp_path / "runs" / "resnet34_throughput" / "results.json")["runs"]
-    # As torchvision's network has it, which follows the same paper.
-    assert run["parameters"] == 21_797_672
+    assert f"{run['parameters']:,} parameters" in ended.out
     rates = run["images_per_second"]
     assert run["ranks"] == 2 and len(rates) == 2 and min(rates) > 0
     mean, deviation = np.mean(rates), np.std(rates, ddof=1)
@@ -87,7 +102,7 @@ def test_resnet34_measures_blocks_of_images_on_two_ranks(tmp_path: Path) -> None
 
 @pytest.mark.launches
 def test_two_ranks_learn_to_read_digits(tmp_path: Path) -> None:
-    ended = start(2, DIGITS, "--epochs", "8", folder=tmp_path).end(250.0).succeeded()
+    ended = launch(2, DIGITS, "--epochs", "8", folder=tmp_path).succeeded()
     folder = tmp_path / "runs" / "digits"
     assert {path.name for path in folder.iterdir()} == {
         "results.json",

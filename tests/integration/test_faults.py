@@ -9,15 +9,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from launch import Ended, start
+from launch import Ended, launch
 
 pytestmark = [
     pytest.mark.launches,
     pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on PATH"),
 ]
-
-SECONDS = 60.0
-"""How long a program that fails may take to end; on busy cores most of it is the start."""
 
 PROGRAM = """
 import os, sys, time
@@ -138,9 +135,9 @@ def program(tmp_path_factory):
     return path
 
 
-def run(program: Path, fault: str, *, ranks: int | None = None) -> Ended:
+def run(program: Path, fault: str, *, ranks: int | None = None, fresh: bool = False) -> Ended:
     """How the program ends with this fault; a program that hangs fails the test."""
-    return start(ranks, program, fault, folder=program.parent, threads=1).end(SECONDS)
+    return launch(ranks, program, fault, folder=program.parent, threads=1, fresh=fresh)
 
 
 def assert_failed(ended: Ended) -> None:
@@ -215,7 +212,7 @@ def test_one_rank_leaves(program, fault):
 
 def test_one_rank_dies(program):
     """No Python runs any more on that rank, and the launcher's message names another process."""
-    ended = run(program, "one_dies", ranks=3)
+    ended = run(program, "one_dies", ranks=3, fresh=True)
     assert_failed(ended)
     assert_once("sciml_par: rank 2 of 3 on ", ended)
 
@@ -227,7 +224,7 @@ def test_no_fault(program, ranks, total):
     What a sentinel would write, should it outlive its ranks, is waited for: it has them in view,
     and their standard error.
     """
-    ended = run(program, "nothing", ranks=ranks)
+    ended = run(program, "nothing", ranks=ranks, fresh=ranks == 2)
     assert ended.code == 0, ended.out + ended.err
     assert ended.out.count(f"total {total}\n") == ended.out.count("went on\n") == (ranks or 1)
     assert ended.err == ""

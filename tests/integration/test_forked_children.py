@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from launch import start
+from launch import launch
 
 pytestmark = [
     pytest.mark.launches,
@@ -103,7 +103,7 @@ os.write(1, f"total {total}\\n".encode())
 def test_the_ranks_go_on_however_a_child_ends(tmp_path, first):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    ended = start(2, program, first, tmp_path / "t.json", folder=tmp_path, threads=1).end()
+    ended = launch(2, program, first, tmp_path / "t.json", folder=tmp_path, threads=1)
     said = ended.out + ended.err
     assert ended.code == 0, said
     assert ended.out.count("total 2.0\n") == 2, said

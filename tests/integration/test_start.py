@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from launch import Ended, start
+from launch import Ended, launch
 
 pytestmark = [
     pytest.mark.launches,
@@ -42,16 +42,17 @@ os.write(1, f"totals {totals} with GPU «{os.environ['CUDA_VISIBLE_DEVICES']}»\
 def run(tmp_path):
     """Runs the program on some ranks with additions to their environment.
 
-    `odd`: "NAME:value" of rank 1 alone.
+    `odd`: "NAME:value" of rank 1 alone. `fresh`: TensorFlow is imported after `init` only, as in
+    a user's program; what is decided is the same without, and known seconds earlier.
     """
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
 
-    def ended(ranks, *, odd=None, **environment) -> Ended:
+    def ended(ranks, *, odd=None, fresh=False, **environment) -> Ended:
         if odd is not None:
             environment["ODD"] = odd
         additions = [f"{name}={value}" for name, value in environment.items()]
-        return start(ranks, program, *additions, folder=tmp_path, threads=1).end(60.0)
+        return launch(ranks, program, *additions, folder=tmp_path, threads=1, fresh=fresh)
 
     return ended
 
@@ -81,7 +82,7 @@ def test_more_ranks_than_gpus(run):
 
 
 def test_without_cupy_tensors_go_by_mpi_and_one_line_says_so(run):
-    ended = run(2, CUDA_VISIBLE_DEVICES="0,1")
+    ended = run(2, CUDA_VISIBLE_DEVICES="0,1", fresh=True)
     assert_worked(ended, 3.0, "01")
     (warning,) = warnings(ended)
     assert "tensors in GPU memory will be carried by MPI" in warning

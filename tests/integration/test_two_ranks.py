@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from launch import start
+from launch import launch
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.tensors.memory import has_gpus
@@ -20,9 +20,6 @@ pytestmark = [
     pytest.mark.launches,
     pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on PATH"),
 ]
-
-SECONDS = 360.0
-"""How long two ranks on one GPU may take; TensorFlow may have to compile its kernels first."""
 
 PROGRAM = """
 import os, sys
@@ -126,8 +123,8 @@ def program(tmp_path):
     return path
 
 
-def check(program: Path, by: str, seconds: float) -> None:
-    ended = start(2, program, by, folder=program.parent, threads=1).end(seconds)
+def check(program: Path, by: str, *, fresh: bool) -> None:
+    ended = launch(2, program, by, folder=program.parent, threads=1, fresh=fresh)
     assert ended.code == 0, f"{ended.out}\n{ended.err}"
     contexts = ("eager", "graph", "compiled")
     lines = [f"{c} by {by.upper()} on rank {rank}" for c in contexts for rank in (0, 1)]
@@ -136,7 +133,7 @@ def check(program: Path, by: str, seconds: float) -> None:
 
 def test_by_mpi(program):
     """The same program, so that it is known to be right before it meets a GPU."""
-    check(program, "mpi", 120.0)
+    check(program, "mpi", fresh=False)
 
 
 @pytest.fixture
@@ -156,6 +153,5 @@ def shared_gpu():
 
 
 @pytest.mark.gpu
-@pytest.mark.timeout(SECONDS + 60)
 def test_by_nccl(shared_gpu, program):
-    check(program, "nccl", SECONDS)
+    check(program, "nccl", fresh=True)

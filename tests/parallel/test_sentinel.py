@@ -28,6 +28,8 @@ from sciml_par.parallel.supervision.sentinel_process import Watch, ending
 pytestmark = pytest.mark.ranks(most=1, reason="the ranks are processes of its own")
 
 SIZE = 5
+SECONDS = 120.0
+"""What takes a process longer to end hangs; on a slow and busy machine many seconds are usual."""
 GONE = "is gone: it was killed, or left by os._exit; how cannot be seen any more."
 
 
@@ -152,13 +154,13 @@ def test_ranks_that_do_not_heed_are_killed(make_host, monkeypatch):
     monkeypatch.setattr(sentinel_process, "_SECONDS_TO_DIE", 0.05)
     by_number = []
     monkeypatch.setattr(os, "kill", lambda *arguments: by_number.append(arguments))
-    stubborn = "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(60)"
+    stubborn = "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(600)"
     process = subprocess.Popen([sys.executable, "-ISc", stubborn], stdout=subprocess.PIPE)
     process.stdout.readline()
     host = make_host([0], pid=process.pid)
     host.watch._end_ranks()
     host.watch.run()
-    assert process.wait(20.0) == -signal.SIGKILL
+    assert process.wait(SECONDS) == -signal.SIGKILL
     process.stdout.close()
     assert by_number == []
 
@@ -361,7 +363,7 @@ def said_at_the_end(processes):
     reader = threading.Thread(target=lambda: said.append(processes.starter.stderr.read().decode()))
     reader.daemon = True
     reader.start()
-    reader.join(20.0)
+    reader.join(SECONDS)
     assert said, "the sentinel is still there"
     return said[0]
 
@@ -373,11 +375,11 @@ def said_at_the_end(processes):
         ("os.kill(os.getpid(), 9)", "was killed by signal 9 (SIGKILL)."),
         ("os._exit(0)", "left with exit code 0 past the end of the program"),
         # A child holds whatever it was given; the sentinel must not wait for it.
-        ("print(os.fork() or time.sleep(30), flush=True); os._exit(7)", "left with exit code 7"),
+        ("print(os.fork() or time.sleep(600), flush=True); os._exit(7)", "left with exit code 7"),
         # One that C code makes holds the connection as well, and Python does not hear of it.
         (
             "import ctypes; fork = ctypes.CDLL(None).fork; "
-            "print(fork() or time.sleep(30), flush=True); os._exit(7)",
+            "print(fork() or time.sleep(600), flush=True); os._exit(7)",
             "left with exit code 7",
         ),
     ],
@@ -413,5 +415,5 @@ def test_a_process_whose_parent_was_quicker():
 def test_processes_that_say_good_bye(processes):
     for rank in processes.ranks:
         do(rank, "sentinel.stop(); sys.exit()")
-        rank.wait(20.0)
+        rank.wait(SECONDS)
     assert said_at_the_end(processes) == ""
