@@ -79,9 +79,10 @@ def test_resnet34_is_the_network_of_the_paper() -> None:
 
 SMALL_RESNET = """
 import runpy, sys
-script = runpy.run_path(sys.argv.pop(1))
+del sys.argv[0]  # as if it had been started itself
+script = runpy.run_path(sys.argv[0])
 script["resnet34"].__globals__["STAGES"] = ((64, 1), (8, 1))
-script["command_line"].run(script["main"])
+script["programs"].run(script["main"])
 """
 
 

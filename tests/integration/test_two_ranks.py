@@ -39,10 +39,10 @@ sp.init()
 import numpy as np
 import tensorflow as tf
 
-from sciml_par.parallel.groups.call_site import Call
+from sciml_par.parallel.groups.call_site import PreparedCall
 
 rank, size = sp.rank(), sp.size()
-carried, execute = set(), Call.execute
+carried, execute = set(), PreparedCall.execute
 
 
 def recording(self, *arguments):
@@ -50,7 +50,7 @@ def recording(self, *arguments):
     execute(self, *arguments)
 
 
-Call.execute = recording
+PreparedCall.execute = recording
 
 
 def of(rank):
