@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sciml_par.parallel.groups.progress import Group
-from sciml_par.parallel.requests.mismatch import mismatch_message
+from sciml_par.parallel.requests.mismatch_message import mismatch_message
 from sciml_par.parallel.requests.signature import Signature
 
 _COMPARED = struct.Struct("<16sQQ")

@@ -28,7 +28,7 @@ from sciml_par._thread_errors import ThreadErrors
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.joined_ranks import tell_who_joined
 from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present, Waiting
-from sciml_par.parallel.requests.mismatch import mismatch_message
+from sciml_par.parallel.requests.mismatch_message import mismatch_message
 from sciml_par.parallel.supervision.order_check import OrderCheck
 from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks
 
