@@ -25,7 +25,7 @@ def with_fake_gpus(mpi: MPI.Comm) -> tuple[Communicator, FakeNccl, FakeRuntime]:
     return group, nccl, runtime
 
 
-def carriers_from_now_on(monkeypatch: Any) -> list[str]:
+def transports_from_now_on(monkeypatch: Any) -> list[str]:
     """Grows by the name of the transport of each collective that this rank executes."""
     by: list[str] = []
     execute = PreparedCall.execute

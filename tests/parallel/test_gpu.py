@@ -2,7 +2,7 @@
 
 Each rank is alone here, with an NCCL of one rank: whether it launches its kernels between the
 right addresses, on the right streams, in the right place between TensorFlow's own. What several
-ranks exchange is tested in test_carriers.py and test_gpu_ranks.py.
+ranks exchange is tested in test_transports.py and test_gpu_ranks.py.
 
 Where there is no GPU, the tests are rehearsed over the fake of NCCL, so that they are known to run:
 in the host's memory, and by MPI in compiled functions.
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fake_cupy import fake_nccl_communicator
-from fake_gpus import carriers_from_now_on
+from fake_gpus import transports_from_now_on
 from mpi4py import MPI
 from ranks import COMPLEX, FLOATS, MOVED, compiled, compiled_loop, eager, graph, numpy_type, values
 from real_gpus import (
@@ -73,7 +73,7 @@ def group(request):
 def carried(group, monkeypatch):
     """By what each collective of this rank was carried, in order."""
     fill_results_before(monkeypatch, group.nccl_transport)
-    return carriers_from_now_on(monkeypatch)
+    return transports_from_now_on(monkeypatch)
 
 
 def has_streams(group):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from fake_gpus import carriers_from_now_on, with_fake_gpus
+from fake_gpus import transports_from_now_on, with_fake_gpus
 from ranks import compiled, compiled_loop, eager, graph, normal, values
 from real_gpus import fill_results_before, require_gpu
 
@@ -43,7 +43,7 @@ def group(request):
 def carried(group, monkeypatch):
     """By what each collective of this rank was carried, in order."""
     fill_results_before(monkeypatch, group.nccl_transport)
-    return carriers_from_now_on(monkeypatch)
+    return transports_from_now_on(monkeypatch)
 
 
 def own_rows():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from fake_gpus import carriers_from_now_on, with_fake_gpus
+from fake_gpus import transports_from_now_on, with_fake_gpus
 from ranks import FLOATS, TYPES, eager, graph, graph_loop, nested, normal, values
 
 import sciml_par.parallel as sp
@@ -47,7 +47,7 @@ def nccl(made_once):
 @pytest.fixture
 def carried(monkeypatch):
     """By what each collective of this rank was carried, in order."""
-    return carriers_from_now_on(monkeypatch)
+    return transports_from_now_on(monkeypatch)
 
 
 def odd_one_out():

@@ -43,7 +43,7 @@ def odd_one_out():
 
 
 @pytest.mark.parametrize("context", (eager, graph))
-def test_ranks_with_different_carriers_are_told(group, context):
+def test_ranks_with_different_transports_are_told(group, context):
     device = "/CPU:0" if odd_one_out() else None
     with pytest.raises((CollectiveMismatchError, tf.errors.OpError)) as error:
         context(lambda x: [sp.allreduce(x, sp.Sum, communicator=group, device=device)])(tf.ones(7))
@@ -57,7 +57,7 @@ def test_ranks_with_different_carriers_are_told(group, context):
     assert y.numpy().tolist() == [sp.size()] * 7
 
 
-def test_one_eager_call_agrees_once_for_each_carrier(group, monkeypatch):
+def test_one_eager_call_agrees_once_for_each_transport(group, monkeypatch):
     agreed = []
     agree = group.agree
 
