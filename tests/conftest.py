@@ -32,6 +32,7 @@ _SECONDS_TO_LAUNCH = 3600
 """For a test that starts programs, each of which has a limit of its own; see launch.py."""
 
 _COMMUNICATOR = pytest.StashKey[Communicator]()
+_JOB_END = pytest.StashKey[end_job.JobEnd]()
 _OUTCOMES_TRAVEL_BY = pytest.StashKey[Any]()  # a communicator of mpi4py
 _collection_errors: list[str] = []
 
@@ -48,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sciml_par.init()
     # A test may take the world away; the ranks go on to meet here.
     communicator = config.stash[_COMMUNICATOR] = current_world().communicator
+    config.stash[_JOB_END] = current_world().job_end
     # What a rank says that has failed must not meet what a test on another one sends.
     config.stash[_OUTCOMES_TRAVEL_BY] = communicator.control.Dup()
     # What ends the job is said past pytest's capture, which would take it along.
@@ -127,9 +129,9 @@ def _all_alike(config: pytest.Config, where: str, mine: tuple[str, str]) -> bool
     while not arrived.Test():
         waited = time.monotonic() - began
         if mine[0] == "failed" and waited > _GRACE_SECONDS:
-            communicator = config.stash[_COMMUNICATOR]
-            end_job.JobEnd(communicator).with_message(
-                f"rank {communicator.rank} failed in {where}; others hang in it.\n{mine[1]}"
+            rank = config.stash[_COMMUNICATOR].rank
+            config.stash[_JOB_END].with_message(
+                f"rank {rank} failed in {where}; others hang in it.\n{mine[1]}"
             )
         # Most tests end on all ranks at almost the same time; the others need the cores.
         time.sleep(0 if waited < 0.001 else min(waited / 4, 0.01))

@@ -17,7 +17,7 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.timeline import clock_offsets as clock
-from sciml_par.parallel.timeline import merge, remote_lines, timeline
+from sciml_par.parallel.timeline import merge, recorder, remote_lines, timeline
 
 SEVERAL = pytest.mark.ranks(least=2, reason="one rank exchanges nothing")
 
@@ -105,6 +105,26 @@ def test_who_comes_last_does_not_wait(recorded):
     assert min(waits[:last]) > 150_000
     assert waits[last] < 100_000
     assert all(of(r, events, "collective")[-1]["args"]["transfer_us"] > 0 for r in range(sp.size()))
+
+
+@SEVERAL
+def test_clocks_of_other_hosts_are_put_right(folder, monkeypatch):
+    """The last rank, as if on a host of its own, is a thousand seconds ahead."""
+    world, last = sp.current_world(), sp.size() - 1
+    monkeypatch.setattr(world, "hosts", [0] * last + [1])
+    if sp.rank() == last:
+        ours = time.monotonic_ns
+        monkeypatch.setattr(time, "monotonic_ns", lambda: ours() + 1000 * 10**9)
+        monkeypatch.setattr(recorder.Recorder, "now", staticmethod(time.monotonic_ns))
+    sp.start_timeline(folder / "timeline.json")
+    sp.allreduce(tf.fill([3], float(sp.rank())))
+    sp.stop_timeline()
+    events = json.loads((folder / "timeline.json").read_text())
+    (begun,) = {e["ts"] for e in events if e["name"] == "timeline begins"}
+    for r in range(sp.size()):
+        (event,) = of(r, events, "collective")
+        assert 0 <= event["args"]["wait_us"] < 100e6
+        assert begun <= event["ts"] < 100e6
 
 
 @SEVERAL
