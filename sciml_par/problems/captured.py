@@ -35,6 +35,7 @@ def refuse_trainable(
     found = [v for v in variables if v.trainable and not _is_frozen_by_keras(v)]
     if not found:
         return
+    found.sort(key=_name)  # TensorFlow gives them in any order, and all ranks are to say the same
     names = [f"{_name(v)} = {_text(v)}" for v in found[:_SHOWN]]
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     raise InputError(
