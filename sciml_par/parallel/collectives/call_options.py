@@ -1,4 +1,4 @@
-"""What a collective is carried out with: the ranks, the way through the program, the name."""
+"""What a collective is carried out with: the ranks, its placement in the program, its name."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CallOptions:
         return x
 
     def of_gradient(self) -> CallOptions:
-        """The setting for the gradient, to be called where that is built."""
+        """The options of the gradient, to be called where that is built (local)."""
         return CallOptions(
             self.group, self.placement.resumed(), self.kind, gradient_name(self.name)
         )

@@ -117,6 +117,9 @@ class Timeline:
         self, everyone: Communicator, path: Path, part: io.FileIO, recorder: Recorder, begin: int
     ) -> None:
         self._everyone = everyone
+        # At the end of the program another rank may still call a collective, which must not meet
+        # the messages of the merge.
+        self._control = everyone.control.Dup()
         self._path = path
         self._part = part
         self._recorder = recorder
@@ -157,6 +160,7 @@ class Timeline:
             problem = self._merge_all()
         self._part.close()
         problem = self._first_problem(problem)
+        self._control.Free()
         if problem is not None:
             return f"{problem} What the ranks have recorded is left in {folder}."
         if self._everyone.rank == 0 or own != folder:
@@ -177,10 +181,10 @@ class Timeline:
 
     def _first_problem(self, mine: str | None) -> str | None:
         """That of the first rank that has one, on every rank (collective)."""
-        return next(filter(None, self._everyone.control.allgather(mine)), None)
+        return next(filter(None, self._control.allgather(mine)), None)
 
     def _merge_all(self) -> str | None:
-        control = self._everyone.control
+        control = self._control
         self._part.seek(0)
         own = io.BufferedReader(self._part)
         if self._everyone.rank > 0:
