@@ -3,5 +3,5 @@ from ._results import ComparisonElsewhere as ComparisonElsewhere
 from ._results import Member as Member
 from ._results import Portion as Portion
 from ._results import Result as Result
-from .adam import Adam as Adam
+from .optimizers.adam import Adam as Adam
 from .train import train as train

@@ -18,7 +18,7 @@ from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.result import Result
-from sciml_par.training.adam import Adam
+from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.collect import collect, sample_for_figures
 from sciml_par.training.consistency import check_consistency, common_domain
 from sciml_par.training.description import Description, describe

@@ -1,4 +1,4 @@
-"""The optimizer of the compiled loop: Adam on one flat vector of parameters."""
+"""Adam on a flat vector of parameters."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.training.optimizers.optimizer import FirstOrder
+from sciml_par.training.optimizers.schedules import Schedule, as_schedule
+from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
+Moments = tuple[Tensor, Tensor]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Adam:
+@dataclass(frozen=True)
+class Adam(FirstOrder):
     """Adam (Kingma and Ba 2015, algorithm 1, with the step size of its section 2's last remark).
 
         m ← β₁ m + (1−β₁) g        v ← β₂ v + (1−β₂) g²
@@ -23,49 +27,44 @@ class Adam:
 
     Parameters
     ----------
-    learning_rate : α > 0, in units of θ.
+    learning_rate : α > 0, in units of θ; a number or a `Schedule`.
     beta_1, beta_2 : decay of the moments, in [0, 1), dimensionless.
     epsilon : ε > 0, in units of g.
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: float | Schedule = 1e-3
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-7
 
     def __post_init__(self) -> None:
-        _check("learning_rate", self.learning_rate, self.learning_rate > 0, "> 0")
+        as_schedule(self.learning_rate)
         _check("beta_1", self.beta_1, 0 <= self.beta_1 < 1, "in [0, 1)")
         _check("beta_2", self.beta_2, 0 <= self.beta_2 < 1, "in [0, 1)")
         _check("epsilon", self.epsilon, self.epsilon > 0, "> 0")
 
-    def start(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """The moments (m, v) before the first step, [p] each (local)."""
+    def start(self, layout: ParameterLayout, parameters: Tensor) -> Moments:
+        """The moments (m, v), [M, p] each (local)."""
         return tf.zeros_like(parameters), tf.zeros_like(parameters)
 
     def update(
-        self, parameters: Tensor, gradient: Tensor, state: tuple[Tensor, Tensor], step: Tensor
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """One step, number `step` counted from 1 (local).
-
-        Parameters
-        ----------
-        parameters, gradient : [p].
-        state : (m, v), [p] each.
-        step : integer scalar t ≥ 1.
-
-        Returns
-        -------
-        parameters : [p], and the new state.
-        """
+        self,
+        layout: ParameterLayout,
+        parameters: Tensor,
+        gradient: Tensor,
+        state: Moments,
+        rate: Tensor,
+        number: Tensor,
+    ) -> tuple[Tensor, Moments]:
+        """See `FirstOrder`."""
         m, v = state
         m = self.beta_1 * m + (1 - self.beta_1) * gradient
         v = self.beta_2 * v + (1 - self.beta_2) * gradient * gradient
-        t = tf.cast(step, parameters.dtype)
+        t = tf.cast(number, parameters.dtype)
         # expm1 keeps 1 − βᵗ exact where β is close to 1 and the type is narrow.
         unbias_1 = -tf.math.expm1(t * _log(self.beta_1))
         unbias_2 = -tf.math.expm1(t * _log(self.beta_2))
-        rate = self.learning_rate * tf.sqrt(unbias_2) / unbias_1
+        rate = rate * tf.sqrt(unbias_2) / unbias_1
         return parameters - rate * m / (tf.sqrt(v) + self.epsilon), (m, v)
 
 

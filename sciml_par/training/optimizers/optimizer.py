@@ -1,0 +1,116 @@
+"""What an optimizer is to the compiled loop, and what those that need only a gradient share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sciml_par.training.optimizers.schedules import Schedule, as_schedule
+from sciml_par.training.parameter_layout import ParameterLayout
+
+Tensor = Any
+State = Any
+Batch = Any
+
+
+class Objective(Protocol):
+    """L(θ) for M stacked members, θ: [M, p], over the points of all ranks that share it.
+
+    Attributes
+    ----------
+    layout : how the p parameters of a member lie in its row.
+    """
+
+    layout: ParameterLayout
+
+    def value(self, parameters: Tensor, batch: Batch) -> Tensor:
+        """The terms of the loss with their weights, [M, T]; L is their sum (collective)."""
+
+    def value_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The terms of the loss, [M, T], and ∇L, [M, p] (collective)."""
+
+    def residuals(self, parameters: Tensor, batch: Batch) -> Tensor:
+        """√(w/N) r on this rank's points, [M, K]: L is the sum of the squares (local)."""
+
+
+@dataclass(frozen=True)
+class At:
+    """What the loop tells an optimizer of the step that it is to make.
+
+    Attributes
+    ----------
+    number : the step's number in its phase, counted from 1; an integer scalar.
+    rate_factor : what each member's learning rate is to be multiplied by, [M, 1].
+    """
+
+    number: Tensor
+    rate_factor: Tensor
+
+
+class Optimizer(Protocol):
+    """What the compiled loop needs of an optimizer.
+
+    Both functions are pure and are traced into the loop. A state is a nest of tensors, whose
+    shapes and types no step changes. Members are independent of one another: row j of all results
+    depends on row j of the arguments only.
+    """
+
+    def init(self, objective: Objective, parameters: Tensor) -> State:
+        """The state before the first step from θ: [M, p] (local)."""
+
+    def step(
+        self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
+    ) -> tuple[Tensor, State, Tensor]:
+        """Make one step (collective).
+
+        Returns
+        -------
+        parameters : [M, p], not finite where the step of a member cannot be made.
+        state : the new state.
+        losses : the terms of the loss before the step, [M, T].
+        """
+
+
+class FirstOrder(ABC):
+    """An optimizer that needs nothing but the gradient."""
+
+    learning_rate: float | Schedule
+
+    @abstractmethod
+    def start(self, layout: ParameterLayout, parameters: Tensor) -> State:
+        """The state before the first step from θ: [M, p] (local)."""
+
+    @abstractmethod
+    def update(
+        self,
+        layout: ParameterLayout,
+        parameters: Tensor,
+        gradient: Tensor,
+        state: State,
+        rate: Tensor,
+        number: Tensor,
+    ) -> tuple[Tensor, State]:
+        """One update of θ: [M, p] by ∇L: [M, p] (local).
+
+        Parameters
+        ----------
+        rate : the learning rate of this step, [M, 1].
+        number : of the step in its phase, counted from 1.
+        """
+
+    def init(self, objective: Objective, parameters: Tensor) -> State:
+        """See `Optimizer`."""
+        return self.start(objective.layout, parameters)
+
+    def step(
+        self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
+    ) -> tuple[Tensor, State, Tensor]:
+        """See `Optimizer`."""
+        losses, gradient = objective.value_and_gradient(parameters, batch)
+        schedule = as_schedule(self.learning_rate)
+        rate = schedule(at.number - 1, parameters.dtype) * at.rate_factor
+        parameters, state = self.update(
+            objective.layout, parameters, gradient, state, rate, at.number
+        )
+        return parameters, state, losses
