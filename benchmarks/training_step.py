@@ -112,9 +112,9 @@ def engine_loop(group: Any, *, points: int, shard_of: Any = None) -> Callable[[]
     """
     from sciml_par.networks import MLP
     from sciml_par.problems import poisson
-    from sciml_par.training.optimizers.adam import Adam
     from sciml_par.training.loop import Loop
     from sciml_par.training.objective import Objective
+    from sciml_par.training.optimizers.adam import Adam
     from sciml_par.training.rank_points import points_of_rank
 
     divided = shard_of or group

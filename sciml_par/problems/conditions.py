@@ -29,6 +29,7 @@ class Condition:
     """
 
     kind: ClassVar[str] = "condition"
+    not_in_residual: ClassVar[tuple[str, ...]] = ("weight", "where")
     value: Value
     where: Where | None
     weight: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,8 @@ class Residual:
     >>> from sciml_par.problems import Residual, laplacian
     >>> equation = Residual(lambda u, x, f: -laplacian(u, x) - f, data=np.sin)
     """
+
+    not_in_residual: ClassVar[tuple[str, ...]] = ("weight", "data", "name")
 
     function: Callable[..., tf.Tensor]
     _: KW_ONLY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,20 @@ class RankContribution:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """The weights of a trained network as flat vectors.
+
+    Attributes
+    ----------
+    best : those with the least loss, [p].
+    last : those after the last update, [p].
+    """
+
+    best: npt.NDArray[Any]
+    last: npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
 class Member:
     """One trained model.
 
@@ -95,16 +109,24 @@ class Member:
     problem : name of the problem that it solves.
     seed : of its initial weights.
     steps : updates made.
-    steps_asked : updates that were to be made; more than `steps` if the loss was not finite.
-    loss : after the last update, over the points of all ranks that trained it.
+    steps_asked : updates that were to be made, over all phases.
+    ended : why there were no more: "all steps", "target loss", "no progress", "not finite", "wall
+        time", the name of a signal, or what a callback gave as its reason.
+    loss : after the last update, over the points of all ranks that trained it; where that is not
+        finite, that of the best weights.
+    best_loss, best_step : the least loss, and after how many updates.
+    kept : "best" or "last": which weights predict.
     loss_steps, losses : the loss after loss_steps[k] updates was losses[k].
-    finite : whether it came to its end; else it has the last weights whose loss was finite.
+    terms : the names of the loss's terms, T of them.
+    term_losses : what the terms with their weights have contributed to `losses`, [s, T].
     times_brought_together : how often rounding had driven the ranks' replicas apart, so that they
         got rank 0's weights.
     largest_drift : how far, as ‖θ − θ₀‖ / ‖θ₀‖.
+    stacked_with : the numbers of all members of its stacked computation.
     prediction : on the evaluation points, common to all members.
     on_own_domain : on the member's own domain; the same object as `prediction` where that is the
         same domain.
+    weights : best and last, on rank 0 and on the ranks that trained it; None elsewhere.
     contributions : of the ranks that trained it, in order.
     """
 
@@ -114,14 +136,21 @@ class Member:
     seed: int
     steps: int
     steps_asked: int
+    ended: str
     loss: float
+    best_loss: float
+    best_step: int
+    kept: str
     loss_steps: npt.NDArray[np.int64]
     losses: FloatArray
-    finite: bool
+    terms: tuple[str, ...]
+    term_losses: FloatArray
     times_brought_together: int
     largest_drift: float
+    stacked_with: tuple[int, ...]
     prediction: Prediction | PredictionElsewhere
     on_own_domain: Prediction | PredictionElsewhere
+    weights: Weights | None
     contributions: tuple[RankContribution, ...]
 
     @property
@@ -135,22 +164,36 @@ class Member:
         return self.contributions
 
     @property
-    def best_loss(self) -> float:
-        """The least loss that was recorded."""
-        finite = self.losses[np.isfinite(self.losses)]
-        return float(finite.min()) if len(finite) else float("nan")
+    def finite(self) -> bool:
+        """Whether its loss was finite to the end."""
+        return self.ended != NOT_FINITE
+
+    @property
+    def points(self) -> int:
+        """Interior training points, of all ranks that trained it."""
+        return sum(each.points for each in self.contributions)
+
+    @property
+    def kept_loss(self) -> float:
+        """Of the weights that predict."""
+        return self.best_loss if self.kept == "best" else self.loss
 
     @property
     def status(self) -> str:
         """ "finished"; "not finite" if it ended before; "diverged" if its loss ended far above.
 
-        Far above is more than `FAR_ABOVE` times the best recorded loss, where that is more than
-        what rounding makes of a loss of zero in single precision.
+        Far above is more than `FAR_ABOVE` times the best loss, where that is more than what
+        rounding makes of a loss of zero in single precision.
         """
         if not self.finite:
             return NOT_FINITE
+        return DIVERGED if self.rise > FAR_ABOVE else FINISHED
+
+    @property
+    def rise(self) -> float:
+        """The last loss as a multiple of the best (dimensionless)."""
         rounding = float(np.finfo(np.float32).eps) ** 2
-        return DIVERGED if self.loss > FAR_ABOVE * max(self.best_loss, rounding) else FINISHED
+        return self.loss / max(self.best_loss, rounding)
 
     @property
     def seconds_compile(self) -> float:

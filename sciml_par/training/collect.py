@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.results.member import Member, PredictionElsewhere
-from sciml_par.training.gather import rows_to_all, rows_to_root
+from sciml_par.results.member import Member, PredictionElsewhere, RankContribution, Weights
+from sciml_par.training.gather import pieces_to_root, rows_to_all
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,31 +33,38 @@ def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
     return points[np.sort([0, *inner, len(points) - 1])]
 
 
-def collect(mode: str, found: Sequence[Member], communicator: Communicator) -> tuple[Member, ...]:
-    """All members of the ensemble, or the one model with what all ranks contributed (collective).
+def collect(found: Sequence[Member], communicator: Communicator) -> tuple[Member, ...]:
+    """The members of all ranks, each with what its ranks contributed (collective).
 
-    Every rank learns the numbers. Predictions and samples of points go to rank 0 alone, so that
-    the memory of no other rank grows with the number of ranks and points.
+    Every rank learns the numbers. Predictions, weights and samples of points go to rank 0 alone,
+    so that the memory of no other rank grows with the number of ranks and points.
+
+    Parameters
+    ----------
+    found : the members that this rank has trained, each with this rank's contribution. The first
+        rank of those that trained a member speaks for it.
     """
+    mine = [member for member in found if member.rank == communicator.rank]
     numbers = communicator.allgather_object([_without_arrays(member) for member in found])
-    mine = found[0].contributions[0].sample
-    samples = rows_to_root(mine, communicator)
-    for rank, sample in enumerate(samples) if samples else [(communicator.rank, mine)]:
-        numbers[rank] = [_with_sample(member, sample) for member in numbers[rank]]
-    if mode == "data":
-        contributions = tuple(members[0].contributions[0] for members in numbers)
-        return (replace(numbers[0][0], contributions=contributions, **_arrays(found[0])),)
-    numbers = _with_histories(numbers, found, communicator)
-    predictions = _predictions(numbers, found, communicator)
-    return tuple(
-        replace(member, **predictions[rank][j])
-        for rank, members in enumerate(numbers)
-        for j, member in enumerate(members)
-    )
+    contributions = _contributions(numbers, found, communicator)
+    histories = _histories(mine, communicator)
+    arrays = _arrays_on_root(mine, communicator)
+    here = {member.number: _arrays(member) for member in found}
+    members: dict[int, Member] = {}
+    for theirs in numbers:
+        for member in theirs:
+            if member.number not in members:
+                members[member.number] = replace(
+                    member,
+                    contributions=tuple(contributions[member.number]),
+                    **_history(histories[member.number], len(member.terms)),
+                    **(here.get(member.number) or arrays.get(member.number) or {}),
+                )
+    return tuple(members[number] for number in sorted(members))
 
 
 def _arrays(member: Member) -> dict[str, Any]:
-    names = ("loss_steps", "losses", "prediction", "on_own_domain")
+    names = ("prediction", "on_own_domain", "weights")
     return {name: getattr(member, name) for name in names}
 
 
@@ -67,8 +74,10 @@ def _without_arrays(member: Member) -> Member:
         member,
         loss_steps=member.loss_steps[:0],
         losses=member.losses[:0],
+        term_losses=member.term_losses[:0],
         prediction=_elsewhere(member.prediction),
         on_own_domain=_elsewhere(member.on_own_domain),
+        weights=None,
         contributions=(contribution.with_sample(contribution.sample[:0]),),
     )
 
@@ -78,54 +87,92 @@ def _elsewhere(prediction: Prediction | PredictionElsewhere) -> PredictionElsewh
     return PredictionElsewhere(prediction.known, prediction.relative_l2_error)
 
 
-def _with_sample(member: Member, sample: FloatArray) -> Member:
-    (contribution,) = member.contributions
-    return replace(member, contributions=(contribution.with_sample(sample),))
-
-
-def _with_histories(
+def _contributions(
     numbers: list[list[Member]], found: Sequence[Member], communicator: Communicator
-) -> list[list[Member]]:
-    """The members of all ranks with their losses (collective)."""
-    rows = [
-        np.stack([np.full(len(m.losses), m.number), m.loss_steps, m.losses], axis=1) for m in found
-    ]
+) -> dict[int, list[RankContribution]]:
+    """What the ranks contributed to each member; on rank 0 with samples of points (collective)."""
+    own = [member.contributions[0].sample for member in found]
+    samples = pieces_to_root(own, communicator)
+    samples = samples or [own if r == communicator.rank else [] for r in range(communicator.size)]
+    gathered: dict[int, list[RankContribution]] = {}
+    for rank, members in enumerate(numbers):
+        for j, member in enumerate(members):
+            (contribution,) = member.contributions
+            if samples[rank]:
+                contribution = contribution.with_sample(samples[rank][j])
+            gathered.setdefault(member.number, []).append(contribution)
+    return gathered
+
+
+def _histories(mine: Sequence[Member], communicator: Communicator) -> dict[int, FloatArray]:
+    """The recorded losses of all members on all ranks, as rows of a table (collective)."""
+    longest = max(communicator.allgather_object(max((len(m.terms) for m in mine), default=0)))
+    rows = [np.empty((0, longest + 3))]
+    for member in mine:
+        terms = np.full((len(member.losses), longest), np.nan)
+        terms[:, : len(member.terms)] = member.term_losses
+        whose = np.full(len(terms), member.number)
+        rows.append(np.column_stack([whose, member.loss_steps, member.losses, terms]))
     table = rows_to_all(np.concatenate(rows), communicator)
-    histories = {number: table[table[:, 0] == number] for number in np.unique(table[:, 0])}
-    return [
+    return {int(number): table[table[:, 0] == number, 1:] for number in np.unique(table[:, 0])}
+
+
+def _history(rows: FloatArray, terms: int) -> dict[str, Any]:
+    """What a member has of its rows of step, loss and terms."""
+    return {
+        "loss_steps": rows[:, 0].astype(np.int64),
+        "losses": rows[:, 1],
+        "term_losses": rows[:, 2 : 2 + terms],
+    }
+
+
+def _arrays_on_root(
+    mine: Sequence[Member], communicator: Communicator
+) -> dict[int, dict[str, Any]]:
+    """Predictions and weights of all members, on rank 0; elsewhere nothing (collective)."""
+    numbers = communicator.allgather_object([member.number for member in mine])
+    precision = communicator.allgather_object(
+        [str(m.weights.best.dtype) if m.weights else "" for m in mine]
+    )
+    seen = [_prediction_of(member.prediction) for member in mine]
+    own = [_prediction_of(member.on_own_domain) for member in mine]
+    common = pieces_to_root([np.hstack([p.u, p.exact]) for p in seen], communicator)
+    # A member whose domain is the common one has one prediction under two names.
+    apart = pieces_to_root(
         [
-            replace(
-                member,
-                loss_steps=histories[member.number][:, 1].astype(np.int64),
-                losses=histories[member.number][:, 2],
-            )
-            for member in members
-        ]
-        for members in numbers
-    ]
+            np.hstack([p.u, p.exact, p.x])[: 0 if p is q else None]
+            for p, q in zip(own, seen, strict=True)
+        ],
+        communicator,
+    )
+    weights = pieces_to_root(
+        [np.column_stack([m.weights.best, m.weights.last]) for m in mine if m.weights],
+        communicator,
+    )
+    found: dict[int, dict[str, Any]] = {}
+    for rank in range(1, len(common)):
+        for j, number in enumerate(numbers[rank]):
+            dtype = precision[rank][j]
+            found[number] = {
+                **_predictions(seen[0], common[rank][j], apart[rank][j]),
+                "weights": Weights(*weights[rank][j].T.astype(dtype)),
+            }
+    return found
 
 
-def _predictions(
-    numbers: list[list[Member]], found: Sequence[Member], communicator: Communicator
-) -> list[list[dict[str, Any]]]:
-    """What each rank's members predict: of all on rank 0, of its own elsewhere (collective)."""
-    filled: list[list[dict[str, Any]]] = [[{} for _ in members] for members in numbers]
-    for j, member in enumerate(found):
-        seen, own = member.prediction, member.on_own_domain
-        filled[communicator.rank][j] = {"prediction": seen, "on_own_domain": own}
-        outputs = seen.u.shape[1]
-        on_common = rows_to_root(np.hstack([seen.u, seen.exact]), communicator)
-        # A member whose domain is the common one has one prediction under two names.
-        rows = np.hstack([own.u, own.exact, own.x])[: 0 if own is seen else None]
-        on_own = rows_to_root(rows, communicator)
-        for rank in range(1, len(on_common)):
-            theirs = apart = _prediction(seen.x, on_common[rank], outputs)
-            if len(on_own[rank]) > 0:
-                apart = _prediction(on_own[rank][:, 2 * outputs :], on_own[rank], outputs)
-            filled[rank][j] = {"prediction": theirs, "on_own_domain": apart}
-    return filled
+def _prediction_of(prediction: Prediction | PredictionElsewhere) -> Prediction:
+    assert isinstance(prediction, Prediction)
+    return prediction
 
 
-def _prediction(x: FloatArray, rows: FloatArray, outputs: int) -> Prediction:
-    """Of the rows u(x), u*(x)."""
-    return Prediction("prediction", x, rows[:, :outputs], rows[:, outputs : 2 * outputs])
+def _predictions(like: Prediction, common: FloatArray, apart: FloatArray) -> dict[str, Prediction]:
+    """Of the rows u(x), u*(x) on the common points, and u(x), u*(x), x on the member's own."""
+    outputs = like.u.shape[1]
+    seen = own = _prediction(like, like.x, common, outputs)
+    if len(apart) > 0:
+        own = _prediction(like, apart[:, 2 * outputs :], apart, outputs)
+    return {"prediction": seen, "on_own_domain": own}
+
+
+def _prediction(like: Prediction, x: FloatArray, rows: FloatArray, outputs: int) -> Prediction:
+    return replace(like, x=x, u=rows[:, :outputs], u_exact=rows[:, outputs : 2 * outputs])

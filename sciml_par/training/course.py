@@ -1,81 +1,189 @@
-"""One model on its way from step to step; where its loss is not finite any more, it ends."""
+"""Stacked members on their way through the phases of a training."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.training.loop import Chunk, Loop, State
+from sciml_par._tensorflow import tf
+from sciml_par.training.loop import NO_PROGRESS, NOT_FINITE, RUNNING, Limits, Loop, State
+from sciml_par.training.phases import Phase
+from sciml_par.training.stack import Stack
+
+FloatArray = npt.NDArray[np.float64]
 
 
-class Course:
-    """How far a model has come. All methods are collective in the loop's group.
+@dataclass
+class Position:
+    """Where a course stands, beside the tensors of its `State`.
 
     Attributes
     ----------
-    state : where the model stands.
-    loss : the last that was computed.
-    failed_at : after how many updates the loss or its gradient was not finite; None if it was not
-        met. Then `state` is that of the last weights whose loss and gradient were finite, or the
-        first, if there were none.
-    seconds : spent in steps.
+    phase : the number of the phase.
+    phase_start : after how many steps of the loop it began.
+    step : how many steps the loop has made.
+    behind : how many steps each member has missed because it had ended, [M]: it has made
+        `step` − `behind` updates if it still runs.
     """
 
-    def __init__(self, loop: Loop, start: State) -> None:
-        self._loop = loop
-        self.state = start
-        self.loss = float("nan")
-        self.failed_at: int | None = None
-        self.seconds = 0.0
-        self._recorded: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]] = []
-        self._before: tuple[State, int] | None = None
+    phase: int
+    phase_start: int
+    step: int
+    behind: npt.NDArray[np.int64]
+
+
+class Course:
+    """How far stacked members have come. What says so is collective in the stack's group.
+
+    Attributes
+    ----------
+    state, position : where they stand.
+    steps, records : the recorded terms of the loss; records[k] [M, T] are those after steps[k].
+    terms : of the loss before the last step, [M, T].
+    seconds_compile, seconds_train : spent in compilation, and in steps.
+    stopped : why all members were stopped from outside, or None.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        phases: Sequence[Phase],
+        loops: Sequence[Loop],
+        *,
+        limits: Limits,
+        log_every: int,
+    ) -> None:
+        self.stack, self.phases = stack, tuple(phases)
+        self._loops, self._limits, self._log_every = tuple(loops), limits, log_every
+        self._rate_factor = tf.constant(stack.rate_factor)
+        self.state = self._loops[0].start(tf.constant(stack.parameters))
+        members = len(stack.numbers)
+        self.position = Position(0, 0, 0, np.zeros(members, np.int64))
+        self.steps: list[npt.NDArray[np.int64]] = []
+        self.records: list[FloatArray] = []
+        self.terms = np.full([members, len(stack.terms)], np.nan)
+        self.seconds_compile = self.seconds_train = 0.0
+        self.stopped: str | None = None
+        self._prepared = False
 
     @property
-    def finite(self) -> bool:
-        """Whether the model goes on."""
-        return self.failed_at is None
+    def step(self) -> int:
+        """How many steps the loop has made."""
+        return self.position.step
 
-    def compile(self) -> float:
-        """Do the first step, which is thrown away, and return the seconds that it took."""
-        first = self._loop.advance(self.state, 1)
-        self._judge(first, 1)
-        return first.seconds
+    @property
+    def steps_asked(self) -> int:
+        """The steps of all phases."""
+        return sum(phase.steps for phase in self.phases)
 
-    def advance(self, count: int) -> float:
-        """Do `count` steps, unless the model has ended, and return the seconds."""
-        if not self.finite:
-            return 0.0
-        chunk = self._loop.advance(self.state, count)
-        self.seconds += chunk.seconds
-        self._recorded.append((chunk.steps, chunk.losses))
-        self._judge(chunk, count)
-        if chunk.finite:
-            self._before, self.state = (self.state, count), chunk.state
+    @property
+    def ended(self) -> npt.NDArray[np.int32]:
+        """Why each member has ended, [M]; see `State`."""
+        return np.asarray(self.state.ended.numpy())
+
+    @property
+    def needs_preparation(self) -> bool:
+        """Whether the phase's loop has not been compiled for this course."""
+        return not self._prepared
+
+    @property
+    def finished(self) -> bool:
+        """Whether no member makes any more steps."""
+        return self.stopped is not None or not self._runs() or self._phase_over()
+
+    @property
+    def updates(self) -> npt.NDArray[np.int64]:
+        """How many updates each member has had, [M]."""
+        return self.state.steps.numpy().astype(np.int64)
+
+    def stop(self, reason: str) -> None:
+        """Make no more steps; a course that is done stays as it is."""
+        if not self.finished:
+            self.stopped = reason
+
+    def last_step_of(self, member: int) -> int:
+        """After how many steps of the loop this member, of M, had its last update."""
+        return int(self.updates[member] + self.position.behind[member])
+
+    def longest_chunk(self) -> int:
+        """How many steps the next chunk may have at most."""
+        at = self.position
+        loop, phase = self._loops[at.phase], self.phases[at.phase]
+        return min(
+            at.phase_start + phase.steps - at.step,
+            loop.longest_chunk(at.step, self._log_every),
+            self.stack.feed.longest_chunk(at.step),
+        )
+
+    def prepare(self) -> float:
+        """Compile the phase's loop by a step that is thrown away, and return the seconds."""
+        chunk = self._advance(self.state, 1)
+        self.terms, self._prepared = chunk.terms, True
+        self.seconds_compile += chunk.seconds
         return chunk.seconds
 
-    def finish(self) -> None:
-        """Compute the loss of the weights as they are; step back if it is not finite."""
-        last = self._loop.advance(self.state, 1)
-        if self.finite and not last.finite:
-            self._judge(last, 1)
-            last = self._loop.advance(self.state, 1)
-        self.loss = last.loss
+    def advance(self, count: int) -> float:
+        """Do `count` steps, or fewer if all members end, and return the seconds."""
+        chunk = self._advance(self.state, count)
+        self.state, self.terms = chunk.state, chunk.terms
+        self.position.step += chunk.done
+        self.steps.append(chunk.steps)
+        self.records.append(chunk.records)
+        self.seconds_train += chunk.seconds
+        if self._phase_over() and self.position.phase + 1 < len(self.phases) and self._goes_on():
+            self._next_phase()
+        return chunk.seconds
 
-    def history(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """The steps at which losses were recorded, and these; the last is that of the end."""
-        steps = np.concatenate([each for each, _ in self._recorded] + [np.empty(0, np.int64)])
-        losses = np.concatenate([each for _, each in self._recorded] + [np.empty(0)])
-        kept = steps < self.state.step
-        return np.append(steps[kept], self.state.step), np.append(losses[kept], self.loss)
+    def terms_of(self, parameters: Any) -> FloatArray:
+        """The terms of the loss at θ: [M, p] on all points, [M, T]."""
+        if self.stack.feed.steps_per_epoch > 1:
+            loop = self._loops[self.position.phase]
+            return loop.terms_at(parameters, self.stack.feed.whole(self.step))
+        # The loop has been compiled already, and computes the loss before it makes a step.
+        running = tf.fill(self.state.ended.shape, RUNNING)
+        begin = self.state._replace(parameters=parameters, ended=running)
+        return self._advance(begin, 1).terms
 
-    def _judge(self, chunk: Chunk, count: int) -> None:
-        self.loss = chunk.loss
-        if chunk.finite:
-            return
-        self.failed_at = chunk.state.step
-        done = chunk.state.step - self.state.step
-        if done == 0 and self._before is not None:
-            self.state, done = self._before
-        # The loop has kept the weights whose loss is not finite; those before them are made again.
-        if done > 1:
-            self.state = self._loop.advance(self.state, done - 1).state
+    def _advance(self, state: State, count: int) -> Any:
+        at = self.position
+        return self._loops[at.phase].advance(
+            state,
+            self.stack.feed.chunk(at.step),
+            self._limits,
+            self._rate_factor,
+            step=at.step,
+            phase_start=at.phase_start,
+            count=count,
+            log_every=self._log_every,
+        )
+
+    def _runs(self) -> bool:
+        return bool(np.any(self.ended == RUNNING))
+
+    def _phase_over(self) -> bool:
+        at = self.position
+        whole = at.step - at.phase_start >= self.phases[at.phase].steps
+        return whole or not self._runs()
+
+    def _goes_on(self) -> bool:
+        return bool(np.any(np.isin(self.ended, (RUNNING, NO_PROGRESS))))
+
+    def _next_phase(self) -> None:
+        at = self.position
+        ended = np.where(self.ended == NO_PROGRESS, RUNNING, self.ended)
+        state = self.state._replace(ended=tf.constant(ended, tf.int32))
+        self.position = Position(at.phase + 1, at.step, at.step, at.step - self.updates)
+        begin = self._loops[at.phase + 1].start(state.parameters, before=state)
+        reference = tf.fill(begin.reference_step.shape, tf.constant(at.step, tf.int32))
+        self.state = begin._replace(reference_step=reference)
+        self._prepared = False
+
+
+def last_good(state: State) -> State:
+    """The state with the best weights in place of those whose loss is not finite (local)."""
+    bad = tf.equal(state.ended, NOT_FINITE)[:, None]
+    return state._replace(parameters=tf.where(bad, state.best, state.parameters))

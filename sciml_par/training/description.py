@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
@@ -11,8 +11,11 @@ import numpy as np
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.training.fingerprint import of_function, of_value
+from sciml_par.training.modes import Division
+from sciml_par.training.phases import Phase
 from sciml_par.training.rank_points import Points, RankPoints
 from sciml_par.training.settings import Settings
+from sciml_par.training.stops import Stops
 
 Description = dict[str, str]
 
@@ -22,32 +25,46 @@ _NOT_OF_A_CONDITION = ("_", "where", "weight")
 _NOT_OF_A_NETWORK = ("name", "seed", "dtype")
 
 
-def describe(
+def describe_run(
+    settings: Settings,
+    phases: Sequence[Phase],
+    stops: Stops,
+    division: Division,
+    problem: Problem,
+    evaluation_domain: Box | None,
+) -> Description:
+    """What all ranks must have in common, in the order in which it is compared (local)."""
+    found = {name: of_value(value) for name, value in asdict(settings).items()}
+    found["steps"] = of_value([phase.steps for phase in phases])
+    found["members"] = f"{division.members} in {division.groups} groups"
+    found["stop"] = repr(stops)
+    found["evaluation_domain"] = repr(evaluation_domain)
+    found["dimensions of the problem"] = repr(problem.domain.dimension)
+    found["outputs of the problem"] = repr(problem.outputs)
+    return found
+
+
+def describe_model(
     settings: Settings,
     problem: Problem,
     *,
     points: Points,
     rank_points: RankPoints,
-    optimizer: Any,
+    phases: Sequence[Phase],
     network: Any,
-    evaluation_domain: Box | None,
 ) -> Description:
-    """What the ranks must have in common, in the order in which it is compared (local).
+    """What the ranks that train one model must have in common as well (local).
 
-    In mode "data" that is all that decides the result. In mode "ensemble" members may differ in
-    problem, points, network and optimizer; the rest is what the ranks do together.
+    It is all that decides the result. Members of an ensemble may differ in it.
     """
-    found = {name: of_value(value) for name, value in asdict(settings).items()}
-    found["evaluation_domain"] = repr(evaluation_domain)
-    found["dimensions of the problem"] = repr(problem.domain.dimension)
-    found["outputs of the problem"] = repr(problem.outputs)
-    if settings.mode == "data":
-        found |= _of_problem(problem)
-        found["points"] = of_value(points)
-        found |= _of_terms(problem, rank_points)
-        found |= _of_optimizer(optimizer)
-        found |= _of_network(network)
-    return found
+    found = {"mode": of_value(settings.mode)}
+    found |= _of_problem(problem)
+    found["points"] = of_value(points)
+    found |= _of_terms(problem, rank_points)
+    for number, phase in enumerate(phases):
+        where = f" of phase {number + 1}" if len(phases) > 1 else ""
+        found |= {name + where: value for name, value in _of_optimizer(phase.optimizer).items()}
+    return found | _of_network(network)
 
 
 def _of_problem(problem: Problem) -> Description:

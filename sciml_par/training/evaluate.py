@@ -5,16 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from sciml_par._tensorflow import tf
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
+from sciml_par.training.objective import field_of
+from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.settings import Settings
 
 
-def evaluate(problem: Problem, network: Any, domain: Box, settings: Settings) -> Prediction:
-    """The prediction on equispaced points of `domain` (local)."""
+def evaluate(
+    problem: Problem,
+    network: Any,
+    layout: ParameterLayout,
+    weights: npt.NDArray[Any],
+    domain: Box,
+    settings: Settings,
+) -> Prediction:
+    """The prediction with weights [p] on equispaced points of `domain` (local)."""
     x = domain.grid(settings.evaluation_points)
-    u = network(x.astype(settings.precision)).numpy().astype(np.float64)
-    u_exact = np.full_like(u, np.nan) if problem.exact is None else problem.exact(x)
-    return Prediction("prediction", x, u, u_exact)
+    u = field_of(network, layout.unflatten(tf.constant(weights)))
+    values = u(tf.constant(x, settings.precision)).numpy().astype(np.float64)
+    u_exact = np.full_like(values, np.nan) if problem.exact is None else problem.exact(x)
+    return Prediction("prediction", x, values, u_exact)

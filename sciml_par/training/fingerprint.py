@@ -57,7 +57,7 @@ def of_function(function: Any) -> str:
     found, codes = dict(numbers), []
     for part in _parts(target, _DEPTH, set()):
         codes.append(_code_bytes(part.__code__))
-        found.update(_numbers(_surroundings(part)))
+        found.update(_numbers(surroundings(part)))
     used = "".join(f", {name} = {value:.9g}" for name, value in sorted(found.items()))
     return f"{_name(target)} (code {_digest(b''.join(codes))}{used})"
 
@@ -90,12 +90,12 @@ def _parts(function: FunctionType, depth: int, seen: set[int]) -> Iterator[Funct
     seen.add(id(function))
     yield function
     if depth > 0:
-        for value in _surroundings(function).values():
+        for value in surroundings(function).values():
             if isinstance(value, FunctionType) and value.__module__ == function.__module__:
                 yield from _parts(value, depth - 1, seen)
 
 
-def _surroundings(function: FunctionType) -> dict[str, Any]:
+def surroundings(function: FunctionType) -> dict[str, Any]:
     """What the function finds around itself, by name."""
     around: dict[str, Any] = {}
     for name in _names(function.__code__):

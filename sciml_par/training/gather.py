@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -55,3 +57,26 @@ def rows_to_all(rows: FloatArray, communicator: Communicator) -> FloatArray:
         tensor, communicator=communicator, device=_ON_THE_HOST, name="train.histories"
     )
     return np.asarray(gathered.numpy(), np.float64)
+
+
+def pieces_to_root(
+    pieces: Sequence[FloatArray], communicator: Communicator
+) -> list[list[FloatArray]]:
+    """Send every rank's arrays to rank 0 (collective).
+
+    Parameters
+    ----------
+    pieces : [n, c] each, where c is the same on all ranks that have any.
+
+    Returns
+    -------
+    On rank 0 the arrays of each rank, in the order of ranks; elsewhere nothing.
+    """
+    columns = max(communicator.allgather_object(pieces[0].shape[1] if pieces else 0))
+    lengths = communicator.allgather_object([len(piece) for piece in pieces])
+    rows = np.concatenate([np.empty((0, columns)), *pieces])
+    gathered = rows_to_root(rows, communicator)
+    return [
+        np.split(theirs, np.cumsum(counts)[:-1]) if counts else []
+        for theirs, counts in zip(gathered, lengths, strict=bool(gathered))
+    ]

@@ -11,7 +11,6 @@ from sciml_par.errors import InputError
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.training.rank_points import RankPoints
-from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
 
 
@@ -20,14 +19,14 @@ def make_networks(
     rank_points: RankPoints,
     network: Callable[..., Any] | None,
     settings: Settings,
-    numbers: Sequence[int],
+    seeds: Sequence[int],
 ) -> list[Any]:
     """This rank's networks, after a trial of the residuals on the first (local).
 
     Parameters
     ----------
     network : makes a network; by default `sciml_par.networks.MLP`.
-    numbers : of this rank's members in the whole ensemble.
+    seeds : of this rank's networks.
 
     Raises
     ------
@@ -39,10 +38,10 @@ def make_networks(
         make(
             problem.domain.dimension,
             problem.outputs,
-            seed=member_seed(settings.seed, number),
+            seed=seed,
             dtype=settings.precision,
         )
-        for number in numbers
+        for seed in seeds
     ]
     _check_network(networks[0])
     weights = [tf.convert_to_tensor(v) for v in networks[0].trainable_variables]

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,27 +14,58 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.xla_custom_call import bridge
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.training.optimizers.adam import Adam
-from sciml_par.training.objective import Objective
+from sciml_par.training.objective import StackedObjective
+from sciml_par.training.optimizers.optimizer import At, Optimizer
+from sciml_par.training.points.feed import Batch, Feed
 
 Tensor = Any
 _RECORDS_PER_CHUNK = 1024
 
+RUNNING, TARGET_LOSS, NO_PROGRESS, NOT_FINITE = 0, 1, 2, 3
 
-@dataclass
-class State:
-    """Where a training stands.
+
+class State(NamedTuple):
+    """Where M stacked members stand, as tensors. All that a chunk of steps changes.
+
+    The loss that is judged is that of a step, or with minibatches the mean over an epoch.
 
     Attributes
     ----------
-    step : how many updates the parameters have had.
-    parameters : θ, [p].
-    moments : the optimizer's state.
+    parameters : θ, [M, p].
+    optimizer : the optimizer's state.
+    ended : why a member makes no more steps, [M]; RUNNING, TARGET_LOSS, NO_PROGRESS, NOT_FINITE.
+    steps : how many updates each member has had, [M].
+    best : the parameters with the least loss that was judged, [M, p].
+    best_loss, best_step : that loss, and after how many updates, [M].
+    reference_loss, reference_step : the last loss that counts as progress, and its step, [M].
+    epoch_loss : the sum of the losses of this epoch's steps, [M].
     """
 
-    step: int
     parameters: Tensor
-    moments: Any
+    optimizer: Any
+    ended: Tensor
+    steps: Tensor
+    best: Tensor
+    best_loss: Tensor
+    best_step: Tensor
+    reference_loss: Tensor
+    reference_step: Tensor
+    epoch_loss: Tensor
+
+
+class Limits(NamedTuple):
+    """When a member ends by itself, as tensors; see `sciml_par.training.stops`.
+
+    Attributes
+    ----------
+    target_loss : a scalar; below 0 for none.
+    patience : steps without progress, an integer scalar.
+    least_progress : the share by which the loss must fall to count as progress; a scalar.
+    """
+
+    target_loss: Tensor
+    patience: Tensor
+    least_progress: Tensor
 
 
 @dataclass(frozen=True)
@@ -43,99 +74,202 @@ class Chunk:
 
     Attributes
     ----------
-    state : afterwards. After a loss or gradient that is not finite, it is that of the step before.
-    finite : whether all losses and gradients were finite.
-    loss : the last loss that was computed, that of the parameters before the last update.
-    steps, losses : the recorded losses; losses[k] is that of the parameters after steps[k] updates.
+    state : afterwards.
+    done : steps that some member has made.
+    terms : the terms of the loss before the last step, [M, T].
+    steps, records : the recorded terms; records[k] [M, T] are those after steps[k] updates.
     seconds : duration.
     """
 
     state: State
-    finite: bool
-    loss: float
+    done: int
+    terms: np.ndarray
     steps: np.ndarray
-    losses: np.ndarray
+    records: np.ndarray
     seconds: float
 
 
 class Loop:
-    """Runs steps of an optimizer on an objective.
+    """Steps of an optimizer on an objective, compiled.
 
     Parameters
     ----------
     objective, optimizer : what to minimize, and how.
-    log_every : the loss is recorded at every multiple of this number of updates.
+    feed : gives the batch of a step; only `batch` and `steps_per_epoch` are used here, so that the
+        loop serves all feeds of one kind.
     communicator : the ranks that share the objective.
     """
 
     def __init__(
-        self, objective: Objective, optimizer: Adam, *, log_every: int, communicator: Communicator
+        self,
+        objective: StackedObjective,
+        optimizer: Optimizer,
+        feed: Feed,
+        *,
+        communicator: Communicator,
     ) -> None:
-        self._objective = objective
-        self._optimizer = optimizer
-        self._log_every = log_every
+        self._objective, self._optimizer = objective, optimizer
+        self._batch = feed.batch
+        self._epoch = feed.steps_per_epoch
         compiled = compiles_collectives(communicator)
-        # Without collectives in compiled functions, the loop is an ordinary graph around them.
-        self._local = None if compiled else tf.function(objective.local, jit_compile=True)
         self._run = tf.function(self._steps, jit_compile=compiled, autograph=False)
+        self._value = tf.function(objective.value, jit_compile=compiled, autograph=False)
+        self._programs: dict[Any, Any] = {}
 
-    def start(self, values: list[np.ndarray], dtype: str) -> State:
-        """The state before the first step, from initial parameters (local)."""
-        parameters = self._objective.flatten([tf.constant(v, dtype) for v in values])
-        return State(0, parameters, self._optimizer.start(parameters))
+    def start(self, parameters: Tensor, before: State | None = None) -> State:
+        """The state before the first step of a phase (local).
 
-    def parameters_of(self, flat: Tensor) -> list[Tensor]:
-        """The parameters in the shapes of the network's, from the flat vector (local)."""
-        return self._objective.unflatten(flat)
-
-    def longest_chunk(self, step: int) -> int:
-        """How many steps the next chunk may have at most, beginning after `step` updates."""
-        first = math.ceil(step / self._log_every)
-        return (first + _RECORDS_PER_CHUNK) * self._log_every - step
-
-    def advance(self, state: State, count: int) -> Chunk:
-        """Do `count` steps (collective in the objective's group)."""
-        began = time.perf_counter()
-        done, parameters, moments, loss, finite, records = self._run(
-            state.parameters, state.moments, tf.constant(state.step), tf.constant(count)
+        Parameters
+        ----------
+        parameters : θ, [M, p].
+        before : the state at the end of the phase before, whose best weights are kept.
+        """
+        members = parameters.shape[0]
+        dtype = parameters.dtype
+        moments = self._optimizer.init(self._objective, parameters)
+        if before is not None:
+            return before._replace(optimizer=moments, epoch_loss=tf.zeros_like(before.epoch_loss))
+        none = tf.fill([members], tf.constant(math.inf, dtype))
+        count = tf.zeros([members], tf.int32)
+        return State(
+            parameters=parameters,
+            optimizer=moments,
+            ended=count,
+            steps=count,
+            best=parameters,
+            best_loss=none,
+            best_step=count,
+            reference_loss=none,
+            reference_step=count,
+            epoch_loss=tf.zeros([members], dtype),
         )
-        done, loss, finite = int(done), float(loss), bool(finite)
+
+    def longest_chunk(self, step: int, log_every: int) -> int:
+        """How many steps the next chunk may have at most, beginning after `step` updates."""
+        first = math.ceil(step / log_every)
+        return (first + _RECORDS_PER_CHUNK) * log_every - step
+
+    def advance(
+        self,
+        state: State,
+        data: Any,
+        limits: Limits,
+        rate_factor: Tensor,
+        *,
+        step: int,
+        phase_start: int,
+        count: int,
+        log_every: int,
+    ) -> Chunk:
+        """Do `count` steps after `step` updates (collective in the objective's group)."""
+        began = time.perf_counter()
+        whole = tf.constant([step, phase_start, count, log_every], tf.int32)
+        arguments = (state, data, limits, rate_factor, whole)
+        after, done, terms, records = self._program(self._run, arguments)(*arguments)
+        done = int(done)
         seconds = time.perf_counter() - began
-        first = math.ceil(state.step / self._log_every)
-        complete = max(0, math.ceil((state.step + done) / self._log_every) - first)
+        first = math.ceil(step / log_every)
+        complete = max(0, math.ceil((step + done) / log_every) - first)
         return Chunk(
-            state=State(state.step + done, parameters, moments),
-            finite=finite,
-            loss=loss,
-            steps=(first + np.arange(complete)) * self._log_every,
-            losses=records.numpy()[:complete].astype(np.float64),
+            state=after,
+            done=done,
+            terms=terms.numpy().astype(np.float64),
+            steps=(first + np.arange(complete)) * log_every,
+            records=records.numpy()[:complete].astype(np.float64),
             seconds=seconds,
         )
 
-    def _steps(self, parameters: Tensor, moments: Any, first: Tensor, count: Tensor) -> Any:
-        dtype = parameters.dtype
-        records = tf.zeros([_RECORDS_PER_CHUNK + 1], dtype)
-        # The record number k holds the loss after k·log_every updates: of the losses computed on
-        # the way there each overwrites the one before, so the loop needs no branch.
-        base = _ceil_div(first, self._log_every)
+    def terms_at(self, parameters: Tensor, batch: Batch) -> np.ndarray:
+        """The terms of the loss at θ: [M, p] on a batch: [M, T] (collective)."""
+        program = self._program(self._value, (parameters, batch))
+        return np.asarray(program(parameters, batch).numpy(), np.float64)
 
-        def go_on(done: Tensor, _p: Any, _m: Any, _l: Any, finite: Tensor, _r: Any) -> Tensor:
-            return tf.logical_and(done < count, finite)
+    def _program(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+        """The function for arguments of these shapes and types.
 
-        def step(done: Tensor, parameters: Tensor, moments: Any, *rest: Any) -> Any:
-            records = rest[-1]
-            loss, gradient = self._objective.value_and_gradient(parameters, self._local)
-            finite = tf.math.is_finite(loss) & tf.reduce_all(tf.math.is_finite(gradient))
-            new = self._optimizer.update(parameters, gradient, moments, first + done + 1)
-            parameters, moments = tf.nest.map_structure(
-                lambda after, before: tf.where(finite, after, before), new, (parameters, moments)
-            )
-            place = _ceil_div(first + done, self._log_every) - base
-            records = tf.tensor_scatter_nd_update(records, [[place]], [loss])
-            return done + tf.cast(finite, done.dtype), parameters, moments, loss, finite, records
+        Called directly, TensorFlow would warn of tracing where several trainings follow.
+        """
+        specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), arguments)
+        key = (id(function), tuple((tuple(s.shape), s.dtype) for s in tf.nest.flatten(specs)))
+        if key not in self._programs:
+            self._programs[key] = function.get_concrete_function(*specs)
+        return self._programs[key]
 
-        start = (tf.constant(0), parameters, moments, tf.zeros([], dtype), tf.constant(True))
-        return tf.while_loop(go_on, step, (*start, records))
+    def _steps(
+        self, state: State, data: Any, limits: Limits, rate_factor: Tensor, numbers: Tensor
+    ) -> Any:
+        first, phase_start, count, log_every = tf.unstack(numbers)
+        base = _ceil_div(first, log_every)
+        shape = [state.parameters.shape[0], len(self._batch(data, first))]
+        dtype = state.parameters.dtype
+
+        def go_on(done: Tensor, state: State, _t: Tensor, _r: Tensor) -> Tensor:
+            return tf.logical_and(done < count, tf.reduce_any(state.ended == RUNNING))
+
+        def step(done: Tensor, state: State, _t: Tensor, records: Tensor) -> Any:
+            at = At(first + done - phase_start + 1, rate_factor)
+            batch = self._batch(data, first + done)
+            state, terms = self._step(state, batch, limits, at, first + done)
+            # The record number k holds the loss after k·log_every updates: of the losses computed
+            # on the way there each overwrites the one before, so the loop needs no branch.
+            place = _ceil_div(first + done, log_every) - base
+            records = tf.tensor_scatter_nd_update(records, [[place]], terms[None])
+            return done + 1, state, terms, records
+
+        records = tf.zeros([_RECORDS_PER_CHUNK + 1, *shape], dtype)
+        begin = (tf.constant(0), state, tf.zeros(shape, dtype), records)
+        done, state, terms, records = tf.while_loop(go_on, step, begin)
+        return state, done, terms, records
+
+    def _step(
+        self, state: State, batch: Batch, limits: Limits, at: At, number: Tensor
+    ) -> tuple[State, Tensor]:
+        """One step of all members that have not ended; `number` updates were made before."""
+        running = state.ended == RUNNING
+        parameters, optimizer, terms = self._optimizer.step(
+            self._objective, state.parameters, state.optimizer, batch, at
+        )
+        loss = tf.reduce_sum(terms, axis=1)
+        finite = tf.math.is_finite(loss) & tf.reduce_all(tf.math.is_finite(parameters), axis=1)
+        judged, due = self._judged(state.epoch_loss + loss, number)
+        due = running & due
+        better = due & (judged < state.best_loss)
+        progress = due & (judged < state.reference_loss * (1 - limits.least_progress))
+        reference_step = tf.where(progress, number, state.reference_step)
+        ended = tf.zeros_like(state.ended)
+        ended = tf.where(number - reference_step >= limits.patience, NO_PROGRESS, ended)
+        ended = tf.where(due & (judged <= limits.target_loss), TARGET_LOSS, ended)
+        ended = tf.where(finite, ended, NOT_FINITE)
+        goes = running & (ended == RUNNING)
+        members = running.shape[0]
+
+        def updated(after: Tensor, before: Tensor) -> Tensor:
+            of_members = after.shape.rank > 0 and after.shape[0] == members
+            return tf.where(_like(goes, after), after, before) if of_members else after
+
+        return State(
+            parameters=updated(parameters, state.parameters),
+            optimizer=tf.nest.map_structure(updated, optimizer, state.optimizer),
+            ended=tf.where(running, ended, state.ended),
+            steps=state.steps + tf.cast(goes, tf.int32),
+            best=tf.where(better[:, None], state.parameters, state.best),
+            best_loss=tf.where(better, judged, state.best_loss),
+            best_step=tf.where(better, state.steps, state.best_step),
+            reference_loss=tf.where(progress, judged, state.reference_loss),
+            reference_step=reference_step,
+            epoch_loss=self._carried(state.epoch_loss + loss, number),
+        ), terms
+
+    def _judged(self, total: Tensor, number: Tensor) -> tuple[Tensor, Any]:
+        """The loss that is judged, and whether this step completes it."""
+        if self._epoch == 1:
+            return total, True
+        return total / self._epoch, tf.equal((number + 1) % self._epoch, 0)
+
+    def _carried(self, total: Tensor, number: Tensor) -> Tensor:
+        if self._epoch == 1:
+            return tf.zeros_like(total)
+        return tf.where((number + 1) % self._epoch == 0, tf.zeros_like(total), total)
 
 
 def compiles_collectives(communicator: Communicator) -> bool:
@@ -156,5 +290,10 @@ def compiles_collectives(communicator: Communicator) -> bool:
     return True
 
 
-def _ceil_div(a: Tensor, b: int) -> Tensor:
+def _like(mask: Tensor, tensor: Tensor) -> Tensor:
+    """A mask of the members [M] as [M, 1, …], with as many axes as the tensor."""
+    return tf.reshape(mask, [-1] + [1] * (tensor.shape.rank - 1))
+
+
+def _ceil_div(a: Tensor, b: Tensor) -> Tensor:
     return (a + b - 1) // b

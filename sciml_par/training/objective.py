@@ -1,4 +1,4 @@
-"""The loss on this rank's points and its gradient, as one flat vector over all ranks."""
+"""The loss of stacked members and its gradient, over all ranks of a group."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.problems.field import Field
-from sciml_par.training.rank_points import RankPoints
+from sciml_par.problems.term import Term
+from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.points.feed import Batch, Rows
 
 Tensor = Any
+FieldOf = Callable[[Sequence[Tensor]], Field]
 
 
 class Network(Protocol):
@@ -24,87 +27,171 @@ class Network(Protocol):
     def apply(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
         """u(x): [n, d] -> [n, m] with the given parameters."""
 
-    def jet(self, parameters: Sequence[Tensor], x: Tensor, second: Any) -> Any:
-        """Value and derivatives, as `sciml_par.problems.Field` describes."""
+
+def field_of(network: Network, parameters: Sequence[Tensor]) -> Field:
+    """u with the given parameters; derivatives by the network's jet where it has one (local)."""
+    jet = getattr(network, "jet", None)
+    return Field(
+        partial(network.apply, parameters), jet=None if jet is None else partial(jet, parameters)
+    )
 
 
-class Objective:
-    """L(θ) = Σ_t w_t (1/N_t) Σ_i |r_t(x_i; θ)|² over the points of all ranks, and ∇L.
+class StackedObjective:
+    """L_j(θ_j) = Σ_t Σ_i w_ti |r_t(x_i; θ_j)|² for M members j and all points, and ∇L.
 
-    Residuals are summed on each rank, divided by the number of points of all ranks, and summed
-    over the ranks, so that any number of ranks and any division of the points give the same
-    result to rounding. A rank without points adds zero.
+    The weights w_ti hold the term's weight and 1/N_t with N_t the points of all ranks. Residuals
+    are summed on each rank, and sums are added over the ranks, so that any number of ranks and any
+    division of the points give the same result to rounding. A rank without points adds zero.
+
+    The members are one computation: for more than one, the function of one member is vectorized
+    over the rows of θ.
 
     Parameters
     ----------
-    network : the form of u; its own weights are not used.
-    rank_points : this rank's points for each term.
-    totals : N_t for each term, the points of all ranks.
+    field : makes u from the parameters of one member, as a list of tensors.
+    terms : of the loss.
+    layout : of the parameters in a row of θ.
+    members : M.
+    stacked : for every term, whether weights and arrays of a batch have an axis for the members.
     communicator : the ranks that share the loss.
-    dtype : of all computation.
+    compile_local : compile this rank's part by itself, where the loop around it is not compiled.
     """
 
     def __init__(
         self,
-        network: Network,
-        rank_points: RankPoints,
+        field: FieldOf,
+        terms: Sequence[Term],
         *,
-        totals: Sequence[int],
+        layout: ParameterLayout,
+        members: int,
+        stacked: Sequence[Any],
         communicator: Communicator,
-        dtype: str,
+        compile_local: bool = False,
     ) -> None:
-        self._network = network
+        self.layout = layout
+        self._field, self._terms = field, tuple(terms)
+        self._members, self._stacked = members, tuple(stacked)
         self._communicator = communicator
-        self._shapes = [tuple(v.shape) for v in network.trainable_variables]
-        self._sizes = [tf.TensorShape(shape).num_elements() for shape in self._shapes]
-        # A term without points here needs no operations here; its count is in the other ranks'.
-        self._terms = [
-            (term, term.weight / total, [tf.constant(array, dtype) for array in arrays])
-            for term, arrays, total in zip(
-                rank_points.terms, rank_points.arrays, totals, strict=True
-            )
-            if len(arrays[0]) > 0
-        ]
+        self._values_here = self._values
+        self._gradients_here = self._gradients
+        if compile_local:
+            self._values_here = tf.function(self._values, jit_compile=True, autograph=False)
+            self._gradients_here = tf.function(self._gradients, jit_compile=True, autograph=False)
 
-    def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Parameters, or gradients, as one vector [p]."""
-        return tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0)
+    def value(self, parameters: Tensor, batch: Batch) -> Tensor:
+        """The terms of the loss at θ: [M, p], with their weights: [M, T] (collective)."""
+        return allreduce(self._values_here(parameters, batch), Sum, communicator=self._communicator)
 
-    def unflatten(self, flat: Tensor) -> list[Tensor]:
-        """The inverse of `flatten`."""
-        parts = tf.split(flat, self._sizes)
-        return [tf.reshape(p, shape) for p, shape in zip(parts, self._shapes, strict=True)]
+    def value_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The terms of the loss [M, T] and ∇L [M, p], the same on every rank (collective).
 
-    def field(self, parameters: Sequence[Tensor]) -> Field:
-        """u with the given parameters."""
-        return Field(
-            partial(self._network.apply, parameters), jet=partial(self._network.jet, parameters)
+        They travel together in one buffer.
+        """
+        both = allreduce(
+            self._gradients_here(parameters, batch), Sum, communicator=self._communicator
         )
+        p = self.layout.size
+        return both[:, p:], both[:, :p]
 
-    def local(self, flat: Tensor) -> Tensor:
-        """This rank's part of (∇L, L) at θ = `flat` [p]: [p + 1] (local)."""
-        parameters = self.unflatten(flat)
+    def residuals(self, parameters: Tensor, batch: Batch) -> Tensor:
+        """√w r on this rank's points, [M, K]; L is the sum of their squares over ranks (local)."""
+        return self._of_members(self._residuals_of_one, parameters, batch)
+
+    def _values(self, parameters: Tensor, batch: Batch) -> Tensor:
+        return self._of_members(self._values_of_one, parameters, batch)
+
+    def _gradients(self, parameters: Tensor, batch: Batch) -> Tensor:
+        return self._of_members(self._gradient_of_one, parameters, batch)
+
+    def _values_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
+        return self._local_terms(self.layout.unflatten(flat), batch, flat.dtype)
+
+    def _gradient_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
+        """(∇L, terms) of one member on this rank's points: [p] -> [p + T] (local)."""
+        parameters = self.layout.unflatten(flat)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(parameters)
-            loss = self._local_loss(parameters, flat.dtype)
+            terms = self._local_terms(parameters, batch, flat.dtype)
+            loss = tf.reduce_sum(terms)
         gradients = tape.gradient(
             loss, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        return self.flatten([*gradients, loss])
+        return tf.concat([self.layout.flatten(gradients), terms], axis=0)
 
-    def value_and_gradient(
-        self, flat: Tensor, local: Callable[[Tensor], Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """L and ∇L [p] at θ = `flat` [p], the same on every rank (collective).
+    def _residuals_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
+        u = self._field(self.layout.unflatten(flat))
+        found = [
+            tf.reshape(_columns(tf.sqrt(rows.weights)) * term.residual(u, *rows.arrays), [-1])
+            for term, rows in zip(self._terms, batch, strict=True)
+            if _has_points(rows)
+        ]
+        return tf.concat(found, axis=0) if found else tf.zeros([0], flat.dtype)
 
-        Loss and gradient travel together in one buffer.
-        """
-        both = allreduce((local or self.local)(flat), Sum, communicator=self._communicator)
-        return both[-1], both[:-1]
+    def _local_terms(self, parameters: Sequence[Tensor], batch: Batch, dtype: Any) -> Tensor:
+        u = self._field(parameters)
+        values = []
+        for term, rows in zip(self._terms, batch, strict=True):
+            # A term without points here needs no operations here; other ranks have its points.
+            value = tf.zeros([], dtype)
+            if _has_points(rows):
+                squares = tf.square(term.residual(u, *rows.arrays))
+                if rows.weights.shape.rank == 0:
+                    value = rows.weights * tf.reduce_sum(squares)
+                else:
+                    value = tf.reduce_sum(_columns(rows.weights) * squares)
+            values.append(value)
+        return tf.stack(values)
 
-    def _local_loss(self, parameters: Sequence[Tensor], dtype: Any) -> Tensor:
-        u = self.field(parameters)
-        loss = tf.zeros([], dtype)
-        for term, weight, arrays in self._terms:
-            loss += weight * term.sum_of_squares(u, *arrays)
-        return loss
+    def _of_members(
+        self, function: Callable[[Tensor, Batch], Tensor], parameters: Tensor, batch: Batch
+    ) -> Tensor:
+        """`function` of every member: [M, p] -> [M, …]."""
+        if self._members == 1:
+            alone = _select(self._stacked, batch, lambda array: array[0])
+            return function(parameters[0], alone)[None]
+        own: list[Tensor] = []
+        shared: list[Tensor] = []
+        for row, flags in zip(batch, self._stacked, strict=True):
+            for leaf, flag in zip(_leaves(row), _leaves(flags), strict=True):
+                (own if flag else shared).append(leaf)
+
+        def of_one(flat_and_own: tuple[Tensor, list[Tensor]]) -> Tensor:
+            flat, mine = flat_and_own
+            return function(flat, _join(self._stacked, list(mine), list(shared)))
+
+        return tf.vectorized_map(of_one, (parameters, own), fallback_to_while_loop=False)
+
+
+def _has_points(rows: Rows) -> bool:
+    return rows.arrays[0].shape[0] != 0
+
+
+def _columns(weights: Tensor) -> Tensor:
+    """Weights [n] as [n, 1], which multiply residuals [n, k]; a scalar as it is."""
+    return weights if weights.shape.rank == 0 else weights[:, None]
+
+
+def _leaves(rows: Any) -> list[Any]:
+    weights, arrays = rows
+    return [weights, *arrays]
+
+
+def _select(stacked: Sequence[Any], batch: Batch, chosen: Callable[[Tensor], Tensor]) -> Batch:
+    """The batch of one member, from one in which some leaves have an axis for the members."""
+    found = []
+    for rows, flags in zip(batch, stacked, strict=True):
+        leaves = [
+            chosen(leaf) if flag else leaf
+            for leaf, flag in zip(_leaves(rows), _leaves(flags), strict=True)
+        ]
+        found.append(Rows(leaves[0], tuple(leaves[1:])))
+    return tuple(found)
+
+
+def _join(stacked: Sequence[Any], own: list[Tensor], shared: list[Tensor]) -> Batch:
+    """A batch from its leaves of one member and those of all members."""
+    found = []
+    for flags in stacked:
+        leaves = [(own if flag else shared).pop(0) for flag in _leaves(flags)]
+        found.append(Rows(leaves[0], tuple(leaves[1:])))
+    return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from rich.console import Console
@@ -20,8 +20,14 @@ class Reporter:
     def ready(self) -> None:
         """The loop is compiled; steps begin. Called once for each model."""
 
-    def update(self, done: int, losses: Sequence[float]) -> None:
-        """`done` steps are made; `losses` are those of the members in training."""
+    def update(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+        """`done` steps are made.
+
+        Parameters
+        ----------
+        losses : of the members in training.
+        terms : of the loss by name, where only one member is in training.
+        """
 
     def note(self, text: str) -> None:
         """Something happened that is to be known at once."""
@@ -49,7 +55,7 @@ class Lines(Reporter):
         """Write it as a line."""
         print(text, flush=True)
 
-    def update(self, done: int, losses: Sequence[float]) -> None:
+    def update(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
         """Write a line, if one is due."""
         self._pace.update(done)
         total, now = self._pace.total, time.monotonic()
@@ -57,7 +63,7 @@ class Lines(Reporter):
             return
         self._said = now
         print(
-            f"step {done:,} of {total:,}   loss {loss_text(losses)}   "
+            f"step {done:,} of {total:,}   loss {loss_text(losses)}{terms_text(terms)}   "
             f"{self._pace.rate:,.0f} steps/s   {clock_text(self._pace.seconds_left)} left",
             flush=True,
         )
@@ -84,11 +90,11 @@ class Line(Reporter):
         """Write it above the line that moves."""
         self._progress.console.print(text)
 
-    def update(self, done: int, losses: Sequence[float]) -> None:
+    def update(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
         """Move the line."""
         self._pace.update(done)
         text = (
-            f"loss {loss_text(losses)}   {self._pace.rate:,.0f} steps/s   "
+            f"loss {loss_text(losses)}{terms_text(terms)}   {self._pace.rate:,.0f} steps/s   "
             f"{clock_text(self._pace.seconds_left)} left"
         )
         self._progress.update(self._task, completed=done, description=text)
@@ -141,6 +147,13 @@ def loss_text(losses: Sequence[float]) -> str:
     """One loss, or the least and the largest of several."""
     low, high = min(losses), max(losses)
     return f"{low:.2e}" if low == high else f"{low:.2e} to {high:.2e}"
+
+
+def terms_text(terms: Mapping[str, float]) -> str:
+    """The terms of a loss, where it has several."""
+    if len(terms) < 2:
+        return ""
+    return " (" + ", ".join(f"{name} {value:.1e}" for name, value in terms.items()) + ")"
 
 
 def clock_text(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The replicas of one model, a rank each: found to have drifted, and brought together."""
+"""The replicas of a model, a rank each: found to have drifted, and brought together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def digest_of(state: State) -> bytes:
     return hashlib.blake2b(state.parameters.numpy().tobytes(), digest_size=16).digest()
 
 
-def bring_together(state: State, group: Communicator) -> tuple[State, float]:
+def bring_together(state: State, step: int, group: Communicator) -> tuple[State, float]:
     """Rank 0's state in place of those that rounding has driven apart (collective).
 
     All ranks compute the same updates from the same gradients. Processors of two kinds may round
@@ -36,15 +36,14 @@ def bring_together(state: State, group: Communicator) -> tuple[State, float]:
         On all ranks, where that is more than the square root of the type's precision, which means
         that not even half of the digits agree: that is not rounding.
     """
-    tensors = [state.parameters, *tf.nest.flatten(state.moments)]
-    parameters, *moments = fused_broadcast(tensors, 0, communicator=group)
-    mine = _relative_distance(state.parameters.numpy(), parameters.numpy())
+    leaves = fused_broadcast(tf.nest.flatten(state), 0, communicator=group)
+    together = tf.nest.pack_sequence_as(state, leaves)
+    mine = _relative_distance(state.parameters.numpy(), together.parameters.numpy())
     distances = group.allgather_object(mine)
     worst = float(np.max(distances))  # which a NaN passes through
-    limit = float(np.sqrt(np.finfo(parameters.numpy().dtype).eps))
+    limit = float(np.sqrt(np.finfo(together.parameters.numpy().dtype).eps))
     if not worst <= limit:
-        raise TrainingError(_parted(distances, limit, state.step))
-    together = State(state.step, parameters, tf.nest.pack_sequence_as(state.moments, moments))
+        raise TrainingError(_parted(distances, limit, step))
     return together, worst
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from sciml_par.errors import InputError
 
-MODES = ("data", "ensemble")
 PRECISIONS = ("float32", "float64")
+BEST, LAST = "best", "last"
+_RECORDS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,29 +18,27 @@ class Settings:
     """The numbers of a training; see `train` for their meaning."""
 
     mode: str
-    steps: int
-    members: int
     seed: int
     precision: str
-    log_every: int
+    log_every: int | None
     evaluation_points: int
+    keep: str
 
     def __post_init__(self) -> None:
-        _one_of("mode", self.mode, MODES)
         _one_of("precision", self.precision, PRECISIONS)
-        for name, least in (
-            ("steps", 1),
-            ("members", 1),
-            ("seed", 0),
-            ("log_every", 1),
-            ("evaluation_points", 2),
-        ):
-            _at_least(name, getattr(self, name), least)
-        if self.mode == "data" and self.members != 1:
-            raise InputError(
-                f"train: mode 'data' trains one model on all ranks; got members={self.members}. "
-                f"Use mode='ensemble' for several models."
-            )
+        _one_of("keep", self.keep, (BEST, LAST))
+        _at_least("seed", self.seed, 0)
+        _at_least("evaluation_points", self.evaluation_points, 2)
+        if self.log_every is not None:
+            _at_least("log_every", self.log_every, 1)
+
+    def steps_between_records(self, steps: int) -> int:
+        """Those that are asked for; by default 1, 2 or 5 times a power of ten, for 500 records."""
+        if self.log_every is not None:
+            return self.log_every
+        wanted = max(1, steps // _RECORDS)
+        power = 10 ** (len(str(wanted)) - 1)
+        return max(power * n for n in (1, 2, 5) if power * n <= wanted)
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -84,6 +84,7 @@ class World:
     sentinel : the process that names this rank if it is lost, or None.
     process_sets : what the Horovod facade keeps of the groups that it was asked for, by number.
     timeline : this rank's part in the recording of a timeline, or None.
+    kept : what parts of the package keep from one call to the next, by names of their own.
     process : the process that is this rank; a child made by a fork is not.
     """
 
@@ -101,6 +102,7 @@ class World:
     sentinel: Service | None = None
     timeline: TimelineService | None = None
     process_sets: dict[int, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
     process: int = field(default_factory=os.getpid)
 
 

@@ -37,3 +37,8 @@ class Constant:
 def as_schedule(rate: float | Schedule) -> Schedule:
     """A schedule as it is, a number as a constant one."""
     return rate if callable(rate) else Constant(float(rate))
+
+
+def initial_rate(optimizer: Any) -> float:
+    """The learning rate of an optimizer's first step (local)."""
+    return float(as_schedule(optimizer.learning_rate)(tf.constant(0), tf.float64))

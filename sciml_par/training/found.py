@@ -1,0 +1,101 @@
+"""What this rank's members have found, with what they predict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.evaluation.figures.data import Shard
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.problems.domain import Box
+from sciml_par.results.member import Member, RankContribution, Weights
+from sciml_par.training.collect import sample_for_figures
+from sciml_par.training.course import Course
+from sciml_par.training.evaluate import evaluate
+from sciml_par.training.meeting import Meeting
+from sciml_par.training.outcome import Outcome
+from sciml_par.training.preparation import Preparation
+from sciml_par.training.settings import BEST
+from sciml_par.training.stack import MemberSetup
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def members_found(
+    ready: Preparation,
+    courses: Sequence[Course],
+    last: Meeting,
+    outcomes: Sequence[Outcome],
+    whole: Box,
+    world: Communicator,
+) -> list[Member]:
+    """The members of this rank's group, whose weights are left in their networks (local)."""
+    found = []
+    given = iter(outcomes)
+    for at, course in enumerate(courses):
+        for setup in course.stack.setups:
+            outcome = next(given)
+            found.append(_member(ready, course, setup, outcome, last, at, whole, world))
+    return sorted(found, key=lambda member: member.number)
+
+
+def _member(
+    ready: Preparation,
+    course: Course,
+    setup: MemberSetup,
+    outcome: Outcome,
+    last: Meeting,
+    at: int,
+    whole: Box,
+    world: Communicator,
+) -> Member:
+    problem, settings, layout = setup.problem, ready.settings, course.stack.layout
+    kept = outcome.best if settings.keep == BEST else outcome.last
+    for variable, value in zip(
+        setup.network.trainable_variables, layout.unflatten(kept), strict=True
+    ):
+        variable.assign(value)
+    prediction = evaluate(problem, setup.network, layout, kept, whole, settings)
+    own = prediction
+    if problem.domain != whole:
+        own = evaluate(problem, setup.network, layout, kept, problem.domain, settings)
+    return Member(
+        number=setup.number,
+        rank=ready.group.world_ranks[0],
+        problem=problem.name,
+        seed=setup.seed,
+        steps=outcome.steps,
+        steps_asked=course.steps_asked,
+        ended=outcome.ended,
+        loss=outcome.loss,
+        best_loss=outcome.best_loss,
+        best_step=outcome.best_step,
+        kept=settings.keep,
+        loss_steps=outcome.loss_steps,
+        losses=outcome.terms.sum(axis=1),
+        terms=tuple(term.name for term in problem.terms),
+        term_losses=outcome.terms,
+        times_brought_together=last.times_brought_together[at],
+        largest_drift=last.largest_drift[at],
+        stacked_with=course.stack.numbers,
+        prediction=prediction,
+        on_own_domain=own,
+        weights=Weights(outcome.best, outcome.last),
+        contributions=(_contribution(world, setup, course),),
+    )
+
+
+def _contribution(world: Communicator, setup: MemberSetup, course: Course) -> RankContribution:
+    points = setup.feed.rank_points
+    part = points.sub_domain
+    corners = None if part is None else (part.lower, part.upper)
+    sample = sample_for_figures(points.interior, world.size)
+    return RankContribution(
+        rank=world.rank,
+        points=len(points.interior),
+        shard=Shard(f"rank {world.rank}", training_points=sample, sub_domain=corners),
+        seconds_compile=course.seconds_compile,
+        seconds_train=course.seconds_train,
+    )

@@ -1,0 +1,154 @@
+"""What ranks tell each other between chunks of steps, and who looks on there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sciml_par._text import rank_list
+from sciml_par.training.course import Course
+from sciml_par.training.loop import NOT_FINITE, RUNNING
+
+_NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a rank tells the others between chunks.
+
+    Attributes
+    ----------
+    course : the number of the course that it is on, among its own; their number when all are done.
+    courses : how many it has.
+    done : steps that it has made on all its courses.
+    phase : the number of the phase.
+    losses : of the members in training.
+    terms : of the loss of the first of these.
+    not_finite : numbers of the members that have ended because their loss was not finite.
+    seconds : that its last chunk took.
+    digest : of the weights in the course that it has worked on.
+    stop : why it asks all to stop, or None.
+    notes : what is to be told at once.
+    """
+
+    course: int
+    courses: int
+    done: int
+    phase: int
+    losses: tuple[float, ...]
+    terms: tuple[float, ...]
+    not_finite: tuple[int, ...]
+    seconds: float
+    digest: bytes
+    stop: str | None
+    notes: tuple[str, ...]
+
+
+@dataclass
+class Meeting:
+    """What every rank knows after it has met the others.
+
+    Attributes
+    ----------
+    courses : this rank's.
+    worked : the number of the course that it has worked on since the last meeting.
+    everyone : the statuses of all ranks.
+    stop : why all stop, or None.
+    times_brought_together, largest_drift : of the replicas of each course; see `bring_together`.
+    """
+
+    courses: Sequence[Course]
+    worked: int = 0
+    everyone: Sequence[Status] = ()
+    stop: str | None = None
+    times_brought_together: list[int] = field(default_factory=list)
+    largest_drift: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.times_brought_together = [0] * len(self.courses)
+        self.largest_drift = [0.0] * len(self.courses)
+
+    @property
+    def course(self) -> Course:
+        """The one that this rank has worked on since the last meeting."""
+        return self.courses[self.worked]
+
+    @property
+    def losses(self) -> list[float]:
+        """Of all members in training."""
+        return [loss for status in self.everyone for loss in status.losses]
+
+    @property
+    def over(self) -> bool:
+        """Whether no rank has anything left to do."""
+        done = all(status.course >= status.courses for status in self.everyone)
+        return self.stop is not None or done
+
+
+class Watcher:
+    """What is done between chunks, beside training. This one does nothing."""
+
+    def longest_chunk(self, step: int) -> int:
+        """How many steps the next chunk may have at most, after `step` steps of a course (local).
+
+        The same on all ranks of a group.
+        """
+        return _NO_LIMIT
+
+    def stop(self) -> str | None:
+        """Why all are to stop, or None; one rank's word is enough (local)."""
+        return None
+
+    def met(self, meeting: Meeting) -> str | None:
+        """All ranks have met; what is to be told them at the next meeting, if anything."""
+        return None
+
+
+def status_of(
+    courses: Sequence[Course],
+    worked: int,
+    *,
+    seconds: float,
+    digest: bytes,
+    stop: str | None,
+    notes: Sequence[str],
+) -> Status:
+    """What this rank has to tell (local)."""
+    shown = courses[worked]
+    running = np.flatnonzero(shown.ended == RUNNING)
+    bad = [
+        number
+        for course in courses
+        for number, why in zip(course.stack.numbers, course.ended, strict=True)
+        if why == NOT_FINITE
+    ]
+    return Status(
+        course=current(courses),
+        courses=len(courses),
+        done=sum(course.step for course in courses),
+        phase=shown.position.phase,
+        losses=tuple(float(shown.terms[j].sum()) for j in running),
+        terms=tuple(map(float, shown.terms[running[0] if len(running) else 0])),
+        not_finite=tuple(bad),
+        seconds=seconds,
+        digest=digest,
+        stop=stop,
+        notes=tuple(notes),
+    )
+
+
+def current(courses: Sequence[Course]) -> int:
+    """The number of the first course that is not done, or how many there are (local)."""
+    return next((i for i, course in enumerate(courses) if not course.finished), len(courses))
+
+
+def failure_text(everyone: Sequence[Status]) -> str:
+    """What to say where no member has ever had a finite loss (local)."""
+    bad = [rank for rank, status in enumerate(everyone) if status.not_finite]
+    return (
+        f"the loss or its gradient is not finite on {rank_list(bad)} of {len(everyone)}, from the "
+        f"initial weights on. Usual causes: a residual that divides by zero or takes a root or "
+        f"logarithm of what is negative, or data that are not finite."
+    )

@@ -1,0 +1,110 @@
+"""What the training of a member has come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.training.course import Course, last_good
+from sciml_par.training.loop import NO_PROGRESS, NOT_FINITE, RUNNING, TARGET_LOSS
+
+FloatArray = npt.NDArray[np.float64]
+
+ALL_STEPS = "all steps"
+_REASONS = {
+    RUNNING: ALL_STEPS,
+    TARGET_LOSS: "target loss",
+    NO_PROGRESS: "no progress",
+    NOT_FINITE: "not finite",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One member at the end.
+
+    Attributes
+    ----------
+    best, last : the weights with the least loss, and those after the last update, [p].
+    best_loss, loss : of these.
+    best_step, steps : how many updates they have had.
+    ended : why there were no more: "all steps", "target loss", "no progress", "not finite", or
+        what stopped all members.
+    loss_steps : at which the loss was recorded, [s].
+    terms : the terms of the loss there, [s, T].
+    """
+
+    best: npt.NDArray[Any]
+    last: npt.NDArray[Any]
+    best_loss: float
+    loss: float
+    best_step: int
+    steps: int
+    ended: str
+    loss_steps: npt.NDArray[np.int64]
+    terms: FloatArray
+
+    @property
+    def sound(self) -> bool:
+        """Whether some weights had a finite loss."""
+        return bool(np.isfinite(self.best_loss))
+
+
+def outcomes_of(course: Course) -> list[Outcome]:
+    """What has become of the members of a course (collective in its group)."""
+    state = last_good(course.state)
+    last, best = state.parameters, state.best
+    terms = course.terms_of(last)
+    loss = terms.sum(axis=1)
+    if course.stack.feed.steps_per_epoch > 1:
+        # What was judged on the way is the mean of an epoch, during which the weights changed.
+        best_loss = course.terms_of(best).sum(axis=1)
+    else:
+        best_loss = state.best_loss.numpy().astype(np.float64)
+    bad = course.ended == NOT_FINITE
+    better = (loss < best_loss) & ~bad
+    best = tf.where(better[:, None], last, best).numpy()
+    best_loss = np.where(better, loss, best_loss)
+    best_step = np.where(better, course.updates, state.best_step.numpy())
+    found = []
+    for j, why in enumerate(course.ended):
+        steps, history = _history(course, j, None if bad[j] else terms[j])
+        found.append(
+            Outcome(
+                best=best[j],
+                last=last.numpy()[j],
+                best_loss=float(best_loss[j]),
+                loss=float(loss[j]),
+                best_step=int(best_step[j]),
+                steps=int(course.updates[j]),
+                ended=_reason(course, int(why)),
+                loss_steps=steps,
+                terms=history,
+            )
+        )
+    return found
+
+
+def _reason(course: Course, why: int) -> str:
+    if why == RUNNING and course.stopped is not None:
+        return course.stopped
+    return _REASONS[why]
+
+
+def _history(
+    course: Course, j: int, terms: FloatArray | None
+) -> tuple[npt.NDArray[np.int64], FloatArray]:
+    """The recorded terms of member j up to its end, and those of its last weights, if finite."""
+    count = len(course.stack.terms)
+    steps = np.concatenate([np.empty(0, np.int64), *course.steps])
+    records = np.concatenate([np.empty((0, count)), *(each[:, j] for each in course.records)])
+    end = course.last_step_of(j)
+    kept = (steps < end + (terms is None)) & np.isfinite(records).all(axis=1)
+    if terms is None and kept.any():
+        return steps[kept], records[kept]
+    last = np.full(count, np.nan) if terms is None else terms
+    return np.append(steps[kept], end), np.concatenate([records[kept], last[None]])

@@ -1,0 +1,55 @@
+"""The phases of a training: which optimizer makes how many steps."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sciml_par.errors import InputError
+from sciml_par.training.optimizers.adam import Adam
+from sciml_par.training.optimizers.optimizer import Optimizer
+
+DEFAULT_STEPS = 30_000
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Some steps of one optimizer."""
+
+    optimizer: Optimizer
+    steps: int
+
+
+def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -> tuple[Phase, ...]:
+    """The phases that are asked for, by one optimizer and its steps, or as pairs (local).
+
+    Raises
+    ------
+    InputError
+        Both are given, or something is not a pair of an optimizer and a number of steps.
+    """
+    if phases is None:
+        return (_phase(optimizer, DEFAULT_STEPS if steps is None else steps),)
+    if optimizer is not None or steps is not None:
+        raise InputError(
+            "train: give phases=[(optimizer, steps), …], or optimizer= and steps=, not both."
+        )
+    pairs = list(phases) if isinstance(phases, list | tuple) else [phases]
+    if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        raise InputError(
+            f"train: expected phases to be a list of pairs (optimizer, steps), as "
+            f"[(Adam(1e-3), 5000), (Adam(1e-4), 2000)]; got {phases!r}."
+        )
+    return tuple(_phase(*pair) for pair in pairs)
+
+
+def _phase(optimizer: Any, steps: Any) -> Phase:
+    try:
+        good = operator.index(steps) >= 1 and not isinstance(steps, bool)
+    except TypeError:
+        good = False
+    if not good:
+        raise InputError(f"train: expected steps to be an integer ≥ 1; got {steps!r}.")
+    return Phase(Adam() if optimizer is None else optimizer, int(steps))

@@ -1,0 +1,192 @@
+"""What a rank makes and compares with the others before any training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from sciml_par.errors import InputError
+from sciml_par.parallel.collectives.variables import broadcast_variables
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import World
+from sciml_par.problems.domain import Box
+from sciml_par.problems.problem import Problem
+from sciml_par.training.consistency import check_consistency
+from sciml_par.training.course import Course
+from sciml_par.training.description import Description, describe_model, describe_run
+from sciml_par.training.initial_networks import make_networks
+from sciml_par.training.loop_cache import loop_for
+from sciml_par.training.modes import Division, Ensemble, as_mode, divide
+from sciml_par.training.optimizers.schedules import initial_rate
+from sciml_par.training.phases import Phase, as_phases
+from sciml_par.training.points.fixed_feed import FixedFeed, join_feeds
+from sciml_par.training.rank_points import count_points, points_of_rank
+from sciml_par.training.seed import member_seed
+from sciml_par.training.settings import Settings
+from sciml_par.training.stack import MemberSetup, Stack, make_stacks
+from sciml_par.training.stops import Stops, as_stops
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What `train` was called with."""
+
+    problem: Problem
+    network: Any
+    points: Any
+    points_per_rank: Any
+    boundary_points: int | None
+    mode: Any
+    optimizer: Any
+    steps: Any
+    phases: Sequence[Any] | None
+    stop: Any
+    keep: str
+    seed: int
+    precision: str
+    log_every: int | None
+    evaluation_points: int
+    evaluation_domain: Box | None
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a rank has before the first step.
+
+    Attributes
+    ----------
+    settings, phases, stops : as they were asked for, checked.
+    group : the ranks that train this rank's members.
+    stacks : the members of this rank's group.
+    """
+
+    settings: Settings
+    phases: tuple[Phase, ...]
+    stops: Stops
+    group: Communicator
+    stacks: tuple[Stack, ...]
+
+    @property
+    def networks(self) -> list[Any]:
+        """Of this rank's members, in the order of their numbers."""
+        setups = [setup for stack in self.stacks for setup in stack.setups]
+        return [setup.network for setup in sorted(setups, key=lambda setup: setup.number)]
+
+    def courses(self) -> list[Course]:
+        """One for each stack, before its first step (local)."""
+        limits = self.stops.limits(self.settings.precision)
+        steps = sum(phase.steps for phase in self.phases)
+        return [
+            Course(
+                stack,
+                self.phases,
+                [loop_for(stack, phase.optimizer, self.group) for phase in self.phases],
+                limits=limits,
+                log_every=self.settings.steps_between_records(steps),
+            )
+            for stack in self.stacks
+        ]
+
+
+def prepare(given: Arguments, world: World) -> Preparation:
+    """Check the arguments, see that the ranks agree, and make networks and points (collective).
+
+    Raises
+    ------
+    InputError
+        On all ranks; see `train`.
+    """
+    everyone = world.communicator
+
+    def check() -> tuple[Settings, tuple[Phase, ...], Stops, Ensemble | None, Division]:
+        ensemble = as_mode(given.mode)
+        settings = Settings(
+            mode="data" if ensemble is None else "ensemble",
+            seed=given.seed,
+            precision=given.precision,
+            log_every=given.log_every,
+            evaluation_points=given.evaluation_points,
+            keep=given.keep,
+        )
+        phases = as_phases(given.optimizer, given.steps, given.phases)
+        division = divide(ensemble, rank=everyone.rank, size=everyone.size)
+        return settings, phases, as_stops(given.stop), ensemble, division
+
+    settings, phases, stops, ensemble, division = everyone.attempt(check)
+    run = describe_run(settings, phases, stops, division, given.problem, given.evaluation_domain)
+    check_consistency(run, everyone)
+    group = training_group(division, world)
+    member = partial(_set_up, given, settings, phases, ensemble, group=group)
+    made = everyone.attempt(lambda: [member(number) for number in division.numbers])
+    for model, _ in made:
+        check_consistency(model, group)
+    setups = []
+    for _, setup in made:
+        totals = count_points(setup.feed, group)
+        setups.append(replace(setup, feed=FixedFeed(setup.feed, totals, settings.precision)))
+        # The same seed gives the same weights; different machines may still round apart.
+        broadcast_variables(setup.network.trainable_variables, communicator=group)
+    stacks = make_stacks(setups, join=join_feeds, precision=settings.precision)
+    return Preparation(settings, phases, stops, group, tuple(stacks))
+
+
+def training_group(division: Division, world: World) -> Communicator:
+    """The ranks that train this rank's members (collective at the first call of a division)."""
+    size = world.communicator.size
+    if division.groups == 1:
+        return world.communicator
+    if division.groups == size:
+        return world.alone
+    kept: dict[Any, Communicator] = world.kept.setdefault("training groups", {})
+    if division.groups not in kept:
+        kept[division.groups] = world.communicator.split(division.group)
+    return kept[division.groups]
+
+
+def _set_up(
+    given: Arguments,
+    settings: Settings,
+    phases: Sequence[Phase],
+    ensemble: Ensemble | None,
+    number: int,
+    *,
+    group: Communicator,
+) -> tuple[Description, MemberSetup]:
+    """One member before its training, and what its ranks must have in common (local)."""
+    problem = _problem_of(number, given.problem, ensemble)
+    seed = member_seed(settings.seed, number)
+    if ensemble is not None and ensemble.seeds is not None:
+        seed = int(ensemble.seeds[number])
+    points = given.points if given.points_per_rank is None else given.points_per_rank
+    rank_points = points_of_rank(
+        problem, points, boundary_points=given.boundary_points, rank=group.rank, size=group.size
+    )
+    (network,) = make_networks(problem, rank_points, given.network, settings, [seed])
+    described = describe_model(
+        settings, problem, points=points, rank_points=rank_points, phases=phases, network=network
+    )
+    factor = _rate_factor(number, ensemble, phases)
+    return described, MemberSetup(number, seed, problem, network, rank_points, factor)
+
+
+def _problem_of(number: int, problem: Problem, ensemble: Ensemble | None) -> Problem:
+    if ensemble is None or ensemble.problems is None:
+        return problem
+    problems = ensemble.problems
+    chosen = problems(number) if callable(problems) else problems[number]
+    if not isinstance(chosen, Problem):
+        raise InputError(
+            f"Ensemble: expected problems to give a Problem for each member; for member {number} "
+            f"it gave {chosen!r}."
+        )
+    return chosen
+
+
+def _rate_factor(number: int, ensemble: Ensemble | None, phases: Sequence[Phase]) -> float:
+    """The member's initial learning rate as a multiple of that of the first phase's optimizer."""
+    if ensemble is None or ensemble.learning_rates is None:
+        return 1.0
+    optimizer = phases[0].optimizer
+    return float(ensemble.learning_rates[number]) / initial_rate(optimizer)

@@ -1,0 +1,64 @@
+"""Shows how a training goes on, from what the ranks tell each other."""
+
+from __future__ import annotations
+
+import time
+
+from sciml_par._text import rank_list
+from sciml_par.training.meeting import Meeting, Watcher
+from sciml_par.training.progress import Reporter
+
+
+class ProgressWatcher(Watcher):
+    """Tells a reporter of every meeting.
+
+    Parameters
+    ----------
+    reporter : shows it, on rank 0; elsewhere it is silent.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._ended: set[int] = set()
+        self._started = False
+
+    def met(self, meeting: Meeting) -> None:
+        """See `Watcher` (local)."""
+        for note in dict.fromkeys(note for s in meeting.everyone for note in s.notes):
+            self._reporter.note(note)
+        self._tell_of_ended(meeting)
+        if not self._started:
+            self._started = True
+            self._reporter.ready()
+        elif meeting.losses:
+            first = meeting.everyone[0]
+            names = [term.name for term in meeting.course.stack.terms]
+            terms = dict(zip(names, first.terms, strict=False)) if len(meeting.losses) == 1 else {}
+            self._reporter.update(first.done, meeting.losses, terms)
+
+    def _tell_of_ended(self, meeting: Meeting) -> None:
+        ended = {rank for rank, status in enumerate(meeting.everyone) if status.not_finite}
+        new, self._ended = sorted(ended - self._ended), ended
+        if new and meeting.losses:
+            self._reporter.note(
+                f"{rank_list(new)} of {len(meeting.everyone)}: the loss is no longer finite; the "
+                f"model{'s' * (len(new) > 1)} in training there end{'s' * (len(new) == 1)}, "
+                f"the others go on"
+            )
+
+
+class TimeWatcher(Watcher):
+    """Stops a training when its time is over, by rank 0's clock.
+
+    Parameters
+    ----------
+    seconds : from now on.
+    rank : of this process; only rank 0 looks at the time.
+    """
+
+    def __init__(self, seconds: float, *, rank: int) -> None:
+        self._end = time.monotonic() + seconds if rank == 0 else float("inf")
+
+    def stop(self) -> str | None:
+        """See `Watcher`."""
+        return "wall time" if time.monotonic() >= self._end else None

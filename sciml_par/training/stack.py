@@ -1,0 +1,122 @@
+"""Members of a rank that are one computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.term import Term
+from sciml_par.training.function_key import function_key
+from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.points.feed import Feed
+
+
+@dataclass(frozen=True)
+class MemberSetup:
+    """One member before its training.
+
+    Attributes
+    ----------
+    number : in the whole ensemble.
+    seed : of its initial weights.
+    problem, network, feed : what it solves, by which network, on which points of this rank.
+    rate_factor : what the learning rate is multiplied by.
+    """
+
+    number: int
+    seed: int
+    problem: Problem
+    network: Any
+    feed: Any
+    rate_factor: float
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Members that are one computation, each in its row.
+
+    Attributes
+    ----------
+    setups : the M members.
+    feed : their points.
+    parameters : initial θ, [M, p].
+    rate_factor : [M, 1].
+    key : equal for stacks whose loops are the same program; None if that cannot be known.
+    """
+
+    setups: tuple[MemberSetup, ...]
+    feed: Feed
+    layout: ParameterLayout
+    parameters: npt.NDArray[Any]
+    rate_factor: npt.NDArray[Any]
+    key: Hashable | None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the members."""
+        return tuple(each.number for each in self.setups)
+
+    @property
+    def problem(self) -> Problem:
+        """Of the first member; those of the others differ in data and weights at most."""
+        return self.setups[0].problem
+
+    @property
+    def network(self) -> Any:
+        """Of the first member; the others differ in their parameters only."""
+        return self.setups[0].network
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Of the loss."""
+        return self.problem.terms
+
+
+def make_stacks(
+    setups: Sequence[MemberSetup],
+    *,
+    join: Callable[[Sequence[Any]], Feed],
+    precision: str,
+) -> list[Stack]:
+    """Divide a rank's members into as few stacks as there are different computations (local).
+
+    Parameters
+    ----------
+    join : makes one feed of those of several members.
+    """
+    alike: dict[Hashable, list[MemberSetup]] = {}
+    for setup in setups:
+        key = _computation(setup)
+        # What cannot be compared is a computation of its own.
+        alike.setdefault(("alone", setup.number) if key is None else key, []).append(setup)
+    return [
+        _stack(members, key if key[0] != "alone" else None, join, precision)  # type: ignore[index]
+        for key, members in alike.items()
+    ]
+
+
+def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, precision: str) -> Stack:
+    variables = [setup.network.trainable_variables for setup in setups]
+    rows = [np.concatenate([np.asarray(v).ravel() for v in each]) for each in variables]
+    factors = [[setup.rate_factor] for setup in setups]
+    return Stack(
+        setups=tuple(setups),
+        feed=join([setup.feed for setup in setups]),
+        layout=ParameterLayout.of(variables[0]),
+        parameters=np.stack(rows).astype(precision),
+        rate_factor=np.array(factors, precision),
+        key=key,
+    )
+
+
+def _computation(setup: MemberSetup) -> Hashable | None:
+    """What the member's loss computes from parameters and points; None if that is unknown."""
+    functions = [function_key(term.function) for term in setup.problem.terms]
+    network = getattr(setup.network, "key", None)
+    parts = [network, setup.feed.shape_key, *functions]
+    return None if None in parts else ("alike", setup.problem.outputs, *parts)
