@@ -17,6 +17,10 @@ from sciml_par.training.stack import Stack
 FloatArray = npt.NDArray[np.float64]
 
 
+class NotStackableError(Exception):
+    """An operation of a residual has no form for several members at once."""
+
+
 @dataclass
 class Position:
     """Where a course stands, beside the tensors of its `State`.
@@ -45,6 +49,7 @@ class Course:
     steps, records : the recorded terms of the loss; records[k] [M, T] are those after steps[k].
     terms : of the loss before the last step, [M, T].
     seconds_compile, seconds_train : spent in compilation, and in steps.
+    times_brought_together, largest_drift : of the replicas; see `bring_together`.
     stopped : why all members were stopped from outside, or None.
     """
 
@@ -59,7 +64,10 @@ class Course:
     ) -> None:
         self.stack, self.phases = stack, tuple(phases)
         self._loops, self._limits, self._log_every = tuple(loops), limits, log_every
-        self._rate_factor = tf.constant(stack.rate_factor)
+        self._rate_factors = [
+            tf.constant((stack.rate_factor * phase.rate).astype(stack.parameters.dtype))
+            for phase in phases
+        ]
         self.state = self._loops[0].start(tf.constant(stack.parameters))
         members = len(stack.numbers)
         self.position = Position(0, 0, 0, np.zeros(members, np.int64))
@@ -67,6 +75,7 @@ class Course:
         self.records: list[FloatArray] = []
         self.terms = np.full([members, len(stack.terms)], np.nan)
         self.seconds_compile = self.seconds_train = 0.0
+        self.times_brought_together, self.largest_drift = 0, 0.0
         self.stopped: str | None = None
         self._prepared = False
 
@@ -120,8 +129,19 @@ class Course:
         )
 
     def prepare(self) -> float:
-        """Compile the phase's loop by a step that is thrown away, and return the seconds."""
-        chunk = self._advance(self.state, 1)
+        """Compile the phase's loop by a step that is thrown away, and return the seconds.
+
+        Raises
+        ------
+        NotStackableError
+            There are several members, and they cannot be compiled as one computation.
+        """
+        try:
+            chunk = self._advance(self.state, 1)
+        except Exception as error:
+            if len(self.stack.numbers) == 1 or self.step > 0:
+                raise
+            raise NotStackableError from error
         self.terms, self._prepared = chunk.terms, True
         self.seconds_compile += chunk.seconds
         return chunk.seconds
@@ -154,7 +174,7 @@ class Course:
             state,
             self.stack.feed.chunk(at.step),
             self._limits,
-            self._rate_factor,
+            self._rate_factors[at.phase],
             step=at.step,
             phase_start=at.phase_start,
             count=count,

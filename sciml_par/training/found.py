@@ -14,7 +14,6 @@ from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.course import Course
 from sciml_par.training.evaluate import evaluate
-from sciml_par.training.meeting import Meeting
 from sciml_par.training.outcome import Outcome
 from sciml_par.training.preparation import Preparation
 from sciml_par.training.settings import BEST
@@ -26,7 +25,6 @@ FloatArray = npt.NDArray[np.float64]
 def members_found(
     ready: Preparation,
     courses: Sequence[Course],
-    last: Meeting,
     outcomes: Sequence[Outcome],
     whole: Box,
     world: Communicator,
@@ -34,10 +32,10 @@ def members_found(
     """The members of this rank's group, whose weights are left in their networks (local)."""
     found = []
     given = iter(outcomes)
-    for at, course in enumerate(courses):
+    for course in courses:
         for setup in course.stack.setups:
             outcome = next(given)
-            found.append(_member(ready, course, setup, outcome, last, at, whole, world))
+            found.append(_member(ready, course, setup, outcome, whole, world))
     return sorted(found, key=lambda member: member.number)
 
 
@@ -46,8 +44,6 @@ def _member(
     course: Course,
     setup: MemberSetup,
     outcome: Outcome,
-    last: Meeting,
-    at: int,
     whole: Box,
     world: Communicator,
 ) -> Member:
@@ -77,8 +73,8 @@ def _member(
         losses=outcome.terms.sum(axis=1),
         terms=tuple(term.name for term in problem.terms),
         term_losses=outcome.terms,
-        times_brought_together=last.times_brought_together[at],
-        largest_drift=last.largest_drift[at],
+        times_brought_together=course.times_brought_together,
+        largest_drift=course.largest_drift,
         stacked_with=course.stack.numbers,
         prediction=prediction,
         on_own_domain=own,

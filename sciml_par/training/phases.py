@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 from sciml_par.errors import InputError
 from sciml_par.training.optimizers.adam import Adam
-from sciml_par.training.optimizers.optimizer import Optimizer
+from sciml_par.training.optimizers.optimizer import FirstOrder, Optimizer
 
 DEFAULT_STEPS = 30_000
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Some steps of one optimizer."""
+    """Some steps of one optimizer.
+
+    Attributes
+    ----------
+    optimizer : as it was given.
+    steps : how many.
+    """
 
     optimizer: Optimizer
     steps: int
+
+    @property
+    def program(self) -> Optimizer:
+        """The optimizer that is compiled: with a constant learning rate of 1.
+
+        The loop multiplies it by `rate`, so that one compiled loop serves all constant rates.
+        """
+        given: Any = self.optimizer
+        return given if self.rate == 1.0 else replace(given, learning_rate=1.0)
+
+    @property
+    def rate(self) -> float:
+        """What the learning rate of `program` is to be multiplied by."""
+        given = getattr(self.optimizer, "learning_rate", None)
+        known = isinstance(self.optimizer, FirstOrder) and is_dataclass(self.optimizer)
+        return float(given) if known and isinstance(given, float | int) else 1.0
 
 
 def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -> tuple[Phase, ...]:

@@ -25,7 +25,7 @@ from sciml_par.training.points.fixed_feed import FixedFeed, join_feeds
 from sciml_par.training.rank_points import count_points, points_of_rank
 from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
-from sciml_par.training.stack import MemberSetup, Stack, make_stacks
+from sciml_par.training.stack import MemberSetup, Stack, apart, make_stacks
 from sciml_par.training.stops import Stops, as_stops
 
 
@@ -76,18 +76,22 @@ class Preparation:
 
     def courses(self) -> list[Course]:
         """One for each stack, before its first step (local)."""
-        limits = self.stops.limits(self.settings.precision)
+        return [self._course(stack) for stack in self.stacks]
+
+    def one_by_one(self, course: Course) -> list[Course]:
+        """One for each member of a course whose members cannot be one computation (local)."""
+        alone = apart(course.stack, precision=self.settings.precision)
+        return [self._course(stack) for stack in alone]
+
+    def _course(self, stack: Stack) -> Course:
         steps = sum(phase.steps for phase in self.phases)
-        return [
-            Course(
-                stack,
-                self.phases,
-                [loop_for(stack, phase.optimizer, self.group) for phase in self.phases],
-                limits=limits,
-                log_every=self.settings.steps_between_records(steps),
-            )
-            for stack in self.stacks
-        ]
+        return Course(
+            stack,
+            self.phases,
+            [loop_for(stack, phase.program, self.group) for phase in self.phases],
+            limits=self.stops.limits(self.settings.precision),
+            log_every=self.settings.steps_between_records(steps),
+        )
 
 
 def prepare(given: Arguments, world: World) -> Preparation:

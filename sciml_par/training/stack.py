@@ -100,16 +100,21 @@ def make_stacks(
     ]
 
 
+def apart(stack: Stack, *, precision: str) -> list[Stack]:
+    """A stack for each of its members (local)."""
+    return [_stack([setup], stack.key, lambda feeds: feeds[0], precision) for setup in stack.setups]
+
+
 def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, precision: str) -> Stack:
     variables = [setup.network.trainable_variables for setup in setups]
     rows = [np.concatenate([np.asarray(v).ravel() for v in each]) for each in variables]
-    factors = [[setup.rate_factor] for setup in setups]
+    factors = [[setup.rate_factor] for setup in setups]  # in double precision
     return Stack(
         setups=tuple(setups),
         feed=join([setup.feed for setup in setups]),
         layout=ParameterLayout.of(variables[0]),
         parameters=np.stack(rows).astype(precision),
-        rate_factor=np.array(factors, precision),
+        rate_factor=np.array(factors),
         key=key,
     )
 

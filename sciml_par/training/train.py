@@ -121,12 +121,18 @@ def train(
             TimeWatcher(ready.stops.seconds, rank=everyone.rank),
             ProgressWatcher(reporter),
         ]
-        last = run(courses, group=ready.group, world=everyone, watchers=watchers)
+        last = run(
+            courses,
+            one_by_one=ready.one_by_one,
+            group=ready.group,
+            world=everyone,
+            watchers=watchers,
+        )
     outcomes = [outcome for course in courses for outcome in outcomes_of(course)]
     if not any(everyone.allgather_object(any(outcome.sound for outcome in outcomes))):
         raise TrainingError(failure_text(last.everyone))
     whole = evaluation_domain or common_domain(problem, everyone)
-    found = members_found(ready, courses, last, outcomes, whole, everyone)
+    found = members_found(ready, courses, outcomes, whole, everyone)
     result = Result(ready.settings.mode, collect(found, everyone), ready.networks, everyone)
     if not result.sound and not progress and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
