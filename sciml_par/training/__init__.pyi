@@ -3,5 +3,9 @@ from ._results import ComparisonElsewhere as ComparisonElsewhere
 from ._results import Member as Member
 from ._results import Portion as Portion
 from ._results import Result as Result
+from .modes import Ensemble as Ensemble
 from .optimizers.adam import Adam as Adam
+from .stops import NoProgress as NoProgress
+from .stops import TargetLoss as TargetLoss
+from .stops import WallTime as WallTime
 from .train import train as train

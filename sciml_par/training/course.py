@@ -17,6 +17,13 @@ from sciml_par.training.stack import Stack
 FloatArray = npt.NDArray[np.float64]
 
 
+_NOT_COMPILED = (
+    "Raised while the training loop was compiled. XLA compiles residuals of TensorFlow operations "
+    "whose shapes do not depend on values: no tf.py_function, tf.boolean_mask or tf.unique; a "
+    "tf.while_loop whose gradient is taken needs maximum_iterations."
+)
+
+
 class NotStackableError(Exception):
     """An operation of a residual has no form for several members at once."""
 
@@ -140,6 +147,7 @@ class Course:
             chunk = self._advance(self.state, 1)
         except Exception as error:
             if len(self.stack.numbers) == 1 or self.step > 0:
+                error.add_note(_NOT_COMPILED)
                 raise
             raise NotStackableError from error
         self.terms, self._prepared = chunk.terms, True

@@ -16,6 +16,7 @@ from sciml_par.training.consistency import common_domain
 from sciml_par.training.found import members_found
 from sciml_par.training.meeting import Watcher, failure_text
 from sciml_par.training.modes import Ensemble
+from sciml_par.training.other_names import refuse_others
 from sciml_par.training.outcome import outcomes_of
 from sciml_par.training.preparation import Arguments, prepare
 from sciml_par.training.progress import make_reporter
@@ -43,6 +44,7 @@ def train(
     evaluation_points: int = 201,
     evaluation_domain: Box | None = None,
     progress: bool = True,
+    **others: Any,
 ) -> Result:
     """Minimize the loss of a problem over the weights of a network (collective).
 
@@ -78,6 +80,7 @@ def train(
     evaluation_domain : where; by default the smallest box around the domains of all ranks'
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0. Without it, a warning says there if a member was not sound.
+    others : nothing; an argument by a name of another package is refused with the name here.
 
     Returns
     -------
@@ -93,6 +96,7 @@ def train(
         No model had a finite loss at any time, or the ranks' replicas of a model have parted. On
         all ranks.
     """
+    refuse_others(train, others)
     world = current_world()
     everyone = world.communicator
     arguments = Arguments(
