@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sciml_par.evaluation.figures.data import LossCurve, Prediction
+from sciml_par.evaluation.figures.curves import LossCurve
+from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.evaluation.figures.errors import plot_errors
 from sciml_par.evaluation.figures.losses import plot_losses
 from sciml_par.evaluation.figures.predictions import plot_predictions
@@ -20,7 +21,8 @@ _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (
 def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
     """Write prediction, error and loss as PNG and PDF (local).
 
-    In more than two dimensions there is only the loss to draw.
+    In more than two dimensions there are the loss and, where an exact solution is known, the
+    predicted over the exact values.
     """
     labels = labels_of(members, mode=mode)
     losses = [
@@ -29,10 +31,10 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     ]
     save_figure(plot_losses(losses, title=title), folder, "loss")
     drawn = [drawn_prediction(member, label) for member, label in zip(members, labels, strict=True)]
-    if drawn[0].dimension > _DRAWN_DIMENSIONS:
-        return
-    save_figure(plot_predictions(drawn, title=title), folder, "prediction")
-    if any(prediction.known for prediction in drawn):
+    known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
+    if known or in_full:
+        save_figure(plot_predictions(drawn, title=title), folder, "prediction")
+    if known and in_full:
         save_figure(plot_errors(drawn, title=title), folder, "error")
 
 
