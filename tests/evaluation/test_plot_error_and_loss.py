@@ -202,6 +202,11 @@ def test_the_best_step_the_phases_and_the_learning_rate_are_marked():
     assert names(figure) == ["a", "best, step 90", "learning rate"]
     (best,) = (one for one in axes.get_lines() if one.get_marker() == "*")
     assert (best.get_xdata(), best.get_ydata()) == (90, loss[9])
+    apart = replace(curve, best_step=87, best_loss=1e-5)
+    (axes_apart, _) = plot_losses([apart]).axes
+    (best,) = (one for one in axes_apart.get_lines() if one.get_marker() == "*")
+    assert (best.get_xdata(), best.get_ydata()) == (87, 1e-5)
+    assert axes_apart.get_ylim()[0] < 1e-5 < axes.get_ylim()[0]
     starts = [one.get_xdata()[0] for one in axes.get_lines() if one.get_label() == "_phase"]
     assert starts == [60, 99]
     # The long name is cut, and the short phase has no room for one.

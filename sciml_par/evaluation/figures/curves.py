@@ -28,8 +28,8 @@ class LossCurve:
         The loss (dimensionless). Values that are not finite are kept, and named in the legend.
     terms : mapping of str to array [s]
         The terms that the loss is the sum of, by name.
-    best_step : float, optional
-        The step whose weights were kept.
+    best_step, best_loss : float, optional
+        The step of the least loss, and that loss; without it, that of the nearest record is taken.
     phases : sequence of (step, str)
         Where each phase of the training began, and its name.
     learning_rate : array [s], optional
@@ -46,6 +46,7 @@ class LossCurve:
     loss: np.ndarray
     terms: Mapping[str, np.ndarray] = field(default_factory=dict)
     best_step: float | None = None
+    best_loss: float | None = None
     phases: Sequence[tuple[float, str]] = ()
     learning_rate: np.ndarray | None = None
 

@@ -82,7 +82,9 @@ def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Fig
 def _draw(axes: Axes, losses: Sequence[LossCurve]) -> list[Entry]:
     first = losses[0]
     terms = dict(first.terms) if len(losses) == 1 else {}
-    low, high = log_limits(np.concatenate([*(curve.loss for curve in losses), *terms.values()]))
+    best = np.array([curve.best_loss or np.nan for curve in losses])
+    drawn = [*(curve.loss for curve in losses), *terms.values(), best]
+    low, high = log_limits(np.concatenate(drawn))
     axes.set_yscale("log")
     # A little below the floor, so that a line that lies on it is seen.
     axes.set_ylim(low / 1.3, high)
@@ -112,10 +114,18 @@ def _mark_best(axes: Axes, losses: Sequence[LossCurve]) -> list[Entry]:
     if not marked or len(losses) > FEW:
         return []
     for curve in marked:
-        place = int(np.argmin(np.abs(curve.step - float(curve.best_step or 0.0))))
-        axes.plot(curve.step[place], curve.loss[place], label="_best", **_BEST)
+        axes.plot(*_best(curve), label="_best", **_BEST)
     one = f"best, step {marked[0].best_step:,.0f}" if len(losses) == 1 else "best"
     return [line_entry(one, **_BEST)]
+
+
+def _best(curve: LossCurve) -> tuple[float, float]:
+    """Return the best step, and the loss there."""
+    step = float(curve.best_step or 0.0)
+    if curve.best_loss is not None:
+        return step, float(curve.best_loss)
+    nearest = int(np.argmin(np.abs(curve.step - step)))
+    return step, float(curve.loss[nearest])
 
 
 def _mark_phases(axes: Axes, curve: LossCurve) -> None:
