@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
@@ -26,8 +26,8 @@ class LossCurve:
         Number of updates made before each loss; finite and never decreasing.
     loss : array [s]
         The loss (dimensionless). Values that are not finite are kept, and named in the legend.
-    terms : mapping of str to array [s]
-        The terms that the loss is the sum of, by name.
+    terms : mapping of str to array [s], optional
+        The terms that the loss is the sum of, by name; by default none are known.
     best_step, best_loss : float, optional
         The step of the least loss, and that loss; without it, that of the nearest record is taken.
     phases : sequence of (step, str)
@@ -44,7 +44,7 @@ class LossCurve:
     label: str
     step: np.ndarray
     loss: np.ndarray
-    terms: Mapping[str, np.ndarray] = field(default_factory=dict)
+    terms: Mapping[str, np.ndarray] | None = None
     best_step: float | None = None
     best_loss: float | None = None
     phases: Sequence[tuple[float, str]] = ()
@@ -64,7 +64,8 @@ class LossCurve:
             raise InputError(f"{where}, step: expected steps that never decrease. Sort them.")
         object.__setattr__(self, "step", _frozen(step))
         object.__setattr__(self, "loss", _frozen(loss))
-        terms = {name: _like(step, self.terms[name], f"{where}, {name}") for name in self.terms}
+        given = self.terms or {}
+        terms = {name: _like(step, given[name], f"{where}, {name}") for name in given}
         object.__setattr__(self, "terms", MappingProxyType(terms))
         if self.learning_rate is not None:
             rate = _like(step, self.learning_rate, f"{where}, learning_rate")

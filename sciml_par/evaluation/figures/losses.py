@@ -81,7 +81,7 @@ def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Fig
 
 def _draw(axes: Axes, losses: Sequence[LossCurve]) -> list[Entry]:
     first = losses[0]
-    terms = dict(first.terms) if len(losses) == 1 else {}
+    terms = dict(first.terms or {}) if len(losses) == 1 else {}
     best = np.array([curve.best_loss or np.nan for curve in losses])
     drawn = [*(curve.loss for curve in losses), *terms.values(), best]
     low, high = log_limits(np.concatenate(drawn))
