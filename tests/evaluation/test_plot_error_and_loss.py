@@ -259,6 +259,12 @@ def test_terms_and_rates_that_do_not_belong_to_the_steps_are_refused(fields):
         LossCurve("a", [0, 1], [1.0, 0.5], **fields)
 
 
+@pytest.mark.parametrize("phases", ["ab", [(5, "b"), (0, "a")], [("a", 0)], [(np.nan, "a")], 3])
+def test_phases_that_are_none_are_refused(phases):
+    with pytest.raises(InputError, match="LossCurve 'a', phases: expected pairs"):
+        LossCurve("a", [0, 1], [1.0, 0.5], phases=phases)
+
+
 @pytest.mark.parametrize("losses", [[], None, [1.0], LossCurve("a", [0], [1])])
 def test_what_is_no_list_of_losses_is_refused(losses):
     with pytest.raises(InputError, match="plot_losses: expected"):

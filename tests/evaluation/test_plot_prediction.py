@@ -296,6 +296,22 @@ def test_a_long_legend_is_cut_and_counted(wild_ensemble):
 LONG = "rank 3, member 2: advection–diffusion–reaction with a long name, κ = 0.01"
 
 
+def test_a_single_dollar_in_a_label_is_no_mathematics():
+    figure = plot_predictions([Prediction("cost in $, " + 20 * "long ", X, X)], title="in $")
+    figure.canvas.draw()
+    assert names(figure)[0].startswith("cost in $, long") and names(figure)[0].endswith("…")
+
+
+def test_a_long_title_is_not_broken_within_mathematics():
+    title = 4 * "a long title - with $u'' - f = 0$ and - $\\frac{1}{2}$, "
+    figure = plot_predictions([Prediction("a", X, X)], title=title)
+    figure.canvas.draw()
+    box = figure._suptitle.get_window_extent(figure.canvas.get_renderer())
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+    lines = figure.get_suptitle().split("\n")
+    assert len(lines) == 3 and all(line.count("$") % 2 == 0 for line in lines)
+
+
 @pytest.mark.parametrize("panels", ["separate", "shared"])
 def test_long_names_stay_in_their_places(panels):
     curves = [

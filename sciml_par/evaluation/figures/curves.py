@@ -70,8 +70,7 @@ class LossCurve:
         if self.learning_rate is not None:
             rate = _like(step, self.learning_rate, f"{where}, learning_rate")
             object.__setattr__(self, "learning_rate", rate)
-        phases = tuple((float(start), str(name)) for start, name in self.phases)
-        object.__setattr__(self, "phases", phases)
+        object.__setattr__(self, "phases", _phases(self.phases, where))
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +177,21 @@ class ScalingCurve:
 def _frozen(values: np.ndarray) -> np.ndarray:
     values.flags.writeable = False
     return values
+
+
+def _phases(phases: Sequence[tuple[float, str]], where: str) -> tuple[tuple[float, str], ...]:
+    try:
+        found = tuple((float(start), str(name)) for start, name in phases)
+    except (TypeError, ValueError):
+        found = ((np.nan, ""),)
+    starts = np.array([start for start, _ in found])
+    # Written so that a NaN fails, as no comparison with it is true.
+    if not np.all(np.isfinite(starts)) or not np.all(np.diff(starts) >= 0):
+        raise InputError(
+            f"{where}, phases: expected pairs (step, name) in order, such as [(0, 'Adam'), "
+            f"(5000, 'SGD')]; got {phases!r}."
+        )
+    return found
 
 
 def _like(places: np.ndarray, values: np.ndarray, where: str) -> np.ndarray:

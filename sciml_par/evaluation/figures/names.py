@@ -7,12 +7,14 @@ import textwrap
 from typing import Any
 
 import matplotlib
+from matplotlib.cbook import is_math_text
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
 from sciml_par.evaluation.figures.data import Prediction
 
-_BREAKS = re.compile(r"(\s+|[^\s–-]+[–-])")  # where a line may end: spaces and dashes
+# A line may end at spaces and after dashes, but not within mathematics.
+_BREAKS = re.compile(r"(\$[^$]+\$|\s+|[^\s–$-]+[–-])")
 
 
 def symbol(name: str) -> str:
@@ -58,15 +60,17 @@ def fit(text: str, inches: float, size: str, *, lines: int = 1) -> str:
     """
     settings: Any = matplotlib.rcParams
     font = FontProperties(size=settings[size])
-    wide = text_to_path.get_text_width_height_descent(text, font, ismath="$" in text)[0] / 72.0
-    if wide <= inches or "$" in text:
-        return text  # mathematics cannot be cut
+    mathematics = is_math_text(text)
+    wide = text_to_path.get_text_width_height_descent(text, font, ismath=mathematics)[0] / 72.0
+    if wide <= inches:
+        return text
     letters = max(4, int(len(text) * inches / wide))
-    wrapper = textwrap.TextWrapper(letters)
+    wrapper = textwrap.TextWrapper(letters, break_long_words=not mathematics)
     wrapper.wordsep_re = _BREAKS
     broken = wrapper.wrap(text)
     if len(broken) > lines:
-        broken[lines - 1] = broken[lines - 1][: letters - 1].rstrip() + "…"
+        kept = broken[lines - 1] if mathematics else broken[lines - 1][: letters - 1].rstrip()
+        broken[lines - 1] = kept + "…"
     return "\n".join(broken[:lines])
 
 
