@@ -108,6 +108,7 @@ def test_keys_are_equal_for_equal_computations() -> None:
         (with_number(2.0), with_number(2.0)),
         (with_array(np.arange(3.0)), with_array(np.arange(3.0))),
         (with_array(tensor), with_array(tensor)),
+        (with_array([1.0, {"a": 2}]), with_array([1.0, {"a": 2}])),
         (calls(with_number(2.0)), calls(with_number(2.0))),
         (partial(recursive, n=2), partial(recursive, n=2)),
         (Residual(with_number(2.0), weight=3.0).residual, Residual(with_number(2.0)).residual),
@@ -127,6 +128,7 @@ def test_keys_differ_for_other_computations() -> None:
         (with_array(np.arange(3.0)), with_array(np.arange(1.0, 4.0))),
         (with_array(tf.constant([1.0])), with_array(tf.constant([1.0]))),
         (calls(with_number(2.0)), calls(with_number(3.0))),
+        (with_array([1.0]), with_array((1.0,))),
         (calls(with_number(2.0)), with_number(2.0)),
         (partial(recursive, n=2), partial(recursive, n=3)),
         (Dirichlet(1.0).residual, Dirichlet(2.0).residual),
@@ -137,6 +139,8 @@ def test_keys_differ_for_other_computations() -> None:
 
 
 @local
-@pytest.mark.parametrize("held", [Model(1.0), [1.0], {"a": 1.0}, tf.Variable(1.0, trainable=False)])
+@pytest.mark.parametrize(
+    "held", [Model(1.0), [Model(1.0)], {"a": Model(1.0)}, tf.Variable(1.0, trainable=False)]
+)
 def test_what_may_change_has_no_key(held: Any) -> None:
     assert function_key(lambda u, x: held and u(x)) is None

@@ -86,7 +86,7 @@ def test_the_time_ends_all_ranks_at_the_same_step() -> None:
 
 def test_the_best_weights_are_kept_beside_the_last() -> None:
     """A rate that is far too large after some ordinary steps."""
-    options = {"phases": [(Adam(1e-2), 50), (Adam(0.3), 25)]}
+    options = {"phases": [(Adam(1e-2), 50), (Adam(0.5), 25)]}
     best, last = (small(**options, keep=keep) for keep in ("best", "last"))
     member = best.members[0]
     at = int(np.argmin(member.losses))
