@@ -4,4 +4,5 @@ from ._results import Member as Member
 from ._results import Portion as Portion
 from ._results import Result as Result
 from .optimizers.adam import Adam as Adam
+from .points.points import Points as Points
 from .train import train as train
