@@ -16,8 +16,8 @@ from sciml_par.training.points.source import Array, Flags, Source, stack_all
 Tensor = Any
 IntArray = npt.NDArray[np.int32]
 
-_MOST_BATCHES = 4096
-_MOST_NUMBERS = 4 * 2**20
+_MOST_BATCHES = 2048
+_MOST_NUMBERS = 2**20
 
 
 class Minibatches(Source):

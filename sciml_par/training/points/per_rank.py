@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,12 @@ def check_per_rank(number: Any, points: Points) -> None:
         raise InputError(
             "train: points_per_rank is a number of points, or a tuple of one per axis; give an "
             "array as points=..., which is dealt out to the ranks."
+        )
+    several = number if isinstance(number, tuple | list) else [number]
+    if not all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 2 for n in several):
+        raise InputError(
+            f"train: points_per_rank must be a number of points of at least 2, or a tuple of such "
+            f"numbers, one per axis; got {number!r}."
         )
     for name, given in (
         ("the number of interior points", points.interior is not None),

@@ -14,7 +14,7 @@ from sciml_par.training.points.source import Array, Flags, Source, stack_all
 Tensor = Any
 
 _MOST_STEPS = 512
-_MOST_NUMBERS = 4 * 2**20
+_MOST_NUMBERS = 2**21
 
 
 class Pool(Source):
