@@ -44,7 +44,9 @@ def method_name(value: Any, what: str, *, allowed: tuple[str, ...] = METHODS) ->
     InputError
         There is no such method, or it is not among `allowed`.
     """
-    text = value.strip().lower().replace("_", "-").replace(" ", "-") if isinstance(value, str) else ""
+    text = (
+        value.strip().lower().replace("_", "-").replace(" ", "-") if isinstance(value, str) else ""
+    )
     name = _SYNONYMS.get(text, text.rstrip("'’"))
     if name in allowed:
         return name

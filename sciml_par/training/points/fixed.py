@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,28 @@ from sciml_par.training.points.source import Array, Flags, Source, stack_all
 Tensor = Any
 
 
+@dataclass(frozen=True)
+class TakeAll:
+    """The data of the chunk as they are; see `Take`."""
+
+    def __call__(self, data: Any, step: Tensor) -> Any:
+        """See `Take`."""
+        return data
+
+
 class Fixed(Source):
     """All of this rank's points at every step.
 
     Parameters
     ----------
-    weights : one for each term, [] or [n]; [M, n] where stacked.
+    weights : one for each term, [] or [n]; [M] or [M, n] where stacked.
     arrays : [n, …]; [M, n, …] where stacked.
     dtype : of the tensors.
     stacked : which of them are stacked; by default none.
     """
+
+    take = TakeAll()
+    form = ("all",)
 
     def __init__(
         self,
@@ -37,11 +50,6 @@ class Fixed(Source):
         self.weights = tuple(np.asarray(weight, dtype) for weight in weights)
         self.arrays = tuple(np.asarray(array, dtype) for array in arrays)
         self._part: Any = None
-
-    @property
-    def rows(self) -> int:
-        """n, this rank's number of points."""
-        return int(self.arrays[0].shape[1 if self.stacked[1][0] else 0])
 
     def stacked_as(self, wanted: tuple[Flags, Flags], members: int) -> Fixed:
         """The same with copies for the members of what is to be stacked and is not (local)."""
@@ -60,10 +68,6 @@ class Fixed(Source):
         """See `Source`."""
         return self.whole(step)
 
-    def batch(self, data: Any, step: Tensor) -> Any:
-        """See `Source`."""
-        return data
-
     def whole(self, step: int) -> Any:
         """See `Source`."""
         if self._part is None:
@@ -76,7 +80,6 @@ class Fixed(Source):
 
 def stack_fixed(sources: Sequence[Fixed]) -> Fixed:
     """Those of M members as one (local)."""
-    rows = sources[0].rows
-    weights, weights_stacked = stack_all([source.weights for source in sources], rows)
-    arrays, arrays_stacked = stack_all([source.arrays for source in sources], rows)
+    weights, weights_stacked = stack_all([source.weights for source in sources])
+    arrays, arrays_stacked = stack_all([source.arrays for source in sources])
     return Fixed(weights, arrays, sources[0].dtype, stacked=(weights_stacked, arrays_stacked))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,38 @@ IntArray = npt.NDArray[np.int32]
 
 _MOST_BATCHES = 2048
 _MOST_NUMBERS = 2**20
+
+
+@dataclass(frozen=True)
+class TakeBatch:
+    """The rows of a batch, gathered from all points; see `Take`.
+
+    Attributes
+    ----------
+    window : for how many steps the indices are.
+    stacked : which of the weights and of the arrays of all points are stacked.
+    scalars : which weights have no rows.
+    """
+
+    window: int
+    stacked: tuple[Flags, Flags]
+    scalars: Flags
+
+    def __call__(self, data: Any, step: Tensor) -> Any:
+        """See `Take`."""
+        indices, (weights, arrays) = data
+        rows = tf.gather(indices, tf.cast(step % self.window, tf.int32))
+        of_weights, of_arrays = self.stacked
+        return (
+            tuple(
+                weight if scalar else _rows_of(weight, rows, stacked)
+                for weight, scalar, stacked in zip(weights, self.scalars, of_weights, strict=True)
+            ),
+            tuple(
+                _rows_of(array, rows, stacked)
+                for array, stacked in zip(arrays, of_arrays, strict=True)
+            ),
+        )
 
 
 class Minibatches(Source):
@@ -48,12 +81,23 @@ class Minibatches(Source):
     ) -> None:
         self.source = Fixed(weights, arrays, all_points.dtype, stacked=stacked)
         self.all_points, self.orders, self.columns = all_points, tuple(orders), columns
-        self._scalars = tuple(weight.ndim == 0 for weight in self.source.weights)
-        self.stacked = self._flags()
+        of_weights, of_arrays = self.source.stacked
+        scalars = tuple(
+            weight.ndim == flag
+            for weight, flag in zip(self.source.weights, of_weights, strict=True)
+        )
+        # All that has rows is the members' own where these have orders of their own.
+        several = len(self.orders) > 1
+        self.stacked = (
+            tuple(s or (several and not c) for s, c in zip(of_weights, scalars, strict=True)),
+            tuple(s or several for s in of_arrays),
+        )
         order = self.orders[0]
         self.steps_per_epoch = -(-order.total // order.size)
         numbers = len(self.orders) * max(1, columns[1] - columns[0])
         self.window = max(1, min(_MOST_BATCHES, _MOST_NUMBERS // numbers))
+        self.take = TakeBatch(self.window, self.source.stacked, scalars)
+        self.form = ("batches", order.total, order.size)
         self._last: tuple[int, Tensor] | None = None
 
     def longest_chunk(self, step: int) -> int:
@@ -67,24 +111,6 @@ class Minibatches(Source):
             self._last = (number, tf.constant(self._indices(number), tf.int32))
         return self._last[1], self.source.chunk(step)
 
-    def batch(self, data: Any, step: Tensor) -> Any:
-        """See `Source`."""
-        indices, (weights, arrays) = data
-        row = tf.gather(indices, tf.cast(step % self.window, tf.int32))
-        weights_stacked, arrays_stacked = self.source.stacked
-        return (
-            tuple(
-                weight if scalar else _take(weight, row, stacked)
-                for weight, scalar, stacked in zip(
-                    weights, self._scalars, weights_stacked, strict=True
-                )
-            ),
-            tuple(
-                _take(array, row, stacked)
-                for array, stacked in zip(arrays, arrays_stacked, strict=True)
-            ),
-        )
-
     def whole(self, step: int) -> Any:
         """See `Source`."""
         return self.all_points.whole(step)
@@ -95,17 +121,8 @@ class Minibatches(Source):
         ]
         return drawn[0] if len(drawn) == 1 else np.stack(drawn, axis=1)
 
-    def _flags(self) -> tuple[Flags, Flags]:
-        """What is stacked in a batch: all that has rows, where members have orders of their own."""
-        several = len(self.orders) > 1
-        weights, arrays = self.source.stacked
-        return (
-            tuple(s or (several and not c) for s, c in zip(weights, self._scalars, strict=True)),
-            tuple(s or several for s in arrays),
-        )
 
-
-def _take(values: Tensor, rows: Tensor, stacked: bool) -> Tensor:
+def _rows_of(values: Tensor, rows: Tensor, stacked: bool) -> Tensor:
     """values: [N, …] or, stacked, [M, N, …]; rows: [n] or, of each member, [M, n]."""
     if rows.shape.rank == 1:
         return tf.gather(values, rows, axis=1 if stacked else 0)
@@ -116,9 +133,8 @@ def stack_minibatches(sources: Sequence[Minibatches]) -> Minibatches:
     """Those of M members as one (local)."""
     orders = [source.orders[0] for source in sources]
     orders = orders[:1] if len(set(orders)) == 1 else orders
-    total = orders[0].total
-    weights, weights_stacked = stack_all([each.source.weights for each in sources], total)
-    arrays, arrays_stacked = stack_all([each.source.arrays for each in sources], total)
+    weights, weights_stacked = stack_all([each.source.weights for each in sources])
+    arrays, arrays_stacked = stack_all([each.source.arrays for each in sources])
     found = Minibatches(
         weights,
         arrays,

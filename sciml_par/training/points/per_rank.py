@@ -35,7 +35,9 @@ def check_per_rank(number: Any, points: Points) -> None:
             "array as points=..., which is dealt out to the ranks."
         )
     several = number if isinstance(number, tuple | list) else [number]
-    if not all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 2 for n in several):
+    if not all(
+        isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 2 for n in several
+    ):
         raise InputError(
             f"train: points_per_rank must be a number of points of at least 2, or a tuple of such "
             f"numbers, one per axis; got {number!r}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,26 @@ _MOST_STEPS = 512
 _MOST_NUMBERS = 2**21
 
 
+@dataclass(frozen=True)
+class TakeDraw:
+    """The rows of a step, from those of several; see `Take`.
+
+    Attributes
+    ----------
+    period : after how many steps there are other rows.
+    count : how many of them the data have.
+    """
+
+    period: int
+    count: int
+
+    def __call__(self, data: Any, step: Tensor) -> Any:
+        """See `Take`."""
+        weights, pool = data
+        row = tf.cast((step // self.period) % self.count, tf.int32)
+        return weights, tuple(tf.gather(array, row) for array in pool)
+
+
 class Pool(Source):
     """Rows that change every few steps.
 
@@ -25,7 +46,7 @@ class Pool(Source):
 
     Parameters
     ----------
-    weights, all_weights : of the terms in a batch and where all points are used: scalars, or [M, n]
+    weights, all_weights : of the terms in a batch and where all points are used: scalars, or [M]
         where members differ.
     draws : of each member; one where all have the same.
     dtype : of the tensors.
@@ -53,6 +74,8 @@ class Pool(Source):
         numbers = sum(int(np.prod(shape)) for shape in shapes) * self.draws[0].rows
         fitting = _MOST_NUMBERS // max(1, numbers * len(self.draws))
         self._count = max(1, min(-(-_MOST_STEPS // self._period), fitting))
+        self.take = TakeDraw(self._period, self._count)
+        self.form = ("drawn", self._period, self.draws[0].rows)
         self._last: tuple[int, Any] | None = None
 
     def longest_chunk(self, step: int) -> int:
@@ -69,12 +92,6 @@ class Pool(Source):
             weights = tuple(tf.constant(weight, self.dtype) for weight in self.weights)
             self._last = (number, (weights, pool))
         return self._last[1]
-
-    def batch(self, data: Any, step: Tensor) -> Any:
-        """See `Source`."""
-        weights, pool = data
-        row = tf.cast((step // self._period) % self._count, tf.int32)
-        return weights, tuple(tf.gather(array, row) for array in pool)
 
     def whole(self, step: int) -> Any:
         """See `Source`."""
@@ -98,9 +115,8 @@ def _differing(draws: Sequence[Draws]) -> Flags:
 def stack_pools(pools: Sequence[Pool]) -> Pool:
     """Those of M members as one (local)."""
     draws = [pool.draws[0] for pool in pools]
-    weights, stacked = stack_all([pool.weights for pool in pools], draws[0].rows)
-    rows = len(draws[0].whole(0)[0])
-    all_weights, _ = stack_all([pool.all_weights for pool in pools], rows)
+    weights, stacked = stack_all([pool.weights for pool in pools])
+    all_weights, _ = stack_all([pool.all_weights for pool in pools])
     return Pool(
         weights,
         all_weights,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ from sciml_par.problems.term import Term
 from sciml_par.training.points.feed import Batch, Rows
 from sciml_par.training.points.fixed import Fixed, stack_fixed
 from sciml_par.training.points.minibatches import Minibatches, stack_minibatches
-from sciml_par.training.points.pool import Pool, stack_pools
-from sciml_par.training.points.source import Source
+from sciml_par.training.points.pool import stack_pools
+from sciml_par.training.points.source import Source, Take
 
 Tensor = Any
 FloatArray = npt.NDArray[np.float64]
@@ -33,46 +33,65 @@ class View:
     columns: tuple[int, ...]
 
 
-class Views:
-    """Several sources as the batches of a feed; see `sciml_par.training.points.feed.Feed`.
+@dataclass(frozen=True)
+class BatchOf:
+    """The batch of a step, from a chunk's data: what a feed traces into the loop.
 
-    Parameters
-    ----------
-    sources : the sets of points.
-    views : of the terms, in the order of the loss.
+    It holds no points, and equal ones compute the same of data of equal shapes.
     """
 
-    def __init__(self, sources: Sequence[Source], views: Sequence[View]) -> None:
-        self._sources, self._views = tuple(sources), tuple(views)
-        self.stacked = self._rows([source.stacked for source in self._sources])
-        self.steps_per_epoch = max(source.steps_per_epoch for source in self._sources)
+    takes: tuple[Take, ...]
+    views: tuple[View, ...]
 
-    def longest_chunk(self, step: int) -> int:
+    def __call__(self, data: Any, step: Tensor) -> Batch:
         """See `Feed`."""
-        return min(source.longest_chunk(step) for source in self._sources)
+        parts = [take(part, step) for take, part in zip(self.takes, data, strict=True)]
+        return self.rows(parts)
 
-    def chunk(self, step: int) -> Any:
-        """See `Feed`."""
-        return tuple(source.chunk(step) for source in self._sources)
-
-    def batch(self, data: Any, step: Tensor) -> Batch:
-        """See `Feed`."""
-        parts = [s.batch(part, step) for s, part in zip(self._sources, data, strict=True)]
-        return self._rows(parts)
-
-    def whole(self, step: int) -> Batch:
-        """See `Feed`."""
-        return self._rows([source.whole(step) for source in self._sources])
-
-    def _rows(self, parts: Sequence[tuple[Any, Any]]) -> tuple[Rows, ...]:
+    def rows(self, parts: Sequence[tuple[Any, Any]]) -> tuple[Rows, ...]:
+        """What the terms have of the weights and arrays of all sources."""
         found = []
-        for view in self._views:
+        for view in self.views:
             weights, arrays = parts[view.source]
             found.append(Rows(weights[view.weight], tuple(arrays[i] for i in view.columns)))
         return tuple(found)
 
 
-class RankFeed(Views):
+class SourcesFeed:
+    """Several sources as a feed; see `sciml_par.training.points.feed.Feed`.
+
+    Parameters
+    ----------
+    sources : the sets of points.
+    views : of the terms, in the order of the loss.
+
+    Attributes
+    ----------
+    batch : as that of a feed; it keeps no points alive.
+    key : equal for feeds that one compiled loop can serve, if their data have equal shapes.
+    """
+
+    def __init__(self, sources: Sequence[Source], views: Sequence[View]) -> None:
+        self.sources = tuple(sources)
+        self.batch = BatchOf(tuple(source.take for source in sources), tuple(views))
+        self.stacked = self.batch.rows([source.stacked for source in self.sources])
+        self.steps_per_epoch = max(source.steps_per_epoch for source in self.sources)
+        self.key: Hashable = (self.batch, self.steps_per_epoch, self.stacked)
+
+    def longest_chunk(self, step: int) -> int:
+        """See `Feed`."""
+        return min(source.longest_chunk(step) for source in self.sources)
+
+    def chunk(self, step: int) -> Any:
+        """See `Feed`."""
+        return tuple(source.chunk(step) for source in self.sources)
+
+    def whole(self, step: int) -> Batch:
+        """See `Feed`."""
+        return self.batch.rows([source.whole(step) for source in self.sources])
+
+
+class RankFeed(SourcesFeed):
     """The points of one model, or of members with the same points, on one rank.
 
     See `sciml_par.training.points.feed.Feed` for what the loop needs of it.
@@ -109,12 +128,18 @@ class RankFeed(Views):
         return self.arrays[0][0]
 
     @property
+    def shape_key(self) -> Hashable:
+        """Equal for members whose feeds can be stacked."""
+        shapes = tuple(tuple(array.shape for array in arrays) for arrays in self.arrays)
+        return (shapes, self.batch.views, tuple(source.form for source in self.sources))
+
+    @property
     def counts(self) -> tuple[int, ...]:
         """For each term the number of this rank's points."""
         return tuple(len(arrays[0]) for arrays in self.arrays)
 
 
-class StackedFeed(Views):
+class StackedFeed(SourcesFeed):
     """The points of M stacked members as one `Feed`; arrays that all members share are there once.
 
     Parameters
@@ -131,8 +156,8 @@ class StackedFeed(Views):
         fault = difference(feeds)
         if fault is not None:
             raise InputError(f"train: members cannot be stacked, as they differ in {fault}.")
-        joined = [_stack(each) for each in zip(*(feed._sources for feed in feeds), strict=True)]
-        super().__init__(joined, feeds[0]._views)
+        joined = [_stack(each) for each in zip(*(feed.sources for feed in feeds), strict=True)]
+        super().__init__(joined, feeds[0].batch.views)
 
 
 def difference(feeds: Sequence[RankFeed]) -> str | None:
@@ -141,24 +166,14 @@ def difference(feeds: Sequence[RankFeed]) -> str | None:
     for other in feeds[1:]:
         if len(other.terms) != len(first.terms):
             return "the number of terms of the loss"
-        if other._views != first._views:
+        if other.batch.views != first.batch.views:
             return "which residuals have data"
         for term, mine, theirs in zip(first.terms, first.arrays, other.arrays, strict=True):
             if [a.shape for a in mine] != [a.shape for a in theirs]:
                 return f"the points of term {term.name!r}"
-        forms = [[_form(source) for source in feed._sources] for feed in (first, other)]
-        if forms[0] != forms[1]:
-            return "batch_size, resample_every or bootstrap"
+        if other.shape_key != first.shape_key:
+            return "batch_size or resample_every"
     return None
-
-
-def _form(source: Source) -> tuple[Any, ...]:
-    """What shapes and operations of a source depend on, beyond the shapes of its arrays."""
-    if isinstance(source, Minibatches):
-        return ("batches", source.orders[0].total, source.orders[0].size)
-    if isinstance(source, Pool):
-        return ("pool", source.draws[0].period, source.draws[0].rows)
-    return ("fixed",)
 
 
 def _stack(sources: Sequence[Any]) -> Source:
