@@ -109,7 +109,8 @@ def _condition_sets(problem: Problem, points: Points, seed: int, interior: int) 
     """The points of the conditions, in their order."""
     boundary = BoundaryPoints.of(problem.domain, points, interior)
     names = [term.name for term in problem.terms[len(problem.residuals) :]]
-    unknown = [name for name in points.conditions if name not in names]
+    at_conditions = points.conditions or {}
+    unknown = [name for name in at_conditions if name not in names]
     if unknown:
         raise InputError(
             f"train: Points has points for the condition {unknown[0]!r}, and the loss has "
@@ -117,7 +118,7 @@ def _condition_sets(problem: Problem, points: Points, seed: int, interior: int) 
         )
     found: list[PointSet] = []
     for i, (name, condition) in enumerate(zip(names, problem.conditions, strict=True)):
-        given = points.conditions.get(name)
+        given = at_conditions.get(name)
         if given is not None:
             found.append(given_set(condition, name, given, problem.domain))
         elif type(condition).points is not Condition.points:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -66,7 +66,7 @@ class Points:
     batch_size: Any = None
     resample_every: int | None = None
     seed: int | None = None
-    conditions: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -152,6 +152,8 @@ def _on_boundary(value: Any, what: str) -> int | tuple[FloatArray, FloatArray | 
 
 
 def _conditions(value: Any) -> dict[str, tuple[FloatArray, FloatArray | None]]:
+    if value is None:
+        return {}
     if not isinstance(value, Mapping):
         raise InputError(
             f"Points: conditions must be a dictionary of arrays by the names of conditions, got "
