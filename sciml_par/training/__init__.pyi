@@ -5,6 +5,7 @@ from ._results import Portion as Portion
 from ._results import Result as Result
 from .modes import Ensemble as Ensemble
 from .optimizers.adam import Adam as Adam
+from .points.points import Points as Points
 from .stops import NoProgress as NoProgress
 from .stops import TargetLoss as TargetLoss
 from .stops import WallTime as WallTime
