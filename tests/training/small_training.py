@@ -53,40 +53,50 @@ def initial(members: int = 1, dtype: str = "float64") -> Tensor:
     return tf.constant(rng.normal(size=(members, LAYOUT.size)), dtype)
 
 
-def train_all(
-    optimizers: Mapping[Any, Any],
-    *,
-    steps: int,
-    members: int = 1,
-    factors: Sequence[float] | None = None,
-    dtype: str = "float64",
-    compiled: bool = True,
-) -> dict[Any, np.ndarray]:
-    """θ after so many steps of each optimizer, all in one compiled loop: [M, p] each."""
-    objective, theta = SmallObjective(dtype), initial(members, dtype)
-    factor = tf.reshape(tf.constant(factors or [1.0] * members, theta.dtype), [members, 1])
-    states = {name: optimizer.init(objective, theta) for name, optimizer in optimizers.items()}
+class Trainings:
+    """Steps of several optimizers, each on a training of its own, in one compiled loop.
 
-    def step(done: Tensor, thetas: Any, states: Any) -> Any:
-        new = {
-            name: optimizer.step(objective, thetas[name], states[name], (), At(done + 1, factor))[
-                :2
-            ]
-            for name, optimizer in optimizers.items()
+    Parameters
+    ----------
+    members : how many are stacked.
+    """
+
+    def __init__(self, optimizers: Mapping[str, Any], *, steps: int, members: int = 1) -> None:
+        self._optimizers, self._steps, self._members = optimizers, steps, members
+        self._objective = SmallObjective()
+        self._run = tf.function(self._loop, jit_compile=True, autograph=False)
+
+    def run(self, *, first: int = 0, factors: Sequence[float] = ()) -> dict[str, np.ndarray]:
+        """θ of each training at its end: [M, p]; the same function for all arguments.
+
+        Parameters
+        ----------
+        first : the number of the first of these members.
+        factors : of the members' learning rates.
+        """
+        m = self._members
+        theta = initial(first + m)[first:]
+        factor = tf.reshape(tf.constant(factors or [1.0] * m, theta.dtype), [m, 1])
+        states = {n: o.init(self._objective, theta) for n, o in self._optimizers.items()}
+        thetas, states = self._run(dict.fromkeys(self._optimizers, theta), states, factor)
+        assert self._run.experimental_get_tracing_count() == 1
+        return {
+            name: optimizer.finish(self._objective, thetas[name], states[name]).numpy()
+            for name, optimizer in self._optimizers.items()
         }
-        thetas = {name: pair[0] for name, pair in new.items()}
-        return done + 1, thetas, {name: pair[1] for name, pair in new.items()}
 
-    def loop(thetas: Any, states: Any) -> Any:
+    def _loop(self, thetas: Any, states: Any, factor: Tensor) -> Any:
+        def step(done: Tensor, thetas: Any, states: Any) -> Any:
+            at = At(done + 1, factor)
+            new = {
+                name: optimizer.step(self._objective, thetas[name], states[name], (), at)
+                for name, optimizer in self._optimizers.items()
+            }
+            thetas = {name: each[0] for name, each in new.items()}
+            return done + 1, thetas, {name: each[1] for name, each in new.items()}
+
         start = (tf.constant(0), thetas, states)
-        return tf.while_loop(lambda done, *_: done < steps, step, start)[1:]
-
-    run = tf.function(loop, jit_compile=compiled, autograph=False)
-    thetas, states = run(dict.fromkeys(optimizers, theta), states)
-    return {
-        name: optimizer.finish(objective, thetas[name], states[name]).numpy()
-        for name, optimizer in optimizers.items()
-    }
+        return tf.while_loop(lambda done, *_: done < self._steps, step, start)[1:]
 
 
 def keras_train_all(optimizers: Mapping[Any, Any], *, steps: int) -> dict[Any, np.ndarray]:
