@@ -12,6 +12,6 @@ from .optimizers.schedules import CosineDecay as CosineDecay
 from .optimizers.schedules import ExponentialDecay as ExponentialDecay
 from .optimizers.schedules import PiecewiseConstantDecay as PiecewiseConstantDecay
 from .optimizers.schedules import Schedule as Schedule
-from .optimizers.schedules import WarmUp as WarmUp
 from .optimizers.sgd import SGD as SGD
+from .optimizers.warm_up import WarmUp as WarmUp
 from .train import train as train

@@ -115,6 +115,9 @@ def test_muon_trains_as_in_keras_where_keras_can() -> None:
     with pytest.raises(InputError, match="Muon cannot update parameters of float64"):
         Trainings(converted({"Muon": k.Muon(0.02)}), steps=2).run()
 
+    in_double = Trainings(converted({"Muon": k.Muon(0.02, rms_rate=None)}), steps=2).run()["Muon"]
+    assert np.abs(in_double - initial()).max() > 0.01
+
     def made() -> dict[str, Any]:
         muon = k.Muon(0.02, weight_decay=0.1, adam_weight_decay=0.05, exclude_layers=["output"])
         return {"Muon": k.Muon(0.02), "excluding": excluding(muon, "bias")}

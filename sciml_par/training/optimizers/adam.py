@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -33,6 +33,7 @@ class Adam(FirstOrder):
     """
 
     learning_rate: float | Schedule = 1e-3
+    _: KW_ONLY
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-7

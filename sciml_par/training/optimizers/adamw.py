@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sciml_par.training.optimizers._checks import check_not_negative
@@ -27,6 +27,7 @@ class AdamW(Adam):
     weight_decay : λ ≥ 0, dimensionless.
     """
 
+    _: KW_ONLY
     weight_decay: float = 0.004
 
     def __post_init__(self) -> None:

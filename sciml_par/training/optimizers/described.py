@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import fields
 from numbers import Integral, Real
@@ -46,10 +47,9 @@ def text_of(value: Any) -> str:
         return "[" + ", ".join(map(text_of, value)) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k}: {text_of(v)}" for k, v in sorted(value.items())) + "}"
-    pattern = getattr(value, "pattern", None)  # a regular expression
-    if isinstance(pattern, str):
+    if isinstance(value, re.Pattern):
         # Keras makes it of a set of words, which has no order.
-        return repr("|".join(sorted(pattern.split("|"))))
+        return repr("|".join(sorted(value.pattern.split("|"))))
     return str(getattr(value, "__qualname__", None) or type(value).__qualname__)
 
 
@@ -60,7 +60,7 @@ def key_of(value: Any) -> Hashable:
     """
     if isinstance(value, Described):
         return value.key
-    if isinstance(value, Real | str | type(None)):
+    if isinstance(value, Real | str | type(None) | re.Pattern):
         return (type(value), value)
     if isinstance(value, tuple | list):
         return tuple(map(key_of, value))

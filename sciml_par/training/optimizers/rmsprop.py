@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -35,6 +35,7 @@ class RMSprop(FirstOrder):
     """
 
     learning_rate: float | Schedule = 1e-3
+    _: KW_ONLY
     rho: float = 0.9
     momentum: float = 0.0
     epsilon: float = 1e-7

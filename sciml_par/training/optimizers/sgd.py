@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -33,6 +33,7 @@ class SGD(FirstOrder):
     """
 
     learning_rate: float | Schedule = 0.01
+    _: KW_ONLY
     momentum: float = 0.0
     nesterov: bool = False
 
