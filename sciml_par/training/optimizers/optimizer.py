@@ -120,7 +120,9 @@ class FirstOrder(Described, ABC):
 
     def with_ranks(self, size: int) -> Self:
         """See `Optimizer`."""
-        schedule = as_schedule(self.learning_rate).with_ranks(size)
+        if not isinstance(self.learning_rate, Schedule):
+            return self
+        schedule = self.learning_rate.with_ranks(size)
         return replace(self, learning_rate=schedule)  # type: ignore[type-var]
 
     def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
