@@ -113,9 +113,10 @@ def test_first_step_of_adam_has_the_length_of_the_learning_rate() -> None:
 
 
 def test_centered_rmsprop_stays_finite_where_all_gradients_are_alike() -> None:
-    optimizer = RMSprop(centered=True, epsilon=1e-30)
-    theta = tf.zeros([1, 5], tf.float32)
-    gradient, state = tf.fill([1, 5], 12345.678), optimizer.start(LAYOUT, theta)
+    optimizer = RMSprop(rho=0.5, centered=True, epsilon=1e-30)
+    theta = tf.zeros([1, 100], tf.float32)
+    gradient = tf.reshape(tf.linspace(1.0, 12345.678, 100), [1, 100])
+    state = optimizer.start(LAYOUT, theta)
     for number in range(1, 100):
         theta, state = optimizer.update(
             LAYOUT, theta, gradient, state, tf.constant([[1e-3]]), tf.constant(number)
