@@ -5,6 +5,16 @@ from ._results import Portion as Portion
 from ._results import Result as Result
 from .modes import Ensemble as Ensemble
 from .optimizers.adam import Adam as Adam
+from .optimizers.adamw import AdamW as AdamW
+from .optimizers.optimizer import FirstOrder as FirstOrder
+from .optimizers.rmsprop import RMSprop as RMSprop
+from .optimizers.schedules import Constant as Constant
+from .optimizers.schedules import CosineDecay as CosineDecay
+from .optimizers.schedules import ExponentialDecay as ExponentialDecay
+from .optimizers.schedules import PiecewiseConstantDecay as PiecewiseConstantDecay
+from .optimizers.schedules import Schedule as Schedule
+from .optimizers.sgd import SGD as SGD
+from .optimizers.warm_up import WarmUp as WarmUp
 from .points.points import Points as Points
 from .stops import NoProgress as NoProgress
 from .stops import TargetLoss as TargetLoss

@@ -166,6 +166,12 @@ class Course:
             self._next_phase()
         return chunk.seconds
 
+    def final_parameters(self) -> Any:
+        """θ: [M, p] at the end; the best in place of those whose loss is not finite."""
+        last = self._loops[self.position.phase].finish(self.state).parameters
+        bad = tf.equal(self.state.ended, NOT_FINITE)[:, None]
+        return tf.where(bad, self.state.best, last)
+
     def terms_of(self, parameters: Any) -> FloatArray:
         """The terms of the loss at θ: [M, p] on all points, [M, T]."""
         if self.stack.feed.steps_per_epoch > 1:
@@ -203,15 +209,10 @@ class Course:
     def _next_phase(self) -> None:
         at = self.position
         ended = np.where(self.ended == NO_PROGRESS, RUNNING, self.ended)
-        state = self.state._replace(ended=tf.constant(ended, tf.int32))
+        state = self._loops[at.phase].finish(self.state)
+        state = state._replace(ended=tf.constant(ended, tf.int32))
         self.position = Position(at.phase + 1, at.step, at.step, at.step - self.updates)
         begin = self._loops[at.phase + 1].start(state.parameters, before=state)
         reference = tf.fill(begin.reference_step.shape, tf.constant(at.step, tf.int32))
         self.state = begin._replace(reference_step=reference)
         self._prepared = False
-
-
-def last_good(state: State) -> State:
-    """The state with the best weights in place of those whose loss is not finite (local)."""
-    bad = tf.equal(state.ended, NOT_FINITE)[:, None]
-    return state._replace(parameters=tf.where(bad, state.best, state.parameters))

@@ -84,13 +84,12 @@ def _member(
 
 
 def _contribution(world: Communicator, setup: MemberSetup, course: Course) -> RankContribution:
-    points = setup.feed.rank_points
-    part = points.sub_domain
+    points, part = setup.feed.interior, setup.feed.sub_domain
     corners = None if part is None else (part.lower, part.upper)
-    sample = sample_for_figures(points.interior, world.size)
+    sample = sample_for_figures(points, world.size)
     return RankContribution(
         rank=world.rank,
-        points=len(points.interior),
+        points=len(points),
         shard=Shard(f"rank {world.rank}", training_points=sample, sub_domain=corners),
         seconds_compile=course.seconds_compile,
         seconds_train=course.seconds_train,

@@ -10,13 +10,13 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
-from sciml_par.training.rank_points import RankPoints
+from sciml_par.problems.term import Arrays
 from sciml_par.training.settings import Settings
 
 
 def make_networks(
     problem: Problem,
-    rank_points: RankPoints,
+    arrays: Sequence[Arrays],
     network: Callable[..., Any] | None,
     settings: Settings,
     seeds: Sequence[int],
@@ -46,7 +46,7 @@ def make_networks(
     _check_network(networks[0])
     weights = [tf.convert_to_tensor(v) for v in networks[0].trainable_variables]
     u = Field(partial(networks[0].apply, weights), jet=partial(networks[0].jet, weights))
-    problem.check(u, arrays=rank_points.arrays, dtype=settings.precision, reads_variables=False)
+    problem.check(u, arrays=arrays, dtype=settings.precision, reads_variables=False)
     return networks
 
 

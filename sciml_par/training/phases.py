@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers.adam import Adam
+from sciml_par.training.optimizers.convert import as_optimizer
 from sciml_par.training.optimizers.optimizer import FirstOrder, Optimizer
 
 DEFAULT_STEPS = 30_000
@@ -29,7 +29,7 @@ class Phase:
 
     @property
     def program(self) -> Optimizer:
-        """The optimizer that is compiled: with a constant learning rate of 1.
+        """The optimizer that is compiled: of those with a constant learning rate that with 1.
 
         The loop multiplies it by `rate`, so that one compiled loop serves all constant rates.
         """
@@ -39,9 +39,9 @@ class Phase:
     @property
     def rate(self) -> float:
         """What the learning rate of `program` is to be multiplied by."""
-        given = getattr(self.optimizer, "learning_rate", None)
-        known = isinstance(self.optimizer, FirstOrder) and is_dataclass(self.optimizer)
-        return float(given) if known and isinstance(given, float | int) else 1.0
+        given: Any = getattr(self.optimizer, "learning_rate", None)
+        constant = isinstance(self.optimizer, FirstOrder) and isinstance(given, float | int)
+        return float(given) if constant else 1.0
 
 
 def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -> tuple[Phase, ...]:
@@ -74,4 +74,4 @@ def _phase(optimizer: Any, steps: Any) -> Phase:
         good = False
     if not good:
         raise InputError(f"train: expected steps to be an integer ≥ 1; got {steps!r}.")
-    return Phase(Adam() if optimizer is None else optimizer, int(steps))
+    return Phase(as_optimizer(optimizer), int(steps))

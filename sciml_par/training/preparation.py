@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,11 @@ from sciml_par.training.description import Description, describe_model, describe
 from sciml_par.training.initial_networks import make_networks
 from sciml_par.training.loop_cache import loop_for
 from sciml_par.training.modes import Division, Ensemble, as_mode, divide
-from sciml_par.training.optimizers.schedules import initial_rate
+from sciml_par.training.optimizers.initial_rate import initial_rate
 from sciml_par.training.phases import Phase, as_phases
-from sciml_par.training.points.fixed_feed import FixedFeed, join_feeds
-from sciml_par.training.rank_points import count_points, points_of_rank
+from sciml_par.training.points.feed import Feed
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points
 from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
 from sciml_par.training.stack import MemberSetup, Stack, apart, make_stacks
@@ -37,7 +38,6 @@ class Arguments:
     network: Any
     points: Any
     points_per_rank: Any
-    boundary_points: int | None
     mode: Any
     optimizer: Any
     steps: Any
@@ -88,7 +88,10 @@ class Preparation:
         return Course(
             stack,
             self.phases,
-            [loop_for(stack, phase.program, self.group) for phase in self.phases],
+            [
+                loop_for(stack, phase.program.with_ranks(self.group.size), self.group)
+                for phase in self.phases
+            ],
             limits=self.stops.limits(self.settings.precision),
             log_every=self.settings.steps_between_records(steps),
         )
@@ -128,12 +131,16 @@ def prepare(given: Arguments, world: World) -> Preparation:
         check_consistency(model, group)
     setups = []
     for _, setup in made:
-        totals = count_points(setup.feed, group)
-        setups.append(replace(setup, feed=FixedFeed(setup.feed, totals, settings.precision)))
+        setups.append(setup)
+        count_points(setup.feed, group)
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
-    stacks = make_stacks(setups, join=join_feeds, precision=settings.precision)
+    stacks = make_stacks(setups, join=_join, precision=settings.precision)
     return Preparation(settings, phases, stops, group, tuple(stacks))
+
+
+def _join(feeds: Sequence[RankFeed]) -> Feed:
+    return feeds[0] if len(feeds) == 1 else StackedFeed(feeds)
 
 
 def training_group(division: Division, world: World) -> Communicator:
@@ -163,16 +170,20 @@ def _set_up(
     seed = member_seed(settings.seed, number)
     if ensemble is not None and ensemble.seeds is not None:
         seed = int(ensemble.seeds[number])
-    points = given.points if given.points_per_rank is None else given.points_per_rank
-    rank_points = points_of_rank(
-        problem, points, boundary_points=given.boundary_points, rank=group.rank, size=group.size
+    feed = make_feed(
+        problem,
+        given.points,
+        points_per_rank=given.points_per_rank,
+        rank=group.rank,
+        size=group.size,
+        seed=settings.seed,
+        dtype=settings.precision,
+        bootstrap=seed if ensemble is not None and ensemble.bootstrap else None,
     )
-    (network,) = make_networks(problem, rank_points, given.network, settings, [seed])
-    described = describe_model(
-        settings, problem, points=points, rank_points=rank_points, phases=phases, network=network
-    )
+    (network,) = make_networks(problem, feed.arrays, given.network, settings, [seed])
+    described = describe_model(settings, problem, feed=feed, phases=phases, network=network)
     factor = _rate_factor(number, ensemble, phases)
-    return described, MemberSetup(number, seed, problem, network, rank_points, factor)
+    return described, MemberSetup(number, seed, problem, network, feed, factor)
 
 
 def _problem_of(number: int, problem: Problem, ensemble: Ensemble | None) -> Problem:

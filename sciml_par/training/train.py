@@ -29,9 +29,8 @@ def train(
     problem: Problem,
     *,
     network: Callable[..., Any] | None = None,
-    points: Any = 64,
+    points: Any = None,
     points_per_rank: Any = None,
-    boundary_points: int | None = None,
     mode: str | Ensemble = "data",
     optimizer: Any = None,
     steps: int | None = None,
@@ -61,12 +60,11 @@ def train(
         result: it is compared. Ensembles may differ in problem, points, network and optimizer.
     network : makes a network; called with (d, m, seed=…, dtype=…). By default
         `sciml_par.networks.MLP`; `functools.partial(MLP, width=32, depth=3)` sets more.
-    points : how many equispaced interior points a model has, of all ranks that train it (in d > 1
-        about, or a tuple per axis); or, as an array [N, d], all points.
+    points : how many equispaced interior points a model has, of all ranks that train it, by
+        default 64 (in d > 1 about, or a tuple per axis); or, as an array [N, d], all points; or
+        `Points`, which says more: of the boundary, sampling, minibatches, new draws.
     points_per_rank : in place of `points`, how many equispaced points each rank has in its slab of
         the domain, both ends included.
-    boundary_points : about how many points the boundary conditions have on the whole boundary;
-        by default as dense as the interior ones. In 1-D there are always two.
     mode : "data", "ensemble" or an `Ensemble`.
     optimizer, steps : `Adam()` by default, and how many updates of the weights, 30,000.
     phases : in their place, pairs (optimizer, steps), one after the other.
@@ -104,7 +102,6 @@ def train(
         network=network,
         points=points,
         points_per_rank=points_per_rank,
-        boundary_points=boundary_points,
         mode=mode,
         optimizer=optimizer,
         steps=steps,

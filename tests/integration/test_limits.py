@@ -31,9 +31,11 @@ def test_domains_and_conditions() -> None:
 def test_networks_and_optimizers() -> None:
     made = {n for n in dir(networks) if hasattr(getattr(networks, n), "trainable_variables")}
     assert made == {"MLP"} and "the `MLP`" in SECTION
-    updates = {n for n in dir(training) if hasattr(getattr(training, n), "update")}
-    assert updates == {"Adam"} and "Adam with a constant learning rate" in SECTION
-    assert training.Adam.__dataclass_fields__["learning_rate"].type in (float, "float")
+    updates = classes(training, training.FirstOrder)
+    assert updates == {"Adam", "AdamW", "SGD", "RMSprop"}
+    assert "Adam, AdamW, SGD and RMSprop" in SECTION
+    steps = {n for n in dir(training) if hasattr(getattr(training, n), "step")}
+    assert steps == updates | {"FirstOrder"} and "no L-BFGS" in SECTION
 
 
 @pytest.mark.parametrize(
