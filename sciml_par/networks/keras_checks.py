@@ -221,10 +221,12 @@ def _operations(graph: Any) -> Iterator[Any]:
 
 
 def _precision(name: str, found: str, dtype: str) -> str:
+    known = found in ("float32", "float64")
+    own = f'give train precision="{found}"' if known else f"make its layers with dtype={dtype!r}"
     return (
-        f'{name} computes in {found}, but the training in {dtype}. Give train precision="{found}" '
-        f"if it has that; or a function that makes the model, which is then made in {dtype}; or "
-        f"make the model after keras.config.set_floatx({dtype!r})."
+        f"{name} computes in {found}, but the training in {dtype}: {own}; or give a function that "
+        f"makes the model, which is then made in {dtype}; or make the model after "
+        f"keras.config.set_floatx({dtype!r})."
     )
 
 

@@ -56,6 +56,9 @@ def _of_problem(problem: Problem) -> Description:
         "domain": repr(problem.domain),
         "terms of the loss": ", ".join(term.name for term in problem.terms),
         "exact solution": of_value(problem.exact_function),
+        "ansatz": of_value(problem.ansatz),
+        "input_scaling": of_value(problem.input_scaling),
+        "names of the outputs": ", ".join(problem.output_names),
     }
 
 

@@ -14,8 +14,8 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.xla_custom_call import bridge
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.objective import Objective
+from sciml_par.training.optimizers.adam import Adam
 
 Tensor = Any
 _RECORDS_PER_CHUNK = 1024

@@ -18,7 +18,6 @@ from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.result import Result
-from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.collect import collect, sample_for_figures
 from sciml_par.training.consistency import check_consistency, common_domain
 from sciml_par.training.description import Description, describe
@@ -26,6 +25,7 @@ from sciml_par.training.evaluate import evaluate
 from sciml_par.training.initial_networks import make_networks
 from sciml_par.training.loop import Loop
 from sciml_par.training.objective import Objective
+from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.progress import make_reporter
 from sciml_par.training.rank_points import (
     FloatArray,
