@@ -127,9 +127,12 @@ def _network_of_chain(model: Any, chain: DenseChain) -> Network:
 def _build(model: Any, d: int, dtype: str) -> None:
     """Call a model once, which builds what is not built yet, and see that it can be called."""
     name = keras_checks.described(model)
+    keras: Any = import_module("keras")
     _check_inputs(model, d, name)
     x = tf.zeros([2, d], dtype)
     try:
+        if isinstance(model, keras.Sequential) and not model.built:
+            model.build((None, d))  # a call would give it a fixed number of points
         output = model(x)
     except InputError:
         raise
@@ -158,9 +161,9 @@ def _check_inputs(model: Any, d: int, name: str) -> None:
     shape = tuple(inputs[0].shape)
     if len(shape) == 2 and shape[1] is not None:
         _check_numbers(name, (shape[1], d), None)
-    if len(shape) != 2 or shape[0] is not None:
+    if len(shape) != 2:
         raise InputError(
-            f"{name} takes inputs of the shape {list(shape)}, but points are [n, {d}] for any n; "
+            f"{name} takes inputs of the shape {list(shape)}, but points are [n, {d}]; "
             f"begin with keras.Input(({d},))."
         )
 

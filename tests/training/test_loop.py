@@ -15,9 +15,9 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem
 from sciml_par.problems import poisson as poisson_on
-from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.loop import Loop, State
 from sciml_par.training.objective import Objective
+from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.rank_points import count_points, points_of_rank
 
 POINTS, LOG_EVERY = 9, 4

@@ -12,9 +12,9 @@ import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.problems import poisson as poisson_on
-from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.loop import Loop
 from sciml_par.training.objective import Objective
+from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.rank_points import Points, RankPoints, count_points, points_of_rank
 
 
