@@ -17,14 +17,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.networks.activation import Activation
+from sciml_par.networks.activation import LINEAR, Activation
 
 Coefficients = npt.NDArray[np.float64]
+
+
+class Layer(NamedTuple):
+    """a ← σ(a W + b).
+
+    Attributes
+    ----------
+    weight : W: [w, w'].
+    bias : b: [w'], or None.
+    activation : σ.
+    """
+
+    weight: tf.Tensor
+    bias: tf.Tensor | None
+    activation: Activation
 
 
 def jet(
@@ -50,35 +66,43 @@ def jet(
     L : tensor [n, m, K]
         L[:, c, k] = Σ_ij C_k[i,j] ∂²u_c/∂x_i∂x_j.
     """
-    weights, biases = parameters[0::2], parameters[1::2]
-    stack = _first_layer(weights[0], biases[0], x, second, activation)
-    for weight, bias in zip(weights[1:-1], biases[1:-1], strict=True):
-        stack = _hidden_layer(weight, bias, stack, second, activation)
-    return _last_layer(weights[-1], biases[-1], stack, d=second.shape[1])
+    pairs = list(zip(parameters[0::2], parameters[1::2], strict=True))
+    hidden = [Layer(weight, bias, activation) for weight, bias in pairs[:-1]]
+    return jet_of_layers([*hidden, Layer(*pairs[-1], LINEAR)], x, second)
 
 
-def _first_layer(
-    weight: tf.Tensor, bias: tf.Tensor, x: tf.Tensor, second: Coefficients, activation: Activation
-) -> tf.Tensor:
+def jet_of_layers(
+    layers: Sequence[Layer], x: tf.Tensor, second: Coefficients
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """As `jet`, of dense layers of any activations, one at least (local)."""
+    first, *others = layers
+    d = second.shape[1]
+    stack = _first_layer(first, x, second)
+    if not others:
+        return _parts(stack, d=d)
+    for layer in others[:-1]:
+        stack = _hidden_layer(layer, stack, second)
+    if others[-1].activation is LINEAR:
+        return _last_layer(others[-1], stack, d=d)
+    return _parts(_hidden_layer(others[-1], stack, second), d=d)
+
+
+def _first_layer(layer: Layer, x: tf.Tensor, second: Coefficients) -> tf.Tensor:
     """x: [n, d] -> [1 + d + K, n, w]; here ∂_i z is a row of W at every point, and L_k z = 0."""
-    a, slope, curvature = activation.derivatives(tf.linalg.matmul(x, weight) + bias)
+    weight = layer.weight
+    z = _with_bias(tf.linalg.matmul(x, weight), layer.bias)
+    a, slope, curvature = layer.activation.derivatives(z)
     rows = [weight[i] for i in range(second.shape[1])]
     first = [slope * row for row in rows]
     operators = [curvature * form for form in _quadratic_forms(rows, second)]
     return tf.stack([a, *first, *operators])
 
 
-def _hidden_layer(
-    weight: tf.Tensor,
-    bias: tf.Tensor,
-    stack: tf.Tensor,
-    second: Coefficients,
-    activation: Activation,
-) -> tf.Tensor:
+def _hidden_layer(layer: Layer, stack: tf.Tensor, second: Coefficients) -> tf.Tensor:
     """[1 + d + K, n, w] -> [1 + d + K, n, w']."""
     d = second.shape[1]
-    parts = tf.unstack(_product(stack, weight))
-    a, slope, curvature = activation.derivatives(parts[0] + bias)
+    parts = tf.unstack(_product(stack, layer.weight))
+    a, slope, curvature = layer.activation.derivatives(_with_bias(parts[0], layer.bias))
     directions, operators = parts[1 : 1 + d], parts[1 + d :]
     forms = _quadratic_forms(directions, second)
     first = [slope * direction for direction in directions]
@@ -87,14 +111,24 @@ def _hidden_layer(
 
 
 def _last_layer(
-    weight: tf.Tensor, bias: tf.Tensor, stack: tf.Tensor, *, d: int
+    layer: Layer, stack: tf.Tensor, *, d: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     # One product a part, not one for all: a residual that reads only L then costs only L, because
     # the compiler drops the other products whole, which it cannot do with rows of one product.
-    u = tf.linalg.matmul(stack[0], weight) + bias
-    du = _product(stack[1 : 1 + d], weight)
-    operators = _product(stack[1 + d :], weight)
+    u = _with_bias(tf.linalg.matmul(stack[0], layer.weight), layer.bias)
+    du = _product(stack[1 : 1 + d], layer.weight)
+    operators = _product(stack[1 + d :], layer.weight)
     return u, tf.transpose(du, [1, 2, 0]), tf.transpose(operators, [1, 2, 0])
+
+
+def _parts(stack: tf.Tensor, *, d: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """[1 + d + K, n, m] -> u: [n, m], du: [n, m, d], L: [n, m, K]."""
+    first, operators = stack[1 : 1 + d], stack[1 + d :]
+    return stack[0], tf.transpose(first, [1, 2, 0]), tf.transpose(operators, [1, 2, 0])
+
+
+def _with_bias(z: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+    return z if bias is None else z + bias
 
 
 def _product(stack: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer, is_integer
+from sciml_par.problems._names import checked_names, coordinate_names
 from sciml_par.problems.faces import Face, faces_of, points_on
 from sciml_par.problems.sampling import (
     GRID,
@@ -35,11 +36,15 @@ class Box:
     ----------
     lower, upper : number or sequence of d numbers
         Finite, lower < upper on every axis.
+    names : sequence of d strings, optional
+        Names of the coordinates, for figures and tables, such as ("x", "t"). By default x; x, y;
+        x, y, z; or x1 to xd. Boxes that differ in names only are equal.
 
     Raises
     ------
     InputError
-        Bounds that are not finite numbers, differ in shape, or leave no interior.
+        Bounds that are not finite numbers, differ in shape, or leave no interior; or names that
+        are not d distinct texts.
 
     Examples
     --------
@@ -51,9 +56,15 @@ class Box:
     (Box([0.0, 0.0], [1.0, 1.0]), Box([1.0, 0.0], [2.0, 1.0]))
     """
 
-    __slots__ = ("_lower", "_upper")
+    __slots__ = ("_lower", "_names", "_upper")
 
-    def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
+    def __init__(
+        self,
+        lower: npt.ArrayLike,
+        upper: npt.ArrayLike,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
         low, high = _bounds("lower", lower), _bounds("upper", upper)
         if low.shape != high.shape:
             raise InputError(
@@ -67,6 +78,9 @@ class Box:
                 f"on axis {axis}"
             )
         self._lower, self._upper = low, high
+        default = coordinate_names(low.size)
+        what = f"{type(self).__name__}: names of the coordinates"
+        self._names = default if names is None else checked_names(names, what, count=low.size)
 
     @property
     def lower(self) -> FloatArray:
@@ -77,6 +91,11 @@ class Box:
     def upper(self) -> FloatArray:
         """Upper bounds [d]."""
         return self._upper
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates, d of them."""
+        return self._names
 
     @property
     def dimension(self) -> int:
@@ -94,7 +113,19 @@ class Box:
         return float(np.prod(self.extent))
 
     def __repr__(self) -> str:
-        return f"Box({self._lower.tolist()}, {self._upper.tolist()})"
+        return f"Box({self._lower.tolist()}, {self._upper.tolist()}{self._names_given()})"
+
+    def _names_given(self, *, one: bool = False) -> str:
+        """The names as an argument, if they are not the default ones."""
+        if self._names == coordinate_names(self.dimension):
+            return ""
+        return f", name={self._names[0]!r}" if one else f", names={self._names!r}"
+
+    def with_bounds(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Box:
+        """Another box in the same coordinates, an `Interval` where d = 1 (local)."""
+        if self.dimension > 1:
+            return Box(lower, upper, names=self._names)
+        return Interval(float(np.ravel(lower)[0]), float(np.ravel(upper)[0]), name=self._names[0])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Box):
@@ -225,7 +256,7 @@ class Box:
         for low, high in zip(cuts[:-1], cuts[1:], strict=True):
             lower, upper = self._lower.copy(), self._upper.copy()
             lower[axis], upper[axis] = low, high
-            slabs.append(Box(lower, upper) if self.dimension > 1 else Interval(low, high))
+            slabs.append(self.with_bounds(lower, upper))
         return tuple(slabs)
 
     def _check_thickness(self, parts: int, axis: int) -> None:
@@ -322,6 +353,12 @@ class Box:
 class Interval(Box):
     """The closed interval [lower, upper]: a `Box` with d = 1.
 
+    Parameters
+    ----------
+    lower, upper : number
+    name : str, optional
+        Of the coordinate; "x" by default.
+
     Examples
     --------
     >>> from sciml_par.problems import Interval
@@ -331,13 +368,13 @@ class Interval(Box):
 
     __slots__ = ()
 
-    def __init__(self, lower: float, upper: float) -> None:
-        super().__init__(lower, upper)
+    def __init__(self, lower: float, upper: float, *, name: str | None = None) -> None:
+        super().__init__(lower, upper, names=None if name is None else (name,))
         if self.dimension != 1:
             raise InputError(f"Interval takes two numbers, got {self.dimension} per bound; use Box")
 
     def __repr__(self) -> str:
-        return f"Interval({self._lower[0]}, {self._upper[0]})"
+        return f"Interval({self._lower[0]}, {self._upper[0]}{self._names_given(one=True)})"
 
 
 def _bounds(name: str, value: npt.ArrayLike) -> FloatArray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par.networks.network import Network
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.training.fingerprint import of_function, of_value
@@ -50,7 +51,7 @@ def describe_model(
     *,
     feed: RankFeed,
     phases: Sequence[Phase],
-    network: Any,
+    network: Network,
 ) -> Description:
     """What the ranks that train one model must have in common as well (local).
 
@@ -63,7 +64,7 @@ def describe_model(
     for number, phase in enumerate(phases):
         where = f" of phase {number + 1}" if len(phases) > 1 else ""
         found |= {name + where: value for name, value in _of_optimizer(phase.optimizer).items()}
-    return found | _of_network(network)
+    return found | _of_network(network.model)
 
 
 def _of_problem(problem: Problem) -> Description:
@@ -72,6 +73,9 @@ def _of_problem(problem: Problem) -> Description:
         "domain": repr(problem.domain),
         "terms of the loss": ", ".join(term.name for term in problem.terms),
         "exact solution": of_value(problem.exact_function),
+        "ansatz": of_value(problem.ansatz),
+        "input_scaling": of_value(problem.input_scaling),
+        "names of the outputs": ", ".join(problem.output_names),
     }
 
 

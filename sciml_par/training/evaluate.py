@@ -26,7 +26,14 @@ def evaluate(
 ) -> Prediction:
     """The prediction with weights [p] on equispaced points of `domain` (local)."""
     x = domain.grid(settings.evaluation_points)
-    u = field_of(network, layout.unflatten(tf.constant(weights)))
+    u = field_of(problem, network, layout.unflatten(tf.constant(weights)))
     values = u(tf.constant(x, settings.precision)).numpy().astype(np.float64)
     u_exact = np.full_like(values, np.nan) if problem.exact is None else problem.exact(x)
-    return Prediction("prediction", x, values, u_exact)
+    return Prediction(
+        "prediction",
+        x,
+        values,
+        u_exact,
+        coordinates=domain.names,
+        fields=problem.output_names,
+    )

@@ -46,7 +46,7 @@ def _key(stack: Stack, optimizer: Optimizer, group: Communicator) -> Hashable | 
 
 def _make(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
     objective = StackedObjective(
-        partial(field_of, stack.network),
+        partial(field_of, stack.problem, stack.network),
         stack.terms,
         layout=stack.layout,
         members=len(stack.numbers),

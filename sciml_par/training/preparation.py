@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.training.consistency import check_consistency
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
-from sciml_par.training.initial_networks import make_networks
+from sciml_par.training.initial_networks import network_of_member, try_residuals
 from sciml_par.training.loop_cache import loop_for
 from sciml_par.training.modes import Division, Ensemble, as_mode, divide
 from sciml_par.training.optimizers.initial_rate import initial_rate
@@ -72,7 +73,7 @@ class Preparation:
     def networks(self) -> list[Any]:
         """Of this rank's members, in the order of their numbers."""
         setups = [setup for stack in self.stacks for setup in stack.setups]
-        return [setup.network for setup in sorted(setups, key=lambda setup: setup.number)]
+        return [setup.network.model for setup in sorted(setups, key=lambda setup: setup.number)]
 
     def courses(self) -> list[Course]:
         """One for each stack, before its first step (local)."""
@@ -125,7 +126,9 @@ def prepare(given: Arguments, world: World) -> Preparation:
     run = describe_run(settings, phases, stops, division, given.problem, given.evaluation_domain)
     check_consistency(run, everyone)
     group = training_group(division, world)
-    member = partial(_set_up, given, settings, phases, ensemble, group=group)
+    member = partial(
+        _set_up, given, settings, phases, ensemble, members=division.members, group=group
+    )
     made = everyone.attempt(lambda: [member(number) for number in division.numbers])
     for model, _ in made:
         check_consistency(model, group)
@@ -136,11 +139,29 @@ def prepare(given: Arguments, world: World) -> Preparation:
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
+    _tell(everyone.attempt(lambda: _tried(stacks, settings)), everyone)
     return Preparation(settings, phases, stops, group, tuple(stacks))
 
 
 def _join(feeds: Sequence[RankFeed]) -> Feed:
     return feeds[0] if len(feeds) == 1 else StackedFeed(feeds)
+
+
+def _tried(stacks: Sequence[Stack], settings: Settings) -> list[str]:
+    """What there is to say of the networks, once the residuals have been tried (local)."""
+    remarks: list[str] = []
+    for stack in stacks:
+        arrays = stack.setups[0].feed.arrays
+        remarks += try_residuals(
+            stack.problem, stack.network, dtype=settings.precision, arrays=arrays
+        )
+    return remarks
+
+
+def _tell(remarks: Sequence[str], communicator: Communicator) -> None:
+    if communicator.rank == 0:
+        for remark in dict.fromkeys(remarks):
+            warnings.warn(f"train: {remark}", RuntimeWarning, stacklevel=4)
 
 
 def training_group(division: Division, world: World) -> Communicator:
@@ -163,6 +184,7 @@ def _set_up(
     ensemble: Ensemble | None,
     number: int,
     *,
+    members: int,
     group: Communicator,
 ) -> tuple[Description, MemberSetup]:
     """One member before its training, and what its ranks must have in common (local)."""
@@ -180,7 +202,9 @@ def _set_up(
         dtype=settings.precision,
         bootstrap=seed if ensemble is not None and ensemble.bootstrap else None,
     )
-    (network,) = make_networks(problem, feed.arrays, given.network, settings, [seed])
+    network = network_of_member(
+        problem, given.network, seed=seed, members=members, dtype=settings.precision
+    )
     described = describe_model(settings, problem, feed=feed, phases=phases, network=network)
     factor = _rate_factor(number, ensemble, phases)
     return described, MemberSetup(number, seed, problem, network, feed, factor)

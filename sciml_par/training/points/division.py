@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.domain import Box, Interval
+from sciml_par.problems.domain import Box
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -49,7 +49,7 @@ def slab(x: FloatArray, domain: Box, *, rank: int, size: int) -> Box | None:
         upper[axis] = sorted_x[end - 1 : end + 1].mean()
     if first == end or not lower[axis] < upper[axis]:
         return None
-    return Interval(lower[0], upper[0]) if len(lower) == 1 else Box(lower, upper)
+    return domain.with_bounds(lower, upper)
 
 
 def longest_axis(domain: Box) -> int:
