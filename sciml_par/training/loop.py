@@ -214,12 +214,15 @@ class Loop:
         def step(done: Tensor, state: State, _t: Tensor, records: Tensor) -> Any:
             at = At(first + done - phase_start + 1, rate_factor)
             batch = self._batch(data, first + done)
+            before = state.steps
             state, terms = self._step(state, batch, limits, at, first + done)
             # The record number k holds the loss after k·log_every updates: of the losses computed
             # on the way there each overwrites the one before, so the loop needs no branch.
             place = _ceil_div(first + done, log_every) - base
             records = tf.tensor_scatter_nd_update(records, [[place]], terms[None])
-            return done + 1, state, terms, records
+            # A step in which the last members end is none.
+            made = tf.reduce_any(state.steps != before)
+            return done + tf.cast(made, done.dtype), state, terms, records
 
         records = tf.zeros([_RECORDS_PER_CHUNK + 1, *shape], dtype)
         begin = (tf.constant(0), state, tf.zeros(shape, dtype), records)
