@@ -24,14 +24,14 @@ from sciml_par.problems import (
     laplacian,
     poisson,
 )
-from sciml_par.training import Adam, train
+from sciml_par.training import Adam, Points, train
 
 tiny = partial(MLP, width=4, depth=1)
 small = partial(
     train,
     network=tiny,
     steps=4,
-    points=9,
+    points_per_rank=9,
     log_every=2,
     evaluation_points=11,
     progress=False,
@@ -72,14 +72,17 @@ DATA: dict[str, Arguments] = {
     },
     "points of term 'neumann'": lambda r: {
         "problem": with_conditions(Neumann(), domain=SQUARE),
-        "boundary_points": 10 + 10 * r,
+        "points_per_rank": None,
+        "points": Points(16, boundary=10 + 10 * r),
     },
     "weight of term 'residual'": lambda r: {
         "problem": Problem(UNIT, Residual(minus, weight=1 + r))
     },
     "function of term 'residual'": lambda r: {"problem": Problem(UNIT, [minus, plus][r])},
     "exact solution": lambda r: {"problem": Problem(UNIT, minus, exact=[None, np.cos][r])},
-    "points": lambda r: {"points": 9 + r},
+    "points": lambda r: {"points_per_rank": None, "points": 9 + r},
+    "points_per_rank": lambda r: {"points_per_rank": 9 + r},
+    "batch_size": lambda r: {"points_per_rank": None, "points": Points(16, batch_size=4 + r)},
     "width of the network": lambda r: {"network": partial(tiny, width=4 + r)},
     "activation of the network": lambda r: {
         "network": partial(tiny, activation=["tanh", "sin"][r])
@@ -95,7 +98,7 @@ BOTH: dict[str, Arguments] = {
     "evaluation_domain": lambda r: {"evaluation_domain": Interval(-1, 1 + r)},
     "dimensions of the problem": lambda r: {
         "problem": with_conditions(domain=[UNIT, SQUARE][r]),
-        "points": 16,
+        "points_per_rank": 16,
     },
     "outputs of the problem": lambda r: {"problem": Problem(UNIT, minus, outputs=1 + r)},
 }
@@ -138,11 +141,11 @@ def test_the_mode() -> None:
 def test_point_arrays_that_differ_are_refused() -> None:
     """As when each rank draws its own, or gives its share alone."""
     mine = np.random.default_rng(sp.rank()).uniform(-1, 1, (12, 1))
-    message = check_refused("points", lambda r: {"points": mine})
+    message = check_refused("points", lambda r: {"points_per_rank": None, "points": mine})
     assert r"array of shape [12, 1], digest" in message
     assert "give all points to each" in message
     share = np.linspace(-1, 1, 12)[sp.rank() :: sp.size(), None]
-    check_refused("points", lambda r: {"points": share})
+    check_refused("points", lambda r: {"points_per_rank": None, "points": share})
 
 
 @several
@@ -157,7 +160,7 @@ def test_in_an_ensemble_problem_points_network_and_optimizer_may_differ() -> Non
     result = small(
         poisson(k=r + 1),
         mode="ensemble",
-        points=9 + r,
+        points_per_rank=9 + r,
         network=partial(tiny, width=4 + r),
         optimizer=Adam(learning_rate=1e-3 * (1 + r)),
     )
@@ -186,4 +189,4 @@ def test_unlike_rounding_of_points_is_no_difference() -> None:
     points = np.linspace(0.1, 0.9, 16)[:, None] * (1 + 1e-15 * sp.rank())
     value = 0.1 + 0.2 if sp.rank() else 0.3
     problem = with_conditions(Dirichlet(lambda x: tf.cast(value, x.dtype) * x))
-    assert np.isfinite(small(problem, points=points).members[0].loss)
+    assert np.isfinite(small(problem, points=points, points_per_rank=None).members[0].loss)

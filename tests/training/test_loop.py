@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import Engine, losses
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem
 from sciml_par.problems import poisson as poisson_on
-from sciml_par.training.loop import Loop, State
-from sciml_par.training.objective import Objective
-from sciml_par.training.optimizers.adam import Adam
-from sciml_par.training.rank_points import count_points, points_of_rank
+from sciml_par.training import Adam
+from sciml_par.training.loop import NOT_FINITE, RUNNING
+from sciml_par.training.optimizers.optimizer import At
 
 POINTS, LOG_EVERY = 9, 4
 
@@ -29,79 +29,83 @@ def poisson() -> Problem:
     return poisson_on(domain=Interval(0, 1))
 
 
-def make_loop(
-    problem: Problem, *, log_every: int, learning_rate: float = 1e-3
-) -> tuple[Loop, State, Objective]:
-    """A loop that all ranks share."""
-    everyone = sp.current_world().communicator
-    mine = points_of_rank(
-        problem, POINTS, boundary_points=None, rank=everyone.rank, size=everyone.size
+def make_engine(problem: Problem, *, log_every: int, learning_rate: float = 1e-3) -> Engine:
+    """An engine that all ranks share."""
+    return Engine(
+        problem,
+        sp.current_world().communicator,
+        MLP(1, 1, width=4, depth=1, seed=5, dtype="float64"),
+        points_per_rank=POINTS,
+        optimizer=Adam(learning_rate),
+        log_every=log_every,
     )
-    model = MLP(1, 1, width=4, depth=1, seed=5, dtype="float64")
-    objective = Objective(
-        model,
-        mine,
-        totals=count_points(mine, everyone),
-        communicator=everyone,
-        dtype="float64",
-    )
-    loop = Loop(
-        objective, Adam(learning_rate=learning_rate), log_every=log_every, communicator=everyone
-    )
-    start = loop.start([v.numpy() for v in model.trainable_variables], "float64")
-    return loop, start, objective
 
 
 @cache
-def poisson_loop(log_every: int) -> tuple[Loop, State, Objective]:
-    return make_loop(poisson(), log_every=log_every)
+def poisson_engine(log_every: int) -> Engine:
+    return make_engine(poisson(), log_every=log_every)
 
 
 @cache
 def losses_step_by_step(count: int) -> np.ndarray:
     """The loss after 0..count updates, each computed by itself."""
-    _, state, objective = poisson_loop(LOG_EVERY)
-    optimizer = Adam()
-    parameters, moments = state.parameters, state.moments
-    losses = []
+    engine = poisson_engine(LOG_EVERY)
+    state, batch = engine.start(), engine.feed.whole(0)
+    parameters, moments = state.parameters, state.optimizer
+    found = []
     for step in range(1, count + 2):
-        loss, gradient = objective.value_and_gradient(parameters)
-        losses.append(float(loss))
-        parameters, moments = optimizer.update(parameters, gradient, moments, tf.constant(step))
-    return np.array(losses)
+        at = At(tf.constant(step), tf.ones([1, 1], tf.float64))
+        parameters, moments, terms = engine.optimizer.step(
+            engine.objective, parameters, moments, batch, at
+        )
+        found.append(float(tf.reduce_sum(terms)))
+    return np.array(found)
 
 
 # The records are each rank's own affair; with more ranks only their losses could be others.
 @pytest.mark.parametrize("log_every", [1, LOG_EVERY, 100] if sp.size() == 1 else [LOG_EVERY])
 def test_records_the_loss_after_every_multiple(log_every: int) -> None:
-    loop, start, _ = poisson_loop(log_every)
+    engine = poisson_engine(log_every)
     ends = []
     for chunks in [(10,), (1, 1, 3, 5), (4, 6), (3, 1, 6)]:
-        state = start
-        steps, losses = [], []
+        state, step = engine.start(), 0
+        steps: list[int] = []
+        found: list[float] = []
         for count in chunks:
-            chunk = loop.advance(state, count)
-            assert chunk.finite
-            assert chunk.state.step == state.step + count
-            state = chunk.state
+            chunk = engine.advance(state, count, step=step)
+            assert chunk.done == count and int(chunk.state.ended[0]) == RUNNING
+            state, step = chunk.state, step + count
+            assert int(state.steps[0]) == step
             steps += list(chunk.steps)
-            losses += list(chunk.losses)
+            found += list(losses(chunk))
         assert steps == list(range(0, sum(chunks), log_every))
-        np.testing.assert_allclose(losses, losses_step_by_step(10)[steps], rtol=1e-10)
-        ends.append(state.parameters.numpy().tobytes())
+        np.testing.assert_allclose(found, losses_step_by_step(10)[steps], rtol=1e-10)
+        ends.append(b"".join(leaf.numpy().tobytes() for leaf in tf.nest.flatten(state)))
     assert len(set(ends)) == 1, "chunks change the result"
 
 
-@pytest.mark.skipif("sp.size() > 1", reason="the records are each rank's own affair")
+def test_the_state_keeps_the_best_weights() -> None:
+    engine = make_engine(poisson(), log_every=1, learning_rate=1.0)
+    chunk = engine.advance(engine.start(), 60)
+    found = losses(chunk)
+    best = int(np.argmin(found))
+    assert 0 < best < 59 and found[-1] > found[best]
+    assert int(chunk.state.best_step[0]) == best
+    np.testing.assert_allclose(chunk.state.best_loss[0], found[best], rtol=1e-12)
+    there = engine.advance(engine.start(), best).state.parameters
+    np.testing.assert_array_equal(chunk.state.best, there)
+
+
+@pytest.mark.ranks(most=1, reason="the records are each rank's own affair")
 def test_the_longest_chunk_fills_the_records_and_no_more() -> None:
-    loop, start, _ = poisson_loop(LOG_EVERY)
+    engine = poisson_engine(LOG_EVERY)
     for step in (0, 11, 12):
-        longest = loop.longest_chunk(step)
-        chunk = loop.advance(State(step, start.parameters, start.moments), longest)
+        longest = engine.loop.longest_chunk(step, LOG_EVERY)
+        chunk = engine.advance(engine.start(), longest, step=step)
         multiples = np.arange(0, step + longest, LOG_EVERY)
         np.testing.assert_array_equal(chunk.steps, multiples[multiples >= step])
         assert len(chunk.steps) == 1024
-        assert np.all(chunk.losses > 0)
+        assert np.all(chunk.records > 0)
 
 
 def blow_up_on_rank(culprit: int) -> Problem:
@@ -117,19 +121,19 @@ def blow_up_on_rank(culprit: int) -> Problem:
 
 def test_all_ranks_stop_at_the_same_step_with_the_last_good_parameters() -> None:
     culprit = sp.size() - 1
-    loop, start, _ = make_loop(blow_up_on_rank(culprit), log_every=1, learning_rate=0.1)
-    chunk = loop.advance(start, 1000)
-    assert not chunk.finite
-    assert 0 < chunk.state.step < 1000
-    assert np.all(np.isfinite(chunk.state.parameters))
-    assert np.all(np.isfinite(chunk.losses))
-    assert len(chunk.losses) == chunk.state.step
+    engine = make_engine(blow_up_on_rank(culprit), log_every=1, learning_rate=0.1)
+    chunk = engine.advance(engine.start(), 1000)
+    assert int(chunk.state.ended[0]) == NOT_FINITE
+    assert 0 < chunk.done < 1000 and int(chunk.state.steps[0]) == chunk.done
+    assert np.all(np.isfinite(chunk.state.parameters)) and np.all(np.isfinite(chunk.state.best))
+    assert np.all(np.isfinite(chunk.records))
+    assert len(chunk.records) == chunk.done
     everyone = sp.current_world().communicator.allgather_object(
-        (chunk.state.step, chunk.state.parameters.numpy().tobytes())
+        (chunk.done, chunk.state.parameters.numpy().tobytes())
     )
     assert len(set(everyone)) == 1
-    again = loop.advance(start, chunk.state.step)
-    assert again.finite, "the step before was good"
+    again = engine.advance(engine.start(), chunk.done)
+    assert int(again.state.ended[0]) == RUNNING, "the step before was good"
     np.testing.assert_array_equal(again.state.parameters, chunk.state.parameters)
 
 
@@ -140,17 +144,17 @@ def test_without_foreign_calls_it_says_so_and_computes_the_same(
     def unavailable() -> None:
         raise InputError("no foreign calls here.")
 
-    loop, start, _ = poisson_loop(LOG_EVERY)
-    expected = loop.advance(start, 10).state.parameters
+    engine = poisson_engine(LOG_EVERY)
+    expected = engine.advance(engine.start(), 10).state.parameters
     monkeypatch.setattr("sciml_par.training.loop.bridge", unavailable)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        loop, start, _ = make_loop(poisson(), log_every=LOG_EVERY)
-    texts = [str(w.message) for w in seen if "no foreign calls here" in str(w.message)]
+        engine = make_engine(poisson(), log_every=LOG_EVERY)
+    texts = {str(w.message) for w in seen if "no foreign calls here" in str(w.message)}
     assert len(texts) == (sp.size() > 1 and sp.rank() == 0)
     assert all("not compiled as a whole" in text for text in texts)
     monkeypatch.setattr(
         "sciml_par.parallel.execution.dispatch.bridge", unavailable
     )  # it must not be needed
-    found = loop.advance(start, 10).state.parameters
+    found = engine.advance(engine.start(), 10).state.parameters
     np.testing.assert_allclose(found, expected, rtol=1e-10)

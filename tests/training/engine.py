@@ -1,0 +1,84 @@
+"""The engine's parts put together by hand, for tests of what `train` drives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sciml_par.networks import make_network
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.problems import Problem
+from sciml_par.training import Adam
+from sciml_par.training.loop import Chunk, Loop, State, compiles_collectives
+from sciml_par.training.objective import StackedObjective, field_of
+from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.stops import Stops
+
+
+@dataclass
+class Engine:
+    """One model of this problem on the ranks of a group, in double precision."""
+
+    problem: Problem
+    group: Communicator
+    model: Any
+    points: Any = None
+    points_per_rank: Any = None
+    optimizer: Any = field(default_factory=Adam)
+    log_every: int = 10
+
+    def __post_init__(self) -> None:
+        self.feed = make_feed(
+            self.problem,
+            self.points,
+            points_per_rank=self.points_per_rank,
+            rank=self.group.rank,
+            size=self.group.size,
+            seed=0,
+            dtype="float64",
+        )
+        d, m = self.problem.domain.dimension, self.problem.outputs
+        network = make_network(self.model, d, m, dtype="float64")
+        layout = ParameterLayout.of(network.trainable_variables)
+        self.objective = StackedObjective(
+            partial(field_of, self.problem, network),
+            self.problem.terms,
+            layout=layout,
+            members=1,
+            stacked=self.feed.stacked,
+            communicator=self.group,
+            compile_local=not compiles_collectives(self.group),
+        )
+        self.loop = Loop(self.objective, self.optimizer, self.feed, communicator=self.group)
+        weights = [tf.convert_to_tensor(v) for v in network.trainable_variables]
+        self.parameters = layout.flatten(weights)[None]
+
+    def start(self) -> State:
+        return self.loop.start(self.parameters)
+
+    def value_and_gradient(self) -> tuple[float, Any]:
+        """At the initial weights, by themselves."""
+        terms, gradient = self.objective.value_and_gradient(self.parameters, self.feed.whole(0))
+        return float(tf.reduce_sum(terms)), gradient.numpy()[0]
+
+    def advance(self, state: State, count: int, *, step: int = 0) -> Chunk:
+        return self.loop.advance(
+            state,
+            self.feed.chunk(step),
+            Stops().limits("float64"),
+            tf.ones([1, 1], tf.float64),
+            step=step,
+            phase_start=0,
+            count=count,
+            log_every=self.log_every,
+        )
+
+
+def losses(chunk: Chunk) -> np.ndarray:
+    """The recorded losses of the one member."""
+    return chunk.records[:, 0].sum(axis=1)
