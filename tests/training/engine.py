@@ -66,12 +66,14 @@ class Engine:
         terms, gradient = self.objective.value_and_gradient(self.parameters, self.feed.whole(0))
         return float(tf.reduce_sum(terms)), gradient.numpy()[0]
 
-    def advance(self, state: State, count: int, *, step: int = 0) -> Chunk:
+    def advance(
+        self, state: State, count: int, *, step: int = 0, rate_factor: float = 1.0
+    ) -> Chunk:
         return self.loop.advance(
             state,
             self.feed.chunk(step),
             Stops().limits("float64"),
-            tf.ones([1, 1], tf.float64),
+            tf.fill([1, 1], tf.constant(rate_factor, tf.float64)),
             step=step,
             phase_start=0,
             count=count,

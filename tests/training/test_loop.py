@@ -85,11 +85,13 @@ def test_records_the_loss_after_every_multiple(log_every: int) -> None:
 
 
 def test_the_state_keeps_the_best_weights() -> None:
-    engine = make_engine(poisson(), log_every=1, learning_rate=1.0)
-    chunk = engine.advance(engine.start(), 60)
-    found = losses(chunk)
+    """Forty ordinary steps, and twenty that are far too long."""
+    engine = make_engine(poisson(), log_every=1, learning_rate=1e-2)
+    before = engine.advance(engine.start(), 40)
+    chunk = engine.advance(before.state, 20, step=40, rate_factor=1e3)
+    found = np.concatenate([losses(before), losses(chunk)])
     best = int(np.argmin(found))
-    assert 0 < best < 59 and found[-1] > found[best]
+    assert best == 40 and found[-1] > 10 * found[best]
     assert int(chunk.state.best_step[0]) == best
     np.testing.assert_allclose(chunk.state.best_loss[0], found[best], rtol=1e-12)
     there = engine.advance(engine.start(), best).state.parameters
