@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from sciml_par._text import listed
+from sciml_par._text import counted, listed
 from sciml_par.results.member import DIVERGED, FAR_ABOVE, NOT_FINITE, Member, numbers_text
 from sciml_par.results.text import range_of
 
@@ -101,7 +101,9 @@ def _one_after_the_other(members: Sequence[Member]) -> Iterator[str]:
         shown.append(f"{len(parts) - _MOST_STACKS} more")
     if all(len(numbers) == 1 for numbers in parts):
         shown = [numbers_text(sorted(number for (number,) in parts))]
-    others = f", and likewise on {len(several) - 1} more" if len(several) > 1 else ""
+    others = ""
+    if len(several) > 1:
+        others = f", and likewise on {counted(len(several) - 1, 'other rank')}"
     yield (
         f"{listed(shown)} on rank {rank} were trained one after the other{others}. Members are "
         f"one computation where networks, equations and numbers of points are known to be alike."
