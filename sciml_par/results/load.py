@@ -28,7 +28,7 @@ from sciml_par.results.files import (
 )
 from sciml_par.results.folder import RESULTS
 from sciml_par.results.keras_models import field_with, load_model
-from sciml_par.results.member import Member, RankContribution, Weights
+from sciml_par.results.member import History, Member, RankContribution, Weights
 from sciml_par.results.trained_field import TrainedField
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -63,9 +63,9 @@ def load(folder: Path, *, problem: Any, network: Any) -> Loaded:
         for name, digest in summary["sha256"].items():
             _check_file(folder / name, digest)
         predictions, weights = _arrays(folder / PREDICTIONS), _arrays(folder / WEIGHTS)
-        history = _read_history(folder / HISTORY)
+        histories = _read_history(folder / HISTORY)
         members = tuple(
-            _member(entry, predictions, weights, history) for entry in summary["members"]
+            _member(entry, predictions, weights, histories) for entry in summary["members"]
         )
         fields = _fields(folder, summary, members, problem, network)
         return Loaded(summary["mode"], summary["arguments"], members, fields)
@@ -143,29 +143,29 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
         return dict(file)
 
 
-def _read_history(path: Path) -> dict[int, dict[str, npt.NDArray[Any]]]:
-    """For each member the columns of its rows; NaN where a cell is empty."""
+def _read_history(path: Path) -> dict[int, History]:
+    """The history of each member, with the terms that any of them has."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
-        heading = next(rows)
+        names = next(rows)[len(FIRST_COLUMNS) :]
         table = np.array([[float(cell or "nan") for cell in row] for row in rows])
-    table = table.reshape(-1, len(heading))
-    return {
-        int(number): dict(zip(heading, table[table[:, 1] == number].T, strict=True))
-        for number in np.unique(table[:, 1])
-    }
+    found = {}
+    for number in map(int, np.unique(table[:, 1])):
+        steps, _, losses, *terms = table[table[:, 1] == number].T
+        by_name = dict(zip(names, terms, strict=True))
+        found[number] = History(number, steps.astype(np.int64), losses, by_name)
+    return found
 
 
 def _member(
     entry: dict[str, Any],
     arrays: Arrays,
     weights: Arrays,
-    history: dict[int, dict[str, npt.NDArray[Any]]],
+    histories: Mapping[int, History],
 ) -> Member:
     number = entry["member"]
     at = int(np.flatnonzero(arrays["member"] == number)[0])
-    columns = history[number]
-    step, _, loss = (columns[name] for name in FIRST_COLUMNS)
+    history = histories[number]
     prediction = own = Prediction("prediction", arrays["x"], arrays["u"][at], arrays["u_exact"][at])
     mine = arrays["member_own"] == number
     if not np.array_equal(arrays["x_own"][mine], arrays["x"]):
@@ -184,10 +184,10 @@ def _member(
         **{name: entry[name] for name in names.split()},
         loss=_number(entry["loss"], math.nan),
         best_loss=_number(entry["best_loss"], math.inf),
-        loss_steps=step.astype(np.int64),
-        losses=loss,
+        loss_steps=history.steps,
+        losses=history.losses,
         terms=tuple(entry["terms"]),
-        term_losses=np.stack([columns[name] for name in entry["terms"]], axis=1),
+        term_losses=np.stack([history.terms[name] for name in entry["terms"]], axis=1),
         stacked_with=tuple(entry["stacked_with"]),
         prediction=prediction,
         on_own_domain=own,

@@ -101,8 +101,11 @@ class Predictor:
 
     def batches(self, x: Array, size: int) -> Iterator[tuple[slice, Array]]:
         """Rows of x: [n, d], at most `size` at a time, and all members' values [M, rows, m]."""
-        # The rows are filled up to a power of two, so that few numbers of points are compiled for.
-        length = min(size, max(_FEWEST_ROWS, 1 << max(len(x) - 1, 0).bit_length()))
+        # The rows are filled up to a power of four, so that few numbers of points are compiled for.
+        length = _FEWEST_ROWS
+        while length < len(x):
+            length *= 4
+        length = min(size, length)
         for first in range(0, len(x), length):
             part = x[first : first + length]
             whole = np.concatenate([part, np.repeat(part[-1:], length - len(part), axis=0)])

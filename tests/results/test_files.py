@@ -99,13 +99,19 @@ def test_members_whose_own_grids_differ_in_size_are_saved(shared: Path) -> None:
 
 
 def test_history_csv(shared: Path) -> None:
-    result = ensemble(make_member(0), ended(1))
+    other = {"terms": ("dirichlet",), "term_losses": np.array([[1.0], [0.4]])}
+    result = ensemble(make_member(0), ended(1, **other))
     folder = result.save(shared / "run", plots=False)
     with (folder / "history.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["step"]) for row in rows] == [0, 10, 20, 25, 0, 6]
     assert [int(row["member"]) for row in rows] == [0, 0, 0, 0, 1, 1]
     assert [float(row["loss"]) for row in rows] == [x for m in result.members for x in m.losses]
+    assert list(rows[0]) == ["step", "member", "loss", "residual", "dirichlet"]
+    residuals = [float(row["residual"] or "nan") for row in rows]
+    np.testing.assert_allclose(residuals, [0.75, 0.375, 0.225, 0.1875, np.nan, np.nan])
+    assert rows[-1]["residual"] == ""
+    assert [float(row["dirichlet"]) for row in rows[-2:]] == [1.0, 0.4]
     sp.barrier()
 
 

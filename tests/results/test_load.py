@@ -49,7 +49,7 @@ def written() -> Result:
     parts = [contribution(rank, part) for rank, part in enumerate(Box([-1], [1]).split(2))]
     members = (
         trained(0, contributions=tuple(parts), times_brought_together=2, largest_drift=1e-6),
-        trained(1, width=6, terms=("residual", "initial"), problem="heat"),
+        trained(1, width=6, terms=("loss", "initial"), problem="heat"),
         trained(2, **nothing),
         trained(3, on_own_domain=own, best_step=11, best_loss=0.01, kept="last"),
     )
@@ -84,7 +84,7 @@ def test_what_was_saved_is_what_is_loaded(folder: Path) -> None:
             else:
                 assert one == other or (np.isnan(one) and np.isnan(other))
         assert (loaded.on_own_domain is loaded.prediction) == (saved.number != 3)
-    assert found.history[1].terms.keys() == {"residual", "initial"}
+    assert found.history[1].terms.keys() == {"loss", "initial"}
     assert repr(found) == repr(result)
     assert found.remarks == result.remarks
 
