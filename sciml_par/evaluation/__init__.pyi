@@ -1,12 +1,14 @@
 from .figures.accuracies import plot_accuracies as plot_accuracies
-from .figures.data import AccuracyCurve as AccuracyCurve
-from .figures.data import LossCurve as LossCurve
+from .figures.curves import AccuracyCurve as AccuracyCurve
+from .figures.curves import LossCurve as LossCurve
+from .figures.curves import ScalingCurve as ScalingCurve
 from .figures.data import Prediction as Prediction
 from .figures.data import Shard as Shard
 from .figures.errors import plot_errors as plot_errors
 from .figures.losses import plot_losses as plot_losses
 from .figures.predictions import plot_predictions as plot_predictions
 from .figures.save import save_figure as save_figure
+from .figures.scaling import plot_scaling as plot_scaling
 from .metrics.norms import max_error as max_error
 from .metrics.norms import pointwise_error as pointwise_error
 from .metrics.norms import relative_l2_error as relative_l2_error

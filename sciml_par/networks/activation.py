@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
-from sciml_par._tensorflow import tf
+from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 
 Derivatives = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
@@ -78,6 +80,10 @@ def _normal_cdf(z: tf.Tensor) -> tf.Tensor:
     return 0.5 * (1 + tf.math.erf(z / math.sqrt(2)))
 
 
+def _linear(z: tf.Tensor) -> Derivatives:
+    return z, tf.ones_like(z), tf.zeros_like(z)
+
+
 ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     {
         "tanh": Activation("tanh", tf.tanh, _tanh),
@@ -89,6 +95,9 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     }
 )
 """The activations by name; swish is z·sigmoid(z), gelu is z·Φ(z) with the exact normal Φ."""
+
+LINEAR = Activation("linear", lambda z: z, _linear)
+"""σ(z) = z: what a layer has that has no activation."""
 
 
 def activation_named(name: str) -> Activation:
@@ -110,3 +119,33 @@ def activation_named(name: str) -> Activation:
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise InputError(f"unknown activation {name!r}; choose one of {known}")
     return ACTIVATIONS[name]
+
+
+def activation_of(function: Any) -> Activation | None:
+    """The activation that a function of Keras or TensorFlow is, or None (local).
+
+    Parameters
+    ----------
+    function : the function itself, such as `tf.sin` or `keras.activations.gelu`; None is linear.
+    """
+    if function is None:
+        return LINEAR
+    return next((known for other, known in _functions() if other is function), None)
+
+
+@lru_cache(maxsize=1)
+def _functions() -> tuple[tuple[Any, Activation], ...]:
+    """Functions that compute an activation by default, with that activation."""
+    keras: Any = import_module("keras")
+    of_keras, ops = keras.activations, keras.ops
+    named = {
+        "tanh": (of_keras.tanh, ops.tanh, tf.tanh, tf.nn.tanh),
+        "sin": (ops.sin, tf.sin),
+        "sigmoid": (of_keras.sigmoid, ops.sigmoid, tf.sigmoid, tf.nn.sigmoid),
+        "softplus": (of_keras.softplus, ops.softplus, tf.nn.softplus),
+        "swish": (of_keras.silu, ops.silu, tf.nn.silu),
+        # That of keras.ops is an approximation by default.
+        "gelu": (of_keras.gelu, tf.nn.gelu),
+    }
+    known = [(function, ACTIVATIONS[name]) for name, all_ in named.items() for function in all_]
+    return ((of_keras.linear, LINEAR), (tf.identity, LINEAR), *known)

@@ -9,22 +9,45 @@ input, and L_k = Σ_ij C_k[i,j] ∂²/∂x_i∂x_j for symmetric C_k, the chain 
 
 The operator L_k is carried as one quantity, not as the second derivatives that it sums (the
 "forward Laplacian" of Li et al. 2023, arXiv:2307.08214; "collapsed Taylor mode" of Dangel et al.
-2025, arXiv:2505.13644). The 1 + d + K quantities are stacked along the batch, so that a hidden
-layer is one matrix product.
+2025, arXiv:2505.13644).
+
+Inside, arrays are [w, n], units first and points last: products and pointwise operations then run
+along the points, of which there are many, where a row of 16 units is short. For few points the
+1 + d + K quantities of a layer are one matrix product; for many, copying them together would cost
+more than the calls of separate products.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.networks.activation import Activation
+from sciml_par.networks.activation import LINEAR, Activation
 
 Coefficients = npt.NDArray[np.float64]
+
+# Numbers of a layer's quantities that fit into a core's cache.
+_FEW = 1 << 15
+
+
+class Layer(NamedTuple):
+    """a ← σ(a W + b).
+
+    Attributes
+    ----------
+    weight : W: [w, w'].
+    bias : b: [w'], or None.
+    activation : σ.
+    """
+
+    weight: tf.Tensor
+    bias: tf.Tensor | None
+    activation: Activation
 
 
 def jet(
@@ -50,58 +73,95 @@ def jet(
     L : tensor [n, m, K]
         L[:, c, k] = Σ_ij C_k[i,j] ∂²u_c/∂x_i∂x_j.
     """
-    weights, biases = parameters[0::2], parameters[1::2]
-    stack = _first_layer(weights[0], biases[0], x, second, activation)
-    for weight, bias in zip(weights[1:-1], biases[1:-1], strict=True):
-        stack = _hidden_layer(weight, bias, stack, second, activation)
-    return _last_layer(weights[-1], biases[-1], stack, d=second.shape[1])
+    pairs = list(zip(parameters[0::2], parameters[1::2], strict=True))
+    hidden = [Layer(weight, bias, activation) for weight, bias in pairs[:-1]]
+    return jet_of_layers([*hidden, Layer(*pairs[-1], LINEAR)], x, second)
 
 
-def _first_layer(
-    weight: tf.Tensor, bias: tf.Tensor, x: tf.Tensor, second: Coefficients, activation: Activation
-) -> tf.Tensor:
-    """x: [n, d] -> [1 + d + K, n, w]; here ∂_i z is a row of W at every point, and L_k z = 0."""
-    a, slope, curvature = activation.derivatives(tf.linalg.matmul(x, weight) + bias)
-    rows = [weight[i] for i in range(second.shape[1])]
-    first = [slope * row for row in rows]
-    operators = [curvature * form for form in _quadratic_forms(rows, second)]
-    return tf.stack([a, *first, *operators])
+def jet_of_layers(
+    layers: Sequence[Layer], x: tf.Tensor, second: Coefficients
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """As `jet`, of dense layers of any activations, one at least (local)."""
+    first, *others = layers
+    quantities = _first_layer(first, x, second)
+    for layer in others[:-1]:
+        quantities = _hidden_layer(layer, quantities, second)
+    if others and others[-1].activation is LINEAR:
+        quantities = _last_layer(others[-1], quantities)
+    elif others:
+        quantities = _hidden_layer(others[-1], quantities, second)
+    u, du, operators = quantities
+    n = tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
+    return tf.transpose(u), _together(du, u, n), _together(operators, u, n)
 
 
-def _hidden_layer(
-    weight: tf.Tensor,
-    bias: tf.Tensor,
-    stack: tf.Tensor,
-    second: Coefficients,
-    activation: Activation,
-) -> tf.Tensor:
-    """[1 + d + K, n, w] -> [1 + d + K, n, w']."""
+class _Quantities(NamedTuple):
+    """A layer's values [w, n], its d derivatives and its K operators, each [w, n]."""
+
+    value: tf.Tensor
+    first: tuple[tf.Tensor, ...]
+    operators: tuple[tf.Tensor, ...]
+
+
+def _first_layer(layer: Layer, x: tf.Tensor, second: Coefficients) -> _Quantities:
+    """Here ∂_i z is a row of W at every point, and L_k z = 0."""
+    weight = layer.weight
+    z = _with_bias(tf.linalg.matmul(weight, x, transpose_a=True, transpose_b=True), layer.bias)
+    a, slope, curvature = layer.activation.derivatives(z)
+    rows = [weight[i][:, None] for i in range(second.shape[1])]
+    return _Quantities(
+        a,
+        tuple(slope * row for row in rows),
+        tuple(curvature * form for form in _quadratic_forms(rows, second)),
+    )
+
+
+def _hidden_layer(layer: Layer, before: _Quantities, second: Coefficients) -> _Quantities:
     d = second.shape[1]
-    parts = tf.unstack(_product(stack, weight))
-    a, slope, curvature = activation.derivatives(parts[0] + bias)
+    parts = _products(layer.weight, [before.value, *before.first, *before.operators])
+    a, slope, curvature = layer.activation.derivatives(_with_bias(parts[0], layer.bias))
     directions, operators = parts[1 : 1 + d], parts[1 + d :]
     forms = _quadratic_forms(directions, second)
-    first = [slope * direction for direction in directions]
-    last = [slope * op + curvature * q for op, q in zip(operators, forms, strict=True)]
-    return tf.stack([a, *first, *last])
+    return _Quantities(
+        a,
+        tuple(slope * direction for direction in directions),
+        tuple(slope * op + curvature * q for op, q in zip(operators, forms, strict=True)),
+    )
 
 
-def _last_layer(
-    weight: tf.Tensor, bias: tf.Tensor, stack: tf.Tensor, *, d: int
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    # One product a part, not one for all: a residual that reads only L then costs only L, because
-    # the compiler drops the other products whole, which it cannot do with rows of one product.
-    u = tf.linalg.matmul(stack[0], weight) + bias
-    du = _product(stack[1 : 1 + d], weight)
-    operators = _product(stack[1 + d :], weight)
-    return u, tf.transpose(du, [1, 2, 0]), tf.transpose(operators, [1, 2, 0])
+def _last_layer(layer: Layer, before: _Quantities) -> _Quantities:
+    # A product each, not one for all: a residual that reads only L then costs only L, because the
+    # compiler drops the other products whole, which it cannot do with parts of one product.
+    return _Quantities(
+        _with_bias(_product(layer.weight, before.value), layer.bias),
+        tuple(_product(layer.weight, part) for part in before.first),
+        tuple(_product(layer.weight, part) for part in before.operators),
+    )
 
 
-def _product(stack: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-    """[p, n, w] times [w, w'] as one product of two matrices -> [p, n, w']."""
-    flat = tf.linalg.matmul(tf.reshape(stack, [-1, weight.shape[0]]), weight)
-    n = tf.shape(stack)[1] if stack.shape[1] is None else stack.shape[1]
-    return tf.reshape(flat, [stack.shape[0], n, weight.shape[1]])
+def _products(weight: tf.Tensor, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """[w, n] each, times [w, w'] -> [w', n] each."""
+    w, n = parts[0].shape
+    if n is None or len(parts) * w * n > _FEW:
+        return [_product(weight, part) for part in parts]
+    stack = tf.reshape(tf.stack(parts, axis=1), [w, len(parts) * n])
+    product = tf.reshape(_product(weight, stack), [weight.shape[1], len(parts), n])
+    return tf.unstack(product, axis=1)
+
+
+def _product(weight: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.matmul(weight, part, transpose_a=True)
+
+
+def _with_bias(z: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+    return z if bias is None else z + bias[:, None]
+
+
+def _together(parts: Sequence[tf.Tensor], u: tf.Tensor, n: Any) -> tf.Tensor:
+    """[m, n] each, like u -> [n, m, number]."""
+    if not parts:
+        return tf.zeros([n, u.shape[0], 0], u.dtype)
+    return tf.transpose(tf.stack(parts), [2, 1, 0])
 
 
 def _quadratic_forms(directions: Sequence[tf.Tensor], second: Coefficients) -> list[tf.Tensor]:

@@ -51,8 +51,21 @@ class Condition:
             `where` selects no point, or returns another shape than [k].
         """
         x, normals = domain.boundary(n)
+        chosen = self.holds_at(x)
+        if not chosen.any():
+            raise self.no_points(len(x), domain)
+        return x[chosen], normals[chosen]
+
+    def holds_at(self, x: FloatArray) -> npt.NDArray[np.bool_]:
+        """At which points of the boundary the condition holds: x: [n, d] -> [n] (local).
+
+        Raises
+        ------
+        InputError
+            `where` returns something else than n booleans.
+        """
         if self.where is None:
-            return x, normals
+            return np.ones(len(x), np.bool_)
         chosen = np.asarray(self.where(x))
         if chosen.shape != (len(x),) or chosen.dtype != np.bool_:
             raise InputError(
@@ -60,13 +73,15 @@ class Condition:
                 f"points of shape {list(x.shape)}, got {chosen.dtype} of shape "
                 f"{list(chosen.shape)}; write for example lambda x: x[:, 0] == 0"
             )
-        if not chosen.any():
-            raise InputError(
-                f"{type(self).__name__}: where selects none of the {len(x)} points on the "
-                f"boundary of {domain}; check it (points lie inside the faces, not on edges), "
-                f"or ask for more points"
-            )
-        return x[chosen], normals[chosen]
+        return chosen
+
+    def no_points(self, tried: int, domain: Box) -> InputError:
+        """What to say where the condition holds at none of `tried` points (local)."""
+        return InputError(
+            f"{type(self).__name__}: where selects none of the {tried} points on the "
+            f"boundary of {domain}; check it (points lie inside the faces, not on edges), "
+            f"or ask for more points"
+        )
 
     def residual(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         """Left side minus right side: [k, m] (local)."""

@@ -8,15 +8,25 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
 
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer, is_integer
+from sciml_par.problems._names import checked_names, coordinate_names
+from sciml_par.problems.faces import Face, faces_of, points_on
+from sciml_par.problems.sampling import (
+    GRID,
+    RANDOM_METHODS,
+    checked_generator,
+    method_name,
+    proportional,
+    unit_points,
+)
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-METHODS = ("sobol", "latin-hypercube", "uniform")
+_ROUNDING = 8 * float(np.finfo(np.float32).eps)
+"""Of coordinates that have passed through single precision, relative to the largest bound."""
 
 
 class Box:
@@ -26,11 +36,15 @@ class Box:
     ----------
     lower, upper : number or sequence of d numbers
         Finite, lower < upper on every axis.
+    names : sequence of d strings, optional
+        Names of the coordinates, for figures and tables, such as ("x", "t"). By default x; x, y;
+        x, y, z; or x1 to xd. Boxes that differ in names only are equal.
 
     Raises
     ------
     InputError
-        Bounds that are not finite numbers, differ in shape, or leave no interior.
+        Bounds that are not finite numbers, differ in shape, or leave no interior; or names that
+        are not d distinct texts.
 
     Examples
     --------
@@ -42,9 +56,15 @@ class Box:
     (Box([0.0, 0.0], [1.0, 1.0]), Box([1.0, 0.0], [2.0, 1.0]))
     """
 
-    __slots__ = ("_lower", "_upper")
+    __slots__ = ("_lower", "_names", "_upper")
 
-    def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
+    def __init__(
+        self,
+        lower: npt.ArrayLike,
+        upper: npt.ArrayLike,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
         low, high = _bounds("lower", lower), _bounds("upper", upper)
         if low.shape != high.shape:
             raise InputError(
@@ -58,6 +78,9 @@ class Box:
                 f"on axis {axis}"
             )
         self._lower, self._upper = low, high
+        default = coordinate_names(low.size)
+        what = f"{type(self).__name__}: names of the coordinates"
+        self._names = default if names is None else checked_names(names, what, count=low.size)
 
     @property
     def lower(self) -> FloatArray:
@@ -68,6 +91,11 @@ class Box:
     def upper(self) -> FloatArray:
         """Upper bounds [d]."""
         return self._upper
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates, d of them."""
+        return self._names
 
     @property
     def dimension(self) -> int:
@@ -85,7 +113,19 @@ class Box:
         return float(np.prod(self.extent))
 
     def __repr__(self) -> str:
-        return f"Box({self._lower.tolist()}, {self._upper.tolist()})"
+        return f"Box({self._lower.tolist()}, {self._upper.tolist()}{self._names_given()})"
+
+    def _names_given(self, *, one: bool = False) -> str:
+        """The names as an argument, if they are not the default ones."""
+        if self._names == coordinate_names(self.dimension):
+            return ""
+        return f", name={self._names[0]!r}" if one else f", names={self._names!r}"
+
+    def with_bounds(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Box:
+        """Another box in the same coordinates, an `Interval` where d = 1 (local)."""
+        if self.dimension > 1:
+            return Box(lower, upper, names=self._names)
+        return Interval(float(np.ravel(lower)[0]), float(np.ravel(upper)[0]), name=self._names[0])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Box):
@@ -122,18 +162,19 @@ class Box:
         x : array [k, d]
             The last axis varies fastest.
         """
-        counts = self._counts(n)
+        counts = self.grid_shape(n)
         axes = [
             np.linspace(low, high, count)
             for low, high, count in zip(self._lower, self._upper, counts, strict=True)
         ]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.dimension)
 
-    def _counts(self, n: Any) -> list[int]:
+    def grid_shape(self, n: int | Sequence[int]) -> list[int]:
+        """How many points `grid(n)` has on each axis: d numbers (local)."""
         if is_integer(n):
             total = checked_integer(n, "grid: n", least=2**self.dimension)
-            return _proportional(self.extent, total, least=2)
-        counts = list(n) if isinstance(n, (Sequence, np.ndarray)) else [n]
+            return proportional(self.extent, total, least=2)
+        counts: list[Any] = list(n) if isinstance(n, (Sequence, np.ndarray)) else [n]
         if len(counts) != self.dimension:
             raise InputError(
                 f"grid: n must be an int, or {self.dimension} ints, one per axis, got {n!r}"
@@ -149,9 +190,9 @@ class Box:
             Exact number of points; 0 gives an empty array.
         seed : int
             Non-negative; the same seed gives the same points.
-        method : {"sobol", "latin-hypercube", "uniform"}
-            Scrambled Sobol' sequence (balanced best for n a power of 2), Latin hypercube, or
-            independent uniform points.
+        method : {"sobol", "halton", "latin-hypercube", "uniform"}
+            Scrambled Sobol' sequence (balanced best for n a power of 2), scrambled Halton
+            sequence, Latin hypercube, or independent uniform points.
 
         Returns
         -------
@@ -161,9 +202,38 @@ class Box:
             checked_integer(n, "sample: n", least=0),
             checked_integer(seed, "sample: seed", least=0),
         )
-        if method not in METHODS:
-            raise InputError(f"sample: method must be one of {', '.join(METHODS)}, got {method!r}")
-        unit = _unit_sample(method, count, self.dimension, np.random.default_rng(entropy))
+        name = method_name(method, "sample: method", allowed=RANDOM_METHODS)
+        return self._scattered(count, name, np.random.default_rng(entropy))
+
+    def interior(
+        self,
+        n: int | Sequence[int],
+        *,
+        method: str = GRID,
+        rng: np.random.Generator | None = None,
+    ) -> FloatArray:
+        """Points in the box by any method (local).
+
+        Parameters
+        ----------
+        n : int or sequence of d ints
+            As for `grid`; for a random method the exact number of points.
+        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
+        rng : numpy.random.Generator
+            For a random method.
+
+        Returns
+        -------
+        x : array [k, d]
+        """
+        name = method_name(method, "interior: method")
+        if name == GRID:
+            return self.grid(n)
+        count = checked_integer(n, "interior: n of a random method", least=0)
+        return self._scattered(count, name, checked_generator(rng, "interior"))
+
+    def _scattered(self, n: int, method: str, rng: np.random.Generator) -> FloatArray:
+        unit = unit_points(method, n, self.dimension, rng)
         # lower + extent may round to just above upper.
         return np.clip(self._lower + unit * self.extent, self._lower, self._upper)
 
@@ -186,7 +256,7 @@ class Box:
         for low, high in zip(cuts[:-1], cuts[1:], strict=True):
             lower, upper = self._lower.copy(), self._upper.copy()
             lower[axis], upper[axis] = low, high
-            slabs.append(Box(lower, upper) if self.dimension > 1 else Interval(low, high))
+            slabs.append(self.with_bounds(lower, upper))
         return tuple(slabs)
 
     def _check_thickness(self, parts: int, axis: int) -> None:
@@ -199,46 +269,95 @@ class Box:
                 f"single precision; at most {max(1, math.floor(extent / thinnest))} make sense"
             )
 
-    def boundary(self, n: int) -> tuple[FloatArray, FloatArray]:
+    def boundary(
+        self,
+        n: int,
+        *,
+        method: str = GRID,
+        rng: np.random.Generator | None = None,
+        with_initial: bool = True,
+    ) -> tuple[FloatArray, FloatArray]:
         """Points on the boundary and the outward unit normals there (local).
 
         Parameters
         ----------
         n : int
-            About the number of points for d > 1, at least one on each of the 2d faces. The faces
-            get points in proportion to their area, at the midpoints of equal cells, so that no
-            point lies on an edge and none occurs twice. Ignored for d = 1.
+            How many points for d > 1, at least one on each face. The faces get points in
+            proportion to their areas. On a grid n is met about: points are the midpoints of equal
+            cells, so that none lies on an edge and none occurs twice. Ignored for d = 1.
+        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
+        rng : numpy.random.Generator
+            For a random method.
+        with_initial : bool
+            Whether the face belongs to it on which the last coordinate is least; see `initial`.
 
         Returns
         -------
         x : array [k, d]
         normals : array [k, d]
         """
-        if self.dimension == 1:
-            return np.array([self._lower, self._upper]), np.array([[-1.0], [1.0]])
-        total = checked_integer(n, "boundary: n", least=1)
-        areas = self.volume / self.extent
-        points, normals = [], []
-        for axis in range(self.dimension):
-            share = round(total * areas[axis] / (2 * areas.sum()))
-            for side, sign in ((self._lower[axis], -1.0), (self._upper[axis], 1.0)):
-                face = self._face(axis, side, max(1, share))
-                points.append(face)
-                normals.append(np.broadcast_to(sign * np.eye(self.dimension)[axis], face.shape))
-        return np.concatenate(points), np.concatenate(normals)
+        faces = faces_of(self._lower, self._upper)
+        if not with_initial:
+            del faces[-2]
+        return self._on_faces(faces, n, method, rng, what="boundary")
 
-    def _face(self, axis: int, position: float, n: int) -> FloatArray:
-        """About n midpoints of equal cells on the face x_axis = position: [k, d]."""
-        others = [i for i in range(self.dimension) if i != axis]
-        counts = _proportional(self.extent[others], n, least=1)
-        lines = [np.array([position])] * self.dimension
-        for i, count in zip(others, counts, strict=True):
-            lines[i] = self._lower[i] + self.extent[i] * (np.arange(count) + 0.5) / count
-        return np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1).reshape(-1, self.dimension)
+    def initial(
+        self, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Points where the last coordinate, often the time, is least, and normals (local).
+
+        The arguments and what is returned are as for `boundary`.
+        """
+        face = faces_of(self._lower, self._upper)[-2]
+        return self._on_faces([face], n, method, rng, what="initial")
+
+    def _on_faces(
+        self, faces: list[Face], n: Any, method: str, rng: Any, *, what: str
+    ) -> tuple[FloatArray, FloatArray]:
+        name = method_name(method, f"{what}: method")
+        if self.dimension == 1:
+            return points_on(faces, self._lower, self._upper, 1, method=GRID, rng=None)
+        if name != GRID:
+            rng = checked_generator(rng, what)
+        count = checked_integer(n, f"{what}: n", least=1)
+        return points_on(faces, self._lower, self._upper, count, method=name, rng=rng)
+
+    def snap(self, x: npt.ArrayLike) -> FloatArray:
+        """Points with coordinates on the bounds where they miss these by rounding (local).
+
+        x: [n, d] -> [n, d]. A number like 0.7 is another one in single precision, and a point on
+        the boundary may thereby have come to lie outside.
+        """
+        points = np.array(x, dtype=np.float64)
+        for bound in (self._lower, self._upper):
+            points = np.where(np.abs(points - bound) <= self._tolerance, bound, points)
+        return points
+
+    def outward_normals(self, x: npt.ArrayLike) -> FloatArray:
+        """Outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
+
+        Zero at points inside. On an edge, which belongs to several faces, it is the mean direction.
+        """
+        points = self.snap(x)
+        on_upper, on_lower = points == self._upper, points == self._lower
+        normals = on_upper.astype(np.float64) - on_lower
+        length = np.linalg.norm(normals, axis=1, keepdims=True)
+        return np.asarray(normals / np.maximum(length, 1.0))
+
+    @property
+    def _tolerance(self) -> FloatArray:
+        largest = np.maximum(np.abs(self._lower), np.abs(self._upper))
+        return np.minimum(_ROUNDING * np.maximum(largest, self.extent), self.extent / 4)
 
 
 class Interval(Box):
     """The closed interval [lower, upper]: a `Box` with d = 1.
+
+    Parameters
+    ----------
+    lower, upper : number
+    name : str, optional
+        Of the coordinate; "x" by default.
 
     Examples
     --------
@@ -249,13 +368,13 @@ class Interval(Box):
 
     __slots__ = ()
 
-    def __init__(self, lower: float, upper: float) -> None:
-        super().__init__(lower, upper)
+    def __init__(self, lower: float, upper: float, *, name: str | None = None) -> None:
+        super().__init__(lower, upper, names=None if name is None else (name,))
         if self.dimension != 1:
             raise InputError(f"Interval takes two numbers, got {self.dimension} per bound; use Box")
 
     def __repr__(self) -> str:
-        return f"Interval({self._lower[0]}, {self._upper[0]})"
+        return f"Interval({self._lower[0]}, {self._upper[0]}{self._names_given(one=True)})"
 
 
 def _bounds(name: str, value: npt.ArrayLike) -> FloatArray:
@@ -269,28 +388,3 @@ def _bounds(name: str, value: npt.ArrayLike) -> FloatArray:
         raise InputError(f"{name} must hold one finite number per axis, got {value!r}")
     array.setflags(write=False)
     return array
-
-
-def _unit_sample(method: str, n: int, d: int, rng: np.random.Generator) -> FloatArray:
-    if n == 0:
-        return np.empty((0, d))
-    if method == "uniform":
-        return rng.random((n, d))
-    if method == "latin-hypercube":
-        return np.asarray(qmc.LatinHypercube(d, rng=rng).random(n))
-    # A whole power of two, cut: the same points as the first n, without SciPy's warning.
-    return np.asarray(qmc.Sobol(d, rng=rng).random_base2(math.ceil(math.log2(n))))[:n]
-
-
-def _proportional(extent: FloatArray, total: int, *, least: int) -> list[int]:
-    """Points per axis in proportion to the lengths, with a product near `total`."""
-    counts = [0] * len(extent)
-    remaining = float(total)
-    # Shortest first: what rounding or the minimum takes on one axis, the longer ones make good.
-    order = np.argsort(extent, kind="stable")
-    for place, axis in enumerate(order):
-        left = order[place:]
-        spacing = (float(np.prod(extent[left])) / remaining) ** (1 / len(left))
-        counts[axis] = max(least, round(extent[axis] / spacing))
-        remaining = max(remaining / counts[axis], 1.0)
-    return counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,17 +11,29 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import as_columns, checked_integer
+from sciml_par.problems._arguments import (
+    ANSATZ_TAKES,
+    Equation,
+    as_conditions,
+    as_residuals,
+    checked_ansatz,
+    checked_network_outputs,
+    checked_outputs,
+    unique,
+)
+from sciml_par.problems._checks import as_columns
+from sciml_par.problems._tape import Function
 from sciml_par.problems.captured import refuse_trainable
 from sciml_par.problems.conditions import Condition
 from sciml_par.problems.domain import Box
+from sciml_par.problems.field import Field, JetFunction
 from sciml_par.problems.recording import trace
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.term import Arrays, Term, as_field
+from sciml_par.problems.transformed import AnsatzFunction, InputScaling
 
 FloatArray = npt.NDArray[np.float64]
 Exact = Callable[[FloatArray], npt.ArrayLike]
-Equation = Callable[..., Any] | Residual
 
 
 class Problem:
@@ -39,14 +50,26 @@ class Problem:
     conditions : sequence of Dirichlet, Neumann, Robin
     exact : callable, optional
         The exact solution, x: [n, d] -> [n, m], NumPy; [n] is taken as [n, 1] where m = 1.
-    outputs : int
-        Number m of components of the field.
+    outputs : int, str or sequence of str
+        Number m of components of the field, or their names, for figures and tables, such as
+        ("u", "v", "p"). The default names are u, or u1 to um.
+    ansatz : callable, optional
+        (N, x: [n, d]) -> u: [n, m] in TensorFlow operations, point by point: the field as made of
+        that of the network, such as ``lambda N, x: x * (1 - x) * N(x)``, which is zero at both
+        ends. Residuals, conditions and predictions are those of u. See `field`.
+    network_outputs : int, optional
+        Number of components of N, where an ansatz makes m components of another number, such as
+        two velocities of one stream function.
+    input_scaling : bool
+        Whether the network sees x mapped from the box of the domain to [−1, 1]^d. Residuals, the
+        ansatz and derivatives are in x all the same.
     name : str
 
     Raises
     ------
     InputError
-        An argument of another kind, or an exact solution of another shape.
+        An argument of another kind, or an exact solution of another shape; or a component that is
+        named like a coordinate.
 
     Examples
     --------
@@ -71,7 +94,10 @@ class Problem:
         *,
         conditions: Sequence[Condition] = (),
         exact: Exact | None = None,
-        outputs: int = 1,
+        outputs: int | str | Sequence[str] = 1,
+        ansatz: AnsatzFunction | None = None,
+        network_outputs: int | None = None,
+        input_scaling: bool = False,
         name: str = "",
     ) -> None:
         if not isinstance(domain, Box):
@@ -79,9 +105,16 @@ class Problem:
         if exact is not None and not callable(exact):
             raise InputError(f"Problem: exact must be a function of x, got {exact!r}")
         self._domain, self._name = domain, str(name)
-        self._outputs = checked_integer(outputs, "Problem: outputs", least=1)
-        self._residuals = _as_residuals(residual)
-        self._conditions = _as_conditions(conditions)
+        self._output_names = checked_outputs(outputs, domain)
+        self._ansatz = checked_ansatz(ansatz)
+        self._network_outputs = checked_network_outputs(
+            network_outputs, outputs=self.outputs, ansatz=self._ansatz
+        )
+        if not isinstance(input_scaling, bool):
+            raise InputError(f"Problem: input_scaling must be True or False, got {input_scaling!r}")
+        self._scaling = InputScaling(domain.lower, domain.upper) if input_scaling else None
+        self._residuals = as_residuals(residual)
+        self._conditions = as_conditions(conditions)
         self._exact = exact
         self._terms = self._make_terms()
         if exact is not None:
@@ -105,7 +138,27 @@ class Problem:
     @property
     def outputs(self) -> int:
         """Number m of components of the field."""
-        return self._outputs
+        return len(self._output_names)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the components, m of them."""
+        return self._output_names
+
+    @property
+    def network_outputs(self) -> int:
+        """Number of components of the network's field."""
+        return self._network_outputs
+
+    @property
+    def ansatz(self) -> AnsatzFunction | None:
+        """The field as made of the network's, as it was given, or None."""
+        return None if self._ansatz is None else self._ansatz.function
+
+    @property
+    def input_scaling(self) -> bool:
+        """Whether the network sees x mapped to [−1, 1]^d."""
+        return self._scaling is not None
 
     @property
     def name(self) -> str:
@@ -129,7 +182,38 @@ class Problem:
 
     def __repr__(self) -> str:
         terms = ", ".join(term.name for term in self._terms)
-        return f"Problem({self._name!r}, {self._domain!r}, outputs={self._outputs}, terms: {terms})"
+        return f"Problem({self._name!r}, {self._domain!r}, outputs={self.outputs}, terms: {terms})"
+
+    def field(self, network: Field | Function, *, jet: JetFunction | None = None) -> Field:
+        """The field u as made of a network's: by the scaling of inputs and the ansatz (local).
+
+        Parameters
+        ----------
+        network : Field or callable [n, d] -> [n, m]
+            N, whose weights are bound.
+        jet : callable, optional
+            Of N, as for `Field`; with it, an ansatz that evaluates N at x alone costs little more
+            than N, and any other is differentiated by nested tapes.
+
+        Returns
+        -------
+        Field
+            N itself where the problem has neither.
+
+        Examples
+        --------
+        >>> import tensorflow as tf
+        >>> from sciml_par.problems import Interval, Problem, derivative
+        >>> problem = Problem(
+        ...     Interval(0, 1), lambda u, x: derivative(u, x, 0), ansatz=lambda N, x: x * N(x)
+        ... )
+        >>> u = problem.field(lambda x: x**2)
+        >>> derivative(u, tf.constant([[2.0]]), 0).numpy()
+        array([[12.]], dtype=float32)
+        """
+        plain = network if isinstance(network, Field) else Field(network, jet=jet)
+        scaled = plain if self._scaling is None else self._scaling.field(plain)
+        return scaled if self._ansatz is None else self._ansatz.field(scaled)
 
     def check(
         self,
@@ -145,6 +229,7 @@ class Problem:
         Parameters
         ----------
         u : Field or callable [n, d] -> [n, m]
+            That of the network, to which scaling and ansatz are applied here.
         n : int
             Points of each term, as for `Term.points`; residuals are traced, not computed.
         arrays : sequence of tuples of arrays, optional
@@ -160,9 +245,11 @@ class Problem:
         InputError
             The field has another number of components than the problem; or a residual returns
             something of another kind, shape or dtype than it must, or reads a trainable variable
-            that is not one of u's (see `Term.check`).
+            that is not one of u's (see `Term.check`); or so does the ansatz.
         """
-        own_variables = self._check_field(u, dtype)
+        network = as_field(u)
+        own_variables = self._check_field(network, dtype)
+        u = self.field(network)
         if not reads_variables:
             remedy = "Its apply and jet must use the weights that they are given, and no others."
             refuse_trainable(own_variables, "the network", remedy=remedy)
@@ -171,18 +258,33 @@ class Problem:
             specs = [tf.TensorSpec(array.shape, dtype) for array in given]
             term.check(u, *specs, own_variables=own_variables)
 
-    def _check_field(self, u: Any, dtype: str) -> tuple[Any, ...]:
-        """See that u(x) has as many components as it must; the variables that it reads."""
-        points = tf.TensorSpec([3, self._domain.dimension], dtype)
-        traced = trace(lambda field, x: field(x), as_field(u), [points])
-        m = traced.result.shape[1]
-        if m != self._outputs:
-            raise InputError(
-                f"problem {self._name!r} is for a field of {self._outputs} components "
-                f"(outputs={self._outputs}), but u(x) has {m}; make the network with "
-                f"outputs={self._outputs}, or the problem with outputs={m}"
-            )
+    def _check_field(self, network: Field, dtype: str) -> tuple[Any, ...]:
+        """See that u(x) has as many components as it must; the variables that the network reads."""
+        # More points than components, so that a field of a value for every pair of points shows.
+        points = tf.TensorSpec([self.outputs + 2, self._domain.dimension], dtype)
+        traced = trace(lambda field, x: field(x), network, [points])
+        if self._ansatz is None:
+            self._check_components(traced.result.shape[1], "u(x)", "make the network with")
+            return traced.variables
+        context = "in the ansatz" + (f" of problem {self._name!r}" if self._name else "")
+        try:
+            whole = trace(lambda field, x: self.field(field)(x), network, [points], context=context)
+        except (TypeError, AttributeError) as error:
+            error.add_note(ANSATZ_TAKES)
+            raise
+        self._check_components(whole.result.shape[1], "the ansatz", "let it return")
+        own = {id(variable) for variable in traced.variables}
+        read = [variable for variable in whole.variables if id(variable) not in own]
+        refuse_trainable(read, f"what is run {context}")
         return traced.variables
+
+    def _check_components(self, m: int, what: str, advice: str) -> None:
+        if m != self.outputs:
+            raise InputError(
+                f"problem {self._name!r} is for a field of {self.outputs} components "
+                f"(outputs={self.outputs}), but {what} has {m}; {advice} "
+                f"outputs={self.outputs}, or make the problem with outputs={m}"
+            )
 
     def _evaluate_exact(self, x: npt.ArrayLike) -> FloatArray:
         points = np.asarray(x, dtype=np.float64)
@@ -193,46 +295,14 @@ class Problem:
             )
         assert self._exact is not None
         what = f"the exact solution of problem {self._name!r}"
-        return as_columns(self._exact(points), len(points), what=what, columns=self._outputs)
+        return as_columns(self._exact(points), len(points), what=what, columns=self.outputs)
 
     def _make_terms(self) -> tuple[Term, ...]:
         parts: list[tuple[str, Residual | Condition]] = []
         parts += [(r.name or "residual", r) for r in self._residuals]
         parts += [(c.kind, c) for c in self._conditions]
-        names = _unique([name for name, _ in parts])
+        names = unique([name for name, _ in parts])
         return tuple(
             Term(name, float(p.weight), partial(p.points, self._domain), p.residual, self._name)
             for name, (_, p) in zip(names, parts, strict=True)
         )
-
-
-def _as_residuals(residual: Any) -> tuple[Residual, ...]:
-    several = residual if isinstance(residual, (list, tuple)) else [residual]
-    if not several:
-        raise InputError("Problem: at least one residual is needed")
-    for r in several:
-        if not isinstance(r, Residual) and not callable(r):
-            raise InputError(
-                f"Problem: residual must be a function (u, x) -> [n, k] or a Residual, got {r!r}"
-            )
-    return tuple(r if isinstance(r, Residual) else Residual(r) for r in several)
-
-
-def _as_conditions(conditions: Any) -> tuple[Condition, ...]:
-    several = [conditions] if isinstance(conditions, Condition) else list(conditions)
-    for c in several:
-        if not isinstance(c, Condition):
-            raise InputError(
-                f"Problem: conditions must be Dirichlet, Neumann or Robin objects, got {c!r}"
-            )
-    return tuple(several)
-
-
-def _unique(names: list[str]) -> list[str]:
-    """Number the names that occur more than once."""
-    total, seen = Counter(names), Counter[str]()
-    result = []
-    for name in names:
-        seen[name] += 1
-        result.append(f"{name} {seen[name]}" if total[name] > 1 else name)
-    return result

@@ -89,7 +89,7 @@ def _explain(error: Exception, context: str) -> None:
     # TensorFlow raises this where NumPy asks a symbolic tensor for its values.
     if isinstance(error, NotImplementedError) and "numpy" in str(error).lower():
         error.add_note(
-            "Residuals and values of conditions are made of TensorFlow operations: write tf.sin, "
+            "Residuals, conditions and the ansatz are made of TensorFlow operations: write tf.sin, "
             "not np.sin; or give a known right-hand side in NumPy as Residual(..., data=...)."
         )
 

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sciml_par.evaluation.figures.data import LossCurve, Prediction
+import numpy as np
+
+from sciml_par.evaluation.figures.curves import LossCurve
+from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.evaluation.figures.errors import plot_errors
 from sciml_par.evaluation.figures.losses import plot_losses
 from sciml_par.evaluation.figures.predictions import plot_predictions
@@ -14,26 +17,40 @@ from sciml_par.evaluation.figures.save import save_figure
 from sciml_par.results.member import DIVERGED, FINISHED, NOT_FINITE, Member, ranks_of
 
 _DRAWN_DIMENSIONS = 2
+_ONE = "prediction"  # what that of a single model is called
 _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (diverged)"}
 
 
 def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
     """Write prediction, error and loss as PNG and PDF (local).
 
-    In more than two dimensions there is only the loss to draw.
+    In more than two dimensions there are the loss and, where an exact solution is known, the
+    predicted over the exact values.
     """
     labels = labels_of(members, mode=mode)
-    losses = [
-        LossCurve(label, member.loss_steps, member.losses)
-        for label, member in zip(labels, members, strict=True)
-    ]
+    losses = [_loss_curve(each, label) for label, each in zip(labels, members, strict=True)]
     save_figure(plot_losses(losses, title=title), folder, "loss")
     drawn = [drawn_prediction(member, label) for member, label in zip(members, labels, strict=True)]
-    if drawn[0].dimension > _DRAWN_DIMENSIONS:
-        return
-    save_figure(plot_predictions(drawn, title=title), folder, "prediction")
-    if any(prediction.known for prediction in drawn):
+    known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
+    if known or in_full:
+        save_figure(plot_predictions(drawn, title=title), folder, "prediction")
+    if known and in_full:
         save_figure(plot_errors(drawn, title=title), folder, "error")
+
+
+def _loss_curve(member: Member, label: str) -> LossCurve:
+    """The member's loss with its terms, of which one alone would be the loss again."""
+    several = len(member.terms) > 1
+    if label.startswith(_ONE):
+        label = label.replace(_ONE, "total" if several else "loss", 1)
+    return LossCurve(
+        label,
+        member.loss_steps,
+        member.losses,
+        terms=dict(zip(member.terms, member.term_losses.T, strict=True)) if several else {},
+        best_step=member.best_step if np.isfinite(member.best_loss) else None,
+        best_loss=member.best_loss,
+    )
 
 
 def drawn_prediction(member: Member, label: str) -> Prediction:
@@ -53,7 +70,7 @@ def labels_of(members: Sequence[Member], *, mode: str) -> list[str]:
     unlike = len({member.problem for member in members}) > 1
     labels = []
     for member in members:
-        label = "prediction"
+        label = _ONE
         if mode == "ensemble":
             label = f"rank {member.rank}"
             label += f", member {member.number}" if several else ""

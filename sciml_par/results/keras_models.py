@@ -14,7 +14,7 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
-from sciml_par.results.trained_field import Function, Tensor, TrainedField
+from sciml_par.results.trained_field import Function, TrainedField
 
 Array = npt.NDArray[Any]
 
@@ -123,7 +123,7 @@ def load_model(path: Path) -> Any:
 
 
 def field_with(
-    model: Callable[[], Any], problem: Problem | None, *, architecture: str
+    model: Callable[[], Any], problem: Problem | None, *, d: int, dtype: str, architecture: str
 ) -> TrainedField:
     """The field of a model that is loaded when it is needed (local).
 
@@ -131,20 +131,22 @@ def field_with(
     ----------
     model : gives it, the same at every call.
     problem : what it solves, or None where the field is the network.
+    d, dtype : dimension of the points, and what is computed in.
     architecture : of the model.
     """
-    return TrainedField(lambda: (function_of(model(), problem), model()), architecture=architecture)
+    return TrainedField(
+        lambda: (_function_of(model(), problem, d, dtype), model()), architecture=architecture
+    )
 
 
-def function_of(model: Any, problem: Problem | None) -> Function:
+def _function_of(model: Any, problem: Problem | None, d: int, dtype: str) -> Function:
     """u(x) of a model, with what the problem makes of it, as a function of weights (local)."""
-    apply = getattr(model, "apply", None) or partial(_stateless, model)
-    field = getattr(problem, "field", None)
-    if field is None:
+    apply = getattr(model, "apply", None)
+    if apply is None:
+        from sciml_par.networks.from_model import as_network  # it imports TensorFlow
+
+        components = int(model(tf.zeros([1, d], dtype)).shape[1])
+        apply = as_network(model, d, components, dtype=dtype).apply
+    if problem is None:
         return apply
-    return lambda parameters, x: field(partial(apply, parameters))(x)
-
-
-def _stateless(model: Any, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
-    held = [tf.convert_to_tensor(v) for v in model.non_trainable_variables]
-    return model.stateless_call(list(parameters), held, x, training=False)[0]
+    return lambda parameters, x: problem.field(partial(apply, parameters))(x)

@@ -31,7 +31,8 @@ from sciml_par.results.keras_models import field_with, load_model
 from sciml_par.results.member import History, Member, RankContribution, Weights
 from sciml_par.results.trained_field import TrainedField
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -166,14 +167,20 @@ def _member(
     number = entry["member"]
     at = int(np.flatnonzero(arrays["member"] == number)[0])
     history = histories[number]
-    prediction = own = Prediction("prediction", arrays["x"], arrays["u"][at], arrays["u_exact"][at])
+    coordinates, outputs = tuple(entry["coordinates"]), tuple(entry["outputs"])
+
+    def predicted(x: Array, u: Array, exact: Array, inside: Array) -> Prediction:
+        return Prediction(
+            "prediction", x, u, exact, inside=inside, coordinates=coordinates, fields=outputs
+        )
+
+    prediction = own = predicted(
+        arrays["x"], arrays["u"][at], arrays["u_exact"][at], arrays["inside"]
+    )
     mine = arrays["member_own"] == number
     if not np.array_equal(arrays["x_own"][mine], arrays["x"]):
-        own = Prediction(
-            "prediction",
-            arrays["x_own"][mine],
-            arrays["u_own"][mine],
-            arrays["u_own_exact"][mine],
+        own = predicted(
+            *(arrays[name][mine] for name in ("x_own", "u_own", "u_own_exact", "inside_own"))
         )
     names = (
         "rank problem seed steps steps_asked ended best_step kept times_brought_together "
@@ -222,19 +229,24 @@ def _fields(
             continue
         make = partial(load_model, folder / str(entry["file"]))
         if network is not None:
-            make = partial(_given_model, network, first)
+            make = partial(_given_model, network, problems[0], first)
         kept = cache(make)
-        found += [field_with(kept, each, architecture=architecture) for each in problems]
+        assert isinstance(first.prediction, Prediction) and first.weights is not None
+        d, dtype = first.prediction.dimension, first.weights.best.dtype.name
+        found += [
+            field_with(kept, each, d=d, dtype=dtype, architecture=architecture) for each in problems
+        ]
     return tuple(found)
 
 
-def _given_model(network: Any, member: Member) -> Any:
+def _given_model(network: Any, problem: Problem | None, member: Member) -> Any:
     """The model that is given, or made by what is given, if it has the member's weights."""
     assert isinstance(member.prediction, Prediction) and member.weights is not None
-    model, weights = network, member.weights.best
-    if not hasattr(network, "trainable_variables"):
-        d, m = member.prediction.dimension, member.prediction.components
-        model = network(d, m, seed=0, dtype=weights.dtype.name)
+    from sciml_par.networks.factory import make_network  # it imports TensorFlow
+
+    weights, d = member.weights.best, member.prediction.dimension
+    m = member.prediction.components if problem is None else problem.network_outputs
+    model = make_network(network, d, m, dtype=weights.dtype.name).model
     variables = model.trainable_variables
     count = sum(math.prod(v.shape) for v in variables)
     dtypes = {str(v.dtype) for v in variables}

@@ -56,11 +56,6 @@ def _without_names(config: Any) -> Any:
     return config
 
 
-def model_of(network: Any) -> Any:
-    """The Keras model of what the engine trains (local)."""
-    return getattr(network, "model", network)
-
-
 def fields_of(courses: Sequence[Course]) -> list[TrainedField]:
     """The fields of this rank's members, one for each stack (local)."""
     return [_field(course) for course in courses]
@@ -68,7 +63,7 @@ def fields_of(courses: Sequence[Course]) -> list[TrainedField]:
 
 def _field(course: Course) -> TrainedField:
     stack = course.stack
-    made = values_of(stack.problem, stack.network), model_of(stack.network)
+    made = values_of(stack.problem, stack.network), stack.network.model
     return TrainedField(lambda: made, architecture=architecture_of(made[1]))
 
 
@@ -90,8 +85,10 @@ def fields_on_root(
     pieces = [_saved(models[name]) for rank, name in absent if rank == communicator.rank]
     sent = [piece for theirs in pieces_to_root(pieces, communicator) for piece in theirs]
     problems = [None, *dict.fromkeys(course.stack.problem for course in courses)]
+    first = courses[0].stack
+    d, dtype = first.problem.domain.dimension, first.parameters.dtype.name
     received = [
-        field_with(model, problem, architecture=name)
+        field_with(model, problem, d=d, dtype=dtype, architecture=name)
         for (_, name), piece in zip(absent, sent, strict=bool(sent))
         if len(piece) > 0
         for model in [cache(partial(_received, piece.astype(np.uint8).tobytes()))]

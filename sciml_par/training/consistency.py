@@ -10,7 +10,7 @@ import numpy as np
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.problems.domain import Box, Interval
+from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.training.description import Description
 
@@ -61,4 +61,4 @@ def common_domain(problem: Problem, communicator: Communicator) -> Box:
     corners = communicator.allgather_object(mine)
     lower = np.min([low for low, _ in corners], axis=0)
     upper = np.max([high for _, high in corners], axis=0)
-    return Interval(lower[0], upper[0]) if len(lower) == 1 else Box(lower, upper)
+    return problem.domain.with_bounds(lower, upper)

@@ -17,6 +17,17 @@ from sciml_par.training.stack import Stack
 FloatArray = npt.NDArray[np.float64]
 
 
+_NOT_COMPILED = (
+    "Raised while the training loop was compiled. XLA compiles residuals of TensorFlow operations "
+    "whose shapes do not depend on values: no tf.py_function, tf.boolean_mask or tf.unique; a "
+    "tf.while_loop whose gradient is taken needs maximum_iterations."
+)
+
+
+class NotStackableError(Exception):
+    """An operation of a residual has no form for several members at once."""
+
+
 @dataclass
 class Position:
     """Where a course stands, beside the tensors of its `State`.
@@ -45,6 +56,7 @@ class Course:
     steps, records : the recorded terms of the loss; records[k] [M, T] are those after steps[k].
     terms : of the loss before the last step, [M, T].
     seconds_compile, seconds_train : spent in compilation, and in steps.
+    times_brought_together, largest_drift : of the replicas; see `bring_together`.
     stopped : why all members were stopped from outside, or None.
     """
 
@@ -59,7 +71,10 @@ class Course:
     ) -> None:
         self.stack, self.phases = stack, tuple(phases)
         self._loops, self._limits, self._log_every = tuple(loops), limits, log_every
-        self._rate_factor = tf.constant(stack.rate_factor)
+        self._rate_factors = [
+            tf.constant((stack.rate_factor * phase.rate).astype(stack.parameters.dtype))
+            for phase in phases
+        ]
         self.state = self._loops[0].start(tf.constant(stack.parameters))
         members = len(stack.numbers)
         self.position = Position(0, 0, 0, np.zeros(members, np.int64))
@@ -67,6 +82,7 @@ class Course:
         self.records: list[FloatArray] = []
         self.terms = np.full([members, len(stack.terms)], np.nan)
         self.seconds_compile = self.seconds_train = 0.0
+        self.times_brought_together, self.largest_drift = 0, 0.0
         self.stopped: str | None = None
         self._prepared = False
 
@@ -120,8 +136,20 @@ class Course:
         )
 
     def prepare(self) -> float:
-        """Compile the phase's loop by a step that is thrown away, and return the seconds."""
-        chunk = self._advance(self.state, 1)
+        """Compile the phase's loop by a step that is thrown away, and return the seconds.
+
+        Raises
+        ------
+        NotStackableError
+            There are several members, and they cannot be compiled as one computation.
+        """
+        try:
+            chunk = self._advance(self.state, 1)
+        except Exception as error:
+            if len(self.stack.numbers) == 1 or self.step > 0:
+                error.add_note(_NOT_COMPILED)
+                raise
+            raise NotStackableError from error
         self.terms, self._prepared = chunk.terms, True
         self.seconds_compile += chunk.seconds
         return chunk.seconds
@@ -137,6 +165,12 @@ class Course:
         if self._phase_over() and self.position.phase + 1 < len(self.phases) and self._goes_on():
             self._next_phase()
         return chunk.seconds
+
+    def final_parameters(self) -> Any:
+        """θ: [M, p] at the end; the best in place of those whose loss is not finite."""
+        last = self._loops[self.position.phase].finish(self.state).parameters
+        bad = tf.equal(self.state.ended, NOT_FINITE)[:, None]
+        return tf.where(bad, self.state.best, last)
 
     def terms_of(self, parameters: Any) -> FloatArray:
         """The terms of the loss at θ: [M, p] on all points, [M, T]."""
@@ -154,7 +188,7 @@ class Course:
             state,
             self.stack.feed.chunk(at.step),
             self._limits,
-            self._rate_factor,
+            self._rate_factors[at.phase],
             step=at.step,
             phase_start=at.phase_start,
             count=count,
@@ -175,15 +209,10 @@ class Course:
     def _next_phase(self) -> None:
         at = self.position
         ended = np.where(self.ended == NO_PROGRESS, RUNNING, self.ended)
-        state = self.state._replace(ended=tf.constant(ended, tf.int32))
+        state = self._loops[at.phase].finish(self.state)
+        state = state._replace(ended=tf.constant(ended, tf.int32))
         self.position = Position(at.phase + 1, at.step, at.step, at.step - self.updates)
         begin = self._loops[at.phase + 1].start(state.parameters, before=state)
         reference = tf.fill(begin.reference_step.shape, tf.constant(at.step, tf.int32))
         self.state = begin._replace(reference_step=reference)
         self._prepared = False
-
-
-def last_good(state: State) -> State:
-    """The state with the best weights in place of those whose loss is not finite (local)."""
-    bad = tf.equal(state.ended, NOT_FINITE)[:, None]
-    return state._replace(parameters=tf.where(bad, state.best, state.parameters))

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par.networks.network import Network
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.training.fingerprint import of_function, of_value
 from sciml_par.training.modes import Division
 from sciml_par.training.phases import Phase
-from sciml_par.training.rank_points import Points, RankPoints
+from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.settings import Settings
 from sciml_par.training.stops import Stops
 
@@ -48,10 +49,9 @@ def describe_model(
     settings: Settings,
     problem: Problem,
     *,
-    points: Points,
-    rank_points: RankPoints,
+    feed: RankFeed,
     phases: Sequence[Phase],
-    network: Any,
+    network: Network,
 ) -> Description:
     """What the ranks that train one model must have in common as well (local).
 
@@ -59,12 +59,12 @@ def describe_model(
     """
     found = {"mode": of_value(settings.mode)}
     found |= _of_problem(problem)
-    found["points"] = of_value(points)
-    found |= _of_terms(problem, rank_points)
+    found |= _of_terms(problem)
+    found |= feed.description
     for number, phase in enumerate(phases):
         where = f" of phase {number + 1}" if len(phases) > 1 else ""
         found |= {name + where: value for name, value in _of_optimizer(phase.optimizer).items()}
-    return found | _of_network(network)
+    return found | _of_network(network.model)
 
 
 def _of_problem(problem: Problem) -> Description:
@@ -73,18 +73,19 @@ def _of_problem(problem: Problem) -> Description:
         "domain": repr(problem.domain),
         "terms of the loss": ", ".join(term.name for term in problem.terms),
         "exact solution": of_value(problem.exact_function),
+        "ansatz": of_value(problem.ansatz),
+        "input_scaling": of_value(problem.input_scaling),
+        "names of the outputs": ", ".join(problem.output_names),
     }
 
 
-def _of_terms(problem: Problem, rank_points: RankPoints) -> Description:
+def _of_terms(problem: Problem) -> Description:
     found = {}
     parts = [*problem.residuals, *problem.conditions]
-    for term, part, digest in zip(problem.terms, parts, rank_points.digests, strict=True):
+    for term, part in zip(problem.terms, parts, strict=True):
         found[f"weight of term {term.name!r}"] = of_value(term.weight)
         for name, value in _of_part(part):
             found[f"{name} of term {term.name!r}"] = value
-        if digest is not None:
-            found[f"points of term {term.name!r}"] = digest
     return found
 
 
@@ -100,9 +101,9 @@ def _of_part(part: Any) -> Iterator[tuple[str, str]]:
 
 
 def _of_optimizer(optimizer: Any) -> Description:
-    found = {"optimizer": type(optimizer).__qualname__}
-    return found | {
-        f"{name} of the optimizer": of_value(value) for name, value in asdict(optimizer).items()
+    found = optimizer.describe()
+    return {"optimizer": found.pop("kind")} | {
+        f"{name} of the optimizer": value for name, value in found.items()
     }
 
 

@@ -11,11 +11,10 @@ from sciml_par.evaluation.figures.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domain import Box
 from sciml_par.results.member import Member, RankContribution, Weights
-from sciml_par.training.architectures import architecture_of, model_of
+from sciml_par.training.architectures import architecture_of
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.course import Course
 from sciml_par.training.evaluate import evaluate
-from sciml_par.training.meeting import Meeting
 from sciml_par.training.outcome import Outcome
 from sciml_par.training.preparation import Preparation
 from sciml_par.training.settings import BEST
@@ -27,7 +26,6 @@ FloatArray = npt.NDArray[np.float64]
 def members_found(
     ready: Preparation,
     courses: Sequence[Course],
-    last: Meeting,
     outcomes: Sequence[Outcome],
     whole: Box,
     world: Communicator,
@@ -35,10 +33,10 @@ def members_found(
     """The members of this rank's group, whose weights are left in their networks (local)."""
     found = []
     given = iter(outcomes)
-    for at, course in enumerate(courses):
+    for course in courses:
         for setup in course.stack.setups:
             outcome = next(given)
-            found.append(_member(ready, course, setup, outcome, last, at, whole, world))
+            found.append(_member(ready, course, setup, outcome, whole, world))
     return sorted(found, key=lambda member: member.number)
 
 
@@ -47,8 +45,6 @@ def _member(
     course: Course,
     setup: MemberSetup,
     outcome: Outcome,
-    last: Meeting,
-    at: int,
     whole: Box,
     world: Communicator,
 ) -> Member:
@@ -78,25 +74,24 @@ def _member(
         losses=outcome.terms.sum(axis=1),
         terms=tuple(term.name for term in problem.terms),
         term_losses=outcome.terms,
-        times_brought_together=last.times_brought_together[at],
-        largest_drift=last.largest_drift[at],
+        times_brought_together=course.times_brought_together,
+        largest_drift=course.largest_drift,
         stacked_with=course.stack.numbers,
         prediction=prediction,
         on_own_domain=own,
         weights=Weights(outcome.best, outcome.last),
-        architecture=architecture_of(model_of(setup.network)),
+        architecture=architecture_of(setup.network.model),
         contributions=(_contribution(world, setup, course),),
     )
 
 
 def _contribution(world: Communicator, setup: MemberSetup, course: Course) -> RankContribution:
-    points = setup.feed.rank_points
-    part = points.sub_domain
+    points, part = setup.feed.interior, setup.feed.sub_domain
     corners = None if part is None else (part.lower, part.upper)
-    sample = sample_for_figures(points.interior, world.size)
+    sample = sample_for_figures(points, world.size)
     return RankContribution(
         rank=world.rank,
-        points=len(points.interior),
+        points=len(points),
         shard=Shard(f"rank {world.rank}", training_points=sample, sub_domain=corners),
         seconds_compile=course.seconds_compile,
         seconds_train=course.seconds_train,

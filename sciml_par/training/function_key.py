@@ -60,8 +60,10 @@ def _key(value: Any, depth: int, seen: dict[int, int]) -> Hashable:
     if isinstance(value, np.ndarray):
         digest = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).digest()
         return (str(value.dtype), value.shape, digest)
-    if isinstance(value, tuple):
-        return ("tuple", *(_key(each, depth - 1, seen) for each in value))
+    if isinstance(value, tuple | list):
+        return (type(value).__name__, *(_key(each, depth - 1, seen) for each in value))
+    if isinstance(value, dict):
+        return ("dict", tuple((k, _key(value[k], depth - 1, seen)) for k in value))
     if isinstance(value, type | ModuleType | BuiltinFunctionType):
         return _of_package(value)
     if isinstance(value, FunctionType):
@@ -105,8 +107,6 @@ def _of_object(value: Any, depth: int, seen: dict[int, int]) -> Hashable:
         return (_Same(kind), _of_mapping(held, depth, seen))
     if kind.__module__.startswith("tensorflow.") and not hasattr(value, "assign"):
         return _Same(value)  # tensors, types and the like never change
-    if _is_unchanging(kind.__module__) and not hasattr(value, "__dict__"):
-        return _Same(value)
     raise UnknownError
 
 

@@ -2,64 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.networks.factory import is_factory, make_network
+from sciml_par.networks.network import Network
+from sciml_par.problems import _tape
 from sciml_par.problems.field import Field
+from sciml_par.problems.plan import Coefficients
 from sciml_par.problems.problem import Problem
-from sciml_par.training.rank_points import RankPoints
-from sciml_par.training.settings import Settings
+from sciml_par.problems.term import Arrays
+
+Tensor = Any
 
 
-def make_networks(
-    problem: Problem,
-    rank_points: RankPoints,
-    network: Callable[..., Any] | None,
-    settings: Settings,
-    seeds: Sequence[int],
-) -> list[Any]:
-    """This rank's networks, after a trial of the residuals on the first (local).
+def network_of_member(
+    problem: Problem, network: Any, *, seed: int, members: int, dtype: str
+) -> Network:
+    """A member's network before its training (local).
 
     Parameters
     ----------
-    network : makes a network; by default `sciml_par.networks.MLP`.
-    seeds : of this rank's networks.
+    network : what makes a model, or a model, as for `sciml_par.networks.make_network`.
+    members : how many there are on all ranks.
+    dtype : of the training.
 
     Raises
     ------
     InputError
-        A network lacks what the loop needs, or a residual cannot be used as it is.
+        It cannot serve as the problem's field, or one model is given for several members.
     """
-    make = network or _mlp()
-    networks = [
-        make(
-            problem.domain.dimension,
-            problem.outputs,
-            seed=seed,
-            dtype=settings.precision,
-        )
-        for seed in seeds
-    ]
-    _check_network(networks[0])
-    weights = [tf.convert_to_tensor(v) for v in networks[0].trainable_variables]
-    u = Field(partial(networks[0].apply, weights), jet=partial(networks[0].jet, weights))
-    problem.check(u, arrays=rank_points.arrays, dtype=settings.precision, reads_variables=False)
-    return networks
-
-
-def _check_network(model: Any) -> None:
-    missing = [name for name in ("apply", "jet", "trainable_variables") if not hasattr(model, name)]
-    if missing:
+    if network is not None and members > 1 and not is_factory(network):
         raise InputError(
-            f"train: expected network to make a model with apply, jet and trainable_variables, as "
-            f"sciml_par.networks.MLP; got a {type(model).__name__} without {', '.join(missing)}."
+            f"train: network={type(network).__name__} is one model, but {members} are to be "
+            f"trained, each with weights of its own; give a function that makes it, as "
+            f"network=lambda: keras.Sequential([...])."
         )
+    d, m = problem.domain.dimension, problem.network_outputs
+    made = make_network(network, d, m, seed=seed, dtype=dtype)
+    for variable in made.trainable_variables:
+        if getattr(variable, "constraint", None) is not None:
+            raise InputError(
+                f"train: the weights {variable.path!r} of the network have a constraint, which "
+                f"Keras applies after each update and train does not. Make the network without it, "
+                f"or write what it does into the layer's call."
+            )
+    return made
 
 
-def _mlp() -> Callable[..., Any]:
-    from sciml_par.networks.mlp import MLP  # it is a Keras model, so this imports TensorFlow
+def try_residuals(
+    problem: Problem, network: Network, *, dtype: str, arrays: Sequence[Arrays]
+) -> tuple[str, ...]:
+    """Run the residuals once without computing; what there is to say of the network (local).
 
-    return MLP
+    Parameters
+    ----------
+    arrays : this rank's points for each term, on which residuals are tried.
+
+    Raises
+    ------
+    InputError
+        A residual cannot be used as it is.
+    """
+    return (*network.remarks, *_try(problem, network, dtype=dtype, arrays=arrays))
+
+
+def _try(
+    problem: Problem, network: Network, *, dtype: str, arrays: Sequence[Arrays]
+) -> tuple[str, ...]:
+    """Run the residuals once without computing; what there is to say of it (local)."""
+    weights = [tf.convert_to_tensor(v) for v in network.trainable_variables]
+    value = partial(network.apply, weights)
+    asked = False
+
+    def jet(x: Tensor, second: Coefficients) -> Any:
+        nonlocal asked
+        asked = asked or len(second) > 0
+        if network.jet is None:
+            return _tape.jet(value, x, second)
+        return network.jet(weights, x, second)
+
+    problem.check(Field(value, jet=jet), arrays=arrays, dtype=dtype, reads_variables=False)
+    if asked and network.jet is None and _is_piecewise_linear(value, problem, dtype):
+        return (
+            "the second derivatives of the network are zero at all points where it was tried, as "
+            "those of relu are, but the problem asks for them: its equation does not see the "
+            "network; use a smooth activation, such as tanh, sin, swish or gelu.",
+        )
+    return ()
+
+
+def _is_piecewise_linear(value: Any, problem: Problem, dtype: str) -> bool:
+    """Whether all second derivatives of a network vanish at some points between −1 and 1."""
+    d, m = problem.domain.dimension, problem.network_outputs
+    x = tf.constant(np.random.default_rng(0).uniform(-1, 1, size=(32, d)), dtype)
+
+    def slopes(z: Tensor) -> Tensor:
+        return tf.reshape(_tape.value_and_jacobian(value, z)[1], [-1, m * d])
+
+    return not bool(tf.reduce_any(_tape.value_and_jacobian(slopes, x)[1] != 0.0))

@@ -144,6 +144,11 @@ class Loop:
             epoch_loss=tf.zeros([members], dtype),
         )
 
+    def finish(self, state: State) -> State:
+        """The state with the parameters that the phase ends with (local)."""
+        parameters = self._optimizer.finish(self._objective, state.parameters, state.optimizer)
+        return state._replace(parameters=parameters)
+
     def longest_chunk(self, step: int, log_every: int) -> int:
         """How many steps the next chunk may have at most, beginning after `step` updates."""
         first = math.ceil(step / log_every)

@@ -9,7 +9,6 @@ from typing import Any
 
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.training.function_key import function_key
 from sciml_par.training.loop import Loop, compiles_collectives
 from sciml_par.training.objective import StackedObjective, field_of
 from sciml_par.training.optimizers.optimizer import Optimizer
@@ -37,18 +36,17 @@ def loop_for(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
 
 
 def _key(stack: Stack, optimizer: Optimizer, group: Communicator) -> Hashable | None:
-    of_optimizer: Any = getattr(optimizer, "key", None) or function_key(optimizer)
-    if stack.key is None or of_optimizer is None:
+    if stack.key is None:
         return None
     feed: Any = stack.feed
     dtype = str(stack.parameters.dtype)
     members = len(stack.numbers)
-    return (stack.key, of_optimizer, feed.key, feed.stacked, members, dtype, id(group))
+    return (stack.key, optimizer.key, feed.key, feed.stacked, members, dtype, id(group))
 
 
 def _make(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
     objective = StackedObjective(
-        partial(field_of, stack.network),
+        partial(field_of, stack.problem, stack.network),
         stack.terms,
         layout=stack.layout,
         members=len(stack.numbers),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -56,19 +56,12 @@ class Meeting:
     worked : the number of the course that it has worked on since the last meeting.
     everyone : the statuses of all ranks.
     stop : why all stop, or None.
-    times_brought_together, largest_drift : of the replicas of each course; see `bring_together`.
     """
 
     courses: Sequence[Course]
     worked: int = 0
     everyone: Sequence[Status] = ()
     stop: str | None = None
-    times_brought_together: list[int] = field(default_factory=list)
-    largest_drift: list[float] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.times_brought_together = [0] * len(self.courses)
-        self.largest_drift = [0.0] * len(self.courses)
 
     @property
     def course(self) -> Course:

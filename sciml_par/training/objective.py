@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.networks.network import Network
 from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.problems.field import Field
+from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.feed import Batch, Rows
@@ -19,21 +21,10 @@ Tensor = Any
 FieldOf = Callable[[Sequence[Tensor]], Field]
 
 
-class Network(Protocol):
-    """What the engine needs of a network; `sciml_par.networks.MLP` has it."""
-
-    trainable_variables: Sequence[Any]
-
-    def apply(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
-        """u(x): [n, d] -> [n, m] with the given parameters."""
-
-
-def field_of(network: Network, parameters: Sequence[Tensor]) -> Field:
-    """u with the given parameters; derivatives by the network's jet where it has one (local)."""
-    jet = getattr(network, "jet", None)
-    return Field(
-        partial(network.apply, parameters), jet=None if jet is None else partial(jet, parameters)
-    )
+def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -> Field:
+    """The problem's field u with these parameters of a network (local)."""
+    jet = None if network.jet is None else partial(network.jet, parameters)
+    return problem.field(partial(network.apply, parameters), jet=jet)
 
 
 class StackedObjective:

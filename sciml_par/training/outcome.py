@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.course import Course, last_good
+from sciml_par.training.course import Course
 from sciml_par.training.loop import NO_PROGRESS, NOT_FINITE, RUNNING, TARGET_LOSS
 
 FloatArray = npt.NDArray[np.float64]
@@ -56,8 +56,8 @@ class Outcome:
 
 def outcomes_of(course: Course) -> list[Outcome]:
     """What has become of the members of a course (collective in its group)."""
-    state = last_good(course.state)
-    last, best = state.parameters, state.best
+    state, last = course.state, course.final_parameters()
+    best = state.best
     terms = course.terms_of(last)
     loss = terms.sum(axis=1)
     if course.stack.feed.steps_per_epoch > 1:

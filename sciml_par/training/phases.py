@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers.adam import Adam
-from sciml_par.training.optimizers.optimizer import Optimizer
+from sciml_par.training.optimizers.convert import as_optimizer
+from sciml_par.training.optimizers.optimizer import FirstOrder, Optimizer
 
 DEFAULT_STEPS = 30_000
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Some steps of one optimizer."""
+    """Some steps of one optimizer.
+
+    Attributes
+    ----------
+    optimizer : as it was given.
+    steps : how many.
+    """
 
     optimizer: Optimizer
     steps: int
+
+    @property
+    def program(self) -> Optimizer:
+        """The optimizer that is compiled: of those with a constant learning rate that with 1.
+
+        The loop multiplies it by `rate`, so that one compiled loop serves all constant rates.
+        """
+        given: Any = self.optimizer
+        return given if self.rate == 1.0 else replace(given, learning_rate=1.0)
+
+    @property
+    def rate(self) -> float:
+        """What the learning rate of `program` is to be multiplied by."""
+        given: Any = getattr(self.optimizer, "learning_rate", None)
+        constant = isinstance(self.optimizer, FirstOrder) and isinstance(given, float | int)
+        return float(given) if constant else 1.0
 
 
 def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -> tuple[Phase, ...]:
@@ -52,4 +74,4 @@ def _phase(optimizer: Any, steps: Any) -> Phase:
         good = False
     if not good:
         raise InputError(f"train: expected steps to be an integer ≥ 1; got {steps!r}.")
-    return Phase(Adam() if optimizer is None else optimizer, int(steps))
+    return Phase(as_optimizer(optimizer), int(steps))

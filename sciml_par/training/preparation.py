@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,16 +17,17 @@ from sciml_par.problems.problem import Problem
 from sciml_par.training.consistency import check_consistency
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
-from sciml_par.training.initial_networks import make_networks
+from sciml_par.training.initial_networks import network_of_member, try_residuals
 from sciml_par.training.loop_cache import loop_for
 from sciml_par.training.modes import Division, Ensemble, as_mode, divide
-from sciml_par.training.optimizers.schedules import initial_rate
+from sciml_par.training.optimizers.initial_rate import initial_rate
 from sciml_par.training.phases import Phase, as_phases
-from sciml_par.training.points.fixed_feed import FixedFeed, join_feeds
-from sciml_par.training.rank_points import count_points, points_of_rank
+from sciml_par.training.points.feed import Feed
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points
 from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
-from sciml_par.training.stack import MemberSetup, Stack, make_stacks
+from sciml_par.training.stack import MemberSetup, Stack, apart, make_stacks
 from sciml_par.training.stops import Stops, as_stops
 
 
@@ -37,7 +39,6 @@ class Arguments:
     network: Any
     points: Any
     points_per_rank: Any
-    boundary_points: int | None
     mode: Any
     optimizer: Any
     steps: Any
@@ -72,22 +73,29 @@ class Preparation:
     def networks(self) -> list[Any]:
         """Of this rank's members, in the order of their numbers."""
         setups = [setup for stack in self.stacks for setup in stack.setups]
-        return [setup.network for setup in sorted(setups, key=lambda setup: setup.number)]
+        return [setup.network.model for setup in sorted(setups, key=lambda setup: setup.number)]
 
     def courses(self) -> list[Course]:
         """One for each stack, before its first step (local)."""
-        limits = self.stops.limits(self.settings.precision)
+        return [self._course(stack) for stack in self.stacks]
+
+    def one_by_one(self, course: Course) -> list[Course]:
+        """One for each member of a course whose members cannot be one computation (local)."""
+        alone = apart(course.stack, precision=self.settings.precision)
+        return [self._course(stack) for stack in alone]
+
+    def _course(self, stack: Stack) -> Course:
         steps = sum(phase.steps for phase in self.phases)
-        return [
-            Course(
-                stack,
-                self.phases,
-                [loop_for(stack, phase.optimizer, self.group) for phase in self.phases],
-                limits=limits,
-                log_every=self.settings.steps_between_records(steps),
-            )
-            for stack in self.stacks
-        ]
+        return Course(
+            stack,
+            self.phases,
+            [
+                loop_for(stack, phase.program.with_ranks(self.group.size), self.group)
+                for phase in self.phases
+            ],
+            limits=self.stops.limits(self.settings.precision),
+            log_every=self.settings.steps_between_records(steps),
+        )
 
 
 def prepare(given: Arguments, world: World) -> Preparation:
@@ -118,18 +126,42 @@ def prepare(given: Arguments, world: World) -> Preparation:
     run = describe_run(settings, phases, stops, division, given.problem, given.evaluation_domain)
     check_consistency(run, everyone)
     group = training_group(division, world)
-    member = partial(_set_up, given, settings, phases, ensemble, group=group)
+    member = partial(
+        _set_up, given, settings, phases, ensemble, members=division.members, group=group
+    )
     made = everyone.attempt(lambda: [member(number) for number in division.numbers])
     for model, _ in made:
         check_consistency(model, group)
     setups = []
     for _, setup in made:
-        totals = count_points(setup.feed, group)
-        setups.append(replace(setup, feed=FixedFeed(setup.feed, totals, settings.precision)))
+        setups.append(setup)
+        count_points(setup.feed, group)
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
-    stacks = make_stacks(setups, join=join_feeds, precision=settings.precision)
+    stacks = make_stacks(setups, join=_join, precision=settings.precision)
+    _tell(everyone.attempt(lambda: _tried(stacks, settings)), everyone)
     return Preparation(settings, phases, stops, group, tuple(stacks))
+
+
+def _join(feeds: Sequence[RankFeed]) -> Feed:
+    return feeds[0] if len(feeds) == 1 else StackedFeed(feeds)
+
+
+def _tried(stacks: Sequence[Stack], settings: Settings) -> list[str]:
+    """What there is to say of the networks, once the residuals have been tried (local)."""
+    remarks: list[str] = []
+    for stack in stacks:
+        arrays = stack.setups[0].feed.arrays
+        remarks += try_residuals(
+            stack.problem, stack.network, dtype=settings.precision, arrays=arrays
+        )
+    return remarks
+
+
+def _tell(remarks: Sequence[str], communicator: Communicator) -> None:
+    if communicator.rank == 0:
+        for remark in dict.fromkeys(remarks):
+            warnings.warn(f"train: {remark}", RuntimeWarning, stacklevel=4)
 
 
 def training_group(division: Division, world: World) -> Communicator:
@@ -152,6 +184,7 @@ def _set_up(
     ensemble: Ensemble | None,
     number: int,
     *,
+    members: int,
     group: Communicator,
 ) -> tuple[Description, MemberSetup]:
     """One member before its training, and what its ranks must have in common (local)."""
@@ -159,16 +192,22 @@ def _set_up(
     seed = member_seed(settings.seed, number)
     if ensemble is not None and ensemble.seeds is not None:
         seed = int(ensemble.seeds[number])
-    points = given.points if given.points_per_rank is None else given.points_per_rank
-    rank_points = points_of_rank(
-        problem, points, boundary_points=given.boundary_points, rank=group.rank, size=group.size
+    feed = make_feed(
+        problem,
+        given.points,
+        points_per_rank=given.points_per_rank,
+        rank=group.rank,
+        size=group.size,
+        seed=settings.seed,
+        dtype=settings.precision,
+        bootstrap=seed if ensemble is not None and ensemble.bootstrap else None,
     )
-    (network,) = make_networks(problem, rank_points, given.network, settings, [seed])
-    described = describe_model(
-        settings, problem, points=points, rank_points=rank_points, phases=phases, network=network
+    network = network_of_member(
+        problem, given.network, seed=seed, members=members, dtype=settings.precision
     )
+    described = describe_model(settings, problem, feed=feed, phases=phases, network=network)
     factor = _rate_factor(number, ensemble, phases)
-    return described, MemberSetup(number, seed, problem, network, rank_points, factor)
+    return described, MemberSetup(number, seed, problem, network, feed, factor)
 
 
 def _problem_of(number: int, problem: Problem, ensemble: Ensemble | None) -> Problem:

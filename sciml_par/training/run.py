@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.training.course import Course
+from sciml_par.training.course import Course, NotStackableError
 from sciml_par.training.meeting import Meeting, Watcher, current, status_of
 from sciml_par.training.replicas import bring_together, digest_of
 
@@ -14,8 +14,9 @@ _FIRST_CHUNK = 100
 
 
 def run(
-    courses: Sequence[Course],
+    courses: list[Course],
     *,
+    one_by_one: Callable[[Course], list[Course]],
     group: Communicator,
     world: Communicator,
     watchers: Sequence[Watcher],
@@ -24,7 +25,9 @@ def run(
 
     Parameters
     ----------
-    courses : of this rank's group, at least one, and the same on all its ranks.
+    courses : of this rank's group, at least one, and the same on all its ranks. One whose members
+        cannot be one computation is replaced there by one for each.
+    one_by_one : makes these.
     group : the ranks that train together.
     world : the ranks that meet between chunks.
     watchers : who looks on between chunks, in this order.
@@ -43,8 +46,11 @@ def run(
     count, index, seconds = _FIRST_CHUNK, current(courses), 0.0
     while True:
         meeting.worked = min(index, len(courses) - 1)
-        if index < len(courses):
-            seconds = _work(courses[index], count, watchers)
+        try:
+            if index < len(courses):
+                seconds = _work(courses[index], count, watchers)
+        except NotStackableError:
+            courses[index : index + 1] = one_by_one(courses[index])
         _meet(meeting, group, world, watchers, seconds=seconds, notes=notes)
         notes = [note for watcher in watchers if (note := watcher.met(meeting))]
         if meeting.over:
@@ -88,7 +94,7 @@ def _meet(
         for course in meeting.courses:
             course.stop(meeting.stop)
     if len({meeting.everyone[rank].digest for rank in group.world_ranks}) > 1:
-        course, at = meeting.course, meeting.worked
+        course = meeting.course
         course.state, drift = bring_together(course.state, course.step, group)
-        meeting.times_brought_together[at] += 1
-        meeting.largest_drift[at] = max(meeting.largest_drift[at], drift)
+        course.times_brought_together += 1
+        course.largest_drift = max(course.largest_drift, drift)

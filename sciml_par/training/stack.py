@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.networks.network import Network
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
 from sciml_par.training.function_key import function_key
@@ -31,7 +32,7 @@ class MemberSetup:
     number: int
     seed: int
     problem: Problem
-    network: Any
+    network: Network
     feed: Any
     rate_factor: float
 
@@ -67,7 +68,7 @@ class Stack:
         return self.setups[0].problem
 
     @property
-    def network(self) -> Any:
+    def network(self) -> Network:
         """Of the first member; the others differ in their parameters only."""
         return self.setups[0].network
 
@@ -100,16 +101,21 @@ def make_stacks(
     ]
 
 
+def apart(stack: Stack, *, precision: str) -> list[Stack]:
+    """A stack for each of its members (local)."""
+    return [_stack([setup], stack.key, lambda feeds: feeds[0], precision) for setup in stack.setups]
+
+
 def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, precision: str) -> Stack:
     variables = [setup.network.trainable_variables for setup in setups]
     rows = [np.concatenate([np.asarray(v).ravel() for v in each]) for each in variables]
-    factors = [[setup.rate_factor] for setup in setups]
+    factors = [[setup.rate_factor] for setup in setups]  # in double precision
     return Stack(
         setups=tuple(setups),
         feed=join([setup.feed for setup in setups]),
         layout=ParameterLayout.of(variables[0]),
         parameters=np.stack(rows).astype(precision),
-        rate_factor=np.array(factors, precision),
+        rate_factor=np.array(factors),
         key=key,
     )
 
@@ -117,6 +123,9 @@ def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, preci
 def _computation(setup: MemberSetup) -> Hashable | None:
     """What the member's loss computes from parameters and points; None if that is unknown."""
     functions = [function_key(term.function) for term in setup.problem.terms]
-    network = getattr(setup.network, "key", None)
-    parts = [network, setup.feed.shape_key, *functions]
-    return None if None in parts else ("alike", setup.problem.outputs, *parts)
+    problem = setup.problem
+    scaled = problem.domain if problem.input_scaling else "not scaled"
+    transformed = function_key(problem.ansatz)
+    parts = [setup.network.key, setup.feed.shape_key, scaled, transformed, *functions]
+    shapes = tuple(tuple(v.shape) for v in setup.network.trainable_variables)
+    return None if None in parts else ("alike", problem.outputs, shapes, *parts)

@@ -18,6 +18,7 @@ from sciml_par.training.consistency import common_domain
 from sciml_par.training.found import members_found
 from sciml_par.training.meeting import Watcher, failure_text
 from sciml_par.training.modes import Ensemble
+from sciml_par.training.other_names import refuse_others
 from sciml_par.training.outcome import outcomes_of
 from sciml_par.training.preparation import Arguments, prepare
 from sciml_par.training.progress import make_reporter
@@ -30,9 +31,8 @@ def train(
     problem: Problem,
     *,
     network: Callable[..., Any] | None = None,
-    points: Any = 64,
+    points: Any = None,
     points_per_rank: Any = None,
-    boundary_points: int | None = None,
     mode: str | Ensemble = "data",
     optimizer: Any = None,
     steps: int | None = None,
@@ -45,6 +45,7 @@ def train(
     evaluation_points: int = 201,
     evaluation_domain: Box | None = None,
     progress: bool = True,
+    **others: Any,
 ) -> Result:
     """Minimize the loss of a problem over the weights of a network (collective).
 
@@ -61,12 +62,11 @@ def train(
         result: it is compared. Ensembles may differ in problem, points, network and optimizer.
     network : makes a network; called with (d, m, seed=…, dtype=…). By default
         `sciml_par.networks.MLP`; `functools.partial(MLP, width=32, depth=3)` sets more.
-    points : how many equispaced interior points a model has, of all ranks that train it (in d > 1
-        about, or a tuple per axis); or, as an array [N, d], all points.
+    points : how many equispaced interior points a model has, of all ranks that train it, by
+        default 64 (in d > 1 about, or a tuple per axis); or, as an array [N, d], all points; or
+        `Points`, which says more: of the boundary, sampling, minibatches, new draws.
     points_per_rank : in place of `points`, how many equispaced points each rank has in its slab of
         the domain, both ends included.
-    boundary_points : about how many points the boundary conditions have on the whole boundary;
-        by default as dense as the interior ones. In 1-D there are always two.
     mode : "data", "ensemble" or an `Ensemble`.
     optimizer, steps : `Adam()` by default, and how many updates of the weights, 30,000.
     phases : in their place, pairs (optimizer, steps), one after the other.
@@ -80,6 +80,7 @@ def train(
     evaluation_domain : where; by default the smallest box around the domains of all ranks'
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0. Without it, a warning says there if a member was not sound.
+    others : nothing; an argument by a name of another package is refused with the name here.
 
     Returns
     -------
@@ -95,6 +96,7 @@ def train(
         No model had a finite loss at any time, or the ranks' replicas of a model have parted. On
         all ranks.
     """
+    refuse_others(train, others)
     world = current_world()
     everyone = world.communicator
     arguments = Arguments(
@@ -102,7 +104,6 @@ def train(
         network=network,
         points=points,
         points_per_rank=points_per_rank,
-        boundary_points=boundary_points,
         mode=mode,
         optimizer=optimizer,
         steps=steps,
@@ -123,12 +124,18 @@ def train(
             TimeWatcher(ready.stops.seconds, rank=everyone.rank),
             ProgressWatcher(reporter),
         ]
-        last = run(courses, group=ready.group, world=everyone, watchers=watchers)
+        last = run(
+            courses,
+            one_by_one=ready.one_by_one,
+            group=ready.group,
+            world=everyone,
+            watchers=watchers,
+        )
     outcomes = [outcome for course in courses for outcome in outcomes_of(course)]
     if not any(everyone.allgather_object(any(outcome.sound for outcome in outcomes))):
         raise TrainingError(failure_text(last.everyone))
     whole = evaluation_domain or common_domain(problem, everyone)
-    found = members_found(ready, courses, last, outcomes, whole, everyone)
+    found = members_found(ready, courses, outcomes, whole, everyone)
     result = Result(
         ready.settings.mode,
         collect(found, everyone),

@@ -1,10 +1,20 @@
 """Log-scale figures: pointwise errors and losses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from matplotlib.collections import FillBetweenPolyCollection
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation import LossCurve, Prediction, Shard, plot_errors, plot_losses
+from sciml_par.evaluation import (
+    LossCurve,
+    Prediction,
+    Shard,
+    plot_errors,
+    plot_losses,
+    save_figure,
+)
 
 X = np.linspace(-1.0, 1.0, 101)
 
@@ -13,12 +23,23 @@ def names(figure):
     return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
+def line(axes, label):
+    return next(one for one in axes.get_lines() if one.get_label() == label)
+
+
+def band(axes, at=-1.0):
+    filled = next(one for one in axes.collections if isinstance(one, FillBetweenPolyCollection))
+    corners = filled.get_paths()[0].vertices
+    there = corners[corners[:, 0] == at, 1]
+    return there.min(), there.max()
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 8])
 def test_errors_draw_a_line_a_member_on_a_log_scale(seeds, ranks):
     curves = seeds(ranks + 1)[1:]
     figure = plot_errors(curves)
     (axes,) = figure.axes
-    assert axes.get_yscale() == "log" and axes.get_ylabel() == "$|u(x) - u^*(x)|$"
+    assert axes.get_yscale() == "log" and axes.get_ylabel() == "$|u - u^*|$"
     assert names(figure) == [curve.label for curve in curves]
     for index, drawn in enumerate(axes.get_lines()):
         np.testing.assert_allclose(drawn.get_ydata(), 0.1 * (index + 1))
@@ -70,7 +91,7 @@ def test_no_error_anywhere_is_a_line_at_the_edge():
 
 def test_members_without_an_exact_solution_are_named():
     figure = plot_errors([Prediction("a", X, X), Prediction("b", X, X + 1.0, X)])
-    assert names(figure) == ["a (no exact solution)", "b"]
+    assert names(figure) == ["b", "a (no exact solution)"]
     with pytest.raises(InputError, match="plot_errors: no prediction has an exact solution"):
         plot_errors([Prediction("a", X, X)])
 
@@ -79,10 +100,37 @@ def test_errors_take_a_row_a_component():
     u = np.stack([X, X], axis=1)
     figure = plot_errors([Prediction("a", X, u + np.array([1.0, 1e-6]), u)])
     assert [axes.get_ylabel() for axes in figure.axes] == [
-        "$|u_{1}(x) - u_{1}^*(x)|$",
-        "$|u_{2}(x) - u_{2}^*(x)|$",
+        "$|u_{1} - u_{1}^*|$",
+        "$|u_{2} - u_{2}^*|$",
     ]
     assert figure.axes[1].get_ylim()[1] < 1e-5
+
+
+def test_of_many_members_the_errors_are_their_median_and_range(seeds):
+    curves = [*seeds(41)[1:], replace(seeds(3)[2], label="bad", sound=False)]
+    figure = plot_errors(curves)
+    (axes,) = figure.axes
+    assert names(figure) == ["median", "10% to 90%", "8 of 40 members", "bad"]
+    errors = 0.1 * np.arange(1, 41)
+    np.testing.assert_allclose(line(axes, "median").get_ydata(), np.median(errors))
+    np.testing.assert_allclose(band(axes), np.quantile(errors, [0.1, 0.9]))
+    shown = [one for one in axes.get_lines() if one.get_label().startswith("rank")]
+    assert len(shown) == 8 and all(one.get_zorder() < 2.2 for one in shown)
+    np.testing.assert_allclose(line(axes, "bad").get_ydata(), 0.2)
+
+
+def test_many_members_of_different_regions_keep_their_lines(wild_ensemble):
+    figure = plot_errors(wild_ensemble(12))
+    assert "median" not in names(figure) and "rank 11" in names(figure)
+
+
+def test_points_outside_the_domain_are_gaps_and_no_errors():
+    inside = np.abs(X) > 0.5
+    u = np.where(inside, X + 1e-3, 1e9)
+    figure = plot_errors([Prediction("a", X, u, X, inside=inside)])
+    (axes,) = figure.axes
+    assert names(figure) == ["a"] and axes.get_ylim()[1] < 1.0
+    np.testing.assert_array_equal(np.isnan(axes.get_lines()[0].get_ydata()), ~inside)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])
@@ -125,6 +173,96 @@ def test_one_recorded_loss_is_seen():
     (axes,) = plot_losses([LossCurve("a", [5], [0.3])]).axes
     assert axes.get_lines()[0].get_marker() == "o"
     assert axes.get_xlim()[0] < 5 < axes.get_xlim()[1]
+
+
+def test_the_terms_of_one_loss_are_drawn_below_the_total():
+    terms = {f"term {k}": np.full(30, 10.0**-k) for k in range(8)}
+    total = sum(terms.values())
+    figure = plot_losses([LossCurve("total", np.arange(30), total, terms)])
+    (axes,) = figure.axes
+    assert names(figure) == ["total", *terms]
+    np.testing.assert_array_equal(line(axes, "total").get_ydata(), total)
+    for name, values in terms.items():
+        np.testing.assert_array_equal(line(axes, name).get_ydata(), values)
+    looks = {(one.get_color(), str(one._dash_pattern)) for one in axes.get_lines()}
+    assert len(looks) == 9
+    assert all(
+        line(axes, name).get_linewidth() < line(axes, "total").get_linewidth() for name in terms
+    )
+    assert axes.get_ylim()[0] < 1e-7
+
+
+def test_the_best_step_the_phases_and_the_learning_rate_are_marked():
+    step, loss = np.arange(0, 101, 10), np.logspace(0, -3, 11)
+    phases = [(0, "Adam"), (60, "a phase with quite a long name indeed, it seems"), (99, "short")]
+    rate = np.where(step < 50, 1e-2, 1e-4)
+    curve = LossCurve("a", step, loss, best_step=90, phases=phases, learning_rate=rate)
+    figure = plot_losses([curve])
+    axes, right = figure.axes
+    assert names(figure) == ["a", "best, step 90", "learning rate"]
+    (best,) = (one for one in axes.get_lines() if one.get_marker() == "*")
+    assert (best.get_xdata(), best.get_ydata()) == (90, loss[9])
+    apart = replace(curve, best_step=87, best_loss=1e-5)
+    (axes_apart, _) = plot_losses([apart]).axes
+    (best,) = (one for one in axes_apart.get_lines() if one.get_marker() == "*")
+    assert (best.get_xdata(), best.get_ydata()) == (87, 1e-5)
+    assert axes_apart.get_ylim()[0] < 1e-5 < axes.get_ylim()[0]
+    starts = [one.get_xdata()[0] for one in axes.get_lines() if one.get_label() == "_phase"]
+    assert starts == [60, 99]
+    # The long name is cut, and the short phase has no room for one.
+    assert [text.get_text()[:4] for text in axes.texts] == ["Adam", "a ph"]
+    assert axes.texts[1].get_text().endswith("…")
+    np.testing.assert_array_equal(right.get_lines()[0].get_ydata(), rate)
+    renderer = figure.canvas.get_renderer()
+    figure.canvas.draw()
+    assert all(
+        text.get_window_extent(renderer).y1 <= figure.bbox.y1 + 1
+        and text.get_window_extent(renderer).y0 >= axes.bbox.y1
+        for text in axes.texts
+    )
+
+
+def test_of_many_losses_the_median_and_the_range_are_drawn():
+    step = np.arange(3)
+    losses = [LossCurve(f"rank {i}", step, [1.0 + i, 0.1, 0.01]) for i in range(12)]
+    losses.append(LossCurve("bad", step, [1.0, np.nan, 1.0]))
+    figure = plot_losses(losses)
+    (axes,) = figure.axes
+    assert names(figure) == ["median", "least to greatest", "8 of 12 members", "bad (not finite)"]
+    np.testing.assert_allclose(line(axes, "median").get_ydata(), [6.5, 0.1, 0.01])
+    np.testing.assert_allclose(band(axes, at=0.0), [1.0, 12.0])
+    different = [LossCurve(f"rank {i}", step + i, [1.0, 0.1, 0.01]) for i in range(12)]
+    assert "median" not in names(plot_losses(different))
+
+
+@pytest.mark.parametrize("count", [10_000, 10_007])
+def test_of_many_records_every_spike_and_gap_is_kept(count, tmp_path):
+    step = np.arange(count)
+    loss = np.logspace(0, -4, count) * (1.0 + 0.1 * np.sin(step))
+    loss[[1234, 7777]] = 1e3, 1e-7
+    loss[5000] = np.nan
+    figure = plot_losses([LossCurve("a", step, loss)])
+    drawn = line(figure.axes[0], "a (not finite)")
+    x, y = drawn.get_xdata(), drawn.get_ydata()
+    assert len(x) < 1100 and np.all(np.diff(x) > 0)
+    np.testing.assert_array_equal(y, loss[x.astype(int)])
+    assert {0, 1234, 5000, 7777, count - 1} <= set(x)
+    _, pdf = save_figure(figure, tmp_path, "loss")
+    assert pdf.stat().st_size < 40_000
+
+
+@pytest.mark.parametrize(
+    "fields", [{"terms": {"a": [1.0]}}, {"learning_rate": [[1.0, 2.0]]}, {"terms": {"b": ["x", 1]}}]
+)
+def test_terms_and_rates_that_do_not_belong_to_the_steps_are_refused(fields):
+    with pytest.raises(InputError, match="LossCurve 'a', .*: expected"):
+        LossCurve("a", [0, 1], [1.0, 0.5], **fields)
+
+
+@pytest.mark.parametrize("phases", ["ab", [(5, "b"), (0, "a")], [("a", 0)], [(np.nan, "a")], 3])
+def test_phases_that_are_none_are_refused(phases):
+    with pytest.raises(InputError, match="LossCurve 'a', phases: expected pairs"):
+        LossCurve("a", [0, 1], [1.0, 0.5], phases=phases)
 
 
 @pytest.mark.parametrize("losses", [[], None, [1.0], LossCurve("a", [0], [1])])

@@ -1,12 +1,14 @@
 """The figure of predictions: what is drawn, where, and that extrapolation does not ruin it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.collections import FillBetweenPolyCollection, LineCollection
 from matplotlib.patches import Rectangle
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation import Prediction, Shard, plot_predictions
+from sciml_par.evaluation import Prediction, Shard, plot_errors, plot_predictions
 
 X = np.linspace(-1.0, 1.0, 101)
 
@@ -17,6 +19,10 @@ def names(figure):
 
 def line(axes, label):
     return next(one for one in axes.get_lines() if one.get_label() == label)
+
+
+def band(axes):
+    return next(one for one in axes.collections if isinstance(one, FillBetweenPolyCollection))
 
 
 def shades(axes):
@@ -126,32 +132,114 @@ def test_panels_of_very_different_range_keep_their_own():
     assert small.get_ylim()[1] < 2.0 and large.get_ylim()[1] > 100.0
 
 
-@pytest.mark.parametrize(
-    ("ranks", "mean"), [(1, False), (2, False), (3, False), (4, True), (8, True)]
-)
-def test_one_equation_shares_a_panel_with_the_mean_from_four_members(seeds, ranks, mean):
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_a_few_members_of_one_equation_share_a_panel(seeds, ranks):
     curves = seeds(ranks)
-    figure = plot_predictions(curves)
-    (axes,) = figure.axes
-    assert ("mean" in names(figure)) is mean
+    (axes,) = plot_predictions(curves).axes
     looks = {
-        (
-            line(axes, c.label).get_color(),
-            line(axes, c.label)._dash_pattern[1] and tuple(line(axes, c.label)._dash_pattern[1]),
-        )
-        for c in curves
+        (line(axes, c.label).get_color(), str(line(axes, c.label)._dash_pattern)) for c in curves
     }
     assert len(looks) == ranks
-    if mean:
-        values = np.stack([curve.u[:, 0] for curve in curves])
-        np.testing.assert_allclose(line(axes, "mean").get_ydata(), values.mean(axis=0))
-        band = next(c for c in axes.collections if isinstance(c, FillBetweenPolyCollection))
-        corners = band.get_paths()[0].vertices
-        at_start = np.unique(corners[corners[:, 0] == -1.0, 1])
-        spread = values[:, 0].std(ddof=1)
-        np.testing.assert_allclose(
-            [at_start.min(), at_start.max()], values[:, 0].mean() + np.array([-spread, spread])
-        )
+
+
+@pytest.mark.parametrize(("ranks", "shown"), [(4, 4), (8, 8), (16, 8), (64, 8)])
+def test_from_four_members_on_there_are_mean_and_band_above_a_few_members(seeds, ranks, shown):
+    curves = [replace(c, u=c.u_exact + 0.4 * i / ranks) for i, c in enumerate(seeds(ranks))]
+    figure = plot_predictions(curves)
+    upper, lower = figure.axes
+    members = f"{ranks} members" if shown == ranks else f"{shown} of {ranks} members"
+    assert names(figure) == [
+        "mean",
+        "± 2 deviations ($2\\sigma$)",
+        "|mean − exact|",
+        "exact solution",
+        members,
+    ]
+    values = np.stack([curve.u[:, 0] for curve in curves])
+    mean, width = values.mean(axis=0), 2.0 * values.std(axis=0, ddof=1)
+    np.testing.assert_allclose(line(upper, "mean").get_ydata(), mean)
+    corners = band(upper).get_paths()[0].vertices
+    at_start = corners[corners[:, 0] == -1.0, 1]
+    np.testing.assert_allclose(
+        [at_start.min(), at_start.max()], [mean[0] - width[0], mean[0] + width[0]]
+    )
+    drawn = [one for one in upper.get_lines() if one.get_label().startswith("rank")]
+    assert len(drawn) == shown
+    assert all(one.get_zorder() < band(upper).get_zorder() for one in drawn)
+    np.testing.assert_allclose(line(lower, "two deviations").get_ydata(), width)
+    error = np.abs(mean - curves[0].exact[:, 0])
+    np.testing.assert_allclose(line(lower, "|mean − exact|").get_ydata(), error)
+    assert lower.get_yscale() == "log" and lower.get_xlim() == upper.get_xlim()
+
+
+def test_the_share_of_points_at_which_the_deviation_covers_the_error_is_said():
+    """Two thirds of the points have an error of 0, the others one of 1; the deviation is small."""
+    offsets = (-0.1, -0.05, 0.05, 0.1)
+    x = np.arange(30.0)
+    curves = [Prediction(f"a{o}", x, x + o + np.where(x < 20, 0.0, 1.0), x) for o in offsets]
+    lower = plot_predictions(curves).axes[1]
+    assert lower.get_title(loc="right") == "error $\\leq 2\\sigma$ at 67%"
+    without = [Prediction(curve.label, x, curve.u) for curve in curves]
+    figure = plot_predictions(without)
+    assert figure.axes[1].get_title(loc="right") == ""
+    assert not any("exact" in name for name in names(figure))
+
+
+def test_members_that_are_not_sound_are_named_and_not_in_the_mean(seeds):
+    curves = seeds(5)
+    bad = Prediction("bad", X, X + 2.0, curves[0].u_exact, sound=False)
+    lost = Prediction("lost", X, np.full_like(X, np.nan), curves[0].u_exact, sound=False)
+    figure = plot_predictions([*curves, bad, lost])
+    assert names(figure)[-3:] == ["5 members", "bad", "lost (not finite)"]
+    mean = np.mean([curve.u[:, 0] for curve in curves], axis=0)
+    np.testing.assert_allclose(line(figure.axes[0], "mean").get_ydata(), mean)
+
+
+def test_components_of_an_ensemble_take_two_rows_each():
+    u = np.stack([X, np.exp(X), X**2], axis=1)
+    curves = [
+        Prediction(f"a{i}", X, u + 0.1 * i, u, coordinates=("t",), fields=("u", "v", "energy"))
+        for i in range(4)
+    ]
+    figure = plot_predictions(curves)
+    assert [axes.get_ylabel() for axes in figure.axes[::2]] == [
+        "$u(t)$",
+        "$v(t)$",
+        "$\\text{energy}(t)$",
+    ]
+    assert [axes.get_xlabel() for axes in figure.axes] == [""] * 5 + ["$t$"]
+
+
+def test_points_outside_the_domain_are_gaps():
+    inside = np.abs(X) > 0.5
+    u = np.where(inside, X, 1e9)
+    curve = Prediction("a", X, u, X + 1.0, inside=inside)
+    figure = plot_predictions([curve])
+    drawn = line(figure.axes[0], "a").get_ydata()
+    np.testing.assert_array_equal(drawn[inside], X[inside])
+    assert np.isnan(drawn[~inside]).all() and names(figure) == ["exact solution", "a"]
+    assert curve.relative_l2_error == pytest.approx(
+        np.sqrt(inside.sum()) / np.linalg.norm((X + 1.0)[inside])
+    )
+
+
+@pytest.mark.parametrize("inside", [np.ones(3, bool), np.zeros(101, bool), np.ones(101)])
+def test_a_mask_that_is_none_is_refused(inside):
+    with pytest.raises(InputError, match="inside: expected an array of 101 bool"):
+        Prediction("a", X, X, inside=inside)
+
+
+@pytest.mark.parametrize("names", [("x", "y"), "x", ("a$b",), ("$",), ("_x",), (1,)])
+def test_names_that_are_none_are_refused(names):
+    with pytest.raises(InputError, match="coordinates: expected"):
+        Prediction("a", X, X, coordinates=names)
+
+
+@pytest.mark.parametrize("name", ["κ", "T_wall", "$\\theta$", "a{b}\\c%#&^~_", "{", "mass flow"])
+def test_every_name_can_be_drawn(name):
+    figure = plot_predictions([Prediction("a", X, X, coordinates=(name,), fields=(name,))])
+    figure.canvas.draw()
+    assert figure.axes[0].get_xlabel() != "$x$"
 
 
 def test_members_of_different_regions_have_no_mean(wild_ensemble):
@@ -200,15 +288,69 @@ def test_too_many_panels_are_counted():
     assert len(figure.axes) == 16 and figure.get_suptitle() == "powers (16 of 19 shown)"
 
 
-def test_a_long_legend_is_cut_and_counted(seeds):
-    shown = names(plot_predictions(seeds(40)))
-    assert len(shown) == 25 and shown[-1] == "and 19 more" and "mean" in shown
+def test_a_long_legend_is_cut_and_counted(wild_ensemble):
+    shown = names(plot_predictions(wild_ensemble(40)))
+    assert len(shown) == 25 and shown[-1] == "and 19 more"
+
+
+LONG = "rank 3, member 2: advection–diffusion–reaction with a long name, κ = 0.01"
+
+
+def test_a_single_dollar_in_a_label_is_no_mathematics():
+    figure = plot_predictions([Prediction("cost in $, " + 20 * "long ", X, X)], title="in $")
+    figure.canvas.draw()
+    assert names(figure)[0].startswith("cost in $, long") and names(figure)[0].endswith("…")
+
+
+def test_a_long_title_is_not_broken_within_mathematics():
+    title = 4 * "a long title - with $u'' - f = 0$ and - $\\frac{1}{2}$, "
+    figure = plot_predictions([Prediction("a", X, X)], title=title)
+    figure.canvas.draw()
+    box = figure._suptitle.get_window_extent(figure.canvas.get_renderer())
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+    lines = figure.get_suptitle().split("\n")
+    assert len(lines) == 3 and all(line.count("$") % 2 == 0 for line in lines)
+
+
+@pytest.mark.parametrize("panels", ["separate", "shared"])
+def test_long_names_stay_in_their_places(panels):
+    curves = [
+        Prediction(f"{i}, {LONG}", X, X**i, X**i, (Shard(LONG, sub_domain=(-1.0, 0.1 * i)),))
+        for i in range(1, 9)
+    ]
+    figure = plot_predictions(curves, title=LONG + LONG, panels=panels)
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    texts = [figure._suptitle, *(axes.title for axes in figure.axes)]
+    texts += [text for legend in figure.legends for text in legend.get_texts()]
+    boxes = [text.get_window_extent(renderer) for text in texts if text.get_text()]
+    assert len(boxes) > 8
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes)
+    panels_of = [axes.get_window_extent(renderer) for axes in figure.axes]
+    assert not any(box.overlaps(panel) for box in boxes for panel in panels_of)
 
 
 @pytest.mark.parametrize("curves", [[], (), "abc", 3, [1], Prediction("a", X, X)])
 def test_what_is_no_list_of_predictions_is_refused(curves):
     with pytest.raises(InputError, match="plot_predictions: expected"):
         plot_predictions(curves)
+
+
+def test_over_three_coordinates_predicted_stand_over_exact_values():
+    x = np.random.default_rng(0).random((50, 3))
+    u = np.stack([x.sum(axis=1), x.prod(axis=1)], axis=1)
+    figure = plot_predictions([Prediction(f"rank {i}", x, u + i, u) for i in range(12)])
+    assert len(figure.axes) == 2 and figure.get_suptitle() == "8 of 12 shown"
+    for k, axes in enumerate(figure.axes):
+        drawn = line(axes, "rank 11")
+        np.testing.assert_array_equal(drawn.get_xdata(), u[:, k])
+        np.testing.assert_array_equal(drawn.get_ydata(), u[:, k] + 11)
+        diagonal = line(axes, "_exact solution")
+        np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
+        assert axes.get_xlabel() == f"$u_{{{k + 1}}}^*$"
+    with pytest.raises(InputError, match="plot_errors: .*d = 3"):
+        plot_errors([Prediction("a", x, u, u)])
 
 
 def test_dimensions_that_cannot_be_drawn_are_refused():

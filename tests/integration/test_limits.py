@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 
+import keras
 import pytest
 from launch import ROOT
 
 from sciml_par import networks, problems, train, training
+from sciml_par.errors import InputError
 
 SECTION = (ROOT / "README.md").read_text().partition("## What it does not do yet\n")[2]
 SECTION = SECTION.partition("\n## ")[0]
@@ -29,11 +31,15 @@ def test_domains_and_conditions() -> None:
 
 
 def test_networks_and_optimizers() -> None:
-    made = {n for n in dir(networks) if hasattr(getattr(networks, n), "trainable_variables")}
-    assert made == {"MLP"} and "the `MLP`" in SECTION
-    updates = {n for n in dir(training) if hasattr(getattr(training, n), "update")}
-    assert updates == {"Adam"} and "Adam with a constant learning rate" in SECTION
-    assert training.Adam.__dataclass_fields__["learning_rate"].type in (float, "float")
+    for layer in (keras.layers.Dropout(0.1), keras.layers.BatchNormalization()):
+        assert f"`{type(layer).__name__}`" in SECTION
+        with pytest.raises(InputError, match=type(layer).__name__):
+            networks.make_network(keras.Sequential([layer, keras.layers.Dense(1)]))
+    updates = classes(training, training.FirstOrder)
+    assert updates == {"Adam", "AdamW", "SGD", "RMSprop"}
+    assert "Adam, AdamW, SGD and RMSprop" in SECTION
+    steps = {n for n in dir(training) if hasattr(getattr(training, n), "step")}
+    assert steps == updates | {"FirstOrder"} and "no L-BFGS" in SECTION
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_bad_grids(n):
         Box([0, 0], [1, 1]).grid(n)
 
 
-@pytest.mark.parametrize("method", ["sobol", "latin-hypercube", "uniform"])
+@pytest.mark.parametrize("method", ["sobol", "halton", "latin-hypercube", "uniform"])
 @pytest.mark.parametrize("box", BOXES)
 def test_sample(box, method):
     for n in (0, 1, 7, 64):
@@ -118,7 +118,7 @@ def test_stratified_samples_fill_every_stratum():
 
 def test_bad_samples():
     with pytest.raises(InputError, match="method"):
-        Interval(0, 1).sample(3, seed=0, method="halton")
+        Interval(0, 1).sample(3, seed=0, method="grid")
     with pytest.raises(InputError, match="n must be"):
         Interval(0, 1).sample(-1, seed=0)
     for seed in (-1, 0.5, None):
@@ -203,3 +203,78 @@ def test_every_face_has_a_point():
     assert len(np.unique(normals, axis=0)) == 4
     with pytest.raises(InputError, match="boundary"):
         Box([0, 0], [1, 1]).boundary(0)
+
+
+def test_random_points_of_the_boundary_lie_on_faces_in_proportion_to_their_areas():
+    box = Box([0, -1, 2], [1, 1, 6])
+    for method in ("uniform", "latin-hypercube", "sobol", "halton"):
+        x, normals = box.boundary(280, method=method, rng=np.random.default_rng(3))
+        assert len(x) == len(normals) == 280
+        assert box.contains(x).all()
+        np.testing.assert_array_equal(box.outward_normals(x), normals)
+        per_face = [np.count_nonzero(normals[:, axis] == 1.0) for axis in range(3)]
+        assert per_face == [80, 40, 20], method  # of areas 8, 4 and 2
+        mean = x[normals[:, 0] == 1.0].mean(axis=0)
+        assert np.all(np.abs(mean - [1, 0, 4]) < [1e-12, 0.25, 0.5]), method
+
+
+def test_the_initial_points_are_those_of_the_least_last_coordinate():
+    box = Box([0, 0], [2, 1])
+    for method in ("grid", "sobol"):
+        x, normals = box.initial(7, method=method, rng=np.random.default_rng(0))
+        assert len(x) == 7 and np.all(x[:, 1] == 0) and np.all(normals == [0, -1])
+        x, _ = box.boundary(40, method=method, rng=np.random.default_rng(0), with_initial=False)
+        assert len(x) == 40 and not np.any(x[:, 1] == 0)
+    assert Interval(3, 4).initial(5)[0].tolist() == [[3.0]]
+    assert Interval(3, 4).boundary(5, with_initial=False)[0].tolist() == [[4.0]]
+
+
+def test_interior_points_by_name():
+    box = Box([0, 0], [2, 1])
+    np.testing.assert_array_equal(box.interior((3, 4)), box.grid((3, 4)))
+    assert box.grid_shape(50) == [10, 5]
+    sobol = box.interior(16, method="Sobol", rng=np.random.default_rng(5))
+    np.testing.assert_array_equal(sobol, box.sample(16, seed=5))
+    for name in ("LHS", "latin_hypercube", "Latin Hypercube"):
+        x = box.interior(10, method=name, rng=np.random.default_rng(0))
+        np.testing.assert_array_equal(np.sort(np.floor(5 * x[:, 0])), np.arange(10))
+    with pytest.raises(InputError, match="'halton' in place of Hammersley"):
+        box.interior(10, method="Hammersley", rng=np.random.default_rng(0))
+    with pytest.raises(InputError, match="grid, uniform, latin-hypercube, sobol, halton; got 3"):
+        box.interior(10, method=3)
+    with pytest.raises(InputError, match="needs rng=np.random.default_rng"):
+        box.interior(10, method="random")
+
+
+def test_sobol_points_of_two_seeds_are_both_balanced_and_differ():
+    box = Box([0, 0], [8, 8])
+    for seed in (0, 1):
+        x = box.sample(64, seed=seed)
+        cells = 8 * np.floor(x[:, 0]) + np.floor(x[:, 1])
+        np.testing.assert_array_equal(np.sort(cells), np.arange(64))
+    assert not np.array_equal(x, box.sample(64, seed=0))
+
+
+def test_low_discrepancy_sequences_have_less_discrepancy():
+    from scipy.stats import qmc
+
+    found = {
+        method: np.mean(
+            [qmc.discrepancy(Box(0, 1).sample(256, seed=s, method=method)) for s in range(5)]
+        )
+        for method in ("uniform", "latin-hypercube", "sobol", "halton")
+    }
+    assert max(found["sobol"], found["halton"]) < 0.1 * found["uniform"]
+    assert found["latin-hypercube"] < 0.1 * found["uniform"]
+
+
+def test_points_that_rounding_has_moved_are_found_on_their_faces():
+    box = Box([0.1, 0.0], [0.8, 1.0])
+    x = np.array([[0.8, 0.5], [0.1, 0.2], [0.3, 1.0]], np.float32)
+    assert not box.contains(x).all()
+    assert box.contains(box.snap(x)).all()
+    np.testing.assert_array_equal(box.outward_normals(x), [[1, 0], [-1, 0], [0, 1]])
+    np.testing.assert_array_equal(box.outward_normals([[0.3, 0.5]]), [[0, 0]])
+    np.testing.assert_allclose(box.outward_normals([[0.8, 1.0]]), [[0.5**0.5, 0.5**0.5]])
+    inside = np.array([[0.3, 0.123456789]])
+    np.testing.assert_array_equal(box.snap(inside), inside)

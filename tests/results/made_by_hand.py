@@ -92,7 +92,8 @@ def trained(number: int, *, width: int = 4, dtype: str = "float32", **changes: A
 def field_of(width: int = 4, dtype: str = "float32") -> TrainedField:
     """That of the members above; its model has weights of its own."""
     model = tiny(77, width=width, dtype=dtype)
-    return field_with(lambda: model, None, architecture=f"width {width}, {dtype}")
+    name = f"width {width}, {dtype}"
+    return field_with(lambda: model, None, d=1, dtype=dtype, architecture=name)
 
 
 def of_this_process(*members: Member, fields: tuple[TrainedField, ...] | None = None) -> Result:

@@ -28,8 +28,9 @@ def draw(result: Result, title: str | None = None) -> None:
 
 
 def texts_of(figure: Any) -> list[str]:
+    """All texts, those that are broken into lines as one line."""
     found = figure.findobj(match=lambda artist: hasattr(artist, "get_text"))
-    return [text.get_text() for text in found]
+    return [text.get_text().replace("\n", " ") for text in found]
 
 
 def test_the_title_and_the_problems_reach_the_figures(drawn: dict[str, Any]) -> None:
@@ -47,6 +48,12 @@ def test_figures_without_an_exact_solution(drawn: dict[str, Any], dimension: int
     unknown = wave(0, domain, known=False, points=2**dimension)
     draw(ensemble(make_member(0, domain=domain, prediction=unknown)))
     assert set(drawn) == ({"loss", "prediction"} if dimension == 2 else {"loss"})
+
+
+def test_in_three_dimensions_predicted_stand_over_exact_values(drawn: dict[str, Any]) -> None:
+    domain = Box([0.0] * 3, [1.0] * 3)
+    draw(ensemble(make_member(0, domain=domain, prediction=wave(0, domain, points=8))))
+    assert set(drawn) == {"loss", "prediction"}
 
 
 def test_members_that_did_not_simply_finish_are_marked_and_not_in_the_mean(

@@ -16,10 +16,9 @@ from sciml_par.networks import MLP
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems import Box, Interval, Problem, function_approximation
 from sciml_par.results import PredictionElsewhere, Result
-from sciml_par.training import gather, train
+from sciml_par.training import Ensemble, gather, train
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.gather import rows_to_all, rows_to_root
-from sciml_par.training.modes import Ensemble
 
 SEVERAL = pytest.mark.skipif("sp.size() == 1", reason="all arrays are on rank 0")
 

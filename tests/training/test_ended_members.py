@@ -18,8 +18,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem, function_approximation
 from sciml_par.programs import conclude
 from sciml_par.results.member import Member
-from sciml_par.training import Adam, Result, train
-from sciml_par.training.modes import Ensemble
+from sciml_par.training import Adam, Ensemble, Result, train
 
 MEMBERS, STEPS = 2, 400
 pytestmark = pytest.mark.filterwarnings("ignore:train. member:RuntimeWarning")

@@ -6,16 +6,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import poisson
+from sciml_par.problems import Interval, Problem, laplacian, poisson
 from sciml_par.results import Result
-from sciml_par.training import Adam, train
-from sciml_par.training.modes import Ensemble
+from sciml_par.training import Adam, Ensemble, train
 
 X = np.linspace(-1, 1, 30)[:, None]
 STEPS = 40
@@ -26,17 +26,25 @@ def width(rank: int) -> int:
     return 4 + rank % 2
 
 
-class Unsavable(MLP):
+class Unsavable(keras.Model):
     """A network that Keras cannot make from its configuration."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.hidden = keras.layers.Dense(width, "tanh")
+        self.out = keras.layers.Dense(1)
+
+    def call(self, inputs: Any) -> Any:
+        return self.out(self.hidden(inputs))
 
     def get_config(self) -> dict[str, Any]:
         raise NotImplementedError("no configuration")
 
 
-def trained(mode: Any, network: Any, **options: Any) -> Result:
+def trained(mode: Any, network: Any, problem: Problem | None = None) -> Result:
     """A training whose loss ends above its best: the rate is too high."""
     return train(
-        poisson(k=1),
+        problem or poisson(k=1),
         mode=mode,
         network=network,
         points=12,
@@ -44,7 +52,6 @@ def trained(mode: Any, network: Any, **options: Any) -> Result:
         evaluation_points=11,
         optimizer=Adam(learning_rate=2.0),
         progress=False,
-        **options,
     )
 
 
@@ -124,11 +131,42 @@ def test_several_trainings_are_merged() -> None:
 
 def test_a_network_that_keras_cannot_save_predicts_where_it_was_trained(tmp_path: Path) -> None:
     """On rank 0 the network of that rank serves, as far as it is of the same architecture."""
-    result = trained("ensemble", partial(Unsavable, width=4, depth=1))
+    result = trained("ensemble", lambda: Unsavable(4))
     result.save(shared_folder(tmp_path) / "run", plots=False)
     if sp.rank() == 0:
         assert result.predict(X).members.shape == (sp.size(), 30, 1)
-    other = trained("ensemble", partial(Unsavable, width=width(sp.rank()), depth=1))
+    other = trained("ensemble", lambda: Unsavable(width(sp.rank())))
     if sp.rank() == 0 and sp.size() > 1:
         with pytest.raises(InputError, match="network of member 1 is not here, since Keras could"):
             other.predict(X)
+
+
+def residual_network() -> keras.Model:
+    """Not dense layers alone one after the other, so that Keras' own functions are called."""
+    x = keras.Input((1,))
+    first = keras.layers.Dense(4, "tanh")(x)
+    second = keras.layers.Dense(4, "tanh")(first)
+    return keras.Model(x, keras.layers.Dense(1)(keras.layers.Add()([first, second])))
+
+
+def test_a_keras_model_and_what_the_problem_makes_of_it(tmp_path: Path) -> None:
+    """All ranks have one problem, so that rank 0 can predict with the networks of all."""
+    problem = Problem(
+        Interval(-1, 1),
+        lambda u, x: laplacian(u, x) + 1.0,
+        ansatz=lambda u, x: (1 - x**2) * u(x),
+        input_scaling=True,
+        outputs=("temperature",),
+    )
+    result = trained("ensemble", residual_network, problem)
+    folder = result.save(shared_folder(tmp_path) / "run", plots=False)
+    if sp.rank() == 0:
+        x = result.members[0].prediction.x
+        expected = np.stack([member.prediction.u for member in result.members])
+        np.testing.assert_allclose(result.predict(x).members, expected, atol=1e-4)
+        with pytest.raises(InputError, match="Give the problem that it was trained on"):
+            Result.load(folder).predict(x)
+        found = Result.load(folder, problem=problem)
+        assert found.members[0].prediction.fields == ("temperature",)
+        np.testing.assert_allclose(found.predict(x).members, expected, atol=1e-4)
+    sp.barrier()

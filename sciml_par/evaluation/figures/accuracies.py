@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sciml_par.evaluation.figures.data import AccuracyCurve
+from sciml_par.evaluation.figures.curves import AccuracyCurve
 from sciml_par.evaluation.figures.layout import Entry, draw_line, line_entry, make_grid
 from sciml_par.evaluation.figures.panels import check_items
 from sciml_par.evaluation.figures.style import NEUTRAL, line_of, paper_style
@@ -41,7 +41,7 @@ def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None
     """
     found = check_items(curves, AccuracyCurve, "plot_accuracies")
     with paper_style():
-        grid = make_grid(1, 1, [(0, 0)], 2.3)
+        grid = make_grid([2.3], 1, [(0, 0)])
         axes = grid.panels[0, 0]
         entries = _draw(axes, found)
         axes.set_ylabel("accuracy")

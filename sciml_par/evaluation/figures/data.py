@@ -1,7 +1,8 @@
-"""What the figures are drawn from: predictions, shards and loss curves, as plain arrays."""
+"""What the figures are drawn from: predictions and what they were trained on, as plain arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +41,7 @@ class Shard:
         if self.training_points is not None:
             where = f"Shard {self.label!r}, training_points"
             points = as_columns(self.training_points, where)
-            _check_finite(points, where)
+            check_finite(points, where)
             object.__setattr__(self, "training_points", points)
         if self.sub_domain is not None:
             object.__setattr__(self, "sub_domain", _corners(self.sub_domain, self.label))
@@ -82,11 +83,20 @@ class Prediction:
         What the network was trained on; may be empty.
     sound : bool
         False leaves it out of the mean over members, as where its training came to no end.
+    inside : array [n] of bool, optional
+        Whether each point lies in the domain, by default all do. The others are not drawn and
+        count in no error.
+    coordinates : d names, optional
+        Such as ("x", "t"); by default "x", or "x_1", "x_2", …. A name is a letter, a letter with an
+        index after "_", a word, or Matplotlib's mathematics between two "$".
+    fields : m names, optional
+        Of the outputs, such as ("u", "v", "p"); by default "u", or "u_1", "u_2", ….
 
     Raises
     ------
     InputError
-        If there are no points, or the shapes of x, u, u_exact and the shards do not agree.
+        If there are no points, or the shapes of x, u, u_exact, inside, the names and the shards
+        do not agree.
 
     Examples
     --------
@@ -106,23 +116,30 @@ class Prediction:
     u_exact: np.ndarray | None = None
     shards: tuple[Shard, ...] = ()
     sound: bool = True
+    inside: np.ndarray | None = None
+    coordinates: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_label(self.label, "Prediction.label")
         where = f"Prediction {self.label!r}"
         x, u = as_columns(self.x, f"{where}, x"), as_columns(self.u, f"{where}, u")
-        _check_finite(x, f"{where}, x")
+        check_finite(x, f"{where}, x")
         _check_rows(x, u, where)
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "u", u)
         if self.u_exact is not None:
             object.__setattr__(self, "u_exact", _exact_like(self.u_exact, u, where))
         object.__setattr__(self, "shards", _checked_shards(self.shards, x.shape[1], where))
+        object.__setattr__(self, "inside", _mask(self.inside, len(x), where))
+        for name, count, letter in (("coordinates", x.shape[1], "x"), ("fields", u.shape[1], "u")):
+            names = _names(getattr(self, name), count, letter, f"{where}, {name}")
+            object.__setattr__(self, name, names)
 
     @property
     def known(self) -> bool:
         """Whether there is an exact solution to compare with."""
-        return self.u_exact is not None and not bool(np.isnan(self.u_exact).all())
+        return self.u_exact is not None and not bool(np.isnan(self.u_exact[self.inside]).all())
 
     @property
     def exact(self) -> np.ndarray:
@@ -132,9 +149,10 @@ class Prediction:
     @property
     def relative_l2_error(self) -> float:
         """‖u − u*‖₂ / ‖u*‖₂ (dimensionless), NaN where u* is not known or zero everywhere."""
-        if not self.known or not self.exact.any():
+        exact = self.exact[self.inside]
+        if not self.known or not exact.any():
             return float("nan")
-        return relative_l2_error(self.u, self.exact)
+        return relative_l2_error(self.u[self.inside], exact)
 
     @property
     def dimension(self) -> int:
@@ -148,94 +166,15 @@ class Prediction:
 
     @property
     def trained(self) -> np.ndarray:
-        """Mask [n] of the points inside a sub-domain; all True if no shard tells its own."""
+        """Mask [n] of the points of the domain that lie in a sub-domain, where all shards tell."""
         boxes = [shard.corners for shard in self.shards if shard.corners is not None]
         if not boxes or len(boxes) < len(self.shards):
-            return np.ones(len(self.x), dtype=bool)
-        inside = [((self.x >= lo) & (self.x <= hi)).all(axis=1) for lo, hi in boxes]
-        return np.asarray(np.any(inside, axis=0))
+            return np.asarray(self.inside)
+        covered = [((self.x >= lo) & (self.x <= hi)).all(axis=1) for lo, hi in boxes]
+        return np.asarray(np.any(covered, axis=0) & self.inside)
 
 
-@dataclass(frozen=True, eq=False)
-class LossCurve:
-    """The loss of one training run, at the steps where it was recorded.
-
-    Attributes
-    ----------
-    label : str
-        Name in the legend, such as "rank 0".
-    step : array [s]
-        Number of updates made before each loss; finite and never decreasing.
-    loss : array [s]
-        The loss (dimensionless). Values that are not finite are kept, and named in the legend.
-
-    Raises
-    ------
-    InputError
-        If the arrays are empty, of different lengths, or the steps go back.
-    """
-
-    label: str
-    step: np.ndarray
-    loss: np.ndarray
-
-    def __post_init__(self) -> None:
-        check_label(self.label, "LossCurve.label")
-        where = f"LossCurve {self.label!r}"
-        step, loss = as_real(self.step, f"{where}, step"), as_real(self.loss, f"{where}, loss")
-        if step.ndim != 1 or step.shape != loss.shape or step.size == 0:
-            raise InputError(
-                f"{where}: expected step and loss of one shape [s], s >= 1; got "
-                f"{list(step.shape)} and {list(loss.shape)}. Record one loss a step."
-            )
-        _check_finite(step, f"{where}, step")
-        if np.any(np.diff(step) < 0):
-            raise InputError(f"{where}, step: expected steps that never decrease. Sort them.")
-        step.flags.writeable = loss.flags.writeable = False
-        object.__setattr__(self, "step", step)
-        object.__setattr__(self, "loss", loss)
-
-
-@dataclass(frozen=True, eq=False)
-class AccuracyCurve:
-    """The accuracy of one training run of a classifier, after each epoch.
-
-    Attributes
-    ----------
-    label : str
-        Name in the legend, such as "2 ranks".
-    accuracy : array [e]
-        The share of the test data that is classified rightly, 0 to 1, after epochs 1 to e.
-    training_accuracy : array [e], optional
-        The same of the training data.
-
-    Raises
-    ------
-    InputError
-        If an array is empty or of another shape, or a value is no share.
-    """
-
-    label: str
-    accuracy: np.ndarray
-    training_accuracy: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        check_label(self.label, "AccuracyCurve.label")
-        where = f"AccuracyCurve {self.label!r}"
-        accuracy = _shares(self.accuracy, f"{where}, accuracy")
-        object.__setattr__(self, "accuracy", accuracy)
-        if self.training_accuracy is None:
-            return
-        training = _shares(self.training_accuracy, f"{where}, training_accuracy")
-        if training.shape != accuracy.shape:
-            raise InputError(
-                f"{where}: expected both accuracies after the same epochs; got "
-                f"{accuracy.size} and {training.size} of them."
-            )
-        object.__setattr__(self, "training_accuracy", training)
-
-
-def _check_finite(values: np.ndarray, where: str) -> None:
+def check_finite(values: np.ndarray, where: str) -> None:
     bad = int(np.count_nonzero(~np.isfinite(values)))
     if bad:
         raise InputError(f"{where}: expected finite numbers; {bad} of {values.size} are not.")
@@ -285,11 +224,30 @@ def _corners(sub_domain: tuple[ArrayLike, ArrayLike], label: str) -> tuple[np.nd
     return lower, upper
 
 
-def _shares(values: np.ndarray, where: str) -> np.ndarray:
-    found = as_real(values, where)
-    if found.ndim != 1 or found.size == 0 or not np.all((found >= 0) & (found <= 1)):
+def _mask(inside: ArrayLike | None, points: int, where: str) -> np.ndarray:
+    mask = np.ones(points, dtype=bool) if inside is None else np.array(inside)
+    if mask.dtype != bool or mask.shape != (points,) or not mask.any():
         raise InputError(
-            f"{where}: expected shares from 0 to 1, one an epoch, shape [e]; got {found.tolist()}."
+            f"{where}, inside: expected an array of {points} bool, one a row of x and at least one "
+            f"of them True; got shape {list(mask.shape)} of {mask.dtype}."
         )
-    found.flags.writeable = False
-    return found
+    mask.flags.writeable = False
+    return mask
+
+
+def _names(names: tuple[str, ...], count: int, letter: str, where: str) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) not in (0, count):
+        raise InputError(f"{where}: expected {count} names in a tuple; got {names!r}.")
+    for name in names:
+        check_label(name, where)
+        if "$" in (name[1:-1] if _is_mathematics(name) else name):
+            raise InputError(
+                f"{where}: expected a name such as 'x', 'u_1' or 'temperature', or mathematics "
+                f"between two '$'; got {name!r}."
+            )
+    default = (letter,) if count == 1 else tuple(f"{letter}_{k + 1}" for k in range(count))
+    return tuple(names) or default
+
+
+def _is_mathematics(name: str) -> bool:
+    return len(name) > 2 and name[0] == name[-1] == "$"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,11 +15,16 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from sciml_par.evaluation.figures.names import fit
+
 ONE_COLUMN = 3.5  # inches: the width of a column of a two-column paper
 TWO_COLUMNS = 7.2  # inches: the width of its page
 MOST_ENTRIES = 24
 _TITLE_HEIGHT = 0.22  # inches
+_LINE = 0.14  # inches, of a title's further lines
 _GAP = 0.08  # inches, above the legend
+_SYMBOL = 0.3  # inches, for a symbol at the end of a title
+_BESIDE = 0.6  # inches, for the labels and scales beside the panels
 
 Entry = tuple[Any, str]
 """What the legend shows (an artist, or several) and its text."""
@@ -32,6 +37,7 @@ class Grid:
     figure: Figure
     panels: dict[tuple[int, int], Axes]
     rows: int
+    columns: int
 
     def label_x(self, text: str) -> None:
         """Label the x axis of each panel without another below; drop the others' tick labels."""
@@ -42,12 +48,22 @@ class Grid:
             # Above an empty cell, the labels have room; reserving more would spread the rows.
             axes.xaxis.set_in_layout(row + 1 == self.rows)
 
+    def title(self, axes: Axes, text: str, symbol: str = "") -> None:
+        """Put a title above a panel, in two lines or cut if it is wider than the panel."""
+        wide = column_width(self.columns) - 0.1
+        short = fit(text, wide - (_SYMBOL if symbol else 0.0), "axes.titlesize", lines=2)
+        axes.set_title(f"{short}: {symbol}" if symbol else short)
+
     def finish(self, entries: Sequence[Entry], *, title: str | None) -> Figure:
-        """Add title and legend, and make the figure higher by what they need."""
+        """Add title and legend, and make the figure higher by what titles and legend need."""
         height = self.figure.get_figheight()
+        for row in range(self.rows):
+            titles = [axes.get_title() for (at, _), axes in self.panels.items() if at == row]
+            height += _LINE * any("\n" in text for text in titles)
         if title:
+            title = fit(title, self.figure.get_figwidth() - 0.2, "figure.titlesize", lines=3)
             self.figure.suptitle(title)
-            height += _TITLE_HEIGHT
+            height += _TITLE_HEIGHT + _LINE * title.count("\n")
         if entries:
             legend = _legend_below(self.figure, _shortened(entries))
             height += _GAP + legend.get_window_extent().height / self.figure.dpi
@@ -55,15 +71,36 @@ class Grid:
         return self.figure
 
 
-def make_grid(rows: int, columns: int, cells: Sequence[tuple[int, int]], height: float) -> Grid:
-    """Return a figure with a panel, `height` inches tall, in each of the `cells` (row, column)."""
+def column_width(columns: int, beside: float = 0.0) -> float:
+    """Return about how wide a panel is, in inches, with so much `beside` the panels of a row."""
+    return ((ONE_COLUMN if columns == 1 else TWO_COLUMNS) - _BESIDE - beside) / columns
+
+
+def make_grid(
+    heights: Sequence[float],
+    columns: int,
+    cells: Sequence[tuple[int, int]],
+    *,
+    engine: Literal["constrained", "compressed"] = "constrained",
+) -> Grid:
+    """Return a figure with a panel in each of the `cells` (row, column).
+
+    Parameters
+    ----------
+    heights : of the rows, in inches.
+    columns : how many.
+    cells : of them, those that hold a panel.
+    engine : "constrained", or "compressed" for panels whose axes are equal.
+    """
+    rows = len(heights)
     # Figure, not pyplot: no window, no list of open figures, no choice of a display.
-    figure = Figure((ONE_COLUMN if columns == 1 else TWO_COLUMNS, rows * height))
+    figure = Figure((ONE_COLUMN if columns == 1 else TWO_COLUMNS, sum(heights)))
     FigureCanvasAgg(figure)
     # Without a panel to the right, half of the last tick label reaches over the panel's edge.
-    figure.set_layout_engine("constrained", w_pad=0.04 if len(cells) == rows * columns else 0.1)
-    layout = figure.add_gridspec(rows, columns)
-    return Grid(figure, {cell: figure.add_subplot(layout[cell]) for cell in cells}, rows)
+    figure.set_layout_engine(engine, w_pad=0.04 if len(cells) == rows * columns else 0.1)
+    layout = figure.add_gridspec(rows, columns, height_ratios=heights)
+    panels = {cell: figure.add_subplot(layout[cell]) for cell in cells}
+    return Grid(figure, panels, rows, columns)
 
 
 def draw_line(axes: Axes, x: np.ndarray, y: np.ndarray, *, label: str, **look: Any) -> Entry:
@@ -96,7 +133,8 @@ def _shortened(entries: Sequence[Entry]) -> list[Entry]:
 
 def _legend_below(figure: Figure, entries: Sequence[Entry]) -> Legend:
     """Draw the legend below all panels, in the fewest rows that fit into the figure's width."""
-    handles, labels = zip(*entries, strict=True)
+    handles, texts = zip(*entries, strict=True)
+    labels = [fit(text, figure.get_figwidth() - 0.6, "legend.fontsize") for text in texts]
     for rows in range(1, len(entries) + 1):
         legend = figure.legend(
             handles,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, TypeVar
 
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.data import AccuracyCurve, LossCurve, Prediction
+from sciml_par.evaluation.figures.curves import AccuracyCurve, LossCurve, ScalingCurve
+from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.evaluation.figures.limits import finite
 
 Panels = Literal["auto", "shared", "separate"]
 MOST_PANELS = 16
 MOST_PLANES = 4
 _COLUMNS = 4
 
-Item = TypeVar("Item", Prediction, LossCurve, AccuracyCurve)
+Item = TypeVar("Item", Prediction, LossCurve, AccuracyCurve, ScalingCurve)
 
 
 def check_items(items: Iterable[Item], kind: type[Item], where: str) -> tuple[Item, ...]:
@@ -40,12 +43,12 @@ def check_items(items: Iterable[Item], kind: type[Item], where: str) -> tuple[It
 
 
 def check_curves(curves: Iterable[Prediction], where: str) -> tuple[Prediction, ...]:
-    """Return `curves` as a tuple, all of one d, 1 or 2, and of one m.
+    """Return `curves` as a tuple, all of one d and m, with NaN for values outside the domain.
 
     Raises
     ------
     InputError
-        If they are none, differ in d or m, or d > 2.
+        If they are none, or differ in d or m.
     """
     found = check_items(curves, Prediction, where)
     shapes = {(curve.dimension, curve.components) for curve in found}
@@ -54,12 +57,15 @@ def check_curves(curves: Iterable[Prediction], where: str) -> tuple[Prediction, 
             f"{where}: expected predictions of one (d, m); got {sorted(shapes)}. "
             "Draw a figure each."
         )
-    if found[0].dimension > 2:
-        raise InputError(
-            f"{where}: can draw over d = 1 or 2 coordinates; got d = {found[0].dimension}. Hold "
-            "all but one or two coordinates fixed, evaluate there, and pass those columns as x."
-        )
-    return found
+    return tuple(_inside(curve) for curve in found)
+
+
+def too_many_dimensions(curve: Prediction, where: str) -> InputError:
+    """Return the error that says what to do with a prediction that cannot be drawn."""
+    return InputError(
+        f"{where}: can draw over d = 1 or 2 coordinates; got d = {curve.dimension}. Hold all but "
+        "one or two coordinates fixed, evaluate there, and pass those columns as x."
+    )
 
 
 def share_panel(curves: Sequence[Prediction], panels: Panels) -> bool:
@@ -96,8 +102,16 @@ def same_points(curves: Sequence[Prediction]) -> bool:
     return all(np.array_equal(curve.x, curves[0].x) for curve in curves[1:])
 
 
+def _inside(curve: Prediction) -> Prediction:
+    outside = ~np.asarray(curve.inside)
+    if not outside.any():
+        return curve
+    u, exact = (np.where(outside[:, np.newaxis], np.nan, a) for a in (curve.u, curve.exact))
+    return replace(curve, u=u, u_exact=exact)
+
+
 def _same_exact(one: Prediction, other: Prediction) -> bool:
-    scale = float(np.max(np.abs(one.exact))) or 1.0
+    scale = float(np.max(np.abs(finite([one.exact])), initial=0.0)) or 1.0
     if np.array_equal(one.x, other.x):
         # The tolerance of a float32 evaluation of one formula.
         return bool(np.allclose(one.exact, other.exact, 0.0, 1e-5 * scale, equal_nan=True))

@@ -1,156 +1,94 @@
-"""Panels over two coordinates: fields as colours, for predictions and for errors."""
+"""Figures over two coordinates: which fields stand in which panel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.tri import Triangulation
 
-from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.data import Prediction, Shard
-from sciml_par.evaluation.figures.layout import Entry, Grid, line_entry, make_grid
-from sciml_par.evaluation.figures.limits import error_limits, range_of, value_limits
+from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.evaluation.figures.fields import Panel, draw_panels
+from sciml_par.evaluation.figures.limits import error_limits, value_limits
+from sciml_par.evaluation.figures.names import error_label, exact_label, symbol
 from sciml_par.evaluation.figures.panels import MOST_PLANES, shown_of
-from sciml_par.evaluation.figures.style import INK, color_of
+from sciml_par.evaluation.figures.spread import a_few, same_training_points, spread_of
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
-_VALUES, _ERRORS = "viridis", "magma"
-_ROW_HEIGHT = 1.75
+_COLUMNS = 4  # of panels of errors
 
 
-def plane_predictions(curves: Sequence[Prediction], title: str | None) -> Figure:
+def plane_predictions(
+    curves: Sequence[Prediction], title: str | None, equal: bool | None
+) -> Figure:
     """Draw a row a member and component: prediction, exact solution, error.
 
     Fields are interpolated linearly on the Delaunay triangulation of the points, which fills
-    their convex hull: a hole in the domain is painted over. Errors below the scale have its lowest
-    colour.
+    their convex hull: a hole is painted over, unless points in it are given as outside. Errors
+    below the scale have its lowest colour.
     """
     m = curves[0].components
     shown = curves[: max(1, MOST_PLANES // m)]
-    rows = [(curve, component) for curve in shown for component in range(m)]
-    columns = 3 if any(curve.known for curve, _ in rows) else 1
-    cells = [(r, c) for r, (curve, _) in enumerate(rows) for c in range(3 if curve.known else 1)]
-    grid = make_grid(len(rows), columns, cells, _ROW_HEIGHT if columns > 1 else 2.4)
     errors = _error_norm(shown)
-    for row, (curve, component) in enumerate(rows):
-        _draw_row(grid, row, curve, component, errors)
-    _label_axes(grid)
-    return grid.finish(_shard_entries(shown), title=shown_of(len(shown), len(curves), title))
+    rows = [_member(curve, k, errors) for curve in shown for k in range(m)]
+    return draw_panels(rows, title=shown_of(len(shown), len(curves), title), equal=equal)
 
 
-def plane_errors(curves: Sequence[Prediction], title: str | None) -> Figure:
-    """Draw a panel of the pointwise error a member, in columns; a row a component."""
+def plane_ensemble(curves: Sequence[Prediction], title: str | None, equal: bool | None) -> Figure:
+    """Draw a row a component: the members' mean, exact solution, error of the mean, 2 deviations.
+
+    Without an exact solution, there are the mean, two of the members, and two deviations.
+    """
+    rows = [_ensemble(curves, k) for k in range(curves[0].components)]
+    return draw_panels(rows, title=title, equal=equal)
+
+
+def plane_errors(curves: Sequence[Prediction], title: str | None, equal: bool | None) -> Figure:
+    """Draw a panel of the pointwise error a member, with common colours, four in a row."""
     known = [curve for curve in curves if curve.known]
-    shown, m = known[:MOST_PLANES], known[0].components
-    cells = [(row, column) for row in range(m) for column in range(len(shown))]
-    grid = make_grid(m, len(shown), cells, 2.4 if len(shown) < 3 else _ROW_HEIGHT)
-    norm = _error_norm(shown)
-    for (component, column), axes in grid.panels.items():
-        curve = shown[column]
-        image = _paint(axes, curve, _error(curve, component), norm, _ERRORS)
-        _outline(axes, curve)
-        part = "" if m == 1 else f", $u_{{{component + 1}}}$"
-        axes.set_title(curve.label + _remark(curve.u[:, component]) + part)
-        axes.locator_params(nbins=4)
-    panels = list(grid.panels.values())
-    _color_bar(grid, image, panels, extend="min", label="$|u(x) - u^*(x)|$")
-    _label_axes(grid)
-    return grid.finish(_shard_entries(shown), title=shown_of(len(shown), len(curves), title))
+    m = known[0].components
+    shown = known[: 2 * _COLUMNS if m == 1 else _COLUMNS]
+    norm, rows = _error_norm(shown), []
+    for start in range(0, len(shown), _COLUMNS):
+        for k in range(m):
+            part = shown[start : start + _COLUMNS]
+            rows.append([_error_panel(curve, k, norm) for curve in part])
+    label = error_label(shown[0], 0) if m == 1 else "pointwise error"
+    title = shown_of(len(shown), len(curves), title)
+    return draw_panels(rows, title=title, equal=equal, bar=label)
 
 
-def _draw_row(grid: Grid, row: int, curve: Prediction, component: int, errors: LogNorm) -> None:
-    name = "u" if curve.components == 1 else f"u_{{{component + 1}}}"
-    low, high = value_limits([curve], component)
-    norm = Normalize(low, high)
-    values = curve.u[:, component]
-    first = grid.panels[row, 0]
-    image = _paint(first, curve, values, norm, _VALUES)
-    first.set_title(f"{curve.label}{_remark(values)}: ${name}$")
-    _outline(first, curve)
-    beyond = bool(np.any((values < low) | (values > high)))
-    together = [first]
+def _member(curve: Prediction, k: int, errors: LogNorm) -> list[Panel]:
+    norm, name = Normalize(*value_limits([curve], k)), f"${symbol(curve.fields[k])}$"
+    row = [Panel(curve, curve.u[:, k], norm, _name(curve, k), name, curve.shards)]
     if curve.known:
-        together.append(grid.panels[row, 1])
-        _paint(grid.panels[row, 1], curve, curve.exact[:, component], norm, _VALUES)
-        grid.panels[row, 1].set_title(f"exact solution ${name}^*$")
-        last = grid.panels[row, 2]
-        error = _paint(last, curve, _error(curve, component), errors, _ERRORS)
-        last.set_title(f"$|{name} - {name}^*|$")
-        _color_bar(grid, error, [last], extend="min")
-    _color_bar(grid, image, together, extend="both" if beyond else "neither")
+        row.append(Panel(curve, curve.exact[:, k], norm, "exact", exact_label(curve, k)))
+        row.append(Panel(curve, _error(curve, k), errors, error_label(curve, k)))
+    return row
 
 
-def _paint(axes: Axes, curve: Prediction, values: np.ndarray, norm: Normalize, colors: str) -> Any:
-    triangles = _triangulate(curve)
-    lost = ~np.isfinite(values)
-    triangles.set_mask(lost[triangles.triangles].any(axis=1))
-    # A log scale has no colour for zero; masked triangles still index their corners.
-    floor = float(norm.vmin or 0.0) if isinstance(norm, LogNorm) else -np.inf
-    kept = np.where(lost, 1.0, np.maximum(values, floor))
-    axes.set_xlim(range_of([curve.x[:, 0]], margin=0.0))
-    axes.set_ylim(range_of([curve.x[:, 1]], margin=0.0))
-    return axes.tripcolor(
-        triangles, kept, shading="gouraud", norm=norm, cmap=colors, rasterized=True
-    )
+def _ensemble(curves: Sequence[Prediction], k: int) -> list[Panel]:
+    spread, sound, first = spread_of(curves, k), [c for c in curves if c.sound], curves[0]
+    norm, name = Normalize(*value_limits(sound, k)), f"${symbol(first.fields[k])}$"
+    shards = first.shards if same_training_points(curves) else ()
+    row = [Panel(first, spread.mean, norm, f"mean of {len(sound)}", name, shards)]
+    if spread.error is None:
+        members = [sound[i] for i in a_few(len(sound), 2)]
+        row += [Panel(curve, curve.u[:, k], norm, curve.label, name) for curve in members]
+        widths = LogNorm(*error_limits([spread.width], [first.trained]))
+        return [*row, Panel(first, spread.width, widths, "2 deviations", "$2\\sigma$")]
+    known = next(curve for curve in curves if curve.known)
+    both = LogNorm(*error_limits([spread.error, spread.width], [first.trained] * 2))
+    row.append(Panel(first, known.exact[:, k], norm, "exact", exact_label(first, k)))
+    row.append(Panel(first, spread.error, both, "|mean − exact|"))
+    return [*row, Panel(first, spread.width, both, f"$2\\sigma$; {spread.coverage}")]
 
 
-def _triangulate(curve: Prediction) -> Triangulation:
-    try:
-        return Triangulation(curve.x[:, 0], curve.x[:, 1])
-    except (RuntimeError, ValueError) as error:
-        raise InputError(
-            f"Prediction {curve.label!r}: cannot colour a plane from these {len(curve.x)} points "
-            f"({error}). Pass three points or more that are not all on one line."
-        ) from error
-
-
-def _outline(axes: Axes, curve: Prediction) -> None:
-    coloured = len(curve.shards) > 1
-    for number, shard in enumerate(curve.shards):
-        color = color_of(number) if coloured else "white"
-        _draw_box(axes, shard, color)
-        points = shard.training_points
-        if points is not None and points.size:
-            axes.scatter(
-                points[:, 0],
-                points[:, 1],
-                s=min(7.0, max(1.0, 700.0 / len(points))),
-                facecolors=color,
-                edgecolors="white" if coloured else INK,
-                linewidths=0.4 if len(points) < 500 else 0.0,
-                zorder=3.0,
-            )
-
-
-def _draw_box(axes: Axes, shard: Shard, color: str) -> None:
-    if shard.corners is None or _covers(shard.corners, axes):
-        return
-    low, size = shard.corners[0], shard.corners[1] - shard.corners[0]
-    box = Rectangle((low[0], low[1]), size[0], size[1], fill=False, edgecolor=color, linewidth=3.0)
-    axes.add_patch(box)
-    # Only the inner half of the line is kept, so that neighbours do not hide each other's edge.
-    box.set_clip_path(box)
-
-
-def _covers(corners: tuple[np.ndarray, np.ndarray], axes: Axes) -> bool:
-    lows, highs = np.array([axes.get_xlim(), axes.get_ylim()]).T
-    inset = 0.05 * (highs - lows)
-    return bool(np.all((corners[0] <= lows + inset) & (corners[1] >= highs - inset)))
-
-
-def _shard_entries(curves: Sequence[Prediction]) -> list[Entry]:
-    """Return the entries of one network's shards; in an ensemble, panels name their members."""
-    shards = curves[0].shards
-    if len(curves) > 1 or len(shards) < 2:
-        return []
-    look = {"marker": "o", "markersize": 4.0, "linewidth": 2.0}
-    return [line_entry(shard.label, color=color_of(i), **look) for i, shard in enumerate(shards)]
+def _error_panel(curve: Prediction, k: int, norm: LogNorm) -> Panel:
+    name = "" if curve.components == 1 else f"${symbol(curve.fields[k])}$"
+    title = _name(curve, k)
+    return Panel(curve, _error(curve, k), norm, title, name, curve.shards, points=False)
 
 
 def _error_norm(curves: Sequence[Prediction]) -> LogNorm:
@@ -161,20 +99,10 @@ def _error_norm(curves: Sequence[Prediction]) -> LogNorm:
     return LogNorm(*error_limits([e for e, _ in pairs], [mask for _, mask in pairs]))
 
 
-def _color_bar(grid: Grid, image: Any, axes: list[Axes], **options: Any) -> None:
-    grid.figure.colorbar(image, ax=axes, pad=0.02, fraction=0.08, aspect=16, **options)
+def _error(curve: Prediction, k: int) -> np.ndarray:
+    return pointwise_error(curve.u[:, k], curve.exact[:, k])
 
 
-def _error(curve: Prediction, component: int) -> np.ndarray:
-    return pointwise_error(curve.u[:, component], curve.exact[:, component])
-
-
-def _remark(values: np.ndarray) -> str:
-    return "" if np.all(np.isfinite(values)) else " (not finite)"
-
-
-def _label_axes(grid: Grid) -> None:
-    grid.label_x("$x_1$")
-    for (_, column), axes in grid.panels.items():
-        axes.tick_params(labelleft=column == 0)
-        axes.set_ylabel("$x_2$" if column == 0 else "")
+def _name(curve: Prediction, k: int) -> str:
+    seen = np.all(np.isfinite(curve.u[curve.inside, k]))
+    return curve.label if seen else f"{curve.label} (not finite)"

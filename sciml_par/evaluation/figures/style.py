@@ -16,6 +16,11 @@ EXACT: dict[str, Any] = {
     "zorder": 1.5,
 }
 
+MEAN, ERROR = "#0072b2", "#d55e00"  # the mean of members with its band; the error of it
+BAND = 0.3  # opacity of a band
+PALE: dict[str, Any] = {"color": "#8a8a8a", "linewidth": 0.5, "alpha": 0.7, "zorder": 2.0}
+"""A member among others."""
+
 # Okabe and Ito (2008), "Color universal design", without yellow, which is faint as a line on
 # white; the wine red of Paul Tol's "muted" scheme (2021) stands in for it.
 PALETTE = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
+from sciml_par.training.optimizers._checks import check_fraction, check_positive
 from sciml_par.training.optimizers.optimizer import FirstOrder
-from sciml_par.training.optimizers.schedules import Schedule, as_schedule
+from sciml_par.training.optimizers.schedules import Schedule, take_learning_rate
 from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
@@ -27,21 +27,22 @@ class Adam(FirstOrder):
 
     Parameters
     ----------
-    learning_rate : α > 0, in units of θ; a number or a `Schedule`.
+    learning_rate : α > 0, in units of θ; a number, a `Schedule` or one of Keras.
     beta_1, beta_2 : decay of the moments, in [0, 1), dimensionless.
     epsilon : ε > 0, in units of g.
     """
 
     learning_rate: float | Schedule = 1e-3
+    _: KW_ONLY
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-7
 
     def __post_init__(self) -> None:
-        as_schedule(self.learning_rate)
-        _check("beta_1", self.beta_1, 0 <= self.beta_1 < 1, "in [0, 1)")
-        _check("beta_2", self.beta_2, 0 <= self.beta_2 < 1, "in [0, 1)")
-        _check("epsilon", self.epsilon, self.epsilon > 0, "> 0")
+        name = type(self).__name__
+        take_learning_rate(self)
+        check_fraction(name, beta_1=self.beta_1, beta_2=self.beta_2)
+        check_positive(name, epsilon=self.epsilon)
 
     def start(self, layout: ParameterLayout, parameters: Tensor) -> Moments:
         """The moments (m, v), [M, p] each (local)."""
@@ -57,21 +58,23 @@ class Adam(FirstOrder):
         number: Tensor,
     ) -> tuple[Tensor, Moments]:
         """See `FirstOrder`."""
+        change, state = self._change(gradient, state, rate, number)
+        return parameters - change, state
+
+    def _change(
+        self, gradient: Tensor, state: Moments, rate: Tensor, number: Tensor
+    ) -> tuple[Tensor, Moments]:
+        """What is to be subtracted from θ, and the new moments."""
         m, v = state
         m = self.beta_1 * m + (1 - self.beta_1) * gradient
         v = self.beta_2 * v + (1 - self.beta_2) * gradient * gradient
-        t = tf.cast(number, parameters.dtype)
+        t = tf.cast(number, gradient.dtype)
         # expm1 keeps 1 − βᵗ exact where β is close to 1 and the type is narrow.
         unbias_1 = -tf.math.expm1(t * _log(self.beta_1))
         unbias_2 = -tf.math.expm1(t * _log(self.beta_2))
         rate = rate * tf.sqrt(unbias_2) / unbias_1
-        return parameters - rate * m / (tf.sqrt(v) + self.epsilon), (m, v)
+        return rate * m / (tf.sqrt(v) + self.epsilon), (m, v)
 
 
 def _log(beta: float) -> float:
     return math.log(beta) if beta > 0 else -math.inf
-
-
-def _check(name: str, value: float, good: bool, expected: str) -> None:
-    if not good or not math.isfinite(value):
-        raise InputError(f"Adam: expected {name} {expected}; got {value}.")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
+from sciml_par.training.optimizers.described import Described
 from sciml_par.training.optimizers.schedules import Schedule, as_schedule
 from sciml_par.training.parameter_layout import ParameterLayout
 
@@ -52,9 +54,23 @@ class Optimizer(Protocol):
     """What the compiled loop needs of an optimizer.
 
     Both functions are pure and are traced into the loop. A state is a nest of tensors, whose
-    shapes and types no step changes. Members are independent of one another: row j of all results
-    depends on row j of the arguments only.
+    shapes and types no step changes; each tensor has the members as its first axis. Members are
+    independent of one another: row j of all results depends on row j of the arguments only.
+
+    Attributes
+    ----------
+    key : equal for two optimizers which put the same operations into a compiled loop.
     """
+
+    @property
+    def key(self) -> Hashable:
+        """See above."""
+
+    def describe(self) -> dict[str, str]:
+        """The hyper-parameters as short texts, equal on ranks that were given the same (local)."""
+
+    def with_ranks(self, size: int) -> Optimizer:
+        """The same optimizer in a training whose loss is shared by `size` ranks (local)."""
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """The state before the first step from θ: [M, p] (local)."""
@@ -71,9 +87,12 @@ class Optimizer(Protocol):
         losses : the terms of the loss before the step, [M, T].
         """
 
+    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
+        """The parameters that a phase ends with, [M, p], after its last step (local)."""
 
-class FirstOrder(ABC):
-    """An optimizer that needs nothing but the gradient."""
+
+class FirstOrder(Described, ABC):
+    """An optimizer that needs nothing but the gradient; a frozen dataclass."""
 
     learning_rate: float | Schedule
 
@@ -98,6 +117,17 @@ class FirstOrder(ABC):
         rate : the learning rate of this step, [M, 1].
         number : of the step in its phase, counted from 1.
         """
+
+    def with_ranks(self, size: int) -> Self:
+        """See `Optimizer`."""
+        if not isinstance(self.learning_rate, Schedule):
+            return self
+        schedule = self.learning_rate.with_ranks(size)
+        return replace(self, learning_rate=schedule)  # type: ignore[type-var]
+
+    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
+        """See `Optimizer`: the parameters as they are."""
+        return parameters
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""

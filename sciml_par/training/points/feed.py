@@ -13,8 +13,8 @@ class Rows(NamedTuple):
 
     Attributes
     ----------
-    weights : what |r_i|² is multiplied by, w/N: a scalar [] for all points, [n] for each, or
-        [M, n] where the M stacked members differ. Zero takes a point out.
+    weights : what |r_i|² is multiplied by, w/N: a scalar [] for all points, or [n] for each; with
+        an axis before, [M] or [M, n], where the M stacked members differ. Zero takes a point out.
     arrays : x: [n, d] and what else the term needs there; [M, n, …] where members differ.
     """
 

@@ -1,0 +1,160 @@
+"""Panels of fields over two coordinates, as colours: triangles, scales, axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.tri import Triangulation
+
+from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.data import Prediction, Shard
+from sciml_par.evaluation.figures.layout import Grid, column_width, make_grid
+from sciml_par.evaluation.figures.limits import range_of
+from sciml_par.evaluation.figures.names import coordinate
+from sciml_par.evaluation.figures.outlines import draw_shards, shard_entries
+
+_VALUES, _ERRORS = "viridis", "magma"
+_ROW_HEIGHT, _HIGHER_ROW = 1.75, 2.4  # inches, where the axes are not equal
+_LEAST_HEIGHT, _GREATEST_HEIGHT = 0.8, 3.2  # inches of a panel, where they are
+_AROUND = 0.4  # inches above and below a panel
+_BAR_WIDTH = 0.09  # inches
+_BAR = 0.6  # inches beside a panel, for a colour bar with its labels
+_MOST_UNLIKE = 4.0  # axes are equal while no side is longer than the other by more than this
+_TIMES = ("t", "time", "$t$")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A field over the points of a prediction.
+
+    Attributes
+    ----------
+    curve : whose points they are.
+    values : [n]; NaN leaves a hole.
+    norm : its colours; neighbours in a row with one norm share a colour bar.
+    title, symbol : of the panel, "title: symbol".
+    shards : whose sub-domains are outlined.
+    points : whether their training points are drawn as well.
+    """
+
+    curve: Prediction
+    values: np.ndarray
+    norm: Normalize
+    title: str
+    symbol: str = ""
+    shards: tuple[Shard, ...] = ()
+    points: bool = True
+
+
+def draw_panels(
+    rows: Sequence[Sequence[Panel]],
+    *,
+    title: str | None,
+    equal: bool | None,
+    bar: str | None = None,
+) -> Figure:
+    """Draw rows of panels, with a colour bar a norm; or, where `bar` names it, one for all."""
+    columns, curve = max(len(row) for row in rows), rows[0][0].curve
+    cells = {(r, c): panel for r, row in enumerate(rows) for c, panel in enumerate(row)}
+    groups = [list(cells)] if bar else _of_one_norm(rows)
+    equal = _of_like_extent(curve) if equal is None else equal
+    height = _height(curve, columns, max(1, len(groups) // len(rows)), equal)
+    grid = make_grid(
+        [height] * len(rows), columns, list(cells), engine="compressed" if equal else "constrained"
+    )
+    images = {cell: _draw(grid, cell, panel, equal) for cell, panel in cells.items()}
+    for group in groups:
+        grid.figure.colorbar(
+            images[group[0]],
+            ax=[grid.panels[cell] for cell in group],
+            pad=0.02,
+            fraction=0.1,
+            aspect=(height - _AROUND) * (len(rows) if bar else 1) / _BAR_WIDTH,
+            extend=_extension([cells[cell] for cell in group]),
+            label=bar,
+        )
+    grid.label_x(coordinate(curve, 0))
+    for (_, column), axes in grid.panels.items():
+        axes.tick_params(labelleft=column == 0)
+        axes.set_ylabel(coordinate(curve, 1) if column == 0 else "")
+    first = rows[0][0]
+    return grid.finish(shard_entries(first.shards, points=first.points), title=title)
+
+
+def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
+    axes = grid.panels[cell]
+    image = _paint(axes, panel)
+    draw_shards(axes, panel.shards, points=panel.points)
+    grid.title(axes, panel.title, panel.symbol)
+    axes.locator_params(nbins=4)
+    if equal:
+        axes.set_aspect("equal")
+    return image
+
+
+def _paint(axes: Axes, panel: Panel) -> Any:
+    triangles, values, norm = _triangulate(panel.curve), panel.values, panel.norm
+    lost = ~np.isfinite(values)
+    triangles.set_mask(lost[triangles.triangles].any(axis=1))
+    # A log scale has no colour for zero; masked triangles still index their corners.
+    logarithmic = isinstance(norm, LogNorm)
+    floor = float(norm.vmin or 0.0) if logarithmic else -np.inf
+    kept = np.where(lost, 1.0, np.maximum(values, floor))
+    axes.set_xlim(range_of([panel.curve.x[:, 0]], margin=0.0))
+    axes.set_ylim(range_of([panel.curve.x[:, 1]], margin=0.0))
+    colors = _ERRORS if logarithmic else _VALUES
+    return axes.tripcolor(
+        triangles, kept, shading="gouraud", norm=norm, cmap=colors, rasterized=True
+    )
+
+
+def _triangulate(curve: Prediction) -> Triangulation:
+    try:
+        return Triangulation(curve.x[:, 0], curve.x[:, 1])
+    except (RuntimeError, ValueError) as error:
+        raise InputError(
+            f"Prediction {curve.label!r}: cannot colour a plane from these {len(curve.x)} points "
+            f"({error}). Pass three points or more that are not all on one line."
+        ) from error
+
+
+def _of_one_norm(rows: Sequence[Sequence[Panel]]) -> list[list[tuple[int, int]]]:
+    groups = []
+    for r, row in enumerate(rows):
+        norms = [id(panel.norm) for panel in row]
+        groups += [
+            [(r, c) for c in alike] for _, alike in groupby(range(len(row)), norms.__getitem__)
+        ]
+    return groups
+
+
+def _extension(panels: Sequence[Panel]) -> str:
+    """Return at which ends of a colour bar there are values beyond it."""
+    if isinstance(panels[0].norm, LogNorm):
+        return "min"
+    low, high = panels[0].norm.vmin, panels[0].norm.vmax
+    beyond = any(np.any((panel.values < low) | (panel.values > high)) for panel in panels)
+    return "both" if beyond else "neither"
+
+
+def _of_like_extent(curve: Prediction) -> bool:
+    one, other = np.ptp(curve.x, axis=0)
+    alike = max(one, other) <= _MOST_UNLIKE * min(one, other)
+    return bool(alike) and not any(name.lower() in _TIMES for name in curve.coordinates)
+
+
+def _height(curve: Prediction, columns: int, bars: float, equal: bool) -> float:
+    """Return the height of a row in inches; if `equal`, a length is as long on either axis."""
+    if not equal:
+        return _ROW_HEIGHT if columns > 2 else _HIGHER_ROW
+    wide, high = np.ptp(curve.x, axis=0)
+    # A little less than there is room for, so that colour bars are no higher than their panels.
+    height = 0.93 * column_width(columns, _BAR * bars) * float(high / (wide or high or 1.0))
+    return min(max(height, _LEAST_HEIGHT), _GREATEST_HEIGHT) + _AROUND

@@ -1,0 +1,64 @@
+"""Show over two coordinates where a network was trained: sub-domains and training points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from sciml_par.evaluation.figures.data import Shard
+from sciml_par.evaluation.figures.layout import Entry, line_entry
+from sciml_par.evaluation.figures.style import INK, color_of
+
+_POINTS = {"marker": "o", "linestyle": "", "markersize": 2.5, "markeredgewidth": 0.3}
+
+
+def draw_shards(axes: Axes, shards: Sequence[Shard], *, points: bool) -> None:
+    """Outline the sub-domains, and draw the training points small enough to see the field."""
+    for number, shard in enumerate(shards):
+        _draw_box(axes, shard, color_of(number) if len(shards) > 1 else "white")
+    if not points:
+        return
+    for shard in shards:
+        places = shard.training_points
+        if places is None or not places.size:
+            continue
+        axes.scatter(
+            places[:, 0],
+            places[:, 1],
+            s=min(3.0, max(0.4, 400.0 / len(places) / len(shards))),
+            facecolors="white",
+            edgecolors=INK,
+            linewidths=0.2,
+            rasterized=len(places) > 500,
+            zorder=3.0,
+        )
+
+
+def shard_entries(shards: Sequence[Shard], *, points: bool) -> list[Entry]:
+    """Return what the legend says: whose outlines there are, if of several shards, and points."""
+    several = enumerate(shards) if len(shards) > 1 else ()
+    entries = [line_entry(each.label, color=color_of(i), linewidth=2.0) for i, each in several]
+    drawn = [each.training_points for each in shards if each.training_points is not None]
+    if points and any(places.size for places in drawn):
+        look = {"color": "white", "markeredgecolor": INK, **_POINTS}
+        entries.append(line_entry("training points", **look))
+    return entries
+
+
+def _draw_box(axes: Axes, shard: Shard, color: str) -> None:
+    if shard.corners is None or _covers(shard.corners, axes):
+        return
+    low, size = shard.corners[0], shard.corners[1] - shard.corners[0]
+    box = Rectangle((low[0], low[1]), size[0], size[1], fill=False, edgecolor=color, linewidth=2.4)
+    axes.add_patch(box)
+    # Only the inner half of the line is kept, so that neighbours do not hide each other's edge.
+    box.set_clip_path(box)
+
+
+def _covers(corners: tuple[np.ndarray, np.ndarray], axes: Axes) -> bool:
+    lows, highs = np.array([axes.get_xlim(), axes.get_ylim()]).T
+    inset = 0.05 * (highs - lows)
+    return bool(np.all((corners[0] <= lows + inset) & (corners[1] >= highs - inset)))

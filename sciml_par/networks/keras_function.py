@@ -1,0 +1,64 @@
+"""A Keras model as a pure function of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import import_module, tf
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class KerasFunction:
+    """u(x) of a built Keras model, with the weights that are given to it.
+
+    Weights that are not trained, the statistics of layers among them, keep the values that they
+    have now.
+
+    Attributes
+    ----------
+    model : the model.
+    frozen : values of `model.non_trainable_variables`.
+    """
+
+    model: Any
+    frozen: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, model: Any) -> KerasFunction:
+        """The function of a model as it is (local)."""
+        return cls(model, tuple(_value(v) for v in model.non_trainable_variables))
+
+    def __call__(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+        """u(x): [n, d] -> [n, m] (pure, local)."""
+        return self.with_states(parameters, x, training=False)[0]
+
+    def with_states(
+        self, parameters: Sequence[Tensor], x: Tensor, *, training: bool
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The output, the variables that are not trained afterwards, and losses of layers (local).
+
+        This is what Keras' `stateless_call` does, but by `__call__`, which hands `training` down
+        to the layers of models whose `call` does not take it.
+        """
+        keras: Any = import_module("keras")
+        held = [tf.convert_to_tensor(value) for value in self.frozen]
+        mapping = [
+            *zip(self.model.trainable_variables, parameters, strict=True),
+            *zip(self.model.non_trainable_variables, held, strict=True),
+        ]
+        with keras.StatelessScope(state_mapping=mapping, collect_losses=True) as scope:
+            output = self.model(x, training=training)
+        states = [scope.get_current_value(v) for v in self.model.non_trainable_variables]
+        # Where nothing has been assigned, Keras answers None.
+        after = [h if s is None else s for h, s in zip(held, states, strict=True)]
+        return output, after, list(scope.losses)
+
+
+def _value(variable: Any) -> Any:
+    return np.asarray(variable)

@@ -1,0 +1,96 @@
+"""Checks of what a `Problem` is made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_integer
+from sciml_par.problems._names import checked_names, component_names
+from sciml_par.problems.conditions import Condition
+from sciml_par.problems.domain import Box
+from sciml_par.problems.residual import Residual
+from sciml_par.problems.transformed import Ansatz
+
+Equation = Callable[..., Any] | Residual
+
+ANSATZ_TAKES = (
+    "An ansatz is called as ansatz(u, x), and u is the network's field, a function: write u(x), as "
+    "in ansatz=lambda u, x: x * (1 - x) * u(x)."
+)
+
+
+def checked_outputs(outputs: Any, domain: Box) -> tuple[str, ...]:
+    """The names of the components."""
+    if not isinstance(outputs, (str, tuple, list)):
+        count = checked_integer(outputs, "Problem: outputs, unless names,", least=1)
+        names = component_names(count)
+    else:
+        names = checked_names(outputs, "Problem: outputs, unless a number,")
+    if not names:
+        raise InputError("Problem: outputs must name at least one component, got none")
+    both = sorted(set(names) & set(domain.names))
+    if both:
+        raise InputError(
+            f"Problem: {both[0]!r} is the name of an output and of a coordinate; give others with "
+            f"outputs=(...), or with Box(..., names=(...))"
+        )
+    return names
+
+
+def checked_ansatz(ansatz: Any) -> Ansatz | None:
+    """The ansatz, if there is one."""
+    if ansatz is not None and not callable(ansatz):
+        raise InputError(
+            f"Problem: ansatz must be a function (u, x) -> [n, m], as lambda u, x: x * u(x), "
+            f"got {ansatz!r}"
+        )
+    return None if ansatz is None else Ansatz(ansatz)
+
+
+def checked_network_outputs(number: Any, *, outputs: int, ansatz: Ansatz | None) -> int:
+    """The number of components of the network, by default that of the field."""
+    if number is None:
+        return outputs
+    if ansatz is None:
+        raise InputError(
+            f"Problem: network_outputs={number!r} needs an ansatz=, which makes the {outputs} "
+            f"components of the field of those of the network"
+        )
+    return checked_integer(number, "Problem: network_outputs", least=1)
+
+
+def as_residuals(residual: Any) -> tuple[Residual, ...]:
+    """The equations, each as a Residual."""
+    several = residual if isinstance(residual, (list, tuple)) else [residual]
+    if not several:
+        raise InputError("Problem: at least one residual is needed")
+    for r in several:
+        if not isinstance(r, Residual) and not callable(r):
+            raise InputError(
+                f"Problem: residual must be a function (u, x) -> [n, k] or a Residual, got {r!r}"
+            )
+    return tuple(r if isinstance(r, Residual) else Residual(r) for r in several)
+
+
+def as_conditions(conditions: Any) -> tuple[Condition, ...]:
+    """The conditions, one alone included."""
+    several = [conditions] if isinstance(conditions, Condition) else list(conditions)
+    for c in several:
+        if not isinstance(c, Condition):
+            raise InputError(
+                f"Problem: conditions must be Dirichlet, Neumann or Robin objects, got {c!r}"
+            )
+    return tuple(several)
+
+
+def unique(names: list[str]) -> list[str]:
+    """Number the names that occur more than once."""
+    total, seen = Counter(names), Counter[str]()
+    result = []
+    for name in names:
+        seen[name] += 1
+        result.append(f"{name} {seen[name]}" if total[name] > 1 else name)
+    return result

@@ -1,0 +1,94 @@
+"""The faces of a box, and points on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.sampling import GRID, allotted, proportional, unit_points
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Face(NamedTuple):
+    """The face x_axis = position of a box; its outward normal is sign times the axis."""
+
+    axis: int
+    position: float
+    sign: float
+
+
+def faces_of(lower: FloatArray, upper: FloatArray) -> list[Face]:
+    """The 2d faces, the lower before the upper one of each axis (local)."""
+    return [
+        Face(axis, float(bound[axis]), sign)
+        for axis in range(len(lower))
+        for bound, sign in ((lower, -1.0), (upper, 1.0))
+    ]
+
+
+def points_on(
+    faces: Sequence[Face],
+    lower: FloatArray,
+    upper: FloatArray,
+    n: int,
+    *,
+    method: str,
+    rng: np.random.Generator | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Points on some faces in proportion to their areas, and outward unit normals (local).
+
+    At least one point is on each face. On a grid there are about n of them, at the midpoints of
+    equal cells; by a random method exactly n, where that is at least the number of faces. In one
+    dimension a face is a point, and n counts for nothing.
+    """
+    counts = _counts(faces, upper - lower, n, method)
+    points = [
+        _on_face(face, lower, upper, int(count), method, rng)
+        for face, count in zip(faces, counts, strict=True)
+    ]
+    outward = np.zeros((len(faces), len(lower)))
+    for row, face in zip(outward, faces, strict=True):
+        row[face.axis] = face.sign
+    return np.concatenate(points), np.repeat(outward, [len(x) for x in points], axis=0)
+
+
+def _counts(
+    faces: Sequence[Face], extent: FloatArray, n: int, method: str
+) -> npt.NDArray[np.int64]:
+    if len(extent) == 1:
+        return np.ones(len(faces), np.int64)
+    areas = np.prod(extent) / extent[[face.axis for face in faces]]
+    if method == GRID:
+        return np.maximum(1, np.round(n * areas / areas.sum())).astype(np.int64)
+    return allotted(n, areas)
+
+
+def _on_face(
+    face: Face,
+    lower: FloatArray,
+    upper: FloatArray,
+    n: int,
+    method: str,
+    rng: np.random.Generator | None,
+) -> FloatArray:
+    d = len(lower)
+    if d == 1:
+        return np.array([[face.position]])
+    others = [axis for axis in range(d) if axis != face.axis]
+    low, high = lower[others], upper[others]
+    if method == GRID:
+        cells = proportional(high - low, n, least=1)
+        middles = [(np.arange(count) + 0.5) / count for count in cells]
+        unit = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1).reshape(-1, d - 1)
+    else:
+        assert rng is not None
+        unit = unit_points(method, n, d - 1, rng)
+    x = np.empty((len(unit), d))
+    x[:, face.axis] = face.position
+    # lower + extent may round to just above upper.
+    x[:, others] = np.minimum(low + (high - low) * unit, high)
+    return x

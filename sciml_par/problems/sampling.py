@@ -1,0 +1,134 @@
+"""Ways to choose points in a box: their names, and the points in the unit cube."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import qmc
+
+from sciml_par.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+
+GRID = "grid"
+RANDOM_METHODS = ("uniform", "latin-hypercube", "sobol", "halton")
+METHODS = (GRID, *RANDOM_METHODS)
+
+_SOBOL_BITS = 30
+_MOST_KEPT = 2**19  # numbers of a sequence, 4 MiB
+
+_SYNONYMS = {
+    "equispaced": GRID,
+    "equidistant": GRID,
+    "regular": GRID,
+    "random": "uniform",
+    "pseudo": "uniform",
+    "pseudorandom": "uniform",
+    "monte-carlo": "uniform",
+    "lhs": "latin-hypercube",
+    "latinhypercube": "latin-hypercube",
+}
+
+
+def method_name(value: Any, what: str, *, allowed: tuple[str, ...] = METHODS) -> str:
+    """The name of a method in the form that this package uses (local).
+
+    Capitals, underscores and a few other names are accepted, such as "LHS", "pseudo" and "random".
+
+    Raises
+    ------
+    InputError
+        There is no such method, or it is not among `allowed`.
+    """
+    text = (
+        value.strip().lower().replace("_", "-").replace(" ", "-") if isinstance(value, str) else ""
+    )
+    name = _SYNONYMS.get(text, text.rstrip("'’"))
+    if name in allowed:
+        return name
+    hint = " Take 'halton' in place of Hammersley's points." if name == "hammersley" else ""
+    raise InputError(f"{what} must be one of {', '.join(allowed)}; got {value!r}.{hint}")
+
+
+def unit_points(method: str, n: int, d: int, rng: np.random.Generator) -> FloatArray:
+    """n points in the unit cube by one of the random methods: [n, d] (local).
+
+    "uniform" has independent points. "latin-hypercube" has one point in each of n equal layers of
+    every axis (McKay, Beckman and Conover, Technometrics 21, 1979). "sobol" is SciPy's scrambled
+    sequence with a digital shift that is drawn anew each time (Matoušek, J. Complexity 14, 1998),
+    "halton" SciPy's scrambled sequence, moved as a whole by a random vector modulo 1 (Cranley and
+    Patterson, SIAM J. Numer. Anal. 13, 1976). The sequences themselves are made once.
+    """
+    if n == 0:
+        return np.empty((0, d))
+    if method == "uniform":
+        return rng.random((n, d))
+    if method == "latin-hypercube":
+        layers = np.stack([rng.permutation(n) for _ in range(d)], axis=1)
+        return (layers + rng.random((n, d))) / n
+    small = n * d <= _MOST_KEPT
+    sequence = _kept_sequence(method, n, d) if small else _sequence(method, n, d)
+    if method == "halton":
+        return (sequence + rng.random(d)) % 1.0
+    shift = rng.integers(0, 2**_SOBOL_BITS, d)
+    return ((sequence * 2.0**_SOBOL_BITS).astype(np.int64) ^ shift) / 2.0**_SOBOL_BITS
+
+
+def _sequence(method: str, n: int, d: int) -> FloatArray:
+    """The first points of a low-discrepancy sequence, scrambled always in the same way."""
+    rng = np.random.default_rng(0)
+    if method == "halton":
+        return np.asarray(qmc.Halton(d, rng=rng).random(n))
+    # A whole power of two, cut: the same points as the first n, without SciPy's warning.
+    engine = qmc.Sobol(d, bits=_SOBOL_BITS, rng=rng)
+    return np.asarray(engine.random_base2(math.ceil(math.log2(n))))[:n]
+
+
+@functools.lru_cache(maxsize=32)
+def _kept_sequence(method: str, n: int, d: int) -> FloatArray:
+    sequence = _sequence(method, n, d)
+    sequence.setflags(write=False)
+    return sequence
+
+
+def checked_generator(rng: Any, what: str) -> np.random.Generator:
+    """Let a generator of random numbers through."""
+    if not isinstance(rng, np.random.Generator):
+        raise InputError(
+            f"{what}: a random method needs rng=np.random.default_rng(seed); got {rng!r}."
+        )
+    return rng
+
+
+def proportional(extent: FloatArray, total: int, *, least: int) -> list[int]:
+    """Points per axis in proportion to the lengths, with a product near `total`."""
+    counts = [0] * len(extent)
+    remaining = float(total)
+    # Shortest first: what rounding or the minimum takes on one axis, the longer ones make good.
+    order = np.argsort(extent, kind="stable")
+    for place, axis in enumerate(order):
+        left = order[place:]
+        spacing = (float(np.prod(extent[left])) / remaining) ** (1 / len(left))
+        counts[axis] = max(least, round(extent[axis] / spacing))
+        remaining = max(remaining / counts[axis], 1.0)
+    return counts
+
+
+def allotted(total: int, sizes: FloatArray) -> npt.NDArray[np.int64]:
+    """`total` points dealt out in proportion to sizes, at least one each: [k] (local).
+
+    The sum is `total` wherever that is at least k; the largest remainders are rounded up.
+    """
+    shares = total * sizes / sizes.sum()
+    counts = np.floor(shares).astype(np.int64)
+    largest_remainders = np.argsort(counts - shares, kind="stable")
+    counts[largest_remainders[: total - int(counts.sum())]] += 1
+    while not counts.all():
+        if counts.max() > 1:
+            counts[np.argmax(counts)] -= 1
+        counts[np.argmin(counts)] += 1
+    return counts

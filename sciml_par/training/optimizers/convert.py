@@ -1,0 +1,113 @@
+"""The optimizer of a training, from what the caller gave."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
+from sciml_par.training.optimizers.adam import Adam
+from sciml_par.training.optimizers.optimizer import Optimizer
+
+_METHODS = ("init", "step", "finish", "with_ranks", "describe", "key")
+_EXPECTED = "expected an optimizer, such as Adam(1e-3) or keras.optimizers.Adam(1e-3)"
+
+
+def as_optimizer(value: Any) -> Optimizer:
+    """The optimizer that `train` was asked for: ours, or any of Keras 3 (local).
+
+    Parameters
+    ----------
+    value : None for `Adam()`; an object with the methods of `Optimizer`; or an optimizer of
+        Keras 3, whose configuration is copied and which is not changed.
+
+    Raises
+    ------
+    InputError
+        It is something else, or one that cannot work in a compiled loop; in one sentence or two.
+    """
+    if value is None:
+        return Adam()
+    if isinstance(value, type):
+        raise InputError(
+            f"optimizer: {_EXPECTED}; got the class {value.__name__}, not an object: "
+            f"{value.__name__}(…)."
+        )
+    if all(hasattr(value, name) for name in _METHODS):
+        return value
+    keras = sys.modules.get("keras")  # without which nobody can have made one
+    if keras is not None and isinstance(value, keras.optimizers.Optimizer):
+        return _of_keras(value, keras)
+    raise InputError(f"optimizer: {_refusal(value)}")
+
+
+def _of_keras(optimizer: Any, keras: Any) -> Optimizer:
+    from sciml_par.training.optimizers.keras_optimizer import KerasOptimizer
+
+    name = type(optimizer).__name__
+    if isinstance(optimizer, DistributedUpdate):
+        raise InputError(
+            f"optimizer: got a DistributedOptimizer around {name}; train reduces gradients over "
+            f"the ranks by itself. Pass the optimizer without it."
+        )
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise InputError(
+            f"optimizer: a LossScaleOptimizer is for losses in half precision, which train does "
+            f"not compute; pass the {type(optimizer.inner_optimizer).__name__} inside, its "
+            f"inner_optimizer."
+        )
+    several = getattr(keras.optimizers, "MultiOptimizer", None)
+    if several is not None and isinstance(optimizer, several):
+        raise InputError(
+            "optimizer: a MultiOptimizer, which has an optimizer for each part of the network, "
+            "cannot be used in train's compiled loop; pass one optimizer for all parameters."
+        )
+    _check_rate(optimizer, name)
+    if getattr(optimizer, "_exclude_from_weight_decay", None):
+        raise InputError(
+            f"optimizer: {name} excludes variables from weight decay by var_list, and train makes "
+            f"networks of its own; name them: exclude_from_weight_decay(var_names=['bias'])."
+        )
+    return KerasOptimizer.of(optimizer)
+
+
+def _check_rate(optimizer: Any, name: str) -> None:
+    rate = getattr(optimizer, "_learning_rate", None)
+    schedule = sys.modules["keras"].optimizers.schedules.LearningRateSchedule
+    if isinstance(rate, type):
+        raise InputError(
+            f"optimizer: the learning_rate of {name} is the class {rate.__name__}, not an object: "
+            f"{rate.__name__}(…)."
+        )
+    if callable(rate) and not isinstance(rate, schedule):
+        raise InputError(
+            f"optimizer: the learning_rate of {name} is a function, which a compiled loop would "
+            f"call once only; use a number or a keras.optimizers.schedules.LearningRateSchedule."
+        )
+
+
+def _refusal(value: Any) -> str:
+    kind = type(value)
+    roots = [each.__module__.partition(".")[0] for each in kind.__mro__]
+    if isinstance(value, str):
+        return f"{_EXPECTED}; got {value!r}."
+    if hasattr(kind, "apply_gradients") or isinstance(value, tf.compat.v1.train.Optimizer):
+        return (
+            f"{_EXPECTED}; got {kind.__name__} of {roots[0]}, which is not of Keras 3. Use that of "
+            f"`import keras`."
+        )
+    if callable(getattr(value, "update", None)) and callable(getattr(value, "init", None)):
+        return (
+            f"{_EXPECTED}; got {kind.__name__} of {roots[0]}. An optimizer of your own is a frozen "
+            f"dataclass derived from sciml_par.training.FirstOrder."
+        )
+    if isinstance(value, tuple | list):
+        return f"{_EXPECTED}; got {value!r}. For several phases use phases=[(Adam(1e-3), 5000), …]."
+    if hasattr(kind, "compile") and hasattr(kind, "fit"):
+        return f"{_EXPECTED}; got {kind.__name__}, a model. Pass its optimizer: model.optimizer."
+    return (
+        f"{_EXPECTED}; got {value!r}. An optimizer of your own derives from "
+        f"sciml_par.training.FirstOrder."
+    )

@@ -1,0 +1,82 @@
+"""Short texts of optimizers and schedules, and keys by which compiled loops are found again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any
+
+_SIMPLE = (bool, int, float, str, type(None))
+
+
+class Described:
+    """A frozen dataclass that says what it is made of."""
+
+    def describe(self) -> dict[str, str]:
+        """Names of the hyper-parameters, and their values as short texts (local).
+
+        Two ranks that were given the same have equal descriptions.
+        """
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {"kind": type(self).__qualname__} | {
+            name: text_of(value) for name, value in values.items()
+        }
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for two objects which put the same operations into a compiled loop."""
+        values = (getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+        return (type(self), *map(key_of, values))
+
+
+def text_of(value: Any) -> str:
+    """A hyper-parameter as a short text that has no address of an object in it (local)."""
+    if isinstance(value, Described):
+        found = value.describe()
+        inner = ", ".join(f"{n}={text}" for n, text in found.items() if n != "kind")
+        return f"{found['kind']}({inner})"
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return repr(int(value))
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return repr(float(value))
+    if isinstance(value, _SIMPLE):
+        return repr(value)
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(text_of, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}: {text_of(v)}" for k, v in sorted(value.items())) + "}"
+    if isinstance(value, re.Pattern):
+        # Keras makes it of a set of words, which has no order.
+        return repr("|".join(sorted(value.pattern.split("|"))))
+    return str(getattr(value, "__qualname__", None) or type(value).__qualname__)
+
+
+def key_of(value: Any) -> Hashable:
+    """A hyper-parameter by its value; an object of another kind by its identity (local).
+
+    The object itself stands in the key, so that no other one can take its address.
+    """
+    if isinstance(value, Described):
+        return value.key
+    if isinstance(value, Real | str | type(None) | re.Pattern):
+        return (type(value), value)
+    if isinstance(value, tuple | list):
+        return tuple(map(key_of, value))
+    if isinstance(value, Mapping):
+        return tuple((name, key_of(each)) for name, each in sorted(value.items()))
+    return _Same(value)
+
+
+class _Same:
+    """An object that is equal to no other."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)

@@ -1,0 +1,260 @@
+"""Any optimizer of Keras 3, as the compiled loop needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from sciml_par._tensorflow import import_module, tf
+from sciml_par._text import one_line
+from sciml_par.errors import InputError
+from sciml_par.training.optimizers.described import Described, key_of, text_of
+from sciml_par.training.optimizers.keras_stateless import PureOptimizer, stateless_class
+from sciml_par.training.optimizers.optimizer import At, Batch, Objective
+from sciml_par.training.optimizers.schedules import KerasSchedule, is_keras_schedule
+from sciml_par.training.parameter_layout import ParameterLayout
+
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = import_module("keras")
+
+Tensor = Any
+State = tuple[Tensor, ...]
+Function = Callable[..., tuple[list[Tensor], list[Tensor]]]
+
+_ELEMENTWISE = (
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lion",
+    "Nadam",
+    "RMSprop",
+    "SGD",
+    "ScheduleFreeAdamW",
+)
+_WITH_SCALARS = ("Nadam",)
+_EXCLUDED = "_exclude_from_weight_decay_pattern"
+# Numbers of no meaning here: losses are not scaled, and a copy is neither built nor named.
+_NOT_COPIED = ("name", "built", "loss_scale_factor")
+_SIMPLE = (bool, int, float, str, type(None), np.generic)
+
+
+@dataclass(frozen=True)
+class KerasOptimizer(Described):
+    """A Keras optimizer with all that it does to an update.
+
+    Clipping, weight decay and what is left out of it, averages of weights, accumulation of
+    gradients, schedules of the learning rate: to each member by itself, on parameters in their
+    shapes and under their names where that matters, as one vector where it does not. `train`
+    makes it of what it is given as optimizer.
+
+    Attributes
+    ----------
+    kind : the optimizer's class.
+    config : what the optimizer is made of.
+    attributes : what has been set otherwise since, or is not in its `get_config`.
+    """
+
+    kind: Any
+    config: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, optimizer: Any) -> KerasOptimizer:
+        """What is needed to make the same optimizer again; it is left as it is (local).
+
+        Raises
+        ------
+        InputError
+            It cannot be made again.
+        """
+        kind = type(optimizer)
+        config = _config_of(optimizer)
+        try:
+            copy = kind.from_config(dict(config))
+        except Exception as error:  # the constructor may be the user's
+            raise InputError(
+                f"optimizer: {kind.__name__} cannot be made anew of what its get_config() returns "
+                f"({one_line(error)}). A class of your own needs a get_config with all arguments "
+                f"of its constructor."
+            ) from error
+        attributes = {
+            name: value
+            for name, value in vars(optimizer).items()
+            if name == _EXCLUDED or _is_public(name, value)
+            if not _same(value, vars(copy).get(name))
+        }
+        return cls(kind, config, attributes)
+
+    def describe(self) -> dict[str, str]:
+        """See `Optimizer`."""
+        values = {n: text_of(v) for n, v in self._values().items() if v is not None}
+        return {"kind": f"keras {self.kind.__qualname__}"} | dict(sorted(values.items()))
+
+    @property
+    def key(self) -> Hashable:
+        """See `Optimizer`."""
+        return (type(self), self.kind, key_of(self._values()))
+
+    def with_ranks(self, size: int) -> Self:
+        """See `Optimizer`: a schedule of Keras knows nothing of ranks."""
+        return self
+
+    def init(self, objective: Objective, parameters: Tensor) -> State:
+        """See `Optimizer`; not within a function that is traced."""
+        layout = objective.layout
+        if self._rows(parameters):
+            pure = self._pure([parameters], ["parameters"])
+            rank = len(parameters.shape)
+            return tuple(v if len(v.shape) == rank else v[None] for v in pure.state)
+        # Each by itself: some optimizers begin at the values of the parameters.
+        members = [self._of_member(layout, row).state for row in tf.unstack(parameters)]
+        return tuple(tf.stack(each) for each in zip(*members, strict=True))
+
+    def step(
+        self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
+    ) -> tuple[Tensor, State, Tensor]:
+        """See `Optimizer`."""
+        losses, gradient = objective.value_and_gradient(parameters, batch)
+        parameters, state = self.update(
+            objective.layout, parameters, gradient, state, at.rate_factor, at.number
+        )
+        return parameters, state, losses
+
+    def update(
+        self,
+        layout: ParameterLayout,
+        parameters: Tensor,
+        gradient: Tensor,
+        state: State,
+        rate_factor: Tensor,
+        number: Tensor,
+    ) -> tuple[Tensor, State]:
+        """One update of θ: [M, p] by ∇L: [M, p] (local).
+
+        Parameters
+        ----------
+        rate_factor : what the learning rates are multiplied by, [M, 1].
+        number : of the step in its phase, counted from 1.
+        """
+        done = tf.cast(number, tf.int64) - 1
+        if self._rows(parameters):
+            pure = self._pure_like([parameters], ["parameters"])
+            given = [v if v.shape == parameters.shape else v[0] for v in state]
+            (theta,), new = pure.update([parameters], [gradient], given, rate_factor, done)
+            rank = len(parameters.shape)
+            return theta, tuple(v if len(v.shape) == rank else v[None] for v in new)
+        pure = self._like_member(layout, parameters)
+
+        def one(row: Any) -> Any:
+            theta, slope, own, factor = row
+            values, new = pure.update(
+                self._split(layout, theta), self._split(layout, slope), own, factor[0], done
+            )
+            return layout.flatten(values), tuple(new)
+
+        return _for_each_member(one, (parameters, gradient, tuple(state), rate_factor))
+
+    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
+        """See `Optimizer`: the averages of the weights with `use_ema`, as Keras' `fit` does."""
+        layout = objective.layout
+        if self._rows(parameters):
+            pure = self._pure_like([parameters], ["parameters"])
+            given = [v if v.shape == parameters.shape else v[0] for v in state]
+            return pure.finish([parameters], given)[0]
+        pure = self._like_member(layout, parameters)
+
+        def one(row: Any) -> Any:
+            return layout.flatten(pure.finish(self._split(layout, row[0]), row[1]))
+
+        return _for_each_member(one, (parameters, tuple(state)))
+
+    def _values(self) -> dict[str, Any]:
+        values = {n: v for n, v in {**self.config, **self.attributes}.items() if n != "name"}
+        rate = values.get("learning_rate")
+        if is_keras_schedule(rate):
+            values["learning_rate"] = KerasSchedule(rate)
+        return values
+
+    def _is_elementwise(self) -> bool:
+        """Whether the update of a number depends on no other parameter's gradient."""
+        values = self._values()
+        by_name = values.get("weight_decay") is not None and values.get(_EXCLUDED) is not None
+        known = any(self.kind is getattr(keras.optimizers, n, None) for n in _ELEMENTWISE)
+        return known and not by_name and not values.get("clipnorm")
+
+    def _rows(self, parameters: Tensor) -> bool:
+        """Whether all members are one variable to the optimizer, [M, p]."""
+        if not self._is_elementwise():
+            return False
+        common = self.kind.__name__ in _WITH_SCALARS or self._values().get("global_clipnorm")
+        return parameters.shape[0] == 1 or not common
+
+    def _split(self, layout: ParameterLayout, row: Tensor) -> list[Tensor]:
+        return [row] if self._is_elementwise() else layout.unflatten(row)
+
+    def _of_member(self, layout: ParameterLayout, row: Tensor) -> PureOptimizer:
+        names = ["parameters"] if self._is_elementwise() else layout.names
+        return self._pure(self._split(layout, row), names)
+
+    def _like_member(self, layout: ParameterLayout, parameters: Tensor) -> PureOptimizer:
+        shape, dtype = parameters.shape[1:], parameters.dtype
+        return _outside_of_functions(lambda: self._of_member(layout, tf.zeros(shape, dtype)))
+
+    def _pure_like(self, values: Sequence[Tensor], names: Sequence[str]) -> PureOptimizer:
+        forms = [(v.shape, v.dtype) for v in values]
+        return _outside_of_functions(
+            lambda: self._pure([tf.zeros(shape, dtype) for shape, dtype in forms], names)
+        )
+
+    def _pure(self, values: Sequence[Tensor], names: Sequence[str]) -> PureOptimizer:
+        optimizer = stateless_class(self.kind).from_config(dict(self.config))
+        for name, value in self.attributes.items():
+            setattr(optimizer, name, value)
+        return PureOptimizer(optimizer, values, names)
+
+
+def _for_each_member(function: Callable[[Any], Any], rows: Any) -> Any:
+    """What a function makes of each member's tensors, with an axis for the members."""
+    if tf.nest.flatten(rows)[0].shape[0] > 1:
+        return tf.vectorized_map(function, rows)
+    only = function(tf.nest.map_structure(lambda t: t[0], rows))
+    return tf.nest.map_structure(lambda t: t[None], only)
+
+
+def _outside_of_functions(make: Callable[[], PureOptimizer]) -> PureOptimizer:
+    """What is made while a function is traced, but not in it: variables, whose values are not used.
+
+    TensorFlow allows no variables in a function that is traced again, `tf.init_scope` included.
+    What it is tracing belongs to a thread.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(make).result()
+
+
+def _config_of(optimizer: Any) -> dict[str, Any]:
+    rate = optimizer._learning_rate
+    if is_keras_schedule(rate):
+        # A schedule need not be one that Keras can save; it is used as it is.
+        without = object.__new__(type(optimizer))
+        vars(without).update(vars(optimizer), _learning_rate=0.5)
+        config = without.get_config() | {"learning_rate": rate}
+    else:
+        config = optimizer.get_config()
+    return {**config, **({"loss_scale_factor": None} if "loss_scale_factor" in config else {})}
+
+
+def _is_public(name: str, value: Any) -> bool:
+    return not name.startswith("_") and name not in _NOT_COPIED and isinstance(value, _SIMPLE)
+
+
+def _same(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and bool(value == other)

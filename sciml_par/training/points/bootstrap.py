@@ -1,0 +1,18 @@
+"""How often each point is in a sample of all points, drawn with replacement."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.training.points.generators import Purpose, generator
+
+
+def bootstrap_counts(total: int, seed: int) -> npt.NDArray[np.float64]:
+    """Multinomial counts of mean 1 and sum N, one for each of N points: [N] (local).
+
+    Efron, "Bootstrap methods: another look at the jackknife", Ann. Statist. 7, 1979. The same on
+    all ranks.
+    """
+    drawn = generator(seed, Purpose.BOOTSTRAP, 0).integers(0, total, total)
+    return np.bincount(drawn, minlength=total).astype(np.float64)

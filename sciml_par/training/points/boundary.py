@@ -1,0 +1,131 @@
+"""The points of the whole boundary, from which every condition takes those where it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.problems.conditions import Condition, Dirichlet
+from sciml_par.problems.domain import Box
+from sciml_par.problems.sampling import GRID
+from sciml_par.training.points.arrays import as_boundary_points, on_one_face
+from sciml_par.training.points.points import Points
+
+FloatArray = npt.NDArray[np.float64]
+Given = tuple[FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class BoundaryPoints:
+    """The points of the boundary and outward unit normals, draw for draw.
+
+    Attributes
+    ----------
+    domain : whose boundary it is.
+    number : how many points it has, or the points themselves.
+    initial : the same for the face on which the last coordinate is least; None where it belongs to
+        the others.
+    method, initial_method : by which they are chosen.
+    derived : those that were given without normals.
+    """
+
+    domain: Box
+    number: int | Given
+    initial: int | Given | None
+    method: str
+    initial_method: str
+    derived: tuple[Given, ...] = ()
+
+    @classmethod
+    def of(cls, domain: Box, points: Points, interior: int) -> BoundaryPoints:
+        """What `points` say of the boundary, where the equations have `interior` points (local).
+
+        Raises
+        ------
+        InputError
+            Points that were given do not lie where they should.
+        """
+        number, initial = points.boundary, points.initial
+        derived = []
+        if number is None:
+            number = default_number(domain, interior)
+        elif isinstance(number, tuple):
+            number = as_boundary_points(number, domain, "points of the boundary")
+            derived += [number] if points.boundary[1] is None else []
+        if isinstance(initial, tuple):
+            initial = as_boundary_points(initial, domain, "initial points")
+            _check_initial(initial[0], domain)
+            derived += [initial] if points.initial[1] is None else []
+        methods = points.method_of("boundary"), points.method_of("initial")
+        return cls(domain, number, initial, *methods, tuple(derived))
+
+    @property
+    def random(self) -> bool:
+        """Whether another draw has other points."""
+        if self.domain.dimension == 1:
+            return False
+        return (self.method != GRID and isinstance(self.number, int)) or (
+            self.initial_method != GRID and isinstance(self.initial, int)
+        )
+
+    @property
+    def identity(self) -> object:
+        """What is equal where two boundaries have the same points."""
+        given = isinstance(self.number, tuple) or isinstance(self.initial, tuple)
+        if given:
+            return id(self)
+        return (self.domain, self.number, self.initial, self.method, self.initial_method)
+
+    def draw(self, rng: np.random.Generator) -> Given:
+        """Points x and outward unit normals, [n, d] each (local)."""
+        parts = [self._most(rng)]
+        if isinstance(self.initial, int):
+            parts.append(self.domain.initial(self.initial, method=self.initial_method, rng=rng))
+        elif self.initial is not None:
+            parts.append(self.initial)
+        x, normals = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return x, normals
+
+    def check(self, condition: Condition, name: str) -> None:
+        """See that points which were given without normals do not lack those of a condition."""
+        for x, normals in self.derived:
+            chosen = condition.holds_at(x)
+            check_normals(condition, normals[chosen], f"points of the condition {name!r}")
+
+    def _most(self, rng: np.random.Generator) -> Given:
+        if isinstance(self.number, tuple):
+            return self.number
+        return self.domain.boundary(
+            self.number, method=self.method, rng=rng, with_initial=self.initial is None
+        )
+
+
+def default_number(domain: Box, interior: int) -> int:
+    """As dense on the boundary as in the interior: 2d N^((d−1)/d)."""
+    d = domain.dimension
+    return max(2 * d, round(2 * d * interior ** ((d - 1) / d)))
+
+
+def _check_initial(x: FloatArray, domain: Box) -> None:
+    elsewhere = domain.snap(x)[:, -1] != domain.lower[-1]
+    if elsewhere.any():
+        first = int(np.argmax(elsewhere))
+        raise InputError(
+            f"train: initial points must have the least value {domain.lower[-1]} of the last "
+            f"coordinate; {int(elsewhere.sum())} of {len(x)} have not, the first of them number "
+            f"{first}: {x[first]}."
+        )
+
+
+def check_normals(condition: Condition, normals: FloatArray, what: str) -> None:
+    """Refuse points on edges where a condition uses the normal (local)."""
+    on_edges = int(np.count_nonzero(~on_one_face(normals)))
+    if on_edges and not isinstance(condition, Dirichlet):
+        raise InputError(
+            f"train: {on_edges} of {len(normals)} {what} lie on edges, where two faces meet and "
+            f"{type(condition).__name__} has no normal. Leave them out, or give a pair "
+            f"(x, normals)."
+        )

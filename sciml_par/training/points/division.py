@@ -1,0 +1,57 @@
+"""Which points of the whole job are a rank's."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.domain import Box
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def piece(n: int, rank: int, size: int) -> tuple[int, int]:
+    """From where to where the n rows are rank `rank`'s; the first ranks have one row more."""
+    each, more = divmod(n, size)
+    first = rank * each + min(rank, more)
+    return first, first + each + (rank < more)
+
+
+def own_rows(x: FloatArray, axis: int | None, *, rank: int, size: int) -> IntArray:
+    """The numbers of the rows of x: [n, d] that are this rank's (local).
+
+    Parameters
+    ----------
+    axis : along which a rank has neighbouring points; None where rows stay in their order.
+    """
+    first, end = piece(len(x), rank, size)
+    # One rank has the points in their own order, which captured arrays may rely on.
+    if axis is None or size == 1:
+        return np.arange(first, end)
+    return np.argsort(x[:, axis], kind="stable")[first:end]
+
+
+def slab(x: FloatArray, domain: Box, *, rank: int, size: int) -> Box | None:
+    """The part of a box between the points of neighbouring ranks (local).
+
+    x: [n, d], all points. None where the part is empty or has no thickness.
+    """
+    if size == 1:
+        return domain
+    axis = longest_axis(domain)
+    sorted_x = np.sort(x[:, axis])
+    first, end = piece(len(x), rank, size)
+    lower, upper = domain.lower.copy(), domain.upper.copy()
+    if first > 0:
+        lower[axis] = sorted_x[first - 1 : first + 1].mean()
+    if end < len(x):
+        upper[axis] = sorted_x[end - 1 : end + 1].mean()
+    if first == end or not lower[axis] < upper[axis]:
+        return None
+    return domain.with_bounds(lower, upper)
+
+
+def longest_axis(domain: Box) -> int:
+    """The axis along which a box is divided; the first among equal ones."""
+    return int(np.argmax(domain.extent))

@@ -1,0 +1,214 @@
+"""From a problem and the points that are wanted to a rank's feed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sciml_par.errors import InputError
+from sciml_par.problems.conditions import Condition
+from sciml_par.problems.domain import Box
+from sciml_par.problems.problem import Problem
+from sciml_par.training.fingerprint import of_value
+from sciml_par.training.points.boundary import BoundaryPoints
+from sciml_par.training.points.division import longest_axis, slab
+from sciml_par.training.points.part import Part, Place, make_part
+from sciml_par.training.points.per_rank import check_per_rank, make_per_rank
+from sciml_par.training.points.point_sets import (
+    ConditionSet,
+    GivenSet,
+    InteriorSet,
+    PointSet,
+    given_set,
+)
+from sciml_par.training.points.points import INTERIOR, Points
+from sciml_par.training.points.rank_feed import RankFeed, View
+
+
+def make_feed(
+    problem: Problem,
+    points: Any = None,
+    *,
+    points_per_rank: Any = None,
+    rank: int,
+    size: int,
+    seed: int,
+    dtype: str,
+    bootstrap: int | None = None,
+) -> RankFeed:
+    """The points of rank `rank` among `size` ranks that share a model (local).
+
+    Parameters
+    ----------
+    problem : the same on every rank of the group.
+    points : `Points`, or what these take as `interior`; the numbers are those of all ranks.
+    points_per_rank : in place of the interior points, how many equispaced points each rank has in
+        its slab of the domain, both ends included; or a tuple of one number per axis.
+    seed : of the run; that of `Points` takes its place.
+    dtype : of the tensors.
+    bootstrap : the member's seed, where its interior points are to be a sample of them with
+        replacement; the conditions keep theirs.
+
+    Raises
+    ------
+    InputError
+        Something cannot be used as given; the message says what to do.
+    """
+    wanted = Points.of(points)
+    batch_sizes = _batch_sizes(problem, wanted)
+    domain = problem.domain
+    own_seed = seed if wanted.seed is None else wanted.seed
+    place = Place(rank, size, longest_axis(domain), own_seed, dtype, bootstrap)
+    equations = problem.terms[: len(problem.residuals)]
+    redrawn = False
+    sub_domain: Box | None
+    if points_per_rank is not None:
+        check_per_rank(points_per_rank, wanted)
+        first, sub_domain = make_per_rank(
+            problem.residuals, equations, domain, points_per_rank, place
+        )
+    else:
+        interior = InteriorSet(problem.residuals, domain, wanted, own_seed)
+        redrawn = interior.redrawn
+        first = make_part(
+            interior,
+            equations,
+            place,
+            number=0,
+            batch_size=batch_sizes.get(INTERIOR),
+            resample_every=wanted.resample_every,
+        )
+        sub_domain = _sub_domain(interior, INTERIOR in batch_sizes, domain, place)
+    sets = _condition_sets(problem, wanted, own_seed, first.total)
+    if wanted.resample_every is not None and not (redrawn or any(s.redrawn for s in sets)):
+        raise InputError(
+            f"train: resample_every has nothing to draw anew: no condition of {problem!r} has "
+            f"random points, and the interior ones are on a grid. Choose a random method, for "
+            f"example method='sobol'."
+        )
+    # The sample of a bootstrap stands for other data; a condition would lose points it must have.
+    apart = replace(place, bootstrap=None)
+    parts = [first]
+    for i, (term, each) in enumerate(zip(problem.terms[len(equations) :], sets, strict=True)):
+        batch_size = batch_sizes.get(term.name)
+        parts.append(
+            make_part(
+                each,
+                [term],
+                apart,
+                number=i + 1,
+                batch_size=batch_size,
+                resample_every=wanted.resample_every,
+            )
+        )
+    description = _description(points_per_rank, wanted) | _digests(problem, parts)
+    return _joined(problem, parts, sub_domain, description)
+
+
+def _condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
+    """The points of the conditions, in their order."""
+    boundary = BoundaryPoints.of(problem.domain, points, interior)
+    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    at_conditions = points.conditions or {}
+    unknown = [name for name in at_conditions if name not in names]
+    if unknown:
+        raise InputError(
+            f"train: Points has points for the condition {unknown[0]!r}, and the loss has "
+            f"{_listed(names)}."
+        )
+    found: list[PointSet] = []
+    for i, (name, condition) in enumerate(zip(names, problem.conditions, strict=True)):
+        given = at_conditions.get(name)
+        if given is not None:
+            found.append(given_set(condition, name, given, problem.domain))
+        elif type(condition).points is not Condition.points:
+            number = boundary.number
+            number = number if isinstance(number, int) else len(number[0])
+            found.append(GivenSet(condition.points(problem.domain, number)))
+        else:
+            boundary.check(condition, name)
+            redrawn = points.resample_every is not None
+            found.append(ConditionSet(condition, i, boundary, redrawn=redrawn, seed=seed))
+    return found
+
+
+def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:
+    """By "interior" and the names of conditions."""
+    equations = [term.name for term in problem.terms[: len(problem.residuals)]]
+    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    found: dict[str, int] = {}
+    for name, size in points.batch_size.items():
+        if name not in (INTERIOR, *equations, *names):
+            raise InputError(
+                f"train: batch_size is given by 'interior' and the names of conditions, and the "
+                f"loss has {_listed(names)}; got {name!r}."
+            )
+        place = INTERIOR if name in equations else name
+        if found.setdefault(place, size) != size:
+            raise InputError(
+                f"train: all equations have the same interior points, and so batches of one size; "
+                f"got batch_size {found[place]} and {size}. Give it once, for 'interior'."
+            )
+    return found
+
+
+def _sub_domain(interior: InteriorSet, batches: bool, domain: Box, place: Place) -> Box | None:
+    if interior.given or (batches and place.size > 1):
+        return None
+    return slab(interior.points(0)[0], domain, rank=place.rank, size=place.size)
+
+
+def _description(points_per_rank: Any, points: Points) -> dict[str, str]:
+    """What is to be the same on all ranks, apart from the points themselves."""
+    settings = points.settings()
+    interior = 64 if points.interior is None else points.interior
+    found = {"points": of_value(interior)}
+    if points_per_rank is not None:
+        found = {"points_per_rank": of_value(points_per_rank)}
+    named = {
+        "method of the points": repr(points.method),
+        "batch_size": repr(settings.get("batch_size")),
+        "resample_every": repr(points.resample_every),
+        "seed of the points": repr(points.seed),
+    }
+    return found | named
+
+
+def _digests(problem: Problem, parts: list[Part]) -> dict[str, str]:
+    found = {}
+    terms = iter(problem.terms)
+    for part in parts:
+        for columns in part.columns:
+            term = next(terms)
+            if not part.digests:
+                continue
+            equation = part is parts[0]
+            points = columns[:1] if equation else columns
+            found[f"points of term {term.name!r}"] = ", ".join(part.digests[i] for i in points)
+            if equation and len(columns) > 1:
+                found[f"values of the data of term {term.name!r}"] = part.digests[columns[1]]
+    return found
+
+
+def _joined(
+    problem: Problem, parts: list[Part], sub_domain: Box | None, description: dict[str, str]
+) -> RankFeed:
+    views, arrays, totals = [], [], []
+    for i, part in enumerate(parts):
+        for j, columns in enumerate(part.columns):
+            views.append(View(i, j, columns))
+            arrays.append(tuple(part.arrays[k] for k in columns))
+            totals.append(part.total)
+    return RankFeed(
+        [part.source for part in parts],
+        views,
+        terms=problem.terms,
+        arrays=arrays,
+        totals=totals,
+        sub_domain=sub_domain,
+        description=description,
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return "the conditions " + ", ".join(map(repr, names)) if names else "no conditions"

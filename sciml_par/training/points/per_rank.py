@@ -1,0 +1,73 @@
+"""Equispaced points in a slab of the domain for each rank: more ranks have more points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from sciml_par.errors import InputError
+from sciml_par.problems.domain import Box
+from sciml_par.problems.residual import Residual
+from sciml_par.problems.sampling import GRID
+from sciml_par.problems.term import Term
+from sciml_par.training.points.bootstrap import bootstrap_counts
+from sciml_par.training.points.fixed import Fixed
+from sciml_par.training.points.part import Part, Place, weights_of
+from sciml_par.training.points.point_sets import columns_of, with_data
+from sciml_par.training.points.points import INTERIOR, Points
+
+
+def check_per_rank(number: Any, points: Points) -> None:
+    """See that `points_per_rank` goes together with the other points (local).
+
+    Raises
+    ------
+    InputError
+        It is an array, or the interior points are determined otherwise as well.
+    """
+    if hasattr(number, "__array__") and np.ndim(number) > 0:
+        raise InputError(
+            "train: points_per_rank is a number of points, or a tuple of one per axis; give an "
+            "array as points=..., which is dealt out to the ranks."
+        )
+    several = number if isinstance(number, tuple | list) else [number]
+    if not all(
+        isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 2 for n in several
+    ):
+        raise InputError(
+            f"train: points_per_rank must be a number of points of at least 2, or a tuple of such "
+            f"numbers, one per axis; got {number!r}."
+        )
+    for name, given in (
+        ("the number of interior points", points.interior is not None),
+        ("a random method for them", points.method_of(INTERIOR) != GRID),
+        ("batch_size", INTERIOR in points.batch_size),
+        ("resample_every", points.resample_every is not None),
+    ):
+        if given:
+            raise InputError(
+                f"train: points_per_rank gives each rank equispaced points of its own, all of "
+                f"which it uses at every step; got {name} as well. Take points=Points(...), whose "
+                f"numbers are those of all ranks together."
+            )
+
+
+def make_per_rank(
+    residuals: Sequence[Residual], terms: Sequence[Term], domain: Box, number: Any, place: Place
+) -> tuple[Part, Box]:
+    """This rank's equispaced points, both ends included, and its slab of the domain (local)."""
+    slabs = domain.split(place.size)
+    numbers = [math.prod(each.grid_shape(number)) for each in slabs]
+    total, before = sum(numbers), sum(numbers[: place.rank])
+    mine = slabs[place.rank]
+    arrays = with_data(residuals, mine.grid(number))
+    counts = None
+    if place.bootstrap is not None:
+        every = bootstrap_counts(total, place.bootstrap)
+        counts = every[before : before + numbers[place.rank]]
+    source = Fixed(weights_of(terms, total, counts), arrays, place.dtype)
+    return Part(source, columns_of(residuals), arrays, total, ()), mine

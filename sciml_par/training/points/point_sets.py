@@ -1,0 +1,211 @@
+"""The points of the whole job that one or several terms of the loss share, draw for draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.problems.conditions import Condition
+from sciml_par.problems.domain import Box
+from sciml_par.problems.residual import Residual
+from sciml_par.problems.sampling import GRID
+from sciml_par.training.points.arrays import as_boundary_points, as_points
+from sciml_par.training.points.boundary import BoundaryPoints, check_normals
+from sciml_par.training.points.generators import Purpose, generator
+from sciml_par.training.points.points import INTERIOR, Points
+
+FloatArray = npt.NDArray[np.float64]
+Arrays = tuple[FloatArray, ...]
+
+_MOST_DRAWS = 1000
+
+
+class PointSet(Protocol):
+    """Points that terms of the loss share.
+
+    Attributes
+    ----------
+    given : whether the user gave them, so that their order is kept.
+    redrawn : whether there are other points in every draw.
+    columns : which of the arrays each of the terms takes.
+    identity : what is equal where two sets have the same arrays in every draw, for each array.
+    """
+
+    given: bool
+    redrawn: bool
+    columns: tuple[tuple[int, ...], ...]
+    identity: tuple[Any, ...]
+
+    def points(self, draw: int) -> Arrays:
+        """The points of a draw, in the same number every time, and what comes with them (local)."""
+
+    def complete(self, points: Arrays) -> Arrays:
+        """Some of these rows with the data that the terms need there (local)."""
+
+
+class InteriorSet:
+    """The points of the equations; see `PointSet`."""
+
+    def __init__(
+        self, residuals: Sequence[Residual], domain: Box, points: Points, seed: int
+    ) -> None:
+        self._residuals, self._domain, self._seed = residuals, domain, seed
+        self._method = points.method_of(INTERIOR)
+        self._number = 64 if points.interior is None else points.interior
+        self.given = isinstance(self._number, np.ndarray)
+        if isinstance(self._number, np.ndarray):
+            self._number = as_points(self._number, domain, "points")
+        self.redrawn = not self.given and points.resample_every is not None and self._method != GRID
+        self.columns = columns_of(residuals)
+        key = (domain, self._method, None if self.given else self._number, seed)
+        data = (residual.data for residual in residuals if residual.data is not None)
+        self.identity: tuple[Any, ...] = (key, *((key, function) for function in data))
+
+    def points(self, draw: int) -> Arrays:
+        """See `PointSet`."""
+        if isinstance(self._number, np.ndarray):
+            return (self._number,)
+        rng = generator(self._seed, Purpose.INTERIOR, draw)
+        return (self._domain.interior(self._number, method=self._method, rng=rng),)
+
+    def complete(self, points: Arrays) -> Arrays:
+        """See `PointSet`."""
+        return with_data(self._residuals, points[0])
+
+
+def columns_of(residuals: Sequence[Residual]) -> tuple[tuple[int, ...], ...]:
+    """Which of the arrays of `with_data` each residual takes."""
+    columns: list[tuple[int, ...]] = []
+    data = 0
+    for residual in residuals:
+        data += residual.data is not None
+        columns.append((0,) if residual.data is None else (0, data))
+    return tuple(columns)
+
+
+def with_data(residuals: Sequence[Residual], x: FloatArray) -> Arrays:
+    """x: [n, d] and, for each residual that has data, these at x (local)."""
+    return (x, *(each.payload(x)[1] for each in residuals if each.data is not None))
+
+
+def check_pointwise(point_set: PointSet) -> None:
+    """See that data are functions of the point, not of its place in an array (local).
+
+    Raises
+    ------
+    InputError
+        The points in another order do not have their data in that order.
+    """
+    points = point_set.points(0)
+    backwards = tuple(each[::-1] for each in points)
+    there, back = point_set.complete(points), point_set.complete(backwards)
+    for a, b in zip(there, back, strict=True):
+        scale = float(np.max(np.abs(a), initial=0.0))
+        if not np.allclose(a, b[::-1], rtol=1e-6, atol=1e-6 * scale, equal_nan=True):
+            raise InputError(
+                "train: with resample_every, the data of a residual must be a function of x, as "
+                "they are evaluated at new points; these depend on the order of the points. Give "
+                "the points as an array where the data are measured values."
+            )
+
+
+class ConditionSet:
+    """The points of a condition on the boundary; see `PointSet`.
+
+    Every draw of any seed has equally many points: where the condition holds at more points of the
+    boundary, some of them at random, and where it holds at fewer, those of further points.
+    """
+
+    columns: tuple[tuple[int, ...], ...] = ((0, 1),)
+
+    def __init__(
+        self,
+        condition: Condition,
+        number: int,
+        boundary: BoundaryPoints,
+        *,
+        redrawn: bool,
+        seed: int,
+    ) -> None:
+        self._condition, self._boundary = condition, boundary
+        self._number, self._seed = number, seed
+        self.given = isinstance(boundary.number, tuple)
+        self.redrawn = redrawn and boundary.random
+        chosen_by: Any = condition.where
+        if type(condition).holds_at is not Condition.holds_at:
+            chosen_by = condition
+        self.identity: tuple[Any, ...] = ((boundary.identity, id(chosen_by), number, seed),) * 2
+        # The same for any seed, so that members of an ensemble have points of one shape.
+        self._wanted = len(self._holding(generator(0, Purpose.CONDITION, number, 0))[0])
+        if self._wanted == 0:
+            tried = len(boundary.draw(self._generator(0))[0])
+            raise condition.no_points(tried, boundary.domain)
+
+    def points(self, draw: int) -> Arrays:
+        """See `PointSet`."""
+        rng = self._generator(draw if self.redrawn else 0)
+        found = self._holding(rng)
+        for _ in range(_MOST_DRAWS):
+            if len(found[0]) >= self._wanted:
+                break
+            more = self._holding(rng)
+            found = (np.concatenate([found[0], more[0]]), np.concatenate([found[1], more[1]]))
+        else:
+            raise self._condition.no_points(_MOST_DRAWS, self._boundary.domain)
+        if len(found[0]) > self._wanted:
+            kept = np.sort(rng.permutation(len(found[0]))[: self._wanted])
+            found = (found[0][kept], found[1][kept])
+        return found
+
+    def complete(self, points: Arrays) -> Arrays:
+        """See `PointSet`."""
+        return points
+
+    def _generator(self, draw: int) -> np.random.Generator:
+        return generator(self._seed, Purpose.CONDITION, self._number, draw)
+
+    def _holding(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        x, normals = self._boundary.draw(rng)
+        chosen = self._condition.holds_at(x)
+        return x[chosen], normals[chosen]
+
+
+class GivenSet:
+    """Points of a condition that are what they are; see `PointSet`."""
+
+    given = True
+    redrawn = False
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        self._arrays = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
+        self.columns: tuple[tuple[int, ...], ...] = (tuple(range(len(self._arrays))),)
+        self.identity: tuple[Any, ...] = tuple(id(array) for array in self._arrays)
+
+    def points(self, draw: int) -> Arrays:
+        """See `PointSet`."""
+        return self._arrays
+
+    def complete(self, points: Arrays) -> Arrays:
+        """See `PointSet`."""
+        return points
+
+
+def given_set(
+    condition: Condition, name: str, value: tuple[FloatArray, FloatArray | None], domain: Box
+) -> GivenSet:
+    """The points that `Points.conditions` has for a condition (local).
+
+    Raises
+    ------
+    InputError
+        The points are not on the boundary, or the condition needs a normal that they do not have.
+    """
+    what = f"points of the condition {name!r}"
+    x, normals = as_boundary_points(value, domain, what)
+    if value[1] is None:
+        check_normals(condition, normals, what)
+    return GivenSet((x, normals))

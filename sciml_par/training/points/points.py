@@ -1,0 +1,222 @@
+"""Which points a training has: how many, by which method, and how many of them a step uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.problems.sampling import GRID, method_name
+from sciml_par.training.points.arrays import as_array
+
+FloatArray = npt.NDArray[np.float64]
+Number = int | tuple[int, ...]
+
+INTERIOR = "interior"
+KINDS = (INTERIOR, "boundary", "initial")
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The points of a training, of all ranks together.
+
+    The same numbers give the same points on any number of ranks, which deal them out.
+
+    Parameters
+    ----------
+    interior : how many points the equations have (on a grid about, or a tuple of one number per
+        axis); or the points themselves, x: [N, d], as an array, a list or a tensor. 64 by default.
+    boundary : how many points the whole boundary has (on a grid about); or the points x: [N, d],
+        or a pair (x, outward unit normals). Every condition has those at which it holds. By
+        default they are as dense as the interior ones: 2d N^((d−1)/d). In 1-D there are two.
+    initial : the same for the part of the boundary on which the last coordinate, often the time,
+        is least; by default it has its share of `boundary` like the other faces.
+    method : "grid" (equispaced), "uniform" (independent, random), "latin-hypercube", "sobol" or
+        "halton"; or a dictionary of methods by the names "interior", "boundary" and "initial", of
+        which those left out are on a grid.
+    batch_size : how many of all ranks' interior points a step uses; by default all of them. Or a
+        dictionary of such numbers by "interior" and the names of conditions in the loss.
+    resample_every : after how many steps random points are drawn anew; by default never.
+    seed : of the random points and of the order of batches; by default that of the run.
+    conditions : points for single conditions by their names in the loss, in place of those of the
+        boundary: x: [N, d], or a pair (x, outward unit normals).
+
+    Raises
+    ------
+    InputError
+        A value cannot be used, or two of them do not go together.
+
+    Examples
+    --------
+    >>> from sciml_par.training import Points
+    >>> Points(1000, boundary=200, method="sobol", resample_every=100)
+    Points(interior=1000, boundary=200, method='sobol', resample_every=100)
+    """
+
+    interior: Any = None
+    boundary: Any = None
+    initial: Any = None
+    _: KW_ONLY
+    method: Any = GRID
+    batch_size: Any = None
+    resample_every: int | None = None
+    seed: int | None = None
+    conditions: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "interior", _interior(self.interior))
+        put(self, "boundary", _on_boundary(self.boundary, "Points: boundary"))
+        put(self, "initial", _on_boundary(self.initial, "Points: initial"))
+        put(self, "method", _methods(self.method))
+        put(self, "batch_size", _batch_sizes(self.batch_size))
+        for name, least in (("resample_every", 1), ("seed", 0)):
+            if getattr(self, name) is not None:
+                put(self, name, _integer(getattr(self, name), f"Points: {name}", least))
+        put(self, "conditions", _conditions(self.conditions))
+        self._check_method()
+
+    @classmethod
+    def of(cls, value: Any) -> Points:
+        """What `train` is given as points: `Points` as they are, all else as the interior ones."""
+        return value if isinstance(value, Points) else cls(value)
+
+    def method_of(self, kind: str) -> str:
+        """The method for "interior", "boundary" or "initial" points."""
+        return self.method if isinstance(self.method, str) else self.method.get(kind, GRID)
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={_shown(value)}" for name, value in self.settings().items()]
+        return f"Points({', '.join(shown)})"
+
+    def settings(self) -> dict[str, Any]:
+        """What differs from the defaults, by its name."""
+        names = [name for name in self.__dataclass_fields__ if name != "_"]
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if not _is_default(name, value)}
+
+    def _check_method(self) -> None:
+        random = self.method_of(INTERIOR) != GRID
+        if random and isinstance(self.interior, tuple):
+            raise InputError(
+                f"Points: numbers per axis {self.interior} are for the method 'grid'; give one "
+                f"number of points for {self.method_of(INTERIOR)!r}."
+            )
+        if self.resample_every is None:
+            return
+        if isinstance(self.interior, np.ndarray):
+            raise InputError(
+                "Points: resample_every draws points anew, which cannot be done with interior "
+                "points that are given as an array. Give their number and a random method, as in "
+                "Points(1000, method='sobol', resample_every=100), or leave resample_every out; "
+                "batch_size takes other points of the array at every step."
+            )
+        if all(self.method_of(kind) == GRID for kind in KINDS):
+            raise InputError(
+                "Points: resample_every draws random points anew, and these are on a grid. Choose "
+                "a random method, for example method='sobol'."
+            )
+
+
+def _interior(value: Any) -> Number | FloatArray | None:
+    what = "Points: interior"
+    if isinstance(value, list | tuple) and value and all(map(_is_integer, value)):
+        return tuple(_integer(each, what, 1) for each in value)
+    return _number_or_array(value, what)
+
+
+def _number_or_array(value: Any, what: str) -> int | FloatArray | None:
+    if value is None or _is_integer(value):
+        return None if value is None else _integer(value, what, 1)
+    if isinstance(value, str | bytes | bool | float) or not _is_array_like(value):
+        raise InputError(
+            f"{what} must be an integer of at least 1 or an array of points, got {value!r}"
+        )
+    array = as_array(value, what)
+    if array.ndim == 0:
+        return _integer(int(array) if array == int(array) else value, what, 1)
+    return array
+
+
+def _on_boundary(value: Any, what: str) -> int | tuple[FloatArray, FloatArray | None] | None:
+    """A number, or a pair of points and normals or None."""
+    if isinstance(value, tuple) and len(value) == 2 and not any(map(np.isscalar, value)):
+        return as_array(value[0], what), as_array(value[1], f"{what}: normals")
+    found = _number_or_array(value, what)
+    return (found, None) if isinstance(found, np.ndarray) else found
+
+
+def _conditions(value: Any) -> dict[str, tuple[FloatArray, FloatArray | None]]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InputError(
+            f"Points: conditions must be a dictionary of arrays by the names of conditions, got "
+            f"{value!r}"
+        )
+    found = {}
+    for name, each in value.items():
+        given = _on_boundary(each, f"Points: conditions[{name!r}]")
+        if not isinstance(given, tuple):
+            raise InputError(
+                f"Points: conditions[{name!r}] must be an array of points, got {each!r}; the "
+                f"number of points on the boundary is boundary=..."
+            )
+        found[str(name)] = given
+    return found
+
+
+def _methods(value: Any) -> str | dict[str, str]:
+    if not isinstance(value, Mapping):
+        return method_name(value, "Points: method")
+    for name in value:
+        if name not in KINDS:
+            raise InputError(f"Points: method is given by {', '.join(KINDS)}; got {name!r}.")
+    return {name: method_name(each, f"Points: method of {name}") for name, each in value.items()}
+
+
+def _batch_sizes(value: Any) -> dict[str, int]:
+    """By "interior" and the names of conditions; empty where every step uses all points."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        return {INTERIOR: _integer(value, "Points: batch_size", 1)}
+    return {
+        str(name): _integer(each, f"Points: batch_size of {name!r}", 1)
+        for name, each in value.items()
+    }
+
+
+def _integer(value: Any, what: str, least: int) -> int:
+    if not _is_integer(value) or value < least:
+        raise InputError(f"{what} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_array_like(value: Any) -> bool:
+    return isinstance(value, Sequence) or hasattr(value, "__array__") or hasattr(value, "__len__")
+
+
+def _is_default(name: str, value: Any) -> bool:
+    empty = isinstance(value, dict) and not value
+    return value is None or empty or (name == "method" and isinstance(value, str) and value == GRID)
+
+
+def _shown(value: Any) -> str:
+    """A number as it is, of an array the shape."""
+    if isinstance(value, np.ndarray):
+        return f"array{list(value.shape)}"
+    if isinstance(value, tuple) and isinstance(value[0], np.ndarray):
+        return _shown(value[0])
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name!r}: {_shown(v)}" for name, v in value.items()) + "}"
+    return repr(value)

@@ -1,0 +1,77 @@
+"""What a feed takes the points of one set from: all of them, or some at every step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Tensor = Any
+Data = Any
+Array = npt.NDArray[np.float64]
+Flags = tuple[bool, ...]
+
+ENDLESS = 2**31 - 1
+"""The longest chunk where nothing has to be drawn between two chunks."""
+
+
+class Take(Protocol):
+    """What is traced into the loop: the weights and arrays of a step, from a chunk's data.
+
+    It holds numbers only, no points, so that a compiled loop that is kept for further trainings
+    does not keep the points of the first. Equal ones compute the same of data of equal shapes.
+    """
+
+    def __call__(self, data: Data, step: Tensor) -> tuple[Any, Any]:
+        """The weights of the terms, and the arrays of the set, after `step` updates (local)."""
+
+    def __hash__(self) -> int:
+        """Equal for equal ones."""
+
+
+class Source(ABC):
+    """This rank's rows of one set of points, step for step; several terms may share them.
+
+    A part is a pair: the weights of the terms, and the arrays of the set.
+
+    Attributes
+    ----------
+    stacked : which of the weights and of the arrays have an axis for members.
+    steps_per_epoch : as that of a feed.
+    take : makes a step's part from the data of a chunk.
+    form : what sources have in common that can be stacked, beside the shapes of their arrays.
+    """
+
+    stacked: tuple[Flags, Flags]
+    steps_per_epoch: int = 1
+    take: Take
+    form: tuple[Any, ...]
+
+    def longest_chunk(self, step: int) -> int:
+        """As that of a feed (local)."""
+        return ENDLESS
+
+    @abstractmethod
+    def chunk(self, step: int) -> Data:
+        """As that of a feed (local)."""
+
+    @abstractmethod
+    def whole(self, step: int) -> tuple[Any, Any]:
+        """The weights and arrays of all of this rank's points (local)."""
+
+
+def stack(arrays: Sequence[Array]) -> tuple[Array, bool]:
+    """One array for all members where theirs are equal, else [M, …] and True (local)."""
+    first = arrays[0]
+    if all(np.array_equal(first, other) for other in arrays[1:]):
+        return first, False
+    return np.stack(np.broadcast_arrays(*arrays)), True
+
+
+def stack_all(members: Sequence[Sequence[Array]]) -> tuple[tuple[Array, ...], Flags]:
+    """`stack` for each of several arrays (local)."""
+    pairs = [stack(arrays) for arrays in zip(*members, strict=True)]
+    return tuple(array for array, _ in pairs), tuple(flag for _, flag in pairs)

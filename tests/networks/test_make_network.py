@@ -1,0 +1,150 @@
+"""Networks from factories: which arguments they get, and where their random numbers come from."""
+
+import functools
+import random
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP, make_network
+
+
+def small():
+    return keras.Sequential([layers.Dense(4, "tanh"), layers.Dense(1)])
+
+
+class Own(keras.Model):
+    def __init__(self, width=4):
+        super().__init__()
+        self.width, self.last = width, layers.Dense(1)
+
+    def call(self, x):
+        return self.last(x)
+
+
+class Drawn(keras.layers.Layer):
+    """Draws its weights by every generator that there is."""
+
+    def build(self, shape):
+        self.w = self.add_weight(shape=(5,))
+        drawn = [
+            tf.random.normal([]),
+            keras.random.normal([]),
+            np.random.normal(),  # noqa: NPY002
+            random.random(),
+            keras.initializers.RandomNormal()([]),
+        ]
+        self.w.assign([float(v) for v in drawn])
+
+    def call(self, x):
+        return x * tf.reduce_sum(self.w)
+
+
+def weights(network):
+    return np.concatenate([np.ravel(v) for v in network.model.get_weights()])
+
+
+@pytest.mark.parametrize("make", [small, MLP, lambda: keras.Sequential([Drawn()])])
+def test_members_differ_and_can_be_repeated(make):
+    first, again, other = (make_network(make, 1, 1, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(weights(first), weights(again))
+    kernels = np.flatnonzero(weights(first))
+    assert np.all(weights(first)[kernels] != weights(other)[kernels])
+
+
+def test_the_random_numbers_of_the_program_go_on_as_if_nothing_had_been_made():
+    def draw():
+        return [
+            random.random(),
+            np.random.random(),  # noqa: NPY002
+            float(tf.random.uniform([])),
+            float(keras.random.uniform([])),
+        ]
+
+    keras.utils.set_random_seed(5)
+    expected = [draw(), draw()]
+    keras.utils.set_random_seed(5)
+    found = [draw()]
+    make_network(lambda: keras.Sequential([Drawn()]), 1, 1, seed=9)
+    found.append(draw())
+    assert found == expected
+
+
+def test_keras_settings_are_as_before_also_after_an_error():
+    def fails():
+        assert keras.config.floatx() == "float64"
+        raise RuntimeError("no model today")
+
+    with pytest.raises(RuntimeError, match="no model today"):
+        make_network(fails, 1, 1, dtype="float64")
+    assert keras.config.floatx() == "float32"
+    assert keras.config.dtype_policy().name == "float32"
+
+
+def with_keywords(d, m, **options):
+    return MLP(d, m, width=3, **options)
+
+
+def two(d, m):
+    return keras.Sequential([keras.Input((d,)), layers.Dense(m)])
+
+
+def seeded(*, seed):
+    return keras.Sequential([layers.Dense(2, kernel_initializer=keras.initializers.Zeros())])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        MLP,
+        functools.partial(MLP, width=3),
+        with_keywords,
+        lambda *positional, **named: MLP(*positional, **named, width=3),
+        two,
+        seeded,
+        lambda d, m, dtype: MLP(d, m, dtype=dtype),
+    ],
+)
+def test_a_factory_gets_the_arguments_that_it_takes(make):
+    network = make_network(make, 3, 2, seed=7, dtype="float64")
+    u = network.apply(network.trainable_variables, tf.zeros([5, 3], tf.float64))
+    assert (u.shape, u.dtype) == ((5, 2), "float64")
+
+
+def test_arguments_with_defaults_are_not_taken_for_numbers_of_inputs():
+    assert make_network(Own, 3, 1).model.width == 4
+    assert make_network(lambda width=6: Own(width), 3, 1).model.width == 6
+
+
+def test_the_seed_reaches_mlp():
+    assert make_network(with_keywords, 1, 1, seed=7).model.seed == 7
+    assert make_network(None, 1, 1, seed=8).model.seed == 8
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: x, r"called as network\(d, m, seed=\.\.\., dtype=\.\.\.\) .* needs x"),
+        (lambda d, m, width: MLP(d, m, width=width), "needs width; bind"),
+        (lambda *, depth: MLP(1, 1, depth=depth), "needs depth; bind"),
+        (lambda: None, "returned nothing"),
+        (lambda d, m: 3, "got int, no model"),
+        (lambda: small, "got function, a function; it must make a model, not be one"),
+        (lambda: Own, "got the class Own, no instance of it"),
+    ],
+)
+def test_bad_factories(make, message):
+    with pytest.raises(InputError, match=message):
+        make_network(make, 1, 1)
+
+
+def test_an_instance_is_taken_as_it_is():
+    model = small()
+    network = make_network(model, 1, 1, seed=3)
+    before = weights(network)
+    assert network.model is model
+    np.testing.assert_array_equal(weights(make_network(model, 1, 1, seed=4)), before)

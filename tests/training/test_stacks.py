@@ -1,0 +1,170 @@
+"""Members that are one stacked computation are what each of them is when trained by itself."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP
+from sciml_par.problems import Dirichlet, Interval, Problem, derivative, laplacian, poisson
+from sciml_par.results import Member, Result
+from sciml_par.training import Adam, Ensemble, train
+
+STEPS = 200
+tiny = partial(MLP, width=4, depth=1)
+small = partial(
+    train,
+    network=tiny,
+    steps=STEPS,
+    points=11,
+    log_every=50,
+    evaluation_points=11,
+    precision="float64",
+    progress=False,
+)
+RATES = (1e-3, 2e-3, 3e-3, 4e-3)
+
+
+def wave(number: int) -> Problem:
+    """Not on [-1, 1], where symmetry makes gradients zero but for rounding."""
+    return poisson(k=1 + number % 2, domain=Interval(0, 1))
+
+
+def alone(member: Member, **options: Any) -> Result:
+    """A training of one model on this rank, with the member's initial weights."""
+
+    def of_its_seed(d: int, m: int, *, seed: int, dtype: str) -> MLP:
+        return tiny(d, m, seed=member.seed, dtype=dtype)
+
+    return small(wave(member.number), network=of_its_seed, mode="ensemble", **options)
+
+
+def check_equal(member: Member, other: Result) -> None:
+    reference = other.members[0]
+    assert reference.steps == member.steps == STEPS
+    np.testing.assert_allclose(member.losses, reference.losses, rtol=1e-10)
+    np.testing.assert_allclose(member.term_losses, reference.term_losses, rtol=1e-8, atol=1e-14)
+    assert member.weights is not None and other.members[0].weights is not None
+    if member.rank == sp.rank():
+        mine = other.members[sp.rank()].weights
+        assert mine is not None
+        np.testing.assert_allclose(member.weights.best, mine.best, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.ranks(most=1, reason="each rank has its own stack")
+def test_stacked_members_equal_members_trained_one_by_one() -> None:
+    """Problems and learning rates differ from member to member."""
+    mode = Ensemble(members=4, problems=wave, learning_rates=RATES)
+    result = small(wave(0), mode=mode)
+    assert [member.stacked_with for member in result.members] == [(0, 1, 2, 3)] * 4
+    for member, rate in zip(result.members, RATES, strict=True):
+        check_equal(member, alone(member, optimizer=Adam(rate)))
+
+
+def test_members_are_dealt_out_to_ranks_and_do_not_depend_on_who_trains_them() -> None:
+    result = small(wave(0), mode=Ensemble(members=5, problems=wave))
+    assert [member.number for member in result.members] == [0, 1, 2, 3, 4]
+    counts = [len(part) for part in np.array_split(np.arange(5), sp.size())]
+    assert [member.rank for member in result.members] == list(np.repeat(range(sp.size()), counts))
+    member = result.members[4]
+    np.testing.assert_allclose(alone(member).members[0].losses, member.losses, rtol=1e-10)
+
+
+@pytest.mark.ranks(least=2, reason="needs groups of ranks")
+def test_groups_of_ranks_share_members() -> None:
+    """The same members as on ranks of their own, to rounding."""
+    if sp.size() % 2:
+        with pytest.raises(InputError, match="ranks_per_member=2 do not divide 3 ranks"):
+            small(wave(0), mode=Ensemble(members=3, ranks_per_member=2))
+        return
+    result = small(wave(0), mode=Ensemble(members=3, ranks_per_member=2, problems=wave))
+    assert [len(member.contributions) for member in result.members] == [2, 2, 2]
+    for member in result.members:
+        assert member.points == 11
+        reference = alone(member).members[0]
+        np.testing.assert_allclose(member.losses, reference.losses, rtol=1e-7)
+
+
+@pytest.mark.ranks(most=1, reason="each rank has its own stack")
+def test_members_of_other_computations_are_trained_one_after_the_other() -> None:
+    def problem(number: int) -> Problem:
+        factor = float(1 + number % 2)
+        return Problem(
+            Interval(0, 1),
+            lambda u, x: factor * laplacian(u, x) - derivative(u, x, 0) - 1.0,
+            conditions=[Dirichlet(0.0)],
+            name=f"factor {factor:g}",
+        )
+
+    result = small(problem(0), mode=Ensemble(members=4, problems=problem), steps=20)
+    stacks = [(0, 2), (1, 3), (0, 2), (1, 3)]
+    assert [member.stacked_with for member in result.members] == stacks
+    assert all(member.steps == 20 for member in result.members)
+
+
+@pytest.mark.ranks(most=1, reason="each rank has its own stack")
+def test_a_residual_without_a_vectorized_form_is_trained_member_by_member() -> None:
+    def branching(u: Any, x: Any) -> Any:
+        r = laplacian(u, x) - 1.0
+        return tf.cond(tf.reduce_mean(r) > 0, lambda: r, lambda: 2 * r)
+
+    problem = Problem(Interval(0, 1), branching, conditions=[Dirichlet(0.0)], name="branching")
+    result = small(problem, mode=Ensemble(members=2), steps=20)
+    assert [member.stacked_with for member in result.members] == [(0,), (1,)]
+    assert len({member.loss for member in result.members}) == 2
+    assert all(member.steps == 20 for member in result.members)
+
+
+@pytest.mark.ranks(most=1, reason="each rank has its own stack")
+def test_a_member_that_fails_leaves_the_others_of_its_stack_alone() -> None:
+    """Three rates are ordinary; by the fourth a root becomes that of a negative number."""
+
+    def residual(u: Any, x: Any) -> Any:
+        return u(x) - 1.0 + 1e-3 * tf.sqrt(40.0 - u(x) ** 2)
+
+    problem = Problem(Interval(0, 1), residual, name="one")
+    rates = (1e-3, 2e-3, 1e3, 3e-3)
+    mode = Ensemble(members=4, learning_rates=rates)
+    result = small(problem, mode=mode, steps=60, log_every=1)
+    assert [m.stacked_with for m in result.members] == [(0, 1, 2, 3)] * 4
+    assert [m.status for m in result.members] == ["finished", "finished", "not finite", "finished"]
+    bad = result.members[2]
+    assert 0 < bad.steps < 60 and np.isfinite(bad.losses).all()
+    assert bad.best_loss == bad.losses.min() == bad.loss
+    others = small(problem, mode=Ensemble(members=4), steps=60, log_every=1, optimizer=Adam(1e-3))
+    np.testing.assert_allclose(result.members[0].losses, others.members[0].losses, rtol=1e-12)
+
+
+@pytest.mark.ranks(most=1, reason="what is refused is local")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"members": 2, "members_per_rank": 2}, "members_per_rank, not both"),
+        ({"members": 0}, "members to be an integer ≥ 1; got 0"),
+        ({"members": 2.5}, "members to be an integer ≥ 1; got 2.5"),
+        ({"members": 2, "seeds": [1, 2, 3]}, "one of seeds for each of the 2 members; got 3"),
+        ({"members": 2, "learning_rates": [1e-3]}, "one of learning_rates for each of the 2"),
+        ({"members": 2, "problems": [poisson()]}, "one of problems for each of the 2 members"),
+        ({"members": 2, "problems": 7}, "problems to be a list of Problem"),
+        ({"members": 2, "problems": lambda j: None}, "for member 0 it gave None"),
+        ({"members": 2, "ranks_per_member": 2}, "do not divide 1 ranks"),
+    ],
+)
+def test_refuses_ensembles_that_do_not_fit(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        small(poisson(), mode=Ensemble(**options))
+
+
+@pytest.mark.ranks(most=1, reason="each rank has its own members")
+def test_seeds_of_members_can_be_given() -> None:
+    result = small(wave(0), mode=Ensemble(members=3, seeds=[7, 8, 7]), steps=5)
+    assert [member.seed for member in result.members] == [7, 8, 7]
+    first, other, again = (member.losses for member in result.members)
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
