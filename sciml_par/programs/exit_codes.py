@@ -44,7 +44,7 @@ def conclude(result: Result, folder: Path, *, program: str | None = None) -> int
     The exit code, the same on all ranks: 0, or 3 where a member ended before its last step or
     with a loss far above its best. Its results are written all the same.
     """
-    if result.communicator.rank == 0:
+    if result.communicator is None or result.communicator.rank == 0:
         print(f"results in {folder}", flush=True)
         if not result.sound:
             name = program or program_name()

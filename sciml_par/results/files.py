@@ -1,9 +1,10 @@
-"""The files of a run: results.json, predictions.npz, history.csv and the figures."""
+"""The files of a run: what was found, as JSON, arrays, a table, networks and figures."""
 
 from __future__ import annotations
 
 import csv
 import datetime
+import hashlib
 import json
 import platform
 from collections.abc import Sequence
@@ -13,16 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._files import write_text, write_whole
+from sciml_par._files import draft_of, write_text, write_whole
+from sciml_par._text import one_line
 from sciml_par.errors import OutputError
 from sciml_par.results.folder import RESULTS
-from sciml_par.results.member import FINISHED, Member, ranks_of
+from sciml_par.results.keras_models import save_model
+from sciml_par.results.member import FINISHED, Member, RankContribution, Weights, ranks_of
+from sciml_par.results.predict import kept_weights
+from sciml_par.results.trained_field import TrainedField
 
+FORMAT = 2
+"""Of the files; raised when a version cannot read what another has written. 1 had no number."""
+
+PREDICTIONS, WEIGHTS, HISTORY = "predictions.npz", "weights.npz", "history.csv"
+FIRST_COLUMNS = ["step", "member", "loss"]
 _PACKAGES = ("sciml-par", "tensorflow", "keras", "numpy", "mpi4py")
 
 
 def write_results(
     members: Sequence[Member],
+    fields: Sequence[TrainedField],
     folder: Path,
     *,
     mode: str,
@@ -38,21 +49,34 @@ def write_results(
         A file cannot be written.
     """
     try:
-        write_whole(folder / "predictions.npz", lambda path: _write_predictions(members, path))
-        write_whole(folder / "history.csv", lambda path: _write_history(members, path))
+        # Until the new one is there, the folder holds no complete run.
+        (folder / RESULTS).unlink(missing_ok=True)
+        write_whole(folder / PREDICTIONS, lambda path: _write_predictions(members, path))
+        write_whole(folder / WEIGHTS, lambda path: _write_weights(members, path))
+        write_whole(folder / HISTORY, lambda path: _write_history(members, path))
+        networks = _write_networks(members, fields, folder)
         if plots:
             from sciml_par.results.figures import write_figures  # it imports Matplotlib
 
             write_figures(members, folder, mode=mode, title=title)
-        summary = summarize(members, mode=mode, arguments=arguments)
+        summary = summarize(members, mode=mode, arguments=arguments) | {"networks": networks}
+        written = [PREDICTIONS, WEIGHTS, HISTORY, *(n["file"] for n in networks if n["file"])]
+        summary["sha256"] = {name: digest_of(folder / name) for name in written}
         write_text(folder / RESULTS, json.dumps(summary, indent=2, default=str) + "\n")
     except OSError as error:
         raise OutputError(f"cannot write the results to {folder}: {error}.") from None
 
 
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file (local)."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def summarize(members: Sequence[Member], *, mode: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What results.json holds (local)."""
+    """What results.json holds of the run itself (local)."""
     return {
+        "format": FORMAT,
         "arguments": arguments,
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -69,9 +93,17 @@ def _summarize_member(member: Member) -> dict[str, Any]:
         "problem": member.problem,
         "seed": member.seed,
         "status": member.status,
+        "ended": member.ended,
         "steps": member.steps,
+        "steps_asked": member.steps_asked,
         "loss": _number_or_none(member.loss),
         "best_loss": _number_or_none(member.best_loss),
+        "best_step": member.best_step,
+        "kept": member.kept,
+        "terms": list(member.terms),
+        "coordinates": list(member.prediction.coordinates),
+        "outputs": list(member.prediction.fields),
+        "points": member.points,
         "relative_l2_error": _number_or_none(member.on_own_domain.relative_l2_error),
         "relative_l2_error_on_evaluation_domain": _number_or_none(
             member.prediction.relative_l2_error
@@ -81,28 +113,41 @@ def _summarize_member(member: Member) -> dict[str, Any]:
         "microseconds_per_step": _number_or_none(member.microseconds_per_step),
         "times_brought_together": member.times_brought_together,
         "largest_drift": member.largest_drift,
-        "per_rank": [
-            {
-                "rank": each.rank,
-                "points": each.points,
-                "seconds_compile": each.seconds_compile,
-                "seconds_train": each.seconds_train,
-            }
-            for each in member.contributions
-        ],
+        "stacked_with": list(member.stacked_with),
+        "architecture": member.architecture,
+        "per_rank": [_summarize_contribution(each) for each in member.contributions],
+    }
+
+
+def _summarize_contribution(contribution: RankContribution) -> dict[str, Any]:
+    lower, upper = contribution.lower, contribution.upper
+    return {
+        "rank": contribution.rank,
+        "points": contribution.points,
+        "lower": None if lower is None else lower.tolist(),
+        "upper": None if upper is None else upper.tolist(),
+        "seconds_compile": contribution.seconds_compile,
+        "seconds_train": contribution.seconds_train,
     }
 
 
 def _write_predictions(members: Sequence[Member], path: Path) -> None:
     own = [member.on_own_domain for member in members]
+    samples = [(m.number, each) for m in members for each in m.contributions]
+    lengths = [len(each.sample) for _, each in samples]
     arrays = {
         "x": members[0].prediction.x,
         "u": np.stack([m.prediction.u for m in members]),
         "u_exact": np.stack([m.prediction.exact for m in members]),
+        "inside": members[0].prediction.inside,
         "x_own": np.concatenate([p.x for p in own]),
         "u_own": np.concatenate([p.u for p in own]),
         "u_own_exact": np.concatenate([p.exact for p in own]),
+        "inside_own": np.concatenate([p.inside for p in own]),
         "member_own": np.repeat([m.number for m in members], [len(p.x) for p in own]),
+        "x_trained": np.concatenate([each.sample for _, each in samples]),
+        "member_trained": np.repeat([number for number, _ in samples], lengths),
+        "rank_trained": np.repeat([each.rank for _, each in samples], lengths),
         "rank": np.array([m.rank for m in members]),
         "member": np.array([m.number for m in members]),
         "finished": np.array([m.status == FINISHED for m in members]),
@@ -111,13 +156,59 @@ def _write_predictions(members: Sequence[Member], path: Path) -> None:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
+def _write_weights(members: Sequence[Member], path: Path) -> None:
+    arrays = {}
+    for member in members:
+        weights = member.weights
+        assert isinstance(weights, Weights)
+        arrays[f"best_{member.number}"] = weights.best
+        arrays[f"last_{member.number}"] = weights.last
+    with path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
 def _write_history(members: Sequence[Member], path: Path) -> None:
-    with path.open("w", newline="") as file:
+    names = list(dict.fromkeys(name for member in members for name in member.terms))
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["step", "member", "loss"])
+        writer.writerow([*FIRST_COLUMNS, *names])
         for member in members:
-            for step, loss in zip(member.loss_steps, member.losses, strict=True):
-                writer.writerow([int(step), member.number, repr(float(loss))])
+            places = [member.terms.index(n) if n in member.terms else None for n in names]
+            rows = zip(member.loss_steps, member.losses, member.term_losses, strict=True)
+            for step, loss, terms in rows:
+                parts = ["" if t is None else repr(float(terms[t])) for t in places]
+                writer.writerow([int(step), member.number, repr(float(loss)), *parts])
+
+
+def _write_networks(
+    members: Sequence[Member], fields: Sequence[TrainedField], folder: Path
+) -> list[dict[str, Any]]:
+    """One file for each architecture, as far as Keras can save it; what they are (local)."""
+    for left in folder.glob("network-*.keras"):
+        left.unlink()
+    found = []
+    for number, architecture in enumerate(dict.fromkeys(m.architecture for m in members)):
+        first = next(m for m in members if m.architecture == architecture)
+        file = folder / f"network-{number}.keras"
+        reason = _write_network(first, fields, file)
+        name = None if reason else file.name
+        found.append({"architecture": architecture, "file": name, "reason": reason})
+    return found
+
+
+def _write_network(member: Member, fields: Sequence[TrainedField], path: Path) -> str | None:
+    """Write the network of a member with its weights; why it cannot be, or None."""
+    field = next((f for f in fields if f.architecture == member.architecture), None)
+    if field is None:
+        return f"it was not on rank 0, and Keras could not save it on rank {member.rank}"
+    try:
+        write_whole(path, lambda draft: save_model(field.model, kept_weights(member), draft))
+    except OSError:
+        raise
+    except Exception as error:  # Keras and the user's own class raise all kinds
+        draft_of(path).unlink(missing_ok=True)
+        return one_line(error)
+    return None
 
 
 def versions() -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction, Shard
 
@@ -99,6 +100,24 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class History:
+    """The recorded losses of a member.
+
+    Attributes
+    ----------
+    member : its number.
+    steps : [s]; the other arrays hold what was after that many updates.
+    losses : [s].
+    terms : what each term of the loss has contributed with its weight, by name, [s] each.
+    """
+
+    member: int
+    steps: npt.NDArray[np.int64]
+    losses: FloatArray
+    terms: dict[str, FloatArray]
+
+
+@dataclass(frozen=True)
 class Member:
     """One trained model.
 
@@ -127,6 +146,7 @@ class Member:
     on_own_domain : on the member's own domain; the same object as `prediction` where that is the
         same domain.
     weights : best and last, on rank 0 and on the ranks that trained it; None elsewhere.
+    architecture : of its network, as a text that is equal for networks of equal architecture.
     contributions : of the ranks that trained it, in order.
     """
 
@@ -151,6 +171,7 @@ class Member:
     prediction: Prediction | PredictionElsewhere
     on_own_domain: Prediction | PredictionElsewhere
     weights: Weights | None
+    architecture: str
     contributions: tuple[RankContribution, ...]
 
     @property
@@ -162,6 +183,12 @@ class Member:
     def portions(self) -> tuple[RankContribution, ...]:
         """The former name of `contributions`."""
         return self.contributions
+
+    @property
+    def history(self) -> History:
+        """Its recorded losses."""
+        terms = {name: self.term_losses[:, t] for t, name in enumerate(self.terms)}
+        return History(self.number, self.loss_steps, self.losses, terms)
 
     @property
     def finite(self) -> bool:
@@ -214,3 +241,8 @@ class Member:
 def ranks_of(members: Iterable[Member]) -> list[int]:
     """The ranks that trained these members, in order, each once (local)."""
     return sorted({each.rank for member in members for each in member.contributions})
+
+
+def numbers_text(numbers: Sequence[int]) -> str:
+    """ "member 3", "members 0, 2 and 5" or "members 0–63", of ascending numbers (local)."""
+    return rank_list(numbers).replace("rank", "member", 1)

@@ -3,60 +3,177 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property, partial
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
+from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.files import write_results
 from sciml_par.results.folder import claim_folder
-from sciml_par.results.member import FINISHED, Member
+from sciml_par.results.keras_models import Lazy, copy_with
+from sciml_par.results.load import load
+from sciml_par.results.member import FINISHED, History, Member, ranks_of
+from sciml_par.results.merge import check_alike, merge_members
+from sciml_par.results.other_weights import with_errors, with_weights
+from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
 from sciml_par.results.table import print_table, remarks
+from sciml_par.results.text import text_of
+from sciml_par.results.trained_field import TrainedField
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """What a training found.
 
     Numbers, such as losses and errors, are the same on every rank. The arrays of a prediction are
-    on rank 0 and on the ranks that trained the member, in mode "data" on all; so are samples of
-    the training points.
+    on rank 0 and on the ranks that trained the member, in mode "data" on all; so are weights, and
+    samples of the training points.
 
     Attributes
     ----------
     mode : "data" or "ensemble".
     members : all trained models; one in mode "data".
     networks : this rank's trained networks, as Keras models: they predict, save and load as such.
-    communicator : the ranks that trained.
+        Of loaded results those of all members, each loaded when it is asked for.
+    communicator : the ranks that trained; None for loaded results, which are of this process.
+    fields : what the networks and the problems make of weights and points.
+    arguments : what was asked for, as numbers and texts.
     """
 
     mode: str
     members: tuple[Member, ...]
     networks: Sequence[Any]
-    communicator: Communicator
+    communicator: Communicator | None = None
+    _: KW_ONLY
+    fields: tuple[TrainedField, ...] = ()
+    arguments: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ranks(self) -> int:
         """How many ranks trained."""
-        return self.communicator.size
+        return len(ranks_of(self.members))
 
     @property
     def sound(self) -> bool:
         """Whether all members came to their end, none of them with a loss far above its best."""
         return all(member.status == FINISHED for member in self.members)
 
-    def print(self) -> None:
-        """Print the table of errors and times, on rank 0 alone (local).
-
-        Under it stands which members ended before, have diverged, or were brought together.
-        """
-        if self.communicator.rank == 0:
-            print_table(self.members, mode=self.mode)
+    @property
+    def history(self) -> tuple[History, ...]:
+        """The recorded losses of each member, with the terms by name."""
+        return tuple(member.history for member in self.members)
 
     @property
     def remarks(self) -> list[str]:
         """What is to be said of members that did not simply finish, a sentence each."""
         return remarks(self.members, mode=self.mode)
+
+    def __repr__(self) -> str:
+        return text_of(self.members, mode=self.mode)
+
+    def print(self) -> None:
+        """Print the table of errors and times, on rank 0 alone (local).
+
+        Under it stands which members ended before, have diverged, or were brought together. Of
+        more than 16 members there are the first rows, those that did not finish, and the ranges.
+        """
+        if self.communicator is None or self.communicator.rank == 0:
+            print_table(self.members, mode=self.mode)
+
+    def predict(self, x: Any, *, batch_size: int | None = None) -> EnsemblePrediction:
+        """Predict at any points, with the weights that are kept (local).
+
+            mean = (1/M) Σ_j u(x; θ_j)        deviation² = 1/(M − 1) Σ_j (u(x; θ_j) − mean)²
+
+        over the M members whose status is "finished", as in the figures; over all where there is
+        none. It works on rank 0, in mode "data" on all ranks, and for loaded and merged results.
+
+        Parameters
+        ----------
+        x : the points, [n, d], as an array or a list of rows; [n] where d = 1.
+        batch_size : how many points are computed at a time; by default as many as make 262,144
+            values of all members. The memory that is needed grows with it, not with n.
+
+        Returns
+        -------
+        An object with `mean` [n, m], `deviation` [n, m], which is NaN for one member, and
+        `members` [M, n, m], computed when it is asked for; in the precision of the training.
+
+        Raises
+        ------
+        InputError
+            x has another shape, or weights or networks of members are not on this rank.
+
+        Warns
+        -----
+        RuntimeWarning
+            Members are left out because they did not finish.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import sciml_par as sp
+        >>> sp.init()
+        >>> problem = sp.problems.poisson(k=1)
+        >>> result = sp.train(problem, mode="ensemble", steps=10, progress=False)
+        >>> result.predict(np.linspace(-1, 1, 5)).mean.shape
+        (5, 1)
+        """
+        return self._predictor.predict(x, batch_size=batch_size)
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        return Predictor(self.members, self.fields)
+
+    def using(self, weights: str) -> Result:
+        """The same result with the best or the last weights of each member (collective).
+
+        Predictions, their errors, `predict`, `networks` and what is saved are those of these
+        weights; losses and times remain.
+
+        Parameters
+        ----------
+        weights : "best", those with the least loss, or "last", those after the last update. What
+            is asked for in `train(keep=…)` is what a training returns.
+
+        Raises
+        ------
+        InputError
+            Another word, or a network is not on rank 0; on all ranks.
+        """
+        if weights not in ("best", "last"):
+            raise InputError(f"Result.using: expected 'best' or 'last'; got {weights!r}.")
+        here = [member for member in self.members if member.weights is not None]
+
+        def compute() -> dict[int, Member]:
+            return {m.number: with_weights(m, self.fields, weights) for m in here}
+
+        if self.communicator is None:
+            found = compute()
+            members = tuple(found[member.number] for member in self.members)
+        else:
+            found = self.communicator.attempt(compute)
+            told = [
+                (m.prediction.relative_l2_error, m.on_own_domain.relative_l2_error)
+                for m in found.values()
+            ]
+            errors = self.communicator.broadcast_object(told)
+            members = tuple(
+                found.get(member.number) or with_errors(member, weights, each)
+                for member, each in zip(self.members, errors, strict=True)
+            )
+        return replace(self, members=members, networks=self._copies(members))
+
+    def _copies(self, members: Sequence[Member]) -> Lazy:
+        """Copies of the networks of this rank's members, with the weights that they keep."""
+        mine = members
+        if self.communicator is not None:
+            rank = self.communicator.rank
+            mine = [m for m in members if rank in ranks_of([m])]
+        return Lazy([partial(_network_of, member, self.fields) for member in mine])
 
     def save(
         self,
@@ -67,9 +184,10 @@ class Result:
         title: str | None = None,
         arguments: dict[str, Any] | None = None,
     ) -> Path:
-        """Write results.json, predictions.npz, history.csv and the figures (collective).
+        """Write results.json, arrays, histories, networks and the figures (collective).
 
-        Rank 0 writes; each file appears whole or not at all.
+        Rank 0 writes; each file appears whole or not at all. A loaded result is written by the
+        process that calls.
 
         Parameters
         ----------
@@ -77,7 +195,8 @@ class Result:
         overwrite : allow a folder that holds the results of another run.
         plots : write the figures, as PNG and PDF.
         title : of the figures.
-        arguments : what the program was asked for, kept in results.json.
+        arguments : what the program was asked for, kept in results.json; by default what `train`
+            was.
 
         Returns
         -------
@@ -93,12 +212,84 @@ class Result:
             folder = claim_folder(Path(directory), overwrite=overwrite)
             write_results(
                 self.members,
+                self.fields,
                 folder,
                 mode=self.mode,
                 plots=plots,
                 title=title,
-                arguments=arguments or {},
+                arguments=self.arguments if arguments is None else arguments,
             )
             return folder
 
-        return self.communicator.on_root(write)
+        return write() if self.communicator is None else self.communicator.on_root(write)
+
+    @staticmethod
+    def load(directory: str | Path, *, problem: Any = None, network: Any = None) -> Result:
+        """Read what `save` has written, without ranks and without `init` (local).
+
+        Parameters
+        ----------
+        directory : the folder.
+        problem : the `Problem`, or a list of those of the members; needed to predict where it has
+            an ansatz or scaled inputs.
+        network : the Keras model, or what makes it, called as in `train`; needed to predict where
+            Keras could not save it.
+
+        Returns
+        -------
+        All members with their histories, predictions and weights. Its communicator is None:
+        `predict`, `print` and `save` are of the process that calls.
+
+        Raises
+        ------
+        InputError
+            The folder holds no results, or not as they were written, or those of a version that
+            saved no weights or of a newer one.
+        """
+        found = load(Path(directory), problem=problem, network=network)
+        read = Result(found.mode, found.members, [], fields=found.fields, arguments=found.arguments)
+        return replace(read, networks=read._copies(found.members))
+
+    @staticmethod
+    def merge(results: Sequence[Result]) -> Result:
+        """The members of several results as those of one (collective, of loaded results local).
+
+        Parameters
+        ----------
+        results : of several calls of `train` in one job, or loaded ones; all evaluated on the same
+            points.
+
+        Returns
+        -------
+        A result of mode "ensemble", whose members are numbered anew in order.
+
+        Raises
+        ------
+        InputError
+            There are no results, or they do not fit; on all ranks.
+        """
+        given = list(results)
+        if not given or not all(isinstance(each, Result) for each in given):
+            raise InputError(
+                f"Result.merge: expected a list of results, of train or Result.load; got "
+                f"{results!r}."
+            )
+        communicators = {each.communicator for each in given} - {None}
+        if len(communicators) > 1:
+            raise InputError("Result.merge: expected results of one group of ranks; got several.")
+        communicator = next(iter(communicators), None)
+        groups = [each.members for each in given]
+        check = partial(check_alike, groups)
+        check() if communicator is None else communicator.attempt(check)
+        return Result(
+            "ensemble",
+            merge_members(groups),
+            Lazy([partial(getitem, r.networks, i) for r in given for i in range(len(r.networks))]),
+            communicator,
+            fields=tuple(dict.fromkeys(field for each in given for field in each.fields)),
+            arguments={"merged": [each.arguments for each in given]},
+        )
+
+
+def _network_of(member: Member, fields: Sequence[TrainedField]) -> Any:
+    return copy_with(field_of_member(member, fields).model, kept_weights(member))

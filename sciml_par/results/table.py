@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -12,86 +12,176 @@ from rich.table import Table
 
 from sciml_par.results.member import (
     DIVERGED,
-    FAR_ABOVE,
     FINISHED,
     NOT_FINITE,
     Member,
     ranks_of,
 )
+from sciml_par.results.remarks import remarks as remarks
 
 _WIDTH_WITHOUT_TERMINAL = 120
-_RISE = 2.0  # as a multiple of the best loss: what is worth a remark
-_KEPT = {
-    "best": "the weights of that step are kept",
-    "last": "the last weights are kept, as was asked",
-}
+_MOST_ROWS, _FIRST_ROWS = 16, 8
+_ALL_STEPS = "all steps"
 _MARKS = {FINISHED: "", NOT_FINITE: "! ", DIVERGED: "! "}
+_GAP = 2
+_NARROWEST_PROBLEM = 16
+# Where the table is too wide: what is said once, if it is the same for all; then what is left out.
+_SAID_ONCE = ("problem", "points", "compilation", "steps", "ranks")
+_LEFT_OUT = ("compilation", "per step", "points", "time")
+
+Row = dict[str, str]
 
 
 def print_table(members: Sequence[Member], *, mode: str) -> None:
-    """Print one row for each model (local)."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("member", "ranks", "problem"):
-        table.add_column(heading, justify="left" if heading == "problem" else "right")
-    for heading in ("points", "steps", "loss", "rel. L2 error", "time", "per step", "compilation"):
-        table.add_column(heading, justify="right")
-    for member in members:
-        table.add_row(*_row(member))
+    """Print one row for each model, or for some of many, and what is to be said of them (local)."""
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
-    Console(width=width).print(table)
+    console = Console(width=width, highlight=False)
+    console.print(make_table(members, width=console.width))
     for remark in remarks(members, mode=mode):
         print(remark)
 
 
-def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
-    """What is to be said of members that did not simply finish, a sentence each (local)."""
-    found = []
-    for member in members:
-        who = f"member {member.number}, rank {member.rank}"
-        who = "the model" if mode == "data" else who
-        if member.status == NOT_FINITE:
-            found.append(f"! {who}: {_ended(member)}")
-        if member.status == DIVERGED:
-            found.append(
-                f"! {who}: diverged; the loss ended at {member.loss:.2e}, more than "
-                f"{FAR_ABOVE:,.0f} times its best, {member.best_loss:.2e}."
-            )
-        elif member.finite and member.rise > _RISE:
-            found.append(
-                f"{who}: the loss ended at {member.loss:.2e}, {member.rise:.0f} times its best, "
-                f"{member.best_loss:.2e} after step {member.best_step:,}; {_KEPT[member.kept]}."
-            )
-        if member.times_brought_together:
-            found.append(
-                f"{who}: rounding drove the ranks' weights apart by {member.largest_drift:.0e} at "
-                f"most; they got rank 0's {member.times_brought_together:,} times."
-            )
+def make_table(members: Sequence[Member], *, width: int) -> Table:
+    """One row for each model; of many, the first, those that did not finish, and ranges (local)."""
+    shown = rows_shown(members)
+    rows = [_row(member) for member in shown]
+    if all(member.ended == _ALL_STEPS for member in members):
+        rows = [_without(row, "ended") for row in rows]
+    hidden = len(members) > len(shown)
+    ranges = [_extremes(members, of) for of in (min, max)] if hidden else []
+    once = _fit([*rows, *ranges], width, common=_common(members))
+    caption = [f"{name}: {text}" for name, text in once.items()]
+    if hidden:
+        caption.append(f"min and max are of all {len(members):,} members")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+    table.caption, table.caption_justify = "; ".join(caption) or None, "left"
+    for heading in rows[0]:
+        left = heading in ("problem", "ended")
+        table.add_column(
+            heading,
+            justify="left" if left else "right",
+            no_wrap=heading != "problem",
+            min_width=_NARROWEST_PROBLEM if heading == "problem" else None,
+        )
+    for row in rows:
+        table.add_row(*row.values())
+    if hidden:
+        table.add_row("…", end_section=True)
+    for extreme in ranges:
+        table.add_row(*(extreme.get(heading, "") for heading in rows[0]))
+    return table
+
+
+def rows_shown(members: Sequence[Member]) -> list[Member]:
+    """All members, or of many the first ones and the first that did not finish (local)."""
+    if len(members) <= _MOST_ROWS:
+        return list(members)
+    unsound = [member for member in members[_FIRST_ROWS:] if member.status != FINISHED]
+    return [*members[:_FIRST_ROWS], *unsound[: _MOST_ROWS - _FIRST_ROWS]]
+
+
+def _common(members: Sequence[Member]) -> Row:
+    """What is the same for all members, by heading."""
+    first, *others = [_row(member) for member in members]
+    return {name: first[name] for name in _SAID_ONCE if all(r[name] == first[name] for r in others)}
+
+
+def _fit(rows: list[Row], width: int, *, common: Row) -> Row:
+    """Take columns out of the rows until they fit; those whose content is to be said once."""
+    once: Row = {}
+    for heading, text in common.items():
+        if _width(rows) > width:
+            once[heading] = text
+            _take_out(rows, heading)
+    for heading in _LEFT_OUT:
+        if _width(rows) > width:
+            _take_out(rows, heading)
+    return once
+
+
+def _take_out(rows: list[Row], heading: str) -> None:
+    for row in rows:
+        row.pop(heading, None)
+
+
+def _without(row: Row, heading: str) -> Row:
+    return {name: text for name, text in row.items() if name != heading}
+
+
+def _width(rows: Sequence[Row]) -> int:
+    """Of the table, where the names of problems are folded as far as they may be."""
+    widths = []
+    for heading in rows[0]:
+        widest = max(len(text) for row in rows for text in (heading, row.get(heading, "")))
+        widths.append(min(widest, _NARROWEST_PROBLEM) if heading == "problem" else widest)
+    return sum(widths) + _GAP * len(widths)
+
+
+def _row(member: Member) -> Row:
+    numbers = _numbers(member)
+    return {
+        "member": str(member.number),
+        "ranks": _ranks_text(ranks_of([member])),
+        "problem": member.problem,
+        "points": _TEXTS["points"](numbers["points"]),
+        "steps": _TEXTS["steps"](numbers["steps"]),
+        "ended": member.ended,
+        "loss": _MARKS[member.status] + _TEXTS["loss"](numbers["loss"]),
+        **{name: _TEXTS[name](numbers[name]) for name in _AFTER_THE_LOSS},
+    }
+
+
+def _extremes(members: Sequence[Member], of: Callable[..., float]) -> Row:
+    """The least or the greatest of each column of numbers."""
+    found = {"member": of.__name__}
+    columns = [_numbers(member) for member in members]
+    for name, text in _TEXTS.items():
+        finite = [column[name] for column in columns if math.isfinite(column[name])]
+        found[name] = text(of(finite)) if finite else ""
     return found
 
 
-def _ended(member: Member) -> str:
-    if not math.isfinite(member.best_loss):
-        return "the loss is not finite at the initial weights, which it has."
-    return (
-        f"ended at step {member.steps:,} of {member.steps_asked:,}, after which the loss is not "
-        f"finite; it has the weights of step {member.best_step:,}, whose loss was the least."
-    )
+def _numbers(member: Member) -> dict[str, float]:
+    return {
+        "points": member.points,
+        "steps": member.steps,
+        "loss": member.kept_loss,
+        "rel. L2 error": member.on_own_domain.relative_l2_error,
+        "time": member.seconds_train,
+        "per step": member.microseconds_per_step,
+        "compilation": member.seconds_compile,
+    }
 
 
-def _row(member: Member) -> tuple[str, ...]:
-    error = member.on_own_domain.relative_l2_error
-    return (
-        str(member.number),
-        _ranks_text(ranks_of([member])),
-        member.problem,
-        f"{member.points:,}",
-        f"{member.steps:,}",
-        f"{_MARKS[member.status]}{member.kept_loss:.2e}",
-        "unknown" if math.isnan(error) else f"{error:.2e}",
-        f"{member.seconds_train:.2f} s",
-        f"{member.microseconds_per_step:.1f} µs" if member.steps else "",
-        f"{member.seconds_compile:.2f} s",
-    )
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _scientific(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.2e}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s"
+
+
+def _microseconds(value: float) -> str:
+    if math.isnan(value):
+        return ""
+    return f"{value:.1f} µs" if value < _MOST_MICROSECONDS else f"{value / 1e3:.1f} ms"
+
+
+_MOST_MICROSECONDS = 10_000
+_AFTER_THE_LOSS = ("rel. L2 error", "time", "per step", "compilation")
+_TEXTS: dict[str, Callable[[float], str]] = {
+    "points": _count,
+    "steps": _count,
+    "loss": _scientific,
+    "rel. L2 error": _scientific,
+    "time": _seconds,
+    "per step": _microseconds,
+    "compilation": _seconds,
+}
 
 
 def _ranks_text(ranks: Sequence[int]) -> str:

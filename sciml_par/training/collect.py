@@ -140,7 +140,7 @@ def _arrays_on_root(
     # A member whose domain is the common one has one prediction under two names.
     apart = pieces_to_root(
         [
-            np.hstack([p.u, p.exact, p.x])[: 0 if p is q else None]
+            np.hstack([p.u, p.exact, _mask(p), p.x])[: 0 if p is q else None]
             for p, q in zip(own, seen, strict=True)
         ],
         communicator,
@@ -166,13 +166,22 @@ def _prediction_of(prediction: Prediction | PredictionElsewhere) -> Prediction:
 
 
 def _predictions(like: Prediction, common: FloatArray, apart: FloatArray) -> dict[str, Prediction]:
-    """Of the rows u(x), u*(x) on the common points, and u(x), u*(x), x on the member's own."""
+    """Of the rows u(x), u*(x) on the common points, and these, mask, x on the member's own."""
     outputs = like.u.shape[1]
-    seen = own = _prediction(like, like.x, common, outputs)
+    seen = own = _prediction(like, like.x, _mask(like), common, outputs)
     if len(apart) > 0:
-        own = _prediction(like, apart[:, 2 * outputs :], apart, outputs)
+        mask, x = np.split(apart[:, 2 * outputs :], [1], axis=1)
+        own = _prediction(like, x, mask, apart, outputs)
     return {"prediction": seen, "on_own_domain": own}
 
 
-def _prediction(like: Prediction, x: FloatArray, rows: FloatArray, outputs: int) -> Prediction:
-    return replace(like, x=x, u=rows[:, :outputs], u_exact=rows[:, outputs : 2 * outputs])
+def _prediction(
+    like: Prediction, x: FloatArray, mask: FloatArray, rows: FloatArray, outputs: int
+) -> Prediction:
+    u, exact = rows[:, :outputs], rows[:, outputs : 2 * outputs]
+    return replace(like, x=x, u=u, u_exact=exact, inside=mask[:, 0] != 0)
+
+
+def _mask(prediction: Prediction) -> FloatArray:
+    """Which points lie in the domain, as numbers [n, 1]."""
+    return np.asarray(prediction.inside, np.float64)[:, None]

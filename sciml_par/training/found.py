@@ -11,6 +11,7 @@ from sciml_par.evaluation.figures.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domain import Box
 from sciml_par.results.member import Member, RankContribution, Weights
+from sciml_par.training.architectures import architecture_of
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.course import Course
 from sciml_par.training.evaluate import evaluate
@@ -79,6 +80,7 @@ def _member(
         prediction=prediction,
         on_own_domain=own,
         weights=Weights(outcome.best, outcome.last),
+        architecture=architecture_of(setup.network.model),
         contributions=(_contribution(world, setup, course),),
     )
 

@@ -11,6 +11,8 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
+from sciml_par.training.architectures import fields_on_root
+from sciml_par.training.argument_texts import texts_of
 from sciml_par.training.collect import collect
 from sciml_par.training.consistency import common_domain
 from sciml_par.training.found import members_found
@@ -134,7 +136,14 @@ def train(
         raise TrainingError(failure_text(last.everyone))
     whole = evaluation_domain or common_domain(problem, everyone)
     found = members_found(ready, courses, outcomes, whole, everyone)
-    result = Result(ready.settings.mode, collect(found, everyone), ready.networks, everyone)
+    result = Result(
+        ready.settings.mode,
+        collect(found, everyone),
+        ready.networks,
+        everyone,
+        fields=fields_on_root(courses, everyone),
+        arguments=texts_of(arguments),
+    )
     if not result.sound and not progress and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
         warnings.warn(f"train: {said}", RuntimeWarning, stacklevel=2)

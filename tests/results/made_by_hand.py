@@ -8,8 +8,12 @@ import numpy as np
 
 import sciml_par.parallel as sp
 from sciml_par.evaluation import Prediction, Shard
+from sciml_par.networks import MLP
 from sciml_par.problems import Box
 from sciml_par.results import Member, RankContribution, Result
+from sciml_par.results.keras_models import field_with, flat_weights
+from sciml_par.results.member import Weights
+from sciml_par.results.trained_field import TrainedField
 
 STEPS = 25
 
@@ -33,36 +37,86 @@ def contribution(rank: int, domain: Box, points: int = 9) -> RankContribution:
 def make_member(number: int, *, rank: int = 0, domain: Box | None = None, **changes: Any) -> Member:
     """Member `number`, which finished; `changes` are other attributes than those below."""
     domain = domain or Box([-1.0], [1.0])
-    prediction = wave(number, domain)
+    prediction = changes.get("prediction", wave(number, domain))
+    losses = np.asarray(changes.get("losses", np.array([1.0, 0.5, 0.3, 0.25]) / (number + 1)))
     given: dict[str, Any] = {
         "problem": f"poisson, k = {number + 1}",
         "seed": 100 + number,
         "steps": STEPS,
         "steps_asked": STEPS,
-        "loss": 0.25 / (number + 1),
+        "ended": "all steps",
+        "loss": losses[-1],
+        "best_loss": losses.min(),
+        "best_step": STEPS,
+        "kept": "best",
         "loss_steps": np.array([0, 10, 20, STEPS]),
-        "losses": np.array([1.0, 0.5, 0.3, 0.25]) / (number + 1),
-        "finite": True,
+        "losses": losses,
+        "terms": ("residual", "dirichlet"),
+        "term_losses": np.outer(losses, [0.75, 0.25]),
         "times_brought_together": 0,
         "largest_drift": 0.0,
+        "stacked_with": (0, 1, 2, 3),
         "prediction": prediction,
         "on_own_domain": prediction,
+        "weights": Weights(np.array([number, 0.5]), np.array([number, 1.5])),
+        "architecture": "by hand",
         "contributions": (contribution(rank, domain),),
     }
     return Member(number=number, rank=rank, **{**given, **changes})
 
 
-def ended(number: int, *, rank: int = 0) -> Member:
-    """A member whose loss was not finite after step 7."""
+def tiny(seed: int, *, width: int = 4, dtype: str = "float32") -> MLP:
+    return MLP(1, 1, width=width, depth=1, seed=seed, dtype=dtype)
+
+
+def trained(number: int, *, width: int = 4, dtype: str = "float32", **changes: Any) -> Member:
+    """A member that predicts what a network does, whose best and last weights differ."""
+    model, later = (tiny(seed, width=width, dtype=dtype) for seed in (number, 100 + number))
+    best, last = flat_weights(model), flat_weights(later)
+    kept = model if changes.get("kept", "best") == "best" else later
+    x = Box([-1.0], [1.0]).grid(11)
+    u = kept(x.astype(dtype)).numpy().astype(np.float64)
+    prediction = Prediction("prediction", x, u, np.sin(x))
     return make_member(
         number,
-        rank=rank,
-        finite=False,
-        steps=7,
-        loss=0.4,
-        loss_steps=[0, 7],
-        losses=np.array([1, 0.4]),
+        **{
+            "prediction": prediction,
+            "on_own_domain": prediction,
+            "weights": Weights(best, last),
+            "architecture": f"width {width}, {dtype}",
+            **changes,
+        },
     )
+
+
+def field_of(width: int = 4, dtype: str = "float32") -> TrainedField:
+    """That of the members above; its model has weights of its own."""
+    model = tiny(77, width=width, dtype=dtype)
+    name = f"width {width}, {dtype}"
+    return field_with(lambda: model, None, d=1, dtype=dtype, architecture=name)
+
+
+def of_this_process(*members: Member, fields: tuple[TrainedField, ...] | None = None) -> Result:
+    """A result without ranks."""
+    return Result("ensemble", members, [], fields=(field_of(),) if fields is None else fields)
+
+
+def ended(number: int, *, rank: int = 0, **changes: Any) -> Member:
+    """A member whose loss was not finite after step 7."""
+    given = {
+        "ended": "not finite",
+        "steps": 7,
+        "best_step": 6,
+        "loss_steps": np.array([0, 6]),
+        "losses": np.array([1, 0.4]),
+    }
+    return make_member(number, rank=rank, **{**given, **changes})
+
+
+def never_finite(number: int, *, rank: int = 0) -> Member:
+    """A member whose loss was not finite at its initial weights."""
+    nothing = {"loss": np.nan, "best_loss": np.inf, "losses": np.array([np.nan])}
+    return ended(number, rank=rank, steps=0, best_step=0, loss_steps=np.array([0]), **nothing)
 
 
 def diverged(number: int, *, rank: int = 0) -> Member:

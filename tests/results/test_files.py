@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from made_by_hand import diverged, ended, ensemble, make_member, one_model, wave
+from made_by_hand import diverged, ended, ensemble, make_member, never_finite, one_model, wave
 
 import sciml_par.parallel as sp
 from sciml_par._files import write_text, write_whole
 from sciml_par.errors import OutputError
 from sciml_par.problems import Box
 
-FILES = {"results.json", "predictions.npz", "history.csv"}
+FILES = {"results.json", "predictions.npz", "weights.npz", "history.csv"}
 FIGURES = {f"{name}.{kind}" for name in ("prediction", "error", "loss") for kind in ("png", "pdf")}
 
 
@@ -98,25 +99,33 @@ def test_members_whose_own_grids_differ_in_size_are_saved(shared: Path) -> None:
 
 
 def test_history_csv(shared: Path) -> None:
-    result = ensemble(make_member(0), ended(1))
+    other = {"terms": ("dirichlet",), "term_losses": np.array([[1.0], [0.4]])}
+    result = ensemble(make_member(0), ended(1, **other))
     folder = result.save(shared / "run", plots=False)
     with (folder / "history.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["step"]) for row in rows] == [0, 10, 20, 25, 0, 7]
+    assert [int(row["step"]) for row in rows] == [0, 10, 20, 25, 0, 6]
     assert [int(row["member"]) for row in rows] == [0, 0, 0, 0, 1, 1]
     assert [float(row["loss"]) for row in rows] == [x for m in result.members for x in m.losses]
+    assert list(rows[0]) == ["step", "member", "loss", "residual", "dirichlet"]
+    residuals = [float(row["residual"] or "nan") for row in rows]
+    np.testing.assert_allclose(residuals, [0.75, 0.375, 0.225, 0.1875, np.nan, np.nan])
+    assert rows[-1]["residual"] == ""
+    assert [float(row["dirichlet"]) for row in rows[-2:]] == [1.0, 0.4]
     sp.barrier()
 
 
 def test_members_that_did_not_simply_finish_are_marked(shared: Path) -> None:
-    members = make_member(0), ended(1), diverged(2), make_member(3, loss=float("nan"), finite=False)
+    members = make_member(0), ended(1), diverged(2), never_finite(3)
     folder = ensemble(*members).save(shared / "run", plots=False)
     written = read_json(folder)["members"]
     statuses = ["finished", "not finite", "diverged", "not finite"]
     assert [member["status"] for member in written] == statuses
-    assert [member["steps"] for member in written] == [25, 7, 25, 25]
+    assert [member["steps"] for member in written] == [25, 7, 25, 0]
+    assert [member["ended"] for member in written] == [member.ended for member in members]
     assert [member["loss"] for member in written] == [0.25, 0.4, 5e3, None]
-    assert [member["best_loss"] for member in written] == [m.best_loss for m in members]
+    best = [None if math.isinf(m.best_loss) else m.best_loss for m in members]
+    assert [member["best_loss"] for member in written] == best
     with np.load(folder / "predictions.npz") as found:
         assert found["finished"].tolist() == [True, False, False, False]
     sp.barrier()

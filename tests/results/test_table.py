@@ -2,55 +2,73 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
-from made_by_hand import diverged, ended, ensemble, make_member, one_model
+from made_by_hand import diverged, ended, ensemble, make_member, never_finite, one_model
+from rich.console import Console
 
+import sciml_par.parallel as sp
 from sciml_par.results import Result
 from sciml_par.results.member import FAR_ABOVE
+from sciml_par.results.table import make_table
 
 
 def printed(result: Result, capsys: pytest.CaptureFixture[str]) -> str | None:
     """What rank 0 prints; None elsewhere, where nothing may be printed."""
     result.print()
     out = capsys.readouterr().out
-    if result.communicator.rank > 0:
+    if sp.rank() > 0:
         assert out == ""
         return None
     return out
 
 
-def test_a_row_for_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
+def table_of(result: Result, width: int) -> list[str]:
+    """The lines of the table on a terminal of this width."""
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    with console.capture() as captured:
+        console.print(make_table(result.members, width=width))
+    return [line.rstrip() for line in captured.get().splitlines() if line.strip()]
+
+
+def test_a_row_for_a_model_of_several_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     result = one_model(3)
     if (out := printed(result, capsys)) is None:
         return
     lines = out.splitlines()
     heading = next(line for line in lines if "rank" in line)
-    for word in ("problem", "final loss", "rel. L2 error", "per step", "compilation"):
+    for word in ("problem", "points", "loss", "rel. L2 error", "per step", "compilation"):
         assert word in heading
-    rows = [line for line in lines if "poisson, k = 1" in line]
-    assert [int(row.split()[0]) for row in rows] == [0, 1, 2]
-    assert all(f"{result.members[0].loss:.2e}" in row for row in rows)
-    assert ["0.50 s" in rows[0], "2.50 s" in rows[2], "!" in out] == [True, True, False]
+    assert "ended" not in heading
+    (row,) = [line for line in lines if "poisson, k = 1" in line]
+    assert row.split()[:2] == ["0", "0–2"]
+    assert f"{result.members[0].loss:.2e}" in row and " 27 " in row  # of all three ranks
+    assert "2.50 s" in row and "!" not in out  # of the slowest rank
 
 
 def test_a_row_for_each_member(capsys: pytest.CaptureFixture[str]) -> None:
     if (out := printed(ensemble(), capsys)) is None:
         return
     rows = [line.split() for line in out.splitlines() if "poisson, k = " in line]
-    assert [row[:2] for row in rows] == [["0", "0"], ["0", "1"], ["1", "2"], ["1", "3"]]
+    assert [row[:2] for row in rows] == [["0", "0"], ["1", "0"], ["2", "1"], ["3", "1"]]
 
 
 def test_members_that_did_not_simply_finish_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
-    never = make_member(3, rank=1, steps=0, loss=float("nan"), finite=False)
+    never = never_finite(3, rank=1)
     result = ensemble(make_member(0), ended(1), diverged(2, rank=1), never)
     assert not result.sound
     if (out := printed(result, capsys)) is None:
         return
     assert "! member 1, rank 0: ended at step 7 of 25, after which the loss is not" in out
+    assert "it has the weights of step 6, of the least loss." in out
     assert "! member 2, rank 1: diverged; the loss ended at 5.00e+03, more than 1,000" in out
     assert "! member 3, rank 1: the loss is not finite at the initial weights" in out
-    assert "! 4.00e-01" in out and "! 5.00e+03" in out and "! 2.50e-01" not in out
+    rows = [line for line in out.splitlines() if "poisson" in line]
+    assert ["!" in row for row in rows] == [False, True, True, True]
+    assert ["not finite" in row for row in rows] == [False, True, False, True]
+    assert "8.33e-02" in rows[2]  # the loss of the weights that are kept
 
 
 def test_what_is_said_of_one_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,9 +76,81 @@ def test_what_is_said_of_one_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert result.sound
     if (out := printed(result, capsys)) is not None:
         assert "the model: rounding drove the ranks' weights apart by 2e-06 at most" in out
-        assert "they got rank 0's 1,200 times." in out
+        assert "they got the first rank's 1,200 times." in out
     if (out := printed(one_model(2, loss=5e3), capsys)) is not None:
         assert "! the model: diverged; the loss ended at" in out
+    for kept, said in (("best", "the weights of that step"), ("last", "the last weights")):
+        risen = one_model(1, loss=1.0, best_loss=0.1, best_step=20, kept=kept)
+        (remark,) = risen.remarks
+        assert remark.startswith(
+            "the model: the loss ended at 1.00e+00, 10 times its best, 1.00e-01 after step 20; "
+        )
+        assert remark.endswith(f"{said} are kept{', as was asked' * (kept == 'last')}.")
+        assert risen.sound
+
+
+def test_members_of_whom_the_same_is_to_be_said_share_a_sentence() -> None:
+    unsound = {
+        1: ended(1),
+        2: diverged(2),
+        5: ended(5, steps=19),
+        9: never_finite(9),
+        10: never_finite(10),
+    }
+    risen = {n: make_member(n, loss=1.0, best_loss=0.1 / n) for n in (20, 21, 22)}
+    members = [
+        {**unsound, **risen}.get(n, make_member(n, kept="last" if n == 3 else "best"))
+        for n in range(64)
+    ]
+    found = ensemble(*members).remarks
+    assert len(found) == 4
+    assert found[0].startswith("! members 9 and 10: the loss is not finite at the initial weights")
+    assert found[1].startswith("! members 1 and 5: ended at step 7 to 19 of 25, after which")
+    assert found[1].endswith("each has the weights of its least loss.")
+    assert found[2].startswith("! member 2, rank 0: diverged")
+    assert found[3].startswith(
+        "members 20, 21 and 22: the loss ended at 1.00e+00, 200 to 220 times"
+    )
+
+
+def test_members_that_were_no_single_computation_are_named() -> None:
+    stacks = {0: (0, 1), 1: (0, 1), 2: (2,), 3: (3, 4), 4: (3, 4)}
+    members = [make_member(n, stacked_with=stack) for n, stack in stacks.items()]
+    (remark,) = ensemble(*members).remarks
+    assert remark.startswith("members 0 and 1, member 2 and members 3 and 4 on rank 0 were trained")
+    alone = [make_member(n, rank=n // 3, stacked_with=(n,)) for n in range(6)]
+    (remark,) = ensemble(*alone).remarks
+    assert remark.startswith("members 0, 1 and 2 on rank 0 were trained one after the other, and")
+    assert ensemble(*[make_member(n, rank=n, stacked_with=(n,)) for n in range(4)]).remarks == []
+
+
+def test_of_many_members_there_are_some_rows_and_the_ranges() -> None:
+    members = [ended(n) if n in (40, 50) else make_member(n, rank=n // 8) for n in range(64)]
+    lines = table_of(ensemble(*members), 120)
+    rows = [line.split() for line in lines if "poisson" in line]
+    assert [int(row[0]) for row in rows] == [*range(8), 40, 50]
+    assert lines[-4].split() == ["…"]
+    assert lines[-1].strip() == "min and max are of all 64 members"
+    losses = [member.kept_loss for member in members]
+    for line, of in ((lines[-3], min), (lines[-2], max)):
+        assert line.split()[0] == of.__name__ and f"{of(losses):.2e}" in line
+    assert "ranks:" not in " ".join(table_of(ensemble(*members), 80))  # hidden rows have others
+    few = table_of(ensemble(*members[:16]), 120)
+    assert len([line for line in few if "poisson" in line]) == 16 and "max" not in few[-1]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_fits_the_terminal_and_loses_no_number(width: int) -> None:
+    members = [ended(0, problem="a problem with quite a long name"), make_member(1)]
+    lines = table_of(ensemble(*members), width)
+    assert max(map(len, lines)) <= width
+    for member, row in zip(members, (r for r in lines if "e-0" in r), strict=True):
+        assert f"{member.kept_loss:.2e}" in row
+        assert f"{member.on_own_domain.relative_l2_error:.2e}" in row
+        assert member.ended in row
+    assert "…" not in " ".join(lines)
+    if width == 80:
+        assert "points: 9" in " ".join(lines)  # the same for all, so that it needs no column
 
 
 @pytest.mark.parametrize(
@@ -73,4 +163,4 @@ def test_what_is_said_of_one_model(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_how_far_above_its_best_a_loss_has_diverged(losses: list[float], status: str) -> None:
-    assert make_member(0, losses=np.array(losses), loss=losses[-1]).status == status
+    assert make_member(0, losses=np.array(losses)).status == status

@@ -16,7 +16,7 @@ from sciml_par.networks import MLP
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems import Box, Interval, Problem, function_approximation
 from sciml_par.results import PredictionElsewhere, Result
-from sciml_par.training import gather, train
+from sciml_par.training import Ensemble, gather, train
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.gather import rows_to_all, rows_to_root
 
@@ -88,8 +88,7 @@ def own_domain() -> Problem:
 def ensemble() -> Result:
     return train(
         own_domain(),
-        mode="ensemble",
-        members=2,
+        mode=Ensemble(members_per_rank=2),
         points=16,
         steps=12,
         log_every=5,
@@ -114,6 +113,7 @@ def test_numbers_on_all_ranks_and_arrays_on_rank_0_and_their_own() -> None:
         here = sp.rank() in (0, member.rank)
         kind = Prediction if here else PredictionElsewhere
         assert type(member.prediction) is type(member.on_own_domain) is kind
+        assert (member.weights is not None) == here
         sample = member.contributions[0].sample
         assert len(sample) == (member.contributions[0].points if here else 0)
 
@@ -122,13 +122,18 @@ def test_the_arrays_on_rank_0_are_those_of_the_member() -> None:
     result = ensemble()
     everyone = sp.current_world().communicator
     mine = [
-        (m.prediction, m.on_own_domain, m.contributions[0].sample)
+        (m.prediction, m.on_own_domain, m.contributions[0].sample, m.weights)
         for m in result.members[2 * sp.rank() :][:2]
     ]
     theirs = everyone.allgather_object(mine)
     if sp.rank() > 0:
         return
-    for member, (prediction, own, sample) in zip(result.members, sum(theirs, []), strict=True):
+    for member, (prediction, own, sample, weights) in zip(
+        result.members, sum(theirs, []), strict=True
+    ):
+        for name in ("best", "last"):
+            np.testing.assert_array_equal(getattr(member.weights, name), getattr(weights, name))
+            assert getattr(member.weights, name).dtype == np.float32
         for found, sent in ((member.prediction, prediction), (member.on_own_domain, own)):
             for name in ("x", "u", "u_exact"):
                 np.testing.assert_array_equal(getattr(found, name), getattr(sent, name))

@@ -18,7 +18,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem, function_approximation
 from sciml_par.programs import conclude
 from sciml_par.results.member import Member
-from sciml_par.training import Adam, Result, train
+from sciml_par.training import Adam, Ensemble, Result, train
 
 MEMBERS, STEPS = 2, 400
 pytestmark = pytest.mark.filterwarnings("ignore:train. member:RuntimeWarning")
@@ -41,8 +41,7 @@ def blows_up_later() -> Problem:
 def ensemble() -> Result:
     return train(
         blows_up_later(),
-        mode="ensemble",
-        members=MEMBERS,
+        mode=Ensemble(members_per_rank=MEMBERS),
         points=9,
         steps=STEPS,
         log_every=1,
@@ -71,13 +70,14 @@ def test_the_others_finish_and_all_ranks_know() -> None:
 
 
 @several
-def test_it_has_its_last_good_weights() -> None:
+def test_it_has_its_best_weights() -> None:
     result = ensemble()
     for member in of_last_rank(result):
         assert 0 < member.steps < STEPS == member.steps_asked
-        np.testing.assert_array_equal(member.loss_steps, np.arange(member.steps + 1))
+        np.testing.assert_array_equal(member.loss_steps, np.arange(member.steps))
         assert np.isfinite(member.losses).all()
-        assert member.losses[-1] == member.loss < member.losses[0]
+        assert member.loss == member.best_loss == member.losses[member.best_step]
+        assert member.loss == pytest.approx(member.losses.min(), rel=1e-6)
     if sp.rank() < sp.size() - 1:
         return
     for member, network in zip(of_last_rank(result), result.networks, strict=True):
@@ -117,7 +117,9 @@ def test_a_loss_that_is_never_finite(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("mode", ["data", "ensemble"])
 def test_where_no_model_is_left_it_is_an_error_on_all_ranks(mode: str) -> None:
-    with pytest.raises(TrainingError, match=f"no longer finite on .* of {sp.size()}: .*step 0"):
+    with pytest.raises(
+        TrainingError, match=f"is not finite on .* of {sp.size()}, from the initial"
+    ):
         train(pole(everywhere=True), mode=mode, network=tiny, points=9, steps=20, progress=False)
 
 

@@ -1,0 +1,274 @@
+"""Results read from the files of a run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._text import one_line
+from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.data import Prediction, Shard
+from sciml_par.problems.problem import Problem
+from sciml_par.results.files import (
+    FIRST_COLUMNS,
+    FORMAT,
+    HISTORY,
+    PREDICTIONS,
+    WEIGHTS,
+    digest_of,
+)
+from sciml_par.results.folder import RESULTS
+from sciml_par.results.keras_models import field_with, load_model
+from sciml_par.results.member import History, Member, RankContribution, Weights
+from sciml_par.results.trained_field import TrainedField
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the files of a run hold.
+
+    Attributes
+    ----------
+    mode, arguments, members : as those of `Result`.
+    fields : of the networks that could be saved, or that were given.
+    """
+
+    mode: str
+    arguments: dict[str, Any]
+    members: tuple[Member, ...]
+    fields: tuple[TrainedField, ...]
+
+
+def load(folder: Path, *, problem: Any, network: Any) -> Loaded:
+    """Read the files of a run; see `Result.load` (local).
+
+    Raises
+    ------
+    InputError
+        The folder holds no such files, or not as they were written.
+    """
+    summary = _read_summary(folder)
+    try:
+        for name, digest in summary["sha256"].items():
+            _check_file(folder / name, digest)
+        predictions, weights = _arrays(folder / PREDICTIONS), _arrays(folder / WEIGHTS)
+        histories = _read_history(folder / HISTORY)
+        members = tuple(
+            _member(entry, predictions, weights, histories) for entry in summary["members"]
+        )
+        fields = _fields(folder, summary, members, problem, network)
+        return Loaded(summary["mode"], summary["arguments"], members, fields)
+    except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"Result.load: the files in {folder} are not as Result.save writes them "
+            f"({type(error).__name__}: {one_line(error)}). They have been changed since."
+        ) from error
+
+
+def _read_summary(folder: Path) -> dict[str, Any]:
+    path = folder / RESULTS
+    if not path.is_file():
+        raise InputError(_no_summary(folder))
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise InputError(
+            f"Result.load: {path} cannot be read ({one_line(error)}). It is truncated, or no file "
+            f"of sciml_par."
+        ) from error
+    if not isinstance(summary, dict) or "versions" not in summary:
+        raise InputError(f"Result.load: {path} is no file of sciml_par: it lacks 'versions'.")
+    if "members" not in summary:
+        raise InputError(
+            f"Result.load: {path} is not that of a training, but of a program that compares "
+            f"numbers of ranks. Read it with json.load."
+        )
+    _check_format(path, summary)
+    return summary
+
+
+def _check_format(path: Path, summary: dict[str, Any]) -> None:
+    given = summary.get("format", 1)
+    wrote = summary["versions"].get("sciml-par", "unknown")
+    if given == 1:
+        raise InputError(
+            f"Result.load: {path} was written by sciml-par {wrote}, which saved no weights. Read "
+            f"its arrays with numpy.load from {PREDICTIONS}, and its losses from {HISTORY}."
+        )
+    if given != FORMAT:
+        raise InputError(
+            f"Result.load: {path} has format {given!r}, of sciml-par {wrote}; this version reads "
+            f"format {FORMAT}. Load it with that version."
+        )
+
+
+def _no_summary(folder: Path) -> str:
+    if folder.is_file():
+        return f"Result.load: expected the folder that Result.save has written; {folder} is a file."
+    if not folder.exists():
+        return f"Result.load: there is no folder {folder} (in {Path.cwd()})."
+    if (folder / PREDICTIONS).exists():
+        return (
+            f"Result.load: {folder} has no {RESULTS}, which is written last: the run was saved in "
+            f"part only."
+        )
+    return f"Result.load: {folder} holds no results: there is no {RESULTS} in it."
+
+
+def _check_file(path: Path, digest: str) -> None:
+    if not path.is_file():
+        raise InputError(f"Result.load: {path} is missing, of which {RESULTS} tells.")
+    if digest_of(path) != digest:
+        raise InputError(
+            f"Result.load: {path} is not the file of which {RESULTS} tells: it is truncated, or "
+            f"has been changed since."
+        )
+
+
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def _read_history(path: Path) -> dict[int, History]:
+    """The history of each member, with the terms that any of them has."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = csv.reader(file)
+        names = next(rows)[len(FIRST_COLUMNS) :]
+        table = np.array([[float(cell or "nan") for cell in row] for row in rows])
+    found = {}
+    for number in map(int, np.unique(table[:, 1])):
+        steps, _, losses, *terms = table[table[:, 1] == number].T
+        by_name = dict(zip(names, terms, strict=True))
+        found[number] = History(number, steps.astype(np.int64), losses, by_name)
+    return found
+
+
+def _member(
+    entry: dict[str, Any],
+    arrays: Arrays,
+    weights: Arrays,
+    histories: Mapping[int, History],
+) -> Member:
+    number = entry["member"]
+    at = int(np.flatnonzero(arrays["member"] == number)[0])
+    history = histories[number]
+    coordinates, outputs = tuple(entry["coordinates"]), tuple(entry["outputs"])
+
+    def predicted(x: Array, u: Array, exact: Array, inside: Array) -> Prediction:
+        return Prediction(
+            "prediction", x, u, exact, inside=inside, coordinates=coordinates, fields=outputs
+        )
+
+    prediction = own = predicted(
+        arrays["x"], arrays["u"][at], arrays["u_exact"][at], arrays["inside"]
+    )
+    mine = arrays["member_own"] == number
+    if not np.array_equal(arrays["x_own"][mine], arrays["x"]):
+        own = predicted(
+            *(arrays[name][mine] for name in ("x_own", "u_own", "u_own_exact", "inside_own"))
+        )
+    names = (
+        "rank problem seed steps steps_asked ended best_step kept times_brought_together "
+        "largest_drift architecture"
+    )
+    return Member(
+        number=number,
+        **{name: entry[name] for name in names.split()},
+        loss=_number(entry["loss"], math.nan),
+        best_loss=_number(entry["best_loss"], math.inf),
+        loss_steps=history.steps,
+        losses=history.losses,
+        terms=tuple(entry["terms"]),
+        term_losses=np.stack([history.terms[name] for name in entry["terms"]], axis=1),
+        stacked_with=tuple(entry["stacked_with"]),
+        prediction=prediction,
+        on_own_domain=own,
+        weights=Weights(weights[f"best_{number}"], weights[f"last_{number}"]),
+        contributions=tuple(_contribution(each, number, arrays) for each in entry["per_rank"]),
+    )
+
+
+def _contribution(entry: dict[str, Any], number: int, arrays: Arrays) -> RankContribution:
+    rank = entry["rank"]
+    mine = (arrays["member_trained"] == number) & (arrays["rank_trained"] == rank)
+    corners = None if entry["lower"] is None else (entry["lower"], entry["upper"])
+    return RankContribution(
+        rank=rank,
+        points=entry["points"],
+        shard=Shard(f"rank {rank}", arrays["x_trained"][mine], corners),
+        seconds_compile=entry["seconds_compile"],
+        seconds_train=entry["seconds_train"],
+    )
+
+
+def _fields(
+    folder: Path, summary: dict[str, Any], members: Sequence[Member], problem: Any, network: Any
+) -> tuple[TrainedField, ...]:
+    """The fields of the saved networks, or of the one that is given, with each problem given."""
+    problems = [None] if problem is None else _as_problems(problem)
+    found = []
+    for entry in summary["networks"]:
+        architecture = entry["architecture"]
+        first = next(m for m in members if m.architecture == architecture)
+        if network is None and entry["file"] is None:
+            continue
+        make = partial(load_model, folder / str(entry["file"]))
+        if network is not None:
+            make = partial(_given_model, network, problems[0], first)
+        kept = cache(make)
+        assert isinstance(first.prediction, Prediction) and first.weights is not None
+        d, dtype = first.prediction.dimension, first.weights.best.dtype.name
+        found += [
+            field_with(kept, each, d=d, dtype=dtype, architecture=architecture) for each in problems
+        ]
+    return tuple(found)
+
+
+def _given_model(network: Any, problem: Problem | None, member: Member) -> Any:
+    """The model that is given, or made by what is given, if it has the member's weights."""
+    assert isinstance(member.prediction, Prediction) and member.weights is not None
+    from sciml_par.networks.factory import make_network  # it imports TensorFlow
+
+    weights, d = member.weights.best, member.prediction.dimension
+    m = member.prediction.components if problem is None else problem.network_outputs
+    model = make_network(network, d, m, dtype=weights.dtype.name).model
+    variables = model.trainable_variables
+    count = sum(math.prod(v.shape) for v in variables)
+    dtypes = {str(v.dtype) for v in variables}
+    if count != len(weights) or dtypes != {weights.dtype.name}:
+        raise InputError(
+            f"Result.load: expected a network with {len(weights):,} weights of "
+            f"{weights.dtype.name}, as member {member.number} has; got one with {count:,} of "
+            f"{', '.join(sorted(dtypes)) or 'no type'}. Give the network that was trained."
+        )
+    return model
+
+
+def _as_problems(problem: Any) -> list[Problem]:
+    problems = list(problem) if isinstance(problem, list | tuple) else [problem]
+    for each in problems:
+        if not isinstance(each, Problem):
+            raise InputError(
+                f"Result.load: expected problem to be a Problem, or a list of those of the "
+                f"members; got {each!r}."
+            )
+    return problems
+
+
+def _number(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else float(value)

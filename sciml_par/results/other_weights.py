@@ -1,0 +1,47 @@
+"""A member with the other ones of its two vectors of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.results.member import Member, PredictionElsewhere
+from sciml_par.results.predict import field_of_member, kept_weights
+from sciml_par.results.trained_field import TrainedField
+
+
+def with_weights(member: Member, fields: Sequence[TrainedField], kept: str) -> Member:
+    """The member with its "best" or "last" weights, and what it predicts with them (local).
+
+    Raises
+    ------
+    InputError
+        None of the fields is that of the member.
+    """
+    if member.kept == kept:
+        return member
+    field = field_of_member(member, fields)
+    changed = replace(member, kept=kept)
+
+    def predict(before: Prediction | PredictionElsewhere) -> Prediction:
+        assert isinstance(before, Prediction)
+        u = field.at(kept_weights(changed), before.x).astype(np.float64)
+        return replace(before, u=u)
+
+    prediction = own = predict(member.prediction)
+    if member.on_own_domain is not member.prediction:
+        own = predict(member.on_own_domain)
+    return replace(changed, prediction=prediction, on_own_domain=own)
+
+
+def with_errors(member: Member, kept: str, errors: tuple[float, float]) -> Member:
+    """The same on a rank that has no arrays of the member: its errors, from rank 0 (local)."""
+    return replace(
+        member,
+        kept=kept,
+        prediction=PredictionElsewhere(member.prediction.known, errors[0]),
+        on_own_domain=PredictionElsewhere(member.on_own_domain.known, errors[1]),
+    )

@@ -1,0 +1,216 @@
+"""Predictions of trained members at any points."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._text import counted
+from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.results.member import FINISHED, Member, numbers_text
+from sciml_par.results.trained_field import TrainedField
+
+Array = npt.NDArray[Any]
+
+_VALUES_AT_ONCE = 1 << 18  # points × members
+_FEWEST_ROWS = 64
+_POINTS_COMPARED = 64
+
+
+class EnsemblePrediction:
+    """What trained members predict at n points, as `Result.predict` returns it.
+
+    Attributes
+    ----------
+    x : the points, [n, d].
+    mean : over the members that finished, [n, m].
+    deviation : their standard deviation, with M − 1 in the denominator, [n, m]; NaN for one.
+    left_out : the numbers of the members that are not in mean and deviation.
+    """
+
+    def __init__(self, predictor: Predictor, x: Array, *, batch_size: int) -> None:
+        self.x = x
+        self.left_out = predictor.left_out
+        self._predictor, self._batch_size = predictor, batch_size
+        shape, dtype = (len(x), predictor.outputs), predictor.dtype
+        self.mean, self.deviation = np.empty(shape, dtype), np.empty(shape, dtype)
+        for rows, values in predictor.batches(x, batch_size):
+            used = values[predictor.used].astype(np.float64)
+            self.mean[rows] = used.mean(axis=0)
+            self.deviation[rows] = used.std(axis=0, ddof=1) if len(used) > 1 else np.nan
+
+    @cached_property
+    def members(self) -> Array:
+        """What each member predicts, those left out of the mean included: [M, n, m].
+
+        Computed when it is asked for first, as it is M times as large as the mean.
+        """
+        predictor = self._predictor
+        found = np.empty((predictor.members, len(self.x), predictor.outputs), predictor.dtype)
+        for rows, values in predictor.batches(self.x, self._batch_size):
+            found[:, rows] = values
+        return found
+
+    def __repr__(self) -> str:
+        total = self._predictor.members
+        out = f", {numbers_text(self.left_out)} left out" if self.left_out else ""
+        return (
+            f"EnsemblePrediction of {counted(total, 'member')}{out}: mean and deviation "
+            f"{list(self.mean.shape)}, members {[total, *self.mean.shape]}, {self.mean.dtype}"
+        )
+
+
+class Predictor:
+    """Members with their weights and fields, those of one field stacked.
+
+    Parameters
+    ----------
+    members : whose weights and predictions are here.
+    fields : in which those of the members are. A field is a member's if it gives the member's
+        prediction on the evaluation points, so that one that was made on another rank, or in
+        another program, is recognized.
+
+    Raises
+    ------
+    InputError
+        Weights are not here, or no field is that of a member.
+    """
+
+    def __init__(self, members: Sequence[Member], fields: Sequence[TrainedField]) -> None:
+        self.members = len(members)
+        self.left_out = _left_out(members)
+        self.used = [m.number not in self.left_out for m in members]
+        chosen = [field_of_member(member, fields) for member in members]
+        self._stacks = []
+        for field in dict.fromkeys(chosen):
+            places = [j for j, each in enumerate(chosen) if each is field]
+            for dtype in sorted({kept_weights(members[j]).dtype for j in places}, key=str):
+                alike = [j for j in places if kept_weights(members[j]).dtype == dtype]
+                weights = np.stack([kept_weights(members[j]) for j in alike])
+                self._stacks.append((field, alike, weights))
+        first = members[0].prediction
+        self.dimension, self.outputs = first.x.shape[1], first.u.shape[1]
+        self.dtype = np.result_type(*(weights for _, _, weights in self._stacks))
+
+    def batches(self, x: Array, size: int) -> Iterator[tuple[slice, Array]]:
+        """Rows of x: [n, d], at most `size` at a time, and all members' values [M, rows, m]."""
+        # The rows are filled up to a power of four, so that few numbers of points are compiled for.
+        length = _FEWEST_ROWS
+        while length < len(x):
+            length *= 4
+        length = min(size, length)
+        for first in range(0, len(x), length):
+            part = x[first : first + length]
+            whole = np.concatenate([part, np.repeat(part[-1:], length - len(part), axis=0)])
+            values = np.empty((self.members, len(part), self.outputs), self.dtype)
+            for field, places, weights in self._stacks:
+                values[places] = field.of_members(weights, whole)[:, : len(part)]
+            yield slice(first, first + len(part)), values
+
+    def predict(self, x: Any, *, batch_size: int | None) -> EnsemblePrediction:
+        """Predict at x: [n, d]; see `Result.predict` (local)."""
+        points = self._points(x)
+        if self.left_out:
+            warnings.warn(
+                f"Result.predict: {numbers_text(self.left_out)} did not finish, and "
+                f"{'is' if len(self.left_out) == 1 else 'are'} not in mean and deviation.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
+        if batch_size is not None:
+            size = _checked_size(batch_size)
+        return EnsemblePrediction(self, points, batch_size=size)
+
+    def _points(self, x: Any) -> Array:
+        d = self.dimension
+        try:
+            points = np.asarray(x, self.dtype)
+        except (TypeError, ValueError):
+            points = np.empty(())
+        if points.ndim == 1 and d == 1:
+            points = points[:, None]
+        if points.ndim != 2 or points.shape[1] != d:
+            shape = list(np.shape(points)) if points.ndim else type(x).__name__
+            point = f" One point is [[{', '.join(['0.5'] * d)}]]." if points.ndim == 1 else ""
+            raise InputError(
+                f"Result.predict: expected points x of the shape [n, {d}], a row for each; got "
+                f"{shape}.{point}"
+            )
+        return points
+
+
+def field_of_member(member: Member, fields: Sequence[TrainedField]) -> TrainedField:
+    """The field that gives the member's prediction on the evaluation points (local).
+
+    Raises
+    ------
+    InputError
+        The weights are not here, or none of the fields does.
+    """
+    if member.weights is None or not isinstance(member.prediction, Prediction):
+        raise InputError(
+            f"Result: the weights of member {member.number} are on rank 0 and on rank "
+            f"{member.rank}, where it was trained. Predict on rank 0, which has those of all "
+            f"members; in mode 'data' all ranks have them."
+        )
+    alike = [field for field in fields if field.architecture == member.architecture]
+    for field in alike:
+        if _gives(field, member, member.prediction):
+            return field
+    if not alike:
+        raise InputError(
+            f"Result: the network of member {member.number} is not here, since Keras could not "
+            f"save it. Predict on rank {member.rank}, where it was trained, or give the model, or "
+            f"what makes it: Result.load(folder, network=…)."
+        )
+    raise InputError(
+        f"Result: the network of member {member.number} does not by itself give what the member "
+        f"predicted. Give the problem that it was trained on, with its ansatz and input scaling: "
+        f"Result.load(folder, problem=…)."
+    )
+
+
+def kept_weights(member: Member) -> Array:
+    """The weights that predict, [p]."""
+    assert member.weights is not None
+    return member.weights.best if member.kept == "best" else member.weights.last
+
+
+def _gives(field: TrainedField, member: Member, prediction: Prediction) -> bool:
+    weights = kept_weights(member)
+    step = -(-len(prediction.x) // _POINTS_COMPARED)
+    expected = prediction.u[::step]
+    found = field.at(weights, prediction.x[::step])
+    if found.shape != expected.shape:
+        return False
+    with np.errstate(invalid="ignore"):
+        scale = np.nanmax(np.abs([*weights, *expected.ravel(), 1.0]))
+    tolerance = np.sqrt(np.finfo(weights.dtype).eps) * scale
+    return bool(np.allclose(found, expected, rtol=0, atol=tolerance, equal_nan=True))
+
+
+def _left_out(members: Sequence[Member]) -> tuple[int, ...]:
+    """The members that are not in the mean: none where no member finished."""
+    unsound = tuple(member.number for member in members if member.status != FINISHED)
+    return () if len(unsound) == len(members) else unsound
+
+
+def _checked_size(value: Any) -> int:
+    try:
+        size = operator.index(value)
+    except TypeError:
+        size = 0
+    if size < 1 or isinstance(value, bool):
+        raise InputError(
+            f"Result.predict: expected batch_size, the points to predict at a time, to be an "
+            f"integer ≥ 1; got {value!r}."
+        )
+    return size

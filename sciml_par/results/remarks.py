@@ -1,0 +1,110 @@
+"""What is to be said of members that did not simply finish, a sentence for all that are alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from sciml_par._text import counted, listed
+from sciml_par.results.member import DIVERGED, FAR_ABOVE, NOT_FINITE, Member, numbers_text
+from sciml_par.results.text import range_of
+
+_RISE = 2.0  # as a multiple of the best loss: what is worth a remark
+_KEPT = {"best": "the weights of {} are kept", "last": "the last weights are kept, as was asked"}
+_MOST_STACKS = 3
+
+
+def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
+    """What is to be said of the members, a sentence for each kind of thing (local)."""
+    never = [m for m in members if m.status == NOT_FINITE and not math.isfinite(m.best_loss)]
+    ended = [m for m in members if m.status == NOT_FINITE and m not in never]
+    diverged = [m for m in members if m.status == DIVERGED]
+    risen = [m for m in members if m.finite and m not in diverged and m.rise > _RISE]
+    apart = [m for m in members if m.times_brought_together]
+    told = {_never: never, _ended: ended, _diverged: diverged, _risen: risen, _apart: apart}
+    found = [say(_who(which, mode), which) for say, which in told.items() if which]
+    return [*found, *_one_after_the_other(members)]
+
+
+def _who(members: Sequence[Member], mode: str) -> str:
+    if mode == "data":
+        return "the model"
+    if len(members) == 1:
+        return f"member {members[0].number}, rank {members[0].rank}"
+    return numbers_text([member.number for member in members])
+
+
+def _never(who: str, members: Sequence[Member]) -> str:
+    has = "which it has" if len(members) == 1 else "which they have"
+    return f"! {who}: the loss is not finite at the initial weights, {has}."
+
+
+def _ended(who: str, members: Sequence[Member]) -> str:
+    steps, asked = (
+        range_of([getattr(m, name) for m in members], "{:,}") for name in ("steps", "steps_asked")
+    )
+    text = f"! {who}: ended at step {steps} of {asked}, after which the loss is not finite"
+    (kept, *others) = {member.kept for member in members}
+    if kept == "last" and not others:
+        return f"{text}; the best weights take the place of the last."
+    if len(members) > 1:
+        return f"{text}; each has the weights of its least loss."
+    return f"{text}; it has the weights of step {members[0].best_step:,}, of the least loss."
+
+
+def _diverged(who: str, members: Sequence[Member]) -> str:
+    last, best = (
+        range_of([getattr(m, n) for m in members], "{:.2e}") for n in ("loss", "best_loss")
+    )
+    return (
+        f"! {who}: diverged; the loss ended at {last}, more than {FAR_ABOVE:,.0f} times its best, "
+        f"{best}; {_kept(members)}."
+    )
+
+
+def _risen(who: str, members: Sequence[Member]) -> str:
+    times = range_of([member.rise for member in members], "{:.0f}")
+    last, best = (
+        range_of([getattr(m, n) for m in members], "{:.2e}") for n in ("loss", "best_loss")
+    )
+    after = f" after step {members[0].best_step:,}" if len(members) == 1 else ""
+    return (
+        f"{who}: the loss ended at {last}, {times} times its best, {best}{after}; {_kept(members)}."
+    )
+
+
+def _kept(members: Sequence[Member]) -> str:
+    one = len(members) == 1
+    return _KEPT[members[0].kept].format("that step" if one else "the least loss")
+
+
+def _apart(who: str, members: Sequence[Member]) -> str:
+    drift = max(member.largest_drift for member in members)
+    times = range_of([member.times_brought_together for member in members], "{:,}")
+    return (
+        f"{who}: rounding drove the ranks' weights apart by {drift:.0e} at most; they got the "
+        f"first rank's {times} times."
+    )
+
+
+def _one_after_the_other(members: Sequence[Member]) -> Iterator[str]:
+    """Say which members of one group of ranks were not one stacked computation."""
+    stacks: dict[int, dict[tuple[int, ...], None]] = {}
+    for member in members:
+        stacks.setdefault(member.rank, {})[member.stacked_with] = None
+    several = {rank: list(each) for rank, each in stacks.items() if len(each) > 1}
+    if not several:
+        return
+    rank, parts = next(iter(several.items()))
+    shown = [numbers_text(numbers) for numbers in parts[:_MOST_STACKS]]
+    if len(parts) > _MOST_STACKS:
+        shown.append(f"{len(parts) - _MOST_STACKS} more")
+    if all(len(numbers) == 1 for numbers in parts):
+        shown = [numbers_text(sorted(number for (number,) in parts))]
+    others = ""
+    if len(several) > 1:
+        others = f", and likewise on {counted(len(several) - 1, 'other rank')}"
+    yield (
+        f"{listed(shown)} on rank {rank} were trained one after the other{others}. Members are "
+        f"one computation where networks, equations and numbers of points are known to be alike."
+    )

@@ -1,0 +1,277 @@
+"""Results read from their files, whole or with a sentence that says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from made_by_hand import (
+    contribution,
+    field_of,
+    never_finite,
+    of_this_process,
+    one_model,
+    tiny,
+    trained,
+    wave,
+)
+
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP
+from sciml_par.problems import Box, Interval, Problem, laplacian, poisson
+from sciml_par.results import Member, Result
+from sciml_par.results.keras_models import field_with, flat_weights
+
+pytestmark = pytest.mark.ranks(most=1, reason="local: reads files without ranks")
+X = np.linspace(-1, 1, 20)[:, None]
+PREDICTED = ("x", "u", "u_exact", "inside", "coordinates", "fields")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written().save(tmp_path_factory.mktemp("results") / "run", plots=False)
+
+
+def written() -> Result:
+    """A result in which members differ in all that files hold."""
+    nothing = {
+        name: getattr(never_finite(2), name)
+        for name in ("ended", "steps", "loss", "best_loss", "losses", "loss_steps", "term_losses")
+    }
+    own = wave(3, Box([-1.0], [0.0]), points=8)
+    parts = [contribution(rank, part) for rank, part in enumerate(Box([-1], [1]).split(2))]
+    members = (
+        trained(0, contributions=tuple(parts), times_brought_together=2, largest_drift=1e-6),
+        trained(1, width=6, terms=("loss", "initial"), problem="heat"),
+        trained(2, **nothing),
+        trained(3, on_own_domain=own, best_step=11, best_loss=0.01, kept="last"),
+    )
+    fields = (field_of(), field_of(6))
+    return Result("ensemble", members, [], fields=fields, arguments={"steps": 25, "seed": 7})
+
+
+def same(one: Any, other: Any) -> bool:
+    if not isinstance(one, np.ndarray):
+        return bool(one == other)
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+
+
+def test_what_was_saved_is_what_is_loaded(folder: Path) -> None:
+    result, found = written(), Result.load(folder)
+    assert (found.mode, found.ranks, found.arguments) == ("ensemble", 2, {"steps": 25, "seed": 7})
+    assert found.communicator is None and len(found.members) == 4
+    for saved, loaded in zip(result.members, found.members, strict=True):
+        for name in Member.__dataclass_fields__:
+            one, other = getattr(saved, name), getattr(loaded, name)
+            if name in ("prediction", "on_own_domain"):
+                assert all(same(getattr(one, k), getattr(other, k)) for k in PREDICTED)
+            elif name == "weights":
+                assert same(one.best, other.best) and same(one.last, other.last)
+                assert one.best.dtype == other.best.dtype
+            elif name == "contributions":
+                for mine, theirs in zip(one, other, strict=True):
+                    assert (mine.rank, mine.points) == (theirs.rank, theirs.points)
+                    assert mine.seconds_train == theirs.seconds_train
+                    for each in ("sample", "lower", "upper"):
+                        assert same(getattr(mine, each), getattr(theirs, each))
+            elif isinstance(one, np.ndarray):
+                assert same(one, other) and one.dtype == other.dtype
+            else:
+                assert one == other or (np.isnan(one) and np.isnan(other))
+        assert (loaded.on_own_domain is loaded.prediction) == (saved.number != 3)
+    assert found.history[1].terms.keys() == {"loss", "initial"}
+    assert repr(found) == repr(result)
+    assert found.remarks == result.remarks
+
+
+@pytest.mark.filterwarnings("ignore:Result.predict. member 2 did not finish")
+def test_a_loaded_result_predicts_and_its_networks_do(folder: Path) -> None:
+    result, found = written(), Result.load(folder)
+    expected, given = result.predict(X), found.predict(X)
+    np.testing.assert_allclose(given.members, expected.members, atol=1e-6)
+    np.testing.assert_array_equal(given.mean, expected.mean)
+    assert len(found.networks) == 4
+    for network, values in zip(found.networks, expected.members, strict=True):
+        np.testing.assert_allclose(network(X), values, atol=1e-6)
+    last = found.using("last")
+    np.testing.assert_allclose(last.predict(X).members[0], tiny(100)(X), atol=1e-6)
+
+
+def test_the_network_file_is_one_of_keras_with_the_kept_weights(folder: Path) -> None:
+    assert [path.name for path in sorted(folder.glob("*.keras"))] == [
+        "network-0.keras",
+        "network-1.keras",
+    ]
+    model = keras.models.load_model(folder / "network-0.keras")
+    np.testing.assert_allclose(model(X), tiny(0)(X), atol=1e-6)
+
+
+def test_saved_again_it_is_the_same(folder: Path, tmp_path: Path) -> None:
+    again = Result.load(folder).save(tmp_path / "again", plots=False)
+    names = {path.name for path in folder.iterdir()}
+    assert {path.name for path in again.iterdir()} == names
+    first, second = (json.loads((f / "results.json").read_text()) for f in (folder, again))
+    for changing in ("date", "sha256"):
+        first.pop(changing), second.pop(changing)
+    assert first == second
+    assert (folder / "history.csv").read_bytes() == (again / "history.csv").read_bytes()
+
+
+def test_loading_needs_neither_ranks_nor_tensorflow(folder: Path) -> None:
+    program = (
+        f"import sys; from sciml_par.results import Result; r = Result.load({str(folder)!r}); "
+        "r.print(); assert 'tensorflow' not in sys.modules and 'mpi4py.MPI' not in sys.modules; "
+        "from sciml_par.parallel import is_initialized; assert not is_initialized(); "
+        "print(r.predict([0.5]).members.shape, is_initialized())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "(4, 1, 1) False" and "heat" in done.stdout
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def change(folder: Path, **entries: Any) -> None:
+    path = folder / "results.json"
+    summary = json.loads(path.read_text())
+    path.write_text(json.dumps({**summary, **entries}))
+
+
+@pytest.mark.parametrize(
+    "name", ["predictions.npz", "weights.npz", "history.csv", "network-0.keras"]
+)
+@pytest.mark.parametrize("how", ["truncated", "missing"])
+def test_a_file_that_is_not_whole_is_named(copy: Path, name: str, how: str) -> None:
+    path = copy / name
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-50])
+    match = f"{name} is (missing|not the file of which results.json tells: it is truncated)"
+    with pytest.raises(InputError, match=match):
+        Result.load(copy)
+
+
+def test_what_is_no_result_is_refused(copy: Path, tmp_path: Path) -> None:
+    summary = copy / "results.json"
+    whole = summary.read_text()
+    for content, match in (
+        (whole[:100], "results.json cannot be read .*It is truncated, or no file of"),
+        ("[1, 2]", "no file of sciml_par: it lacks 'versions'"),
+        ('{"accuracy": 1}', "no file of sciml_par"),
+        ('{"versions": {}, "runs": []}', "compares numbers of ranks. Read it with json.load"),
+        ('{"versions": {"sciml-par": "0.1.0"}, "members": []}', "0.1.0, which saved no weights"),
+        (whole.replace('"format": 2', '"format": 3'), "format 3, of sciml-par .* reads format 2"),
+        (whole.replace('"stacked_with"', '"other"'), "not as Result.save writes them .*KeyError"),
+        (
+            whole.replace('"rank_trained"', "1").replace('"members": [', '"members": 3, "x": ['),
+            "not as Result",
+        ),
+    ):
+        summary.write_text(content)
+        with pytest.raises(InputError, match=match):
+            Result.load(copy)
+    summary.unlink()
+    with pytest.raises(InputError, match="has no results.json, which is written last"):
+        Result.load(copy)
+    with pytest.raises(InputError, match="there is no folder .*nowhere"):
+        Result.load(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="holds no results: there is no results.json in it"):
+        Result.load(tmp_path / "empty")
+    with pytest.raises(InputError, match="expected the folder that .*; .*csv is a file"):
+        Result.load(copy / "history.csv")
+
+
+class Unsavable(MLP):
+    """A network that Keras cannot make from its configuration."""
+
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError("no configuration")
+
+
+def test_a_network_that_keras_cannot_save_is_said_and_may_be_given(tmp_path: Path) -> None:
+    model = Unsavable(1, 1, width=4, depth=1, seed=3)
+    field = field_with(lambda: model, None, d=1, dtype="float32", architecture="width 4, float32")
+    folder = of_this_process(trained(0), trained(1), fields=(field,)).save(tmp_path, plots=False)
+    (network,) = json.loads((folder / "results.json").read_text())["networks"]
+    assert network["file"] is None and "no configuration" in network["reason"]
+    assert sorted(path.suffix for path in folder.iterdir()) == [".csv", ".json", ".npz", ".npz"]
+    np.testing.assert_array_equal(flat_weights(model), flat_weights(tiny(3)))
+    found = Result.load(folder)
+    assert len(found.history) == 2
+    with pytest.raises(InputError, match="network of member 0 is not here, since Keras could not"):
+        found.predict(X)
+    for given in (partial(MLP, width=4, depth=1), tiny(9)):
+        predicted = Result.load(folder, network=given).predict(X)
+        np.testing.assert_allclose(predicted.members[1], tiny(1)(X), atol=1e-6)
+    with pytest.raises(
+        InputError, match="expected a network with 13 weights of float32, as member"
+    ):
+        Result.load(folder, network=partial(MLP, width=5, depth=1)).predict(X)
+    with pytest.raises(InputError, match="expected problem to be a Problem"):
+        Result.load(folder, problem="poisson")
+
+
+def test_a_field_that_the_problem_transforms_needs_the_problem(tmp_path: Path) -> None:
+    problem = Problem(Interval(-1, 1), laplacian, ansatz=lambda u, x: x * u(x))
+    model = tiny(0)
+    member = trained(0)
+    changed = trained(
+        0, prediction=(p := _with(member.prediction, member.prediction.x)), on_own_domain=p
+    )
+    field = field_with(
+        lambda: model, problem, d=1, dtype="float32", architecture=member.architecture
+    )
+    folder = of_this_process(changed, fields=(field,)).save(tmp_path / "a", plots=False)
+    with pytest.raises(InputError, match="Give the problem that it was trained on"):
+        Result.load(folder).predict(X)
+    with pytest.raises(InputError, match="Give the problem that it was trained on"):
+        Result.load(folder, problem=poisson(k=1)).predict(X)
+    found = Result.load(folder, problem=problem).predict(X)
+    np.testing.assert_allclose(found.mean, X * tiny(0)(X).numpy(), atol=1e-6)
+
+
+def _with(prediction: Any, factor: Any) -> Any:
+    return type(prediction)(
+        prediction.label, prediction.x, prediction.u * factor, prediction.u_exact
+    )
+
+
+def test_a_network_file_that_keras_cannot_read_here_is_said(copy: Path) -> None:
+    path = copy / "network-0.keras"
+    path.write_text("not of Keras")
+    from sciml_par.results.files import digest_of
+
+    summary = json.loads((copy / "results.json").read_text())
+    change(copy, sha256={**summary["sha256"], path.name: digest_of(path)})
+    found = Result.load(copy)
+    with pytest.raises(
+        InputError, match="cannot load .*network-0.keras .*Result.load.folder, network="
+    ):
+        found.predict(X)
+
+
+def test_one_model_of_several_ranks(tmp_path: Path) -> None:
+    result = one_model(3)
+    saved = Result(result.mode, result.members, []).save(tmp_path / "one", plots=False)
+    found = Result.load(saved)
+    assert (found.mode, found.ranks) == ("data", 3)
+    assert found.members[0].points == 27

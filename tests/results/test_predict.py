@@ -1,0 +1,130 @@
+"""Predictions at any points: mean, deviation and members, in batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from made_by_hand import (
+    diverged,
+    ended,
+    field_of,
+    make_member,
+    never_finite,
+    of_this_process,
+    tiny,
+    trained,
+)
+
+from sciml_par.errors import InputError
+from sciml_par.results import PredictionElsewhere
+
+pytestmark = pytest.mark.ranks(most=1, reason="local: no rank waits for another")
+X = np.linspace(-1, 1, 150)[:, None]
+
+
+def values(*numbers: int, x: Any = X, dtype: str = "float32") -> np.ndarray:
+    """What the networks of the members give, [M, n, 1]."""
+    return np.stack([tiny(n, dtype=dtype)(np.asarray(x, dtype)).numpy() for n in numbers])
+
+
+def test_mean_deviation_and_members() -> None:
+    found = of_this_process(*map(trained, range(3))).predict(X)
+    expected = values(0, 1, 2).astype(np.float64)
+    np.testing.assert_allclose(found.members, expected, atol=1e-6)
+    np.testing.assert_allclose(found.mean, expected.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(found.deviation, expected.std(axis=0, ddof=1), atol=1e-6)
+    assert found.mean.shape == found.deviation.shape == (150, 1)
+    assert {a.dtype for a in (found.mean, found.deviation, found.members)} == {np.dtype("float32")}
+    assert "members [3, 150, 1]" in repr(found)
+
+
+def test_one_member_has_no_deviation() -> None:
+    found = of_this_process(trained(5)).predict(X)
+    np.testing.assert_allclose(found.mean, values(5)[0], atol=1e-6)
+    assert np.isnan(found.deviation).all() and found.deviation.shape == (150, 1)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 149, 150, 1000])
+def test_batches_change_nothing(batch_size: int) -> None:
+    result = of_this_process(trained(0, dtype="float64"), fields=(field_of(dtype="float64"),))
+    found = result.predict(X, batch_size=batch_size)
+    np.testing.assert_allclose(found.mean, values(0, dtype="float64")[0], atol=1e-13)
+    assert found.mean.dtype == np.float64
+
+
+def test_points_may_be_given_in_several_ways() -> None:
+    result = of_this_process(trained(0), trained(1))
+    expected = result.predict(X).mean
+    for x in (X[:, 0], X.tolist(), X[:, 0].tolist(), X.astype("float32")):
+        np.testing.assert_array_equal(result.predict(x).mean, expected)
+    assert result.predict(np.empty((0, 1))).members.shape == (2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "x", [np.zeros((3, 2)), 0.5, "a", [[0.0], [0.0, 1.0]], np.zeros((2, 2, 1))]
+)
+def test_other_points_are_refused(x: Any) -> None:
+    with pytest.raises(InputError, match=r"expected points x of the shape \[n, 1\]"):
+        of_this_process(trained(0)).predict(x)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, "many", True])
+def test_a_batch_has_at_least_one_point(size: Any) -> None:
+    with pytest.raises(InputError, match="expected batch_size, the points to predict at a time"):
+        of_this_process(trained(0)).predict(X, batch_size=size)
+
+
+def test_members_of_several_architectures_are_one_ensemble() -> None:
+    members = trained(0), trained(1, width=6), trained(2), trained(3, dtype="float64")
+    fields = field_of(), field_of(6), field_of(dtype="float64")
+    found = of_this_process(*members, fields=fields).predict(X)
+    wide = tiny(1, width=6)(X.astype("float32")).numpy()
+    one, two, three = values(0)[0], values(2)[0], values(3, dtype="float64")[0]
+    for row, expected in zip(found.members, (one, wide, two, three), strict=True):
+        np.testing.assert_allclose(row, expected, atol=1e-6)
+    assert found.mean.dtype == np.float64
+
+
+def test_members_that_did_not_finish_are_left_out_and_this_is_said() -> None:
+    changes = {name: getattr(ended(1), name) for name in ("ended", "steps", "loss", "best_loss")}
+    members = trained(0), trained(1, **changes), trained(2), trained(3, loss=diverged(3).loss)
+    with pytest.warns(RuntimeWarning, match="members 1 and 3 did not finish, and are not in mean"):
+        found = of_this_process(*members).predict(X)
+    assert found.left_out == (1, 3) and "members 1 and 3 left out" in repr(found)
+    np.testing.assert_allclose(found.mean, values(0, 2).mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(found.members, values(0, 1, 2, 3), atol=1e-6)
+    nothing = {name: getattr(never_finite(1), name) for name in ("ended", "loss", "best_loss")}
+    alone = of_this_process(trained(1, **nothing)).predict(X)
+    assert alone.left_out == () and np.isfinite(alone.mean).all()
+
+
+def test_the_kept_weights_predict() -> None:
+    best = of_this_process(trained(0), trained(1))
+    last = best.using("last")
+    np.testing.assert_allclose(last.predict(X).members, values(100, 101), atol=1e-6)
+    np.testing.assert_allclose(best.predict(X).members, values(0, 1), atol=1e-6)
+    for number, member in enumerate(last.members):
+        assert member.kept == "last" and member.kept_loss == member.loss
+        x = member.prediction.x
+        np.testing.assert_allclose(member.prediction.u, values(100 + number, x=x)[0], atol=1e-6)
+        assert (
+            member.prediction.relative_l2_error != best.members[number].prediction.relative_l2_error
+        )
+        np.testing.assert_allclose(last.networks[number](X), values(100 + number)[0], atol=1e-6)
+    np.testing.assert_allclose(last.using("best").predict(X).mean, best.predict(X).mean)
+    with pytest.raises(InputError, match="expected 'best' or 'last'; got 'first'"):
+        best.using("first")
+
+
+def test_what_is_not_here_is_asked_for_in_vain_with_a_sentence() -> None:
+    elsewhere = make_member(1, rank=3, weights=None, prediction=PredictionElsewhere(True, 0.1))
+    with pytest.raises(InputError, match="weights of member 1 are on rank 0 and on rank 3"):
+        of_this_process(trained(0), elsewhere).predict(X)
+    with pytest.raises(InputError, match="network of member 1 is not here"):
+        of_this_process(trained(0), trained(1, width=6)).predict(X)
+    with pytest.raises(InputError, match="does not by itself give what the member predicted"):
+        of_this_process(
+            make_member(0, weights=trained(0).weights, architecture="width 4, float32")
+        ).predict(X)
