@@ -14,7 +14,7 @@ _FIRST_CHUNK = 100
 
 
 def run(
-    courses: Sequence[Course],
+    meeting: Meeting,
     *,
     group: Communicator,
     world: Communicator,
@@ -24,21 +24,22 @@ def run(
 
     Parameters
     ----------
-    courses : of this rank's group, at least one, and the same on all its ranks.
+    meeting : before the first one: with the courses of this rank's group, at least one, and the
+        same on all its ranks.
     group : the ranks that train together.
     world : the ranks that meet between chunks.
     watchers : who looks on between chunks, in this order.
 
     Returns
     -------
-    The last meeting.
+    The same meeting, at the end.
 
     Raises
     ------
     TrainingError
         The replicas of a model have parted; on all ranks of its group.
     """
-    meeting = Meeting(courses)
+    courses = meeting.courses
     notes: list[str] = []
     count, index, seconds = _FIRST_CHUNK, current(courses), 0.0
     while True:
@@ -83,10 +84,9 @@ def _meet(
         notes=notes,
     )
     meeting.everyone = world.allgather_object(mine)
-    meeting.stop = next((s.stop for s in meeting.everyone if s.stop is not None), None)
-    if meeting.stop is not None:
-        for course in meeting.courses:
-            course.stop(meeting.stop)
+    stop = next((s.stop for s in meeting.everyone if s.stop is not None), None)
+    if stop is not None:
+        meeting.stop_all(stop)
     if len({meeting.everyone[rank].digest for rank in group.world_ranks}) > 1:
         course, at = meeting.course, meeting.worked
         course.state, drift = bring_together(course.state, course.step, group)
