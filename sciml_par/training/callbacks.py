@@ -181,7 +181,7 @@ class CallbackWatcher(Watcher):
         self._callbacks, self._world = callbacks, world
         self._began: float | None = None
         self._at: tuple[int, int] | None = None
-        self._step = 0
+        self._step = self._of_all = 0
 
     def met(self, meeting: Meeting) -> None:
         """See `Watcher` (collective)."""
@@ -192,14 +192,17 @@ class CallbackWatcher(Watcher):
         step = meeting.done
         if self._began is None:
             self._began, self._at, self._step = time.monotonic(), at, step
+            self._of_all = sum(status.done for status in meeting.everyone)
             self._call(meeting, ["on_train_begin"], at[1])
         else:
             # A rank that has nothing left to do calls as well: others may communicate there.
             before = self._at or at
             phase_over = before != at or (course.finished and step != self._step)
             self._at, self._step = at, step
-            names = ["on_chunk_end", *(["on_phase_end"] if phase_over else [])]
-            self._call(meeting, names, before[1])
+            of_all = sum(status.done for status in meeting.everyone)
+            compiled, self._of_all = of_all == self._of_all, of_all
+            names = [] if compiled else ["on_chunk_end"]
+            self._call(meeting, [*names, *(["on_phase_end"] if phase_over else [])], before[1])
         if meeting.over:
             self._call(meeting, ["on_train_end"], at[1])
 

@@ -49,8 +49,8 @@ def to_bytes(content: Content) -> bytes:
     """The content as the bytes of a file (local).
 
     It is a zip archive of .npy files, as NumPy's `savez` makes it, without pickled objects. The
-    archive's comment holds the version of the format and the digest (BLAKE2b, RFC 7693) of all
-    bytes before it.
+    archive's comment holds the version of the format, and the digest (BLAKE2b, RFC 7693) of that
+    and of all bytes before it.
     """
     texts = np.frombuffer(json.dumps(content.texts).encode(), np.uint8)
     buffer = io.BytesIO()
@@ -58,7 +58,7 @@ def to_bytes(content: Content) -> bytes:
     np.savez(buffer, allow_pickle=False, **arrays)
     # The last two bytes of an archive without a comment are its length, 0.
     archive = buffer.getvalue()[:-2] + _LENGTH.to_bytes(2, "little")
-    return archive + _COMMENT.format(format=FORMAT, digest=_digest(archive)).encode()
+    return archive + _COMMENT.format(format=FORMAT, digest=_digest(archive, FORMAT)).encode()
 
 
 def from_bytes(raw: bytes, path: Path) -> Content:
@@ -82,7 +82,7 @@ def from_bytes(raw: bytes, path: Path) -> Content:
             f"train: {path} is a checkpoint of format {int(version)}, and this sciml_par reads "
             f"formats up to {FORMAT}. Go on with the sciml_par that has written it, or a newer one."
         )
-    if digest != _digest(archive).encode():
+    if not version.isdigit() or digest != _digest(archive, int(version)).encode():
         raise InputError(_damaged_text(path, "its checksum does not fit its content"))
     try:
         with np.load(io.BytesIO(raw), allow_pickle=False) as file:
@@ -154,8 +154,8 @@ def _flush_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _digest(archive: bytes) -> str:
-    return hashlib.blake2b(archive, digest_size=_DIGEST_BYTES).hexdigest()
+def _digest(archive: bytes, version: int) -> str:
+    return hashlib.blake2b(archive + b"%d" % version, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _no_checkpoint_text(raw: bytes, path: Path) -> str:
