@@ -26,13 +26,13 @@ _ALL, _ONLY_FATAL = "0", "3"
 def import_module(name: str, *, quiet: bool = True) -> ModuleType:
     """Import TensorFlow or what is built on it, silently if `quiet` (local).
 
-    A log level that the user has set is respected; with "0", which asks for all messages, all are
-    shown. What TensorFlow writes before its log level applies goes to the process's standard error,
-    past Python; if the import fails it is shown.
+    Where the user has set the log level to "0", which asks for all messages, all are shown. What
+    TensorFlow writes before its log level applies goes to the process's standard error, past
+    Python; if the import fails it is shown.
     """
     if name in sys.modules or not quiet or os.environ.get(_LOG_LEVEL) == _ALL:
         return importlib.import_module(name)
-    os.environ.setdefault(_LOG_LEVEL, _ONLY_FATAL)
+    os.environ[_LOG_LEVEL] = _ONLY_FATAL
     with _standard_error_held_back():
         return importlib.import_module(name)
 

@@ -210,6 +210,12 @@ class Course:
         """Let members run that have ended by stops, which may be others now."""
         at, ended = self.position, self.ended
         again = np.isin(ended, (TARGET_LOSS, NO_PROGRESS))
+        if again.any() and not self._runs():
+            # The step at which the last of them ended was no update: it is made again.
+            at.step = max(self.last_step_of(int(j)) for j in np.flatnonzero(again))
+            kept = [steps < at.step for steps in self.steps]
+            self.records = [r[k] for r, k in zip(self.records, kept, strict=True)]
+            self.steps = [s[k] for s, k in zip(self.steps, kept, strict=True)]
         at.behind = np.where(again, at.step - self.updates, at.behind)
         reference = np.where(again, at.step, self.state.reference_step.numpy())
         self.state = self.state._replace(
