@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from sciml_par._stderr import write_error
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training import checkpoint_file
 from sciml_par.training.checkpoint_content import Identity, content_of
+from sciml_par.training.loop import NOT_FINITE
 from sciml_par.training.meeting import NO_LIMIT, Meeting, Watcher
 
 
@@ -55,7 +58,7 @@ class CheckpointWatcher(Watcher):
         course = meeting.course
         multiple = self._every is not None and course.step % self._every == 0 and course.step > 0
         due = meeting.over or (moved and (multiple or course.finished))
-        if not due or not self._writes or now == self._written:
+        if not due or not self._writes or now == self._written or _lost(meeting):
             return None
         return self._write(meeting, now)
 
@@ -79,3 +82,11 @@ class CheckpointWatcher(Watcher):
             return None  # it has been told already
         again = "" if self._every is None else f"; it is tried again every {self._every:,} steps"
         return f"{self._problem}. Training goes on{again}"
+
+
+def _lost(meeting: Meeting) -> bool:
+    """Whether no member has ever had a finite loss, so that there is nothing to go on from."""
+    return not any(
+        np.any((course.ended != NOT_FINITE) | np.isfinite(course.state.best_loss.numpy()))
+        for course in meeting.courses
+    )

@@ -65,6 +65,8 @@ def files_below(folder: Path) -> list[Path]:
 def check_run(folder: Path, *, ranks: int, members: int, plots: bool) -> list[dict[str, Any]]:
     """Check names and shapes of all that a run has written; return its members."""
     expected = DATA_FILES | (FIGURE_FILES if plots else set())
+    in_data = read(folder)["mode"] == "data"
+    expected |= {f"checkpoint{'' if in_data else f'-group-{r}'}.npz" for r in range(ranks)}
     assert {path.name for path in folder.iterdir()} == expected
     results = read(folder)
     assert set(results) == {"arguments", "versions", "date", "mode", "ranks", "members"}
@@ -203,7 +205,7 @@ def test_a_seed_decides_everything_and_results_are_overwritten_only_on_request(
     first, before = arrays(folder), content(folder)
     assert len({member.tobytes() for member in first["u"]}) == 6
 
-    check_refused(seeded("6"), "kept holds the results of another run")
+    check_refused(seeded("6"), "kept holds the checkpoint of another run")
     assert content(folder) == before
 
     seeded("5", "--overwrite").succeeded()
@@ -266,7 +268,7 @@ def test_a_loss_that_ends_far_above_its_best_is_told_and_saved(tmp_path: Path) -
         "above the best.\n"
     )
     folder = tmp_path / "runs" / "function_approximation-data"
-    assert {path.name for path in folder.iterdir()} == DATA_FILES
+    assert {path.name for path in folder.iterdir()} == DATA_FILES | {"checkpoint.npz"}
     (member,) = read(folder)["members"]
     assert member["status"] == "diverged"
     assert member["loss"] > 1e3 * member["best_loss"]

@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -110,6 +112,42 @@ def test_a_wall_time_and_a_folder_that_holds_a_checkpoint(tmp_path: Path) -> Non
     assert re.search("run holds the checkpoint of another run.*Resume that run", refused.err)
     nowhere = launch(None, POISSON, "--resume", folder=tmp_path)
     assert (nowhere.code, "--resume needs --output" in nowhere.err) == (2, True)
+
+
+def test_the_job_script_of_the_docs_puts_itself_into_the_queue_again(tmp_path: Path) -> None:
+    """As bash runs it, with the signal of the scheduler, and a command that is only called."""
+    page = (ROOT / "docs" / "long-runs.md").read_text()
+    script = re.search(r"```bash\n(#!/bin/bash\n#SBATCH.*?)```", page, re.DOTALL)
+    assert script is not None
+    (tmp_path / "job.sh").write_text(script[1])
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
+    (tmp_path / "scontrol").write_text('#!/bin/sh\necho scontrol "$@"\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "SLURM_NTASKS": "2",
+        "SLURM_JOB_ID": "4711",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = ["bash", "job.sh"]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    started = Started(process, command)
+    wait_for((tmp_path / "runs" / "long" / "checkpoint.npz").exists, started)
+    process.send_signal(signal.SIGUSR1)
+    ended = started.end(SECONDS)
+    assert ended.code == 75, ended
+    assert "stopped by SIGUSR1 before the last step" in ended.err
+    assert ended.out.splitlines()[-1] == "scontrol requeue 4711"
 
 
 STUCK = """
