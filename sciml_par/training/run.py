@@ -41,28 +41,33 @@ def run(
     """
     courses = meeting.courses
     notes: list[str] = []
-    count, index, seconds = _FIRST_CHUNK, current(courses), 0.0
+    count, index, seconds, made = _FIRST_CHUNK, current(courses), 0.0, 0
     while True:
         meeting.worked = min(index, len(courses) - 1)
         if index < len(courses):
-            seconds = _work(courses[index], count, watchers)
+            seconds, made = _work(courses[index], count, watchers)
         _meet(meeting, group, world, watchers, seconds=seconds, notes=notes)
         notes = [note for watcher in watchers if (note := watcher.met(meeting))]
         if meeting.over:
             return meeting
         # All ranks know all durations, so those of a group agree on the next count.
         slowest = max(meeting.everyone[rank].seconds for rank in group.world_ranks)
-        count = max(1, int(count * _SECONDS_PER_CHUNK / max(slowest, 1e-6)))
+        fitting = max(1, int(made * _SECONDS_PER_CHUNK / max(slowest, 1e-6)))
+        # A chunk that had to be shorter tells only that so many steps fit at least.
+        count = fitting if made >= count else max(count, fitting)
         before, index = index, current(courses)
         if index != before or (index < len(courses) and courses[index].needs_preparation):
             count = _FIRST_CHUNK
 
 
-def _work(course: Course, count: int, watchers: Sequence[Watcher]) -> float:
+def _work(course: Course, count: int, watchers: Sequence[Watcher]) -> tuple[float, int]:
+    """Seconds and steps of a chunk; of compilation, as if all its steps had been made."""
     if course.needs_preparation:
-        return course.prepare()
+        return course.prepare(), count
+    before = course.step
     most = min([count, *(watcher.longest_chunk(course.step) for watcher in watchers)])
-    return course.advance(min(most, course.longest_chunk()))
+    seconds = course.advance(min(most, course.longest_chunk()))
+    return seconds, course.step - before
 
 
 def _meet(

@@ -16,7 +16,15 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import poisson
-from sciml_par.training import Adam, Callback, Ensemble, Progress, TensorBoard, train
+from sciml_par.training import (
+    Adam,
+    Callback,
+    Checkpoint,
+    Ensemble,
+    Progress,
+    TensorBoard,
+    train,
+)
 from sciml_par.training.callbacks import as_callbacks
 
 small = partial(
@@ -161,3 +169,16 @@ class OfKeras(keras.callbacks.Callback):
 def test_refuses_what_is_none_and_says_what_to_use(given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         as_callbacks(given)
+
+
+def test_chunks_that_are_cut_short_do_not_make_the_next_ones_ever_longer(tmp_path: Path) -> None:
+    """The length that is asked for stays within what the seconds tell; it was a factor each time."""
+    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    steps: list[int] = []
+    small(
+        poisson(),
+        steps=1600,
+        checkpoint=Checkpoint(folder, every=2),
+        callbacks=lambda p: steps.append(p.step),
+    )
+    assert steps == list(range(2, 1601, 2))
