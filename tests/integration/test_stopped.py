@@ -150,6 +150,54 @@ def test_the_job_script_of_the_docs_puts_itself_into_the_queue_again(tmp_path: P
     assert ended.out.splitlines()[-1] == "scontrol requeue 4711"
 
 
+SHARED = """
+import sys
+from functools import partial
+import numpy as np
+import sciml_par as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import poisson
+from sciml_par.training import Checkpoint
+
+sp.init()
+resume, folder = sys.argv[1:]
+# Not on [-1, 1]: there, by symmetry, some gradients are rounding errors, and Adam makes whole steps
+# of them.
+domain = sp.problems.Interval(0, 1)
+result = sp.train(
+    poisson(domain=domain),
+    network=partial(MLP, width=4, depth=1),
+    points=np.linspace(0, 1, 23)[:, None],
+    steps=300,
+    precision="float64",
+    checkpoint=Checkpoint(folder, every=100),
+    resume=resume == "resume",
+    callbacks=(lambda p: p.stop("the test") if p.step >= 100 else None) if resume == "stop" else (),
+    progress=False,
+)
+member = result.members[0]
+if sp.rank() == 0:
+    print(sp.size(), member.ended, repr(member.loss), *member.weights.last.tolist())
+"""
+
+
+def test_a_shared_model_goes_on_on_another_number_of_ranks(tmp_path: Path) -> None:
+    (tmp_path / "shared.py").write_text(SHARED)
+
+    def run(ranks: int, resume: str, folder: str) -> list[float]:
+        out = launch(ranks, "shared.py", resume, folder, folder=tmp_path).succeeded().out
+        size, *why, numbers = out.split(maxsplit=3)
+        assert int(size) == ranks
+        assert " ".join(why) == ("the test" if resume == "stop" else "all steps")
+        return [float(word) for word in numbers.split()]
+
+    whole = run(1, "whole", "whole")
+    for before, after in ((1, 2), (3, 1)):
+        folder = f"from-{before}-to-{after}"
+        run(before, "stop", folder)
+        np.testing.assert_allclose(run(after, "resume", folder), whole, rtol=1e-9)
+
+
 STUCK = """
 import os, time
 from functools import partial

@@ -172,7 +172,7 @@ def test_refuses_what_is_none_and_says_what_to_use(given: Any, message: str) -> 
 
 
 def test_chunks_that_are_cut_short_do_not_make_the_next_ones_ever_longer(tmp_path: Path) -> None:
-    """The length that is asked for stays within what the seconds tell; it was a factor each time."""
+    """The length that is asked for must not grow by a factor at each of them."""
     folder = sp.current_world().communicator.on_root(lambda: tmp_path)
     steps: list[int] = []
     small(

@@ -148,23 +148,6 @@ def test_auto_begins_anew_where_there_is_none_and_goes_on_where_there_is(tmp_pat
     assert bits(resumed) == uninterrupted("float32")
 
 
-@pytest.mark.ranks(least=2, reason="the number of ranks differs")
-def test_a_shared_model_goes_on_on_another_number_of_ranks(tmp_path: Path) -> None:
-    """A group of one rank in the place of all: what it writes, all read, and the reverse."""
-    checkpoint = Checkpoint(shared(tmp_path), every=10)
-    options: dict[str, Any] = {"precision": "float64"}
-    small(poisson(), checkpoint=checkpoint, callbacks=stop_at(20), **options)
-    path = shared(tmp_path) / "checkpoint.npz"
-    raw = sp.current_world().communicator.on_root(path.read_bytes)
-    # What rank 0 has written knows of no ranks.
-    again = shared(tmp_path) / "alone"
-    if sp.rank() == 0:
-        again.mkdir()
-        (again / path.name).write_bytes(raw)
-    resumed = small(poisson(), checkpoint=Checkpoint(again), resume=True, **options)
-    assert bits(resumed) == uninterrupted("float64")
-
-
 def test_each_group_of_an_ensemble_writes_a_file_and_one_that_is_missing_begins_anew(
     tmp_path: Path,
 ) -> None:
