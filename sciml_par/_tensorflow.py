@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING, Any
 __all__ = ["import_module", "is_recorded", "tf"]
 
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-_ONLY_FATAL = "3"
+_ALL, _ONLY_FATAL = "0", "3"
 
 
 def import_module(name: str, *, quiet: bool = True) -> ModuleType:
     """Import TensorFlow or what is built on it, silently if `quiet` (local).
 
-    A log level that the user has set is respected. What TensorFlow writes before its log level
-    applies goes to the process's standard error, past Python; if the import fails it is shown.
+    Where the user has set the log level to "0", which asks for all messages, all are shown. What
+    TensorFlow writes before its log level applies goes to the process's standard error, past
+    Python; if the import fails it is shown.
     """
-    if name in sys.modules or not quiet or _LOG_LEVEL in os.environ:
+    if name in sys.modules or not quiet or os.environ.get(_LOG_LEVEL) == _ALL:
         return importlib.import_module(name)
     os.environ[_LOG_LEVEL] = _ONLY_FATAL
     with _standard_error_held_back():

@@ -17,7 +17,7 @@ def main() -> int:
     whole = Interval(-1, 1)
     own = whole if options.mode == "data" else whole.split(size())[rank()]
     with options.output_folder() as folder:
-        result = train(two_sines(domain=own), evaluation_domain=whole, **options.training())
+        result = train(two_sines(domain=own), evaluation_domain=whole, **options.training(folder))
         result.print()
         result.save(
             folder,

@@ -16,7 +16,7 @@ def main() -> int:
     options.announce()
     problem = poisson(k=2 if options.mode == "data" else rank() + 1)
     with options.output_folder() as folder:
-        result = train(problem, **options.training())
+        result = train(problem, **options.training(folder))
         result.print()
         result.save(
             folder,

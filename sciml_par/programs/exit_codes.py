@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from sciml_par._text import listed
 from sciml_par.errors import SciMLParError
 from sciml_par.programs.options import only_rank_0_prints, program_name
+from sciml_par.results.member import SIGNALS, WALL_TIME
 
 if TYPE_CHECKING:
     from sciml_par.results.result import Result
 
 _BAD_INPUT = 2
 _NOT_SOUND = 3
+STOPPED = 75
+"""EX_TEMPFAIL of sysexits.h: not done yet, to be tried again. For job scripts."""
 
 
 def run(main: Callable[[], int | None], *, program: str | None = None) -> None:
@@ -41,14 +44,24 @@ def conclude(result: Result, folder: Path, *, program: str | None = None) -> int
 
     Returns
     -------
-    The exit code, the same on all ranks: 0, or 3 where a member ended before its last step or
-    with a loss far above its best. Its results are written all the same.
+    The exit code, the same on all ranks: 0; 75 where a signal or the wall time stopped the
+    training, which can be resumed; or 3 where a member ended because of its loss, or with one far
+    above its best. The results are written in any case.
     """
+    stopped = [m.ended for m in result.members if m.ended in (*SIGNALS, WALL_TIME)]
     if result.communicator is None or result.communicator.rank == 0:
         print(f"results in {folder}", flush=True)
+        name = program or program_name()
+        if stopped:
+            print(
+                f"{name}: stopped by {stopped[0]} before the last step; --resume with --output "
+                f"{folder} goes on",
+                file=sys.stderr,
+            )
         if not result.sound:
-            name = program or program_name()
             print(f"{name}: not all is well: {_unsound_text(result)}", file=sys.stderr)
+    if stopped:
+        return STOPPED
     return 0 if result.sound else _NOT_SOUND
 
 

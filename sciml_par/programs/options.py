@@ -88,3 +88,17 @@ def positive_number(text: str) -> float:
     if not (0 < value < math.inf):
         raise argparse.ArgumentTypeError(f"expected a number > 0; got {text!r}")
     return value
+
+
+def duration(text: str) -> float:
+    """A type for argparse: seconds > 0, given as "90", "15:00" or "8:00:00"."""
+    try:
+        parts = [int(part) for part in text.split(":")]
+    except ValueError:
+        parts = []
+    seconds = sum(part * 60**k for k, part in enumerate(reversed(parts)))
+    if not 1 <= len(parts) <= 3 or min(parts) < 0 or seconds == 0:
+        raise argparse.ArgumentTypeError(
+            f"expected a time > 0 as H:MM:SS, MM:SS or in seconds; got {text!r}"
+        )
+    return float(seconds)

@@ -15,6 +15,7 @@ def output_folder(
     default: Path,
     *,
     overwrite: bool,
+    resume: bool = False,
     on_root: Callable[[Callable[[], Path]], Path],
 ) -> Iterator[Path]:
     """The folder `named`, or `default` with the first free number (as collective as `on_root`).
@@ -22,6 +23,7 @@ def output_folder(
     Parameters
     ----------
     overwrite : allow `named` to hold the results of another run.
+    resume : allow it as well, because that run goes on.
     on_root : calls a function on one process, and returns on all of them what that returns.
 
     Raises
@@ -33,7 +35,7 @@ def output_folder(
 
     def claim() -> Path:
         if named is not None:
-            return claim_folder(named, overwrite=overwrite)
+            return claim_folder(named, overwrite=overwrite or resume)
         made.append(claim_numbered_folder(default))
         return made[0]
 

@@ -13,6 +13,7 @@ from sciml_par._text import counted
 from sciml_par.programs.options import (
     add_output_options,
     add_verbose_option,
+    duration,
     integer_from,
     new_parser,
     only_rank_0_prints,
@@ -33,7 +34,14 @@ _HELP = {
     "depth": "hidden layers (default %(default)s)",
     "seed": "of the initial weights; members derive theirs from it (default %(default)s)",
     "members": "models per rank in mode ensemble (default %(default)s)",
-    "log": "steps between recorded losses (default %(default)s)",
+    "log": "steps between recorded losses, which are also shown (default about 500 records)",
+    "target": "end a model when its loss has come down to L",
+    "progress": "end a model when its loss has not fallen for N steps",
+    "wall": "stop after this time, with exit code 75; --resume goes on",
+    "checkpoint": "write a checkpoint to the output folder every N steps; in any case one is "
+    "written at the end, and when the run is stopped by Ctrl-C, SIGTERM, SIGUSR1 or its wall time",
+    "resume": "go on with the run whose folder --output names, given the same options; with "
+    "'--resume auto' begin it where it has no checkpoint yet",
 }
 
 
@@ -53,28 +61,54 @@ class TrainingOptions(argparse.Namespace):
     members: int
     output: Path | None
     overwrite: bool
-    log_every: int
+    log_every: int | None
+    target_loss: float | None
+    stop_without_progress: int | None
+    wall_time: float | None
+    checkpoint_every: int | None
+    resume: bool | str
     plots: bool
     verbose: bool
 
-    def training(self) -> dict[str, Any]:
-        """These options as arguments of `sciml_par.train`; call it after `init`."""
+    def training(self, folder: Path) -> dict[str, Any]:
+        """These options as arguments of `sciml_par.train`; call it after `init`.
+
+        Parameters
+        ----------
+        folder : for checkpoints, as `output_folder` gives it.
+        """
         from sciml_par.networks import MLP
         from sciml_par.parallel import size
-        from sciml_par.training import Adam
+        from sciml_par.training import Adam, Checkpoint, Ensemble
 
         scale = size() if self.scale_learning_rate else 1
         return {
-            "mode": self.mode,
-            "points": self.points,
+            "mode": "data" if self.mode == "data" else Ensemble(members_per_rank=self.members),
+            "points_per_rank": self.points,
             "network": partial(MLP, width=self.width, depth=self.depth),
             "optimizer": Adam(learning_rate=self.learning_rate * scale),
             "steps": self.steps,
-            "members": self.members,
+            "stop": self._stops(),
+            "checkpoint": Checkpoint(
+                folder, every=self.checkpoint_every, overwrite=self.overwrite and not self.resume
+            ),
+            "resume": self.resume,
             "seed": self.seed,
             "precision": self.precision,
             "log_every": self.log_every,
         }
+
+    def _stops(self) -> list[Any]:
+        from sciml_par.training import NoProgress, TargetLoss, WallTime
+
+        stops: list[Any] = []
+        if self.target_loss is not None:
+            stops.append(TargetLoss(self.target_loss))
+        if self.stop_without_progress is not None:
+            stops.append(NoProgress(self.stop_without_progress))
+        if self.wall_time is not None:
+            stops.append(WallTime(seconds=self.wall_time))
+        return stops
 
     def announce(self) -> None:
         """Say on rank 0 what is about to run (local)."""
@@ -103,6 +137,7 @@ class TrainingOptions(argparse.Namespace):
             self.output,
             Path("runs") / f"{self.program}-{self.mode}",
             overwrite=self.overwrite,
+            resume=bool(self.resume),
             on_root=current_world().communicator.on_root,
         )
 
@@ -133,6 +168,8 @@ def parse_training_options(
         options = parser.parse_args(arguments, namespace=TrainingOptions())
         if options.mode == "data" and options.members != 1:
             parser.error("--members needs --mode ensemble: data mode trains one model on all ranks")
+        if options.resume and options.output is None:
+            parser.error("--resume needs --output: the folder of the run that is to go on")
     options.program = parser.prog
     if options.points is None:
         options.points = points[options.mode]
@@ -160,7 +197,12 @@ def make_training_parser(
     add("--precision", choices=("float32", "float64"), default="float32", help=_HELP["default"])
     add("--members", type=whole, default=1, metavar="M", help=_HELP["members"])
     add_output_options(parser, f"runs/{parser.prog}-MODE")
-    add("--log-every", type=whole, default=1000, metavar="N", help=_HELP["log"])
+    add("--log-every", type=whole, metavar="N", help=_HELP["log"])
+    add("--target-loss", type=number, metavar="L", help=_HELP["target"])
+    add("--stop-without-progress", type=whole, metavar="N", help=_HELP["progress"])
+    add("--wall-time", type=duration, metavar="H:MM:SS", help=_HELP["wall"])
+    add("--checkpoint-every", type=whole, metavar="N", help=_HELP["checkpoint"])
+    add("--resume", nargs="?", const=True, default=False, choices=("auto",), help=_HELP["resume"])
     add("--no-plots", dest="plots", action="store_false", help="write no figures")
     add_verbose_option(parser)
     return parser

@@ -11,6 +11,8 @@ from pathlib import Path
 from sciml_par.errors import OutputError
 
 RESULTS = "results.json"
+CHECKPOINT = "checkpoint"
+"""How the names of files begin from which a training can go on."""
 
 
 def claim_folder(directory: Path, *, overwrite: bool) -> Path:
@@ -21,6 +23,11 @@ def claim_folder(directory: Path, *, overwrite: bool) -> Path:
     OutputError
         It holds results and `overwrite` is false, or it cannot be made or written.
     """
+    if not overwrite and any(directory.glob(f"{CHECKPOINT}*.npz")):
+        raise OutputError(
+            f"{directory} holds the checkpoint of another run, which stays as it is. Resume that "
+            f"run, name another folder, or ask for overwriting."
+        )
     if (directory / RESULTS).exists() and not overwrite:
         raise OutputError(
             f"{directory} holds the results of another run, which stay as they are. Name another "

@@ -16,6 +16,9 @@ from sciml_par.evaluation.figures.data import Prediction, Shard
 FloatArray = npt.NDArray[np.float64]
 
 FINISHED, NOT_FINITE, DIVERGED = "finished", "not finite", "diverged"
+SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+WALL_TIME = "wall time"
+"""What `ended` may be where a training was stopped from outside."""
 FAR_ABOVE = 1e3
 """A loss that ends at more than this many times its best has diverged."""
 

@@ -3,6 +3,9 @@ from ._results import ComparisonElsewhere as ComparisonElsewhere
 from ._results import Member as Member
 from ._results import Portion as Portion
 from ._results import Result as Result
+from .callbacks import Callback as Callback
+from .callbacks import Progress as Progress
+from .checkpoint import Checkpoint as Checkpoint
 from .modes import Ensemble as Ensemble
 from .optimizers.adam import Adam as Adam
 from .optimizers.adamw import AdamW as AdamW
@@ -19,4 +22,5 @@ from .points.points import Points as Points
 from .stops import NoProgress as NoProgress
 from .stops import TargetLoss as TargetLoss
 from .stops import WallTime as WallTime
+from .tensorboard import TensorBoard as TensorBoard
 from .train import train as train

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loop import NO_PROGRESS, NOT_FINITE, RUNNING, Limits, Loop, State
+from sciml_par.training.loop import (
+    NO_PROGRESS,
+    NOT_FINITE,
+    RUNNING,
+    TARGET_LOSS,
+    Limits,
+    Loop,
+    State,
+)
 from sciml_par.training.phases import Phase
 from sciml_par.training.stack import Stack
 
@@ -121,6 +129,31 @@ class Course:
         if not self.finished:
             self.stopped = reason
 
+    def go_on(self, position: Position, leaves: Sequence[Any], *, reopen: bool) -> bool:
+        """Go on from where a course of the same stack was (local).
+
+        Parameters
+        ----------
+        leaves : the arrays of its state, in the order of `tf.nest.flatten`.
+        reopen : let members that have ended by a target or without progress run again.
+
+        Returns
+        -------
+        Whether the arrays have the shapes and types of a state here; if not, nothing changes.
+        """
+        like = self._loops[position.phase].start(self.state.parameters)
+        expected = [(tuple(leaf.shape), leaf.dtype) for leaf in tf.nest.flatten(like)]
+        state = [tf.constant(leaf) for leaf in leaves]
+        if expected != [(tuple(leaf.shape), leaf.dtype) for leaf in state]:
+            return False
+        self.position = position
+        self.state = tf.nest.pack_sequence_as(like, state)
+        if reopen:
+            self._reopen()
+        if self._has_next_phase():
+            self._next_phase()
+        return True
+
     def last_step_of(self, member: int) -> int:
         """After how many steps of the loop this member, of M, had its last update."""
         return int(self.updates[member] + self.position.behind[member])
@@ -162,7 +195,7 @@ class Course:
         self.steps.append(chunk.steps)
         self.records.append(chunk.records)
         self.seconds_train += chunk.seconds
-        if self._phase_over() and self.position.phase + 1 < len(self.phases) and self._goes_on():
+        if self._has_next_phase():
             self._next_phase()
         return chunk.seconds
 
@@ -202,6 +235,27 @@ class Course:
         at = self.position
         whole = at.step - at.phase_start >= self.phases[at.phase].steps
         return whole or not self._runs()
+
+    def _has_next_phase(self) -> bool:
+        more = self.position.phase + 1 < len(self.phases)
+        return more and self._phase_over() and self._goes_on()
+
+    def _reopen(self) -> None:
+        """Let members run that have ended by stops, which may be others now."""
+        at, ended = self.position, self.ended
+        again = np.isin(ended, (TARGET_LOSS, NO_PROGRESS))
+        if again.any() and not self._runs():
+            # The step at which the last of them ended was no update: it is made again.
+            at.step = max(self.last_step_of(int(j)) for j in np.flatnonzero(again))
+            kept = [steps < at.step for steps in self.steps]
+            self.records = [r[k] for r, k in zip(self.records, kept, strict=True)]
+            self.steps = [s[k] for s, k in zip(self.steps, kept, strict=True)]
+        at.behind = np.where(again, at.step - self.updates, at.behind)
+        reference = np.where(again, at.step, self.state.reference_step.numpy())
+        self.state = self.state._replace(
+            ended=tf.constant(np.where(again, RUNNING, ended), tf.int32),
+            reference_step=tf.constant(reference, tf.int32),
+        )
 
     def _goes_on(self) -> bool:
         return bool(np.any(np.isin(self.ended, (RUNNING, NO_PROGRESS))))

@@ -11,7 +11,8 @@ from sciml_par._text import rank_list
 from sciml_par.training.course import Course
 from sciml_par.training.loop import NOT_FINITE, RUNNING
 
-_NO_LIMIT = 2**31 - 1
+NO_LIMIT = 2**31 - 1
+"""Of a chunk's steps."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Status:
     courses : how many it has.
     done : steps that it has made on all its courses.
     phase : the number of the phase.
-    losses : of the members in training.
+    numbers, losses : of the members in training.
     terms : of the loss of the first of these.
     not_finite : numbers of the members that have ended because their loss was not finite.
     seconds : that its last chunk took.
@@ -37,6 +38,7 @@ class Status:
     courses: int
     done: int
     phase: int
+    numbers: tuple[int, ...]
     losses: tuple[float, ...]
     terms: tuple[float, ...]
     not_finite: tuple[int, ...]
@@ -53,15 +55,37 @@ class Meeting:
     Attributes
     ----------
     courses : this rank's.
+    rank : this one.
+    speaks : whether it is the first of those that train its courses.
+    ensemble : whether there may be other courses on other ranks.
     worked : the number of the course that it has worked on since the last meeting.
     everyone : the statuses of all ranks.
     stop : why all stop, or None.
     """
 
-    courses: Sequence[Course]
+    courses: list[Course]
+    rank: int = 0
+    speaks: bool = True
+    ensemble: bool = False
     worked: int = 0
     everyone: Sequence[Status] = ()
     stop: str | None = None
+
+    def stop_all(self, reason: str) -> None:
+        """Let no course make more steps; all ranks say the same (local)."""
+        self.stop = reason
+        for course in self.courses:
+            course.stop(reason)
+
+    @property
+    def done(self) -> int:
+        """Steps that this rank's courses have made."""
+        return sum(course.step for course in self.courses)
+
+    @property
+    def steps_asked(self) -> int:
+        """Steps that they are to make."""
+        return sum(course.steps_asked for course in self.courses)
 
     @property
     def course(self) -> Course:
@@ -88,7 +112,7 @@ class Watcher:
 
         The same on all ranks of a group.
         """
-        return _NO_LIMIT
+        return NO_LIMIT
 
     def stop(self) -> str | None:
         """Why all are to stop, or None; one rank's word is enough (local)."""
@@ -122,6 +146,7 @@ def status_of(
         courses=len(courses),
         done=sum(course.step for course in courses),
         phase=shown.position.phase,
+        numbers=tuple(shown.stack.numbers[j] for j in running),
         losses=tuple(float(shown.terms[j].sum()) for j in running),
         terms=tuple(map(float, shown.terms[running[0] if len(running) else 0])),
         not_finite=tuple(bad),

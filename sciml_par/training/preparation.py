@@ -14,6 +14,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
+from sciml_par.training.checkpoint_content import Identity
 from sciml_par.training.consistency import check_consistency
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
@@ -61,6 +62,9 @@ class Preparation:
     settings, phases, stops : as they were asked for, checked.
     group : the ranks that train this rank's members.
     stacks : the members of this rank's group.
+    group_number : of all groups.
+    run, models : descriptions of the run, and of this group's members in the order of their
+        numbers.
     """
 
     settings: Settings
@@ -68,6 +72,17 @@ class Preparation:
     stops: Stops
     group: Communicator
     stacks: tuple[Stack, ...]
+    group_number: int
+    run: Description
+    models: tuple[Description, ...]
+
+    @property
+    def identity(self) -> Identity:
+        """What tells this training from others, for its checkpoints."""
+        steps = tuple(phase.steps for phase in self.phases)
+        return Identity(
+            self.run, self.models, steps, repr((self.stops.target, self.stops.progress))
+        )
 
     @property
     def networks(self) -> list[Any]:
@@ -132,15 +147,18 @@ def prepare(given: Arguments, world: World) -> Preparation:
     made = everyone.attempt(lambda: [member(number) for number in division.numbers])
     for model, _ in made:
         check_consistency(model, group)
-    setups = []
-    for _, setup in made:
+    setups, models = [], []
+    for model, setup in made:
+        totals = count_points(setup.feed, group)
+        models.append({**model, **_of_setup(setup), "numbers of points": repr(list(totals))})
         setups.append(setup)
-        count_points(setup.feed, group)
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
     _tell(everyone.attempt(lambda: _tried(stacks, settings)), everyone)
-    return Preparation(settings, phases, stops, group, tuple(stacks))
+    return Preparation(
+        settings, phases, stops, group, tuple(stacks), division.group, run, tuple(models)
+    )
 
 
 def _join(feeds: Sequence[RankFeed]) -> Feed:
@@ -208,6 +226,11 @@ def _set_up(
     described = describe_model(settings, problem, feed=feed, phases=phases, network=network)
     factor = _rate_factor(number, ensemble, phases)
     return described, MemberSetup(number, seed, problem, network, feed, factor)
+
+
+def _of_setup(setup: MemberSetup) -> Description:
+    """What else decides the result of a member."""
+    return {"seed": repr(setup.seed), "factor of the learning rate": repr(setup.rate_factor)}
 
 
 def _problem_of(number: int, problem: Problem, ensemble: Ensemble | None) -> Problem:

@@ -17,8 +17,14 @@ _SECONDS_BETWEEN_LINES = 2.0
 class Reporter:
     """What `train` tells between chunks of steps. This one shows nothing of it."""
 
+    def begin(self, done: int) -> None:
+        """Compilation begins; `done` steps were made by a training that this one continues."""
+
     def ready(self) -> None:
         """The loop is compiled; steps begin. Called once for each model."""
+
+    def record(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+        """The loss was recorded after `done` steps, and is to be shown; arguments as `update`."""
 
     def update(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
         """`done` steps are made.
@@ -40,11 +46,20 @@ class Reporter:
 
 
 class Lines(Reporter):
-    """Plain lines, at most one every two seconds, and the last."""
+    """Plain lines, at most one every two seconds, and the last.
+
+    Where records are shown, there is one for each of them and no others.
+    """
 
     def __init__(self, total: int) -> None:
         self._pace = Pace(total)
         self._said = 0.0
+        self._records = False
+
+    def begin(self, done: int) -> None:
+        """Write what is done now, before anything else can be seen."""
+        self._pace.start_at(done)
+        print(_begin_text(done), flush=True)
 
     def ready(self) -> None:
         """Leave the time of compilation out of the pace."""
@@ -59,6 +74,8 @@ class Lines(Reporter):
         """Write a line, if one is due."""
         self._pace.update(done)
         total, now = self._pace.total, time.monotonic()
+        if self._records and done < total:
+            return
         if done < total and now - self._said < _SECONDS_BETWEEN_LINES:
             return
         self._said = now
@@ -68,9 +85,14 @@ class Lines(Reporter):
             flush=True,
         )
 
+    def record(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+        """Write a line."""
+        self._records = True
+        print(_record_text(done, self._pace.total, losses, terms), flush=True)
+
 
 class Line(Reporter):
-    """One line that moves."""
+    """One line that moves, and above it those of records that are to be shown."""
 
     def __init__(self, total: int) -> None:
         self._pace = Pace(total)
@@ -82,9 +104,20 @@ class Line(Reporter):
         )
         self._task: TaskID = self._progress.add_task("compiling", total=total)
 
+    def begin(self, done: int) -> None:
+        """Show where it begins."""
+        self._pace.start_at(done)
+        if done:
+            self.note(f"resumed at step {done:,}")
+        self._progress.update(self._task, completed=done)
+
     def ready(self) -> None:
         """Leave the time of compilation out of the pace."""
         self._pace.resume()
+
+    def record(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+        """Write it above the line that moves."""
+        self.note(_record_text(done, self._pace.total, losses, terms))
 
     def note(self, text: str) -> None:
         """Write it above the line that moves."""
@@ -119,9 +152,13 @@ class Pace:
 
     def __init__(self, total: int) -> None:
         self.total = total
-        self._done = 0
+        self._done = self._first = 0
         self._seconds = 0.0
         self._since = time.monotonic()
+
+    def start_at(self, done: int) -> None:
+        """So many steps were made before."""
+        self._done = self._first = done
 
     def resume(self) -> None:
         """Steps begin again now; what passed since the last update does not count."""
@@ -135,12 +172,23 @@ class Pace:
     @property
     def rate(self) -> float:
         """Steps per second."""
-        return self._done / max(self._seconds, 1e-9)
+        return (self._done - self._first) / max(self._seconds, 1e-9)
 
     @property
     def seconds_left(self) -> float:
         """At this pace."""
-        return (self.total - self._done) / self.rate if self._done else math.inf
+        left = self.total - self._done
+        if left == 0:
+            return 0.0
+        return left / self.rate if self._done > self._first else math.inf
+
+
+def _begin_text(done: int) -> str:
+    return f"resumed at step {done:,}; compiling" if done else "compiling"
+
+
+def _record_text(done: int, total: int, losses: Sequence[float], terms: Mapping[str, float]) -> str:
+    return f"step {done:,} of {total:,}   loss {loss_text(losses)}{terms_text(terms)}"
 
 
 def loss_text(losses: Sequence[float]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from sciml_par._text import rank_list
+from sciml_par.results.member import WALL_TIME
 from sciml_par.training.meeting import Meeting, Watcher
 from sciml_par.training.progress import Reporter
 
@@ -15,10 +16,13 @@ class ProgressWatcher(Watcher):
     Parameters
     ----------
     reporter : shows it, on rank 0; elsewhere it is silent.
+    all_records : show every recorded loss of rank 0's members, and not only those of meetings.
     """
 
-    def __init__(self, reporter: Reporter) -> None:
+    def __init__(self, reporter: Reporter, *, all_records: bool) -> None:
         self._reporter = reporter
+        self._all_records = all_records
+        self._shown: dict[int, int] = {}
         self._ended: set[int] = set()
         self._started = False
 
@@ -29,12 +33,31 @@ class ProgressWatcher(Watcher):
         self._tell_of_ended(meeting)
         if not self._started:
             self._started = True
+            self._shown = {i: len(course.steps) for i, course in enumerate(meeting.courses)}
             self._reporter.ready()
-        elif meeting.losses:
+            return
+        if self._all_records:
+            self._show_records(meeting)
+        if meeting.losses:
             first = meeting.everyone[0]
             names = [term.name for term in meeting.course.stack.terms]
             terms = dict(zip(names, first.terms, strict=False)) if len(meeting.losses) == 1 else {}
             self._reporter.update(first.done, meeting.losses, terms)
+
+    def _show_records(self, meeting: Meeting) -> None:
+        course, at = meeting.course, meeting.worked
+        before = sum(each.step for each in meeting.courses[:at])
+        names = [term.name for term in course.stack.terms]
+        for steps, records in zip(
+            course.steps[self._shown[at] :], course.records[self._shown[at] :], strict=True
+        ):
+            for step, terms in zip(steps, records, strict=True):
+                rows = [row for j, row in enumerate(terms) if step <= course.last_step_of(j)]
+                if not rows:
+                    continue
+                alone = dict(zip(names, rows[0], strict=True)) if len(rows) == 1 else {}
+                self._reporter.record(before + int(step), [float(r.sum()) for r in rows], alone)
+        self._shown[at] = len(course.steps)
 
     def _tell_of_ended(self, meeting: Meeting) -> None:
         ended = {rank for rank, status in enumerate(meeting.everyone) if status.not_finite}
@@ -61,4 +84,4 @@ class TimeWatcher(Watcher):
 
     def stop(self) -> str | None:
         """See `Watcher`."""
-        return "wall time" if time.monotonic() >= self._end else None
+        return WALL_TIME if time.monotonic() >= self._end else None

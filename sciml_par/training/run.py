@@ -14,7 +14,7 @@ _FIRST_CHUNK = 100
 
 
 def run(
-    courses: list[Course],
+    meeting: Meeting,
     *,
     one_by_one: Callable[[Course], list[Course]],
     group: Communicator,
@@ -25,8 +25,9 @@ def run(
 
     Parameters
     ----------
-    courses : of this rank's group, at least one, and the same on all its ranks. One whose members
-        cannot be one computation is replaced there by one for each.
+    meeting : before the first one: with the courses of this rank's group, at least one, and the
+        same on all its ranks. One whose members cannot be one computation is replaced there by
+        one for each.
     one_by_one : makes these.
     group : the ranks that train together.
     world : the ranks that meet between chunks.
@@ -34,40 +35,46 @@ def run(
 
     Returns
     -------
-    The last meeting.
+    The same meeting, at the end.
 
     Raises
     ------
     TrainingError
         The replicas of a model have parted; on all ranks of its group.
     """
-    meeting = Meeting(courses)
+    courses = meeting.courses
     notes: list[str] = []
-    count, index, seconds = _FIRST_CHUNK, current(courses), 0.0
+    count, index, seconds, made = _FIRST_CHUNK, current(courses), 0.0, 0
     while True:
         meeting.worked = min(index, len(courses) - 1)
         try:
             if index < len(courses):
-                seconds = _work(courses[index], count, watchers)
+                seconds, made = _work(courses[index], count, watchers)
         except NotStackableError:
             courses[index : index + 1] = one_by_one(courses[index])
+            seconds, made = 0.0, 0
         _meet(meeting, group, world, watchers, seconds=seconds, notes=notes)
         notes = [note for watcher in watchers if (note := watcher.met(meeting))]
         if meeting.over:
             return meeting
         # All ranks know all durations, so those of a group agree on the next count.
         slowest = max(meeting.everyone[rank].seconds for rank in group.world_ranks)
-        count = max(1, int(count * _SECONDS_PER_CHUNK / max(slowest, 1e-6)))
+        fitting = max(1, int(made * _SECONDS_PER_CHUNK / max(slowest, 1e-6)))
+        # A chunk that had to be shorter tells only that so many steps fit at least.
+        count = fitting if made >= count else max(count, fitting)
         before, index = index, current(courses)
         if index != before or (index < len(courses) and courses[index].needs_preparation):
             count = _FIRST_CHUNK
 
 
-def _work(course: Course, count: int, watchers: Sequence[Watcher]) -> float:
+def _work(course: Course, count: int, watchers: Sequence[Watcher]) -> tuple[float, int]:
+    """Seconds and steps of a chunk; of compilation, as if all its steps had been made."""
     if course.needs_preparation:
-        return course.prepare()
+        return course.prepare(), count
+    before = course.step
     most = min([count, *(watcher.longest_chunk(course.step) for watcher in watchers)])
-    return course.advance(min(most, course.longest_chunk()))
+    seconds = course.advance(min(most, course.longest_chunk()))
+    return seconds, course.step - before
 
 
 def _meet(
@@ -89,10 +96,9 @@ def _meet(
         notes=notes,
     )
     meeting.everyone = world.allgather_object(mine)
-    meeting.stop = next((s.stop for s in meeting.everyone if s.stop is not None), None)
-    if meeting.stop is not None:
-        for course in meeting.courses:
-            course.stop(meeting.stop)
+    stop = next((s.stop for s in meeting.everyone if s.stop is not None), None)
+    if stop is not None:
+        meeting.stop_all(stop)
     if len({meeting.everyone[rank].digest for rank in group.world_ranks}) > 1:
         course = meeting.course
         course.state, drift = bring_together(course.state, course.step, group)

@@ -13,17 +13,21 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.architectures import fields_on_root
 from sciml_par.training.argument_texts import texts_of
+from sciml_par.training.callbacks import CallbackWatcher, as_callbacks
+from sciml_par.training.checkpoint import Checkpoint
 from sciml_par.training.collect import collect
 from sciml_par.training.consistency import common_domain
 from sciml_par.training.found import members_found
-from sciml_par.training.meeting import Watcher, failure_text
-from sciml_par.training.modes import Ensemble
+from sciml_par.training.meeting import Meeting, Watcher, failure_text
+from sciml_par.training.modes import ENSEMBLE, Ensemble
 from sciml_par.training.other_names import refuse_others
 from sciml_par.training.outcome import outcomes_of
 from sciml_par.training.preparation import Arguments, prepare
 from sciml_par.training.progress import make_reporter
 from sciml_par.training.progress_watcher import ProgressWatcher, TimeWatcher
+from sciml_par.training.resume import begin_from, compare_checkpoints
 from sciml_par.training.run import run
+from sciml_par.training.signals import signals_caught
 from sciml_par.training.stops import Stop
 
 
@@ -38,6 +42,9 @@ def train(
     steps: int | None = None,
     phases: Sequence[tuple[Any, int]] | None = None,
     stop: Stop | Sequence[Stop] = (),
+    callbacks: Any = (),
+    checkpoint: Checkpoint | None = None,
+    resume: bool | str = False,
     keep: str = "best",
     seed: int = 0,
     precision: str = "float32",
@@ -71,6 +78,11 @@ def train(
     optimizer, steps : `Adam()` by default, and how many updates of the weights, 30,000.
     phases : in their place, pairs (optimizer, steps), one after the other.
     stop : `TargetLoss`, `NoProgress`, `WallTime`, or several of these.
+    callbacks : functions f(progress), called between chunks of steps, or `Callback` objects.
+    checkpoint : where and how often to write what the training needs to go on.
+    resume : go on from the checkpoint in that folder, as if there had been no interruption. All
+        arguments must be as they were, but for `stop`, `keep`, `log_every`, what is evaluated, and
+        the steps, of which there may be more. "auto" begins anew where there is no checkpoint.
     keep : "best" predicts with the weights of the least loss, "last" with those at the end.
     seed : of the run. Members get seeds derived from it, all different.
     precision : "float32" or "float64".
@@ -84,14 +96,19 @@ def train(
 
     Returns
     -------
-    What all ranks found: see `Result`. A member whose loss is not finite any more ends there, and
+    What all ranks found: see `Result`. SIGINT (Ctrl-C), SIGTERM, SIGUSR1 and SIGUSR2 end the
+    training at the next chunk with what has been found until then; a second Ctrl-C ends the job at
+    once. A member whose loss is not finite any more ends there, and
     keeps its best weights; its `status` says so, as it does of a loss that ends far above its best.
 
     Raises
     ------
     InputError
         Something cannot be used as given, the ranks differ in what must be the same, or a residual
-        reads a trainable variable; on all ranks, before any training.
+        reads a trainable variable, or a checkpoint cannot be used; on all ranks, before any
+        training.
+    OutputError
+        The folder for checkpoints cannot be written; on all ranks.
     TrainingError
         No model had a finite loss at any time, or the ranks' replicas of a model have parted. On
         all ranks.
@@ -116,34 +133,50 @@ def train(
         evaluation_points=evaluation_points,
         evaluation_domain=evaluation_domain,
     )
-    ready = prepare(arguments, world)
-    courses = ready.courses()
-    total = sum(course.steps_asked for course in courses)
-    with make_reporter(shown=progress and everyone.rank == 0, total=total) as reporter:
-        watchers: list[Watcher] = [
-            TimeWatcher(ready.stops.seconds, rank=everyone.rank),
-            ProgressWatcher(reporter),
-        ]
-        last = run(
-            courses,
-            one_by_one=ready.one_by_one,
-            group=ready.group,
-            world=everyone,
-            watchers=watchers,
+    called = everyone.attempt(lambda: as_callbacks(callbacks))
+    with signals_caught(world) as signals:
+        compare_checkpoints(checkpoint, resume, everyone)
+        ready = prepare(arguments, world)
+        meeting = Meeting(
+            ready.courses(),
+            rank=everyone.rank,
+            speaks=ready.group.rank == 0,
+            ensemble=ready.settings.mode == ENSEMBLE,
         )
-    outcomes = [outcome for course in courses for outcome in outcomes_of(course)]
-    if not any(everyone.allgather_object(any(outcome.sound for outcome in outcomes))):
-        raise TrainingError(failure_text(last.everyone))
-    whole = evaluation_domain or common_domain(problem, everyone)
-    found = members_found(ready, courses, outcomes, whole, everyone)
-    result = Result(
-        ready.settings.mode,
-        collect(found, everyone),
-        ready.networks,
-        everyone,
-        fields=fields_on_root(courses, everyone),
-        arguments=texts_of(arguments),
-    )
+        saver = begin_from(checkpoint, resume, meeting, ready, everyone)
+        shown = progress and everyone.rank == 0
+        with make_reporter(shown=shown, total=meeting.steps_asked) as reporter:
+            reporter.begin(meeting.done)
+            watchers: list[Watcher] = [
+                signals,
+                TimeWatcher(ready.stops.seconds, rank=everyone.rank),
+                ProgressWatcher(reporter, all_records=log_every is not None),
+                CallbackWatcher(called, everyone),
+                *saver,
+            ]
+            last = run(
+                meeting,
+                one_by_one=ready.one_by_one,
+                group=ready.group,
+                world=everyone,
+                watchers=watchers,
+            )
+        for each in saver:
+            each.report(everyone)
+        courses = last.courses
+        outcomes = [outcome for course in courses for outcome in outcomes_of(course)]
+        if not any(everyone.allgather_object(any(outcome.sound for outcome in outcomes))):
+            raise TrainingError(failure_text(last.everyone))
+        whole = evaluation_domain or common_domain(problem, everyone)
+        found = members_found(ready, courses, outcomes, whole, everyone)
+        result = Result(
+            ready.settings.mode,
+            collect(found, everyone),
+            ready.networks,
+            everyone,
+            fields=fields_on_root(courses, everyone),
+            arguments=texts_of(arguments),
+        )
     if not result.sound and not progress and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
         warnings.warn(f"train: {said}", RuntimeWarning, stacklevel=2)

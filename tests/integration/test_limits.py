@@ -45,9 +45,8 @@ def test_networks_and_optimizers() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("checkpoint", "resume", "restart"),
         ("batch", "resample", "weights"),
-        ("unknowns", "stop", "tolerance", "phases"),
+        ("unknowns",),
     ],
 )
 def test_train_has_no_argument_for_it(words: tuple[str, ...]) -> None:

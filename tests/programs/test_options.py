@@ -57,3 +57,21 @@ def test_integers(text: str, value: int | None) -> None:
 def test_numbers_that_are_not_positive_and_finite(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"number > 0; got '{text}'"):
         positive_number(text)
+
+
+def test_options_of_long_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = parse()
+    assert (plain.resume, plain.wall_time, plain.log_every) == (False, None, None)
+    chosen = parse("--resume", "--output", "x", "--wall-time", "8:00:05", "--checkpoint-every", "9")
+    assert (chosen.resume, chosen.wall_time, chosen.checkpoint_every) == (True, 28805.0, 9)
+    assert parse("--output", "x", "--resume", "auto").resume == "auto"
+    for wrong, message in {
+        ("--resume",): "--resume needs --output",
+        ("--output", "x", "--resume", "maybe"): "invalid choice: 'maybe'",
+        ("--wall-time", "0:00"): "a time > 0 as H:MM:SS",
+        ("--wall-time", "1:2:3:4"): "a time > 0 as H:MM:SS",
+        ("--checkpoint-every", "0"): "an integer ≥ 1",
+    }.items():
+        with pytest.raises(SystemExit):
+            parse(*wrong)
+        assert message in capsys.readouterr().err

@@ -45,18 +45,48 @@ def test_pace_counts_no_time_before_the_first_step(monkeypatch: pytest.MonkeyPat
 def test_lines_are_plain_and_the_last_is_always_there(capsys: pytest.CaptureFixture[str]) -> None:
     with Lines(2000) as reporter:
         reporter.ready()
-        reporter.update(1000, [0.5])
-        reporter.update(2000, [0.25, 0.5])
+        reporter.update(1000, [0.5], {})
+        reporter.update(2000, [0.25, 0.5], {})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("step 2,000 of 2,000   loss 2.50e-01 to 5.00e-01   ")
     assert lines[0].endswith("steps/s   0:00 left")
 
 
+def test_a_line_for_each_record_and_no_others(capsys: pytest.CaptureFixture[str]) -> None:
+    with Lines(2000) as reporter:
+        reporter.begin(500)
+        reporter.ready()
+        reporter.record(1000, [0.5], {"residual": 0.25, "dirichlet": 0.25})
+        reporter._said = -1e9  # a line would be due
+        reporter.update(1100, [0.5], {})
+        reporter.record(1200, [0.25, 0.5], {})
+        reporter.update(2000, [0.25], {})
+    begin, first, second, last = capsys.readouterr().out.splitlines()
+    assert begin == "resumed at step 500; compiling"
+    assert first == "step 1,000 of 2,000   loss 5.00e-01 (residual 2.5e-01, dirichlet 2.5e-01)"
+    assert second == "step 1,200 of 2,000   loss 2.50e-01 to 5.00e-01"
+    assert last.startswith("step 2,000 of 2,000   loss 2.50e-01   ")
+
+
+def test_the_pace_of_a_resumed_training_leaves_out_what_was_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter([0.0, 100.0, 102.0])
+    stopped = SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr("sciml_par.training.progress.time", stopped)
+    pace = Pace(1000)
+    pace.start_at(900)
+    assert pace.seconds_left == float("inf")
+    pace.resume()
+    pace.update(950)
+    assert (pace.rate, pace.seconds_left) == (pytest.approx(25), pytest.approx(2))
+
+
 def test_the_moving_line_can_be_driven() -> None:
     with Line(10) as reporter:
         reporter.ready()
-        reporter.update(5, [0.5])
+        reporter.update(5, [0.5], {})
         assert reporter._progress.tasks[0].completed == 5
         assert "loss 5.00e-01" in reporter._progress.tasks[0].description
 

@@ -1,0 +1,244 @@
+"""What a checkpoint holds: the courses of a group of ranks, and what describes their training."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par._text import listed
+from sciml_par.errors import InputError
+from sciml_par.results.files import versions
+from sciml_par.training.checkpoint_file import Content
+from sciml_par.training.course import Course, Position
+from sciml_par.training.description import Description
+from sciml_par.training.meeting import Meeting
+
+# What may be otherwise in the training that goes on; optimizers and steps are compared by phases.
+_MAY_DIFFER = ("log_every", "evaluation_points", "evaluation_domain", "keep", "steps", "stop")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells one training from another.
+
+    Attributes
+    ----------
+    run : what describes it, on all ranks.
+    members : what describes each member of this group, in the order of their numbers.
+    steps : of the phases.
+    stop : what ends members by themselves.
+    """
+
+    run: Description
+    members: tuple[Description, ...]
+    steps: tuple[int, ...]
+    stop: str
+
+    @property
+    def phases(self) -> list[Description]:
+        """What describes the optimizer of each phase."""
+        first = self.members[0]
+        return [
+            {
+                name.removesuffix(ending) + "optimizer": text
+                for name, text in first.items()
+                if name.endswith(ending)
+            }
+            for ending in self._endings
+        ]
+
+    @property
+    def fixed(self) -> list[Description]:
+        """What must be the same where a training goes on: of the run, and of each member."""
+        run = {name: text for name, text in self.run.items() if name not in _MAY_DIFFER}
+        members = [
+            {name: text for name, text in member.items() if not name.endswith(self._endings)}
+            for member in self.members
+        ]
+        return [run, *members]
+
+    @property
+    def _endings(self) -> tuple[str, ...]:
+        """How the names end that describe the optimizers; see `describe_model`."""
+        if len(self.steps) == 1:
+            return ("optimizer",)
+        return tuple(f"optimizer of phase {k + 1}" for k in range(len(self.steps)))
+
+
+def content_of(meeting: Meeting, identity: Identity) -> Content:
+    """The courses as they are (local)."""
+    arrays: dict[str, Any] = {}
+    courses = []
+    for i, course in enumerate(meeting.courses):
+        leaves = tf.nest.flatten(course.state)
+        arrays |= {f"course-{i}/state-{k}": leaf.numpy() for k, leaf in enumerate(leaves)}
+        arrays |= {
+            f"course-{i}/behind": course.position.behind,
+            f"course-{i}/steps": np.concatenate([np.empty(0, np.int64), *course.steps]),
+            f"course-{i}/records": np.concatenate(
+                [np.empty((0, *course.terms.shape)), *course.records]
+            ),
+            f"course-{i}/terms": course.terms,
+        }
+        courses.append(
+            {
+                "members": course.stack.numbers,
+                "phase": course.position.phase,
+                "phase_start": course.position.phase_start,
+                "step": course.position.step,
+                "leaves": len(leaves),
+                "seconds_compile": course.seconds_compile,
+                "seconds_train": course.seconds_train,
+                "times_brought_together": course.times_brought_together,
+                "largest_drift": course.largest_drift,
+            }
+        )
+    texts = {
+        "versions": versions(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "fixed": identity.fixed,
+        "phases": identity.phases,
+        "steps": identity.steps,
+        "stop": identity.stop,
+        "courses": courses,
+    }
+    return Content(texts, arrays)
+
+
+def check_identity(content: Content, identity: Identity, path: Path) -> None:
+    """See that a checkpoint is of this training (local).
+
+    Raises
+    ------
+    InputError
+        It is of another one; names what differs.
+    """
+    texts = content.texts
+    members = [course["members"] for course in texts["courses"]]
+    pairs = list(zip(texts["fixed"], identity.fixed, strict=False))
+    # The number of members is one of the texts of the run, which are compared first.
+    for saved, now in pairs:
+        _compare(saved, now, "", path, texts)
+    if len(texts["fixed"]) != len(identity.fixed):
+        raise InputError(_other_text(path, "members of this group", str(members), "others", texts))
+    for course in texts["courses"]:
+        _check_phases(course, identity, path, texts)
+
+
+def restore(
+    content: Content,
+    meeting: Meeting,
+    identity: Identity,
+    path: Path,
+    *,
+    one_by_one: Callable[[Course], list[Course]],
+) -> None:
+    """Let the courses go on where those of the checkpoint were (local).
+
+    Parameters
+    ----------
+    one_by_one : makes a course for each member of one, as it was where these could not be one
+        computation.
+
+    Raises
+    ------
+    InputError
+        The checkpoint does not fit them.
+    """
+    texts, arrays = content.texts, content.arrays
+    saved_members = [tuple(course["members"]) for course in texts["courses"]]
+    for course in list(meeting.courses):
+        alone = [(number,) for number in course.stack.numbers]
+        if len(alone) > 1 and all(each in saved_members for each in alone):
+            at = meeting.courses.index(course)
+            meeting.courses[at : at + 1] = one_by_one(course)
+    members = [course.stack.numbers for course in meeting.courses]
+    if saved_members != members:
+        raise InputError(
+            _other_text(path, "members of one stack", str(saved_members), str(members), texts)
+        )
+    stops_differ = texts["stop"] != identity.stop
+    for i, (course, saved) in enumerate(zip(meeting.courses, texts["courses"], strict=True)):
+        _restore_course(course, i, saved, arrays, path, reopen=stops_differ)
+        course.times_brought_together = saved["times_brought_together"]
+        course.largest_drift = saved["largest_drift"]
+
+
+def _restore_course(
+    course: Course,
+    i: int,
+    saved: dict[str, Any],
+    arrays: dict[str, Any],
+    path: Path,
+    *,
+    reopen: bool,
+) -> None:
+    leaves = [arrays[f"course-{i}/state-{k}"] for k in range(saved["leaves"])]
+    position = Position(
+        saved["phase"], saved["phase_start"], saved["step"], arrays[f"course-{i}/behind"]
+    )
+    course.terms = arrays[f"course-{i}/terms"]
+    course.steps = [arrays[f"course-{i}/steps"]]
+    course.records = [arrays[f"course-{i}/records"]]
+    course.seconds_compile = saved["seconds_compile"]
+    course.seconds_train = saved["seconds_train"]
+    if not course.go_on(position, leaves, reopen=reopen):
+        raise InputError(
+            f"train: the checkpoint {path} holds tensors of other shapes or types than this "
+            f"training has. It was written by another version of the optimizer or the network: go "
+            f"on with that one, or start anew in another folder."
+        )
+
+
+def _check_phases(
+    course: dict[str, Any], identity: Identity, path: Path, texts: dict[str, Any]
+) -> None:
+    """The phases that have begun must be the same; the last of them may have more steps now."""
+    current = course["phase"]
+    if current >= len(identity.steps):
+        raise InputError(
+            _other_text(path, "the number of phases", len(texts["steps"]), len(identity.steps), {})
+        )
+    for k in range(current + 1):
+        where = f" of phase {k + 1}" if len(texts["phases"]) > 1 else ""
+        _compare(texts["phases"][k], identity.phases[k], where, path, texts)
+    for k in range(current):
+        if texts["steps"][k] != identity.steps[k]:
+            name = f"steps of phase {k + 1}"
+            raise InputError(_other_text(path, name, texts["steps"][k], identity.steps[k], texts))
+    made = course["step"] - course["phase_start"]
+    if made > identity.steps[current]:
+        raise InputError(
+            f"train: the checkpoint {path} is at step {made:,} already, and steps is "
+            f"{identity.steps[current]:,} now. Ask for as many steps as before, or for more."
+        )
+
+
+def _compare(
+    saved: Description, now: Description, where: str, path: Path, texts: dict[str, Any]
+) -> None:
+    for name in dict.fromkeys([*saved, *now]):
+        there, here = saved.get(name, "nothing"), now.get(name, "nothing")
+        if there != here:
+            raise InputError(_other_text(path, name + where, there, here, texts))
+
+
+def _other_text(path: Path, name: str, there: Any, here: Any, texts: dict[str, Any]) -> str:
+    return (
+        f"train: the checkpoint {path} is of another training: {name} was {there} there, and is "
+        f"{here} here. Go on with the same arguments, or start anew in another folder."
+        f"{_versions_text(texts)}"
+    )
+
+
+def _versions_text(texts: dict[str, Any]) -> str:
+    """A function's code has another digest in another version of Python."""
+    saved, now = texts.get("versions", {}), versions()
+    unlike = [f"{name} {saved[name]}" for name in saved if now.get(name) != saved[name]]
+    return f" (It was written with {listed(unlike)}.)" if unlike else ""

@@ -1,0 +1,141 @@
+"""Begin a training where a checkpoint left it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sciml_par._text import listed
+from sciml_par.errors import InputError
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.results.folder import CHECKPOINT, claim_folder
+from sciml_par.training import checkpoint_file
+from sciml_par.training.checkpoint import Checkpoint, check_checkpoint
+from sciml_par.training.checkpoint_content import Identity, check_identity, restore
+from sciml_par.training.checkpoint_file import Content
+from sciml_par.training.checkpoint_watcher import CheckpointWatcher
+from sciml_par.training.course import Course
+from sciml_par.training.meeting import Meeting
+from sciml_par.training.preparation import Preparation
+
+
+def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> None:
+    """See that both can be used, and are the same on all ranks (collective).
+
+    Raises
+    ------
+    InputError
+        On all ranks.
+    """
+    world.attempt(lambda: check_checkpoint(checkpoint, resume))
+    everyone = world.allgather_object(f"checkpoint={checkpoint!r}, resume={resume!r}")
+    for rank, theirs in enumerate(everyone):
+        if theirs != everyone[0]:
+            raise InputError(
+                f"train: expected the same checkpoint and resume on every rank; got {everyone[0]} "
+                f"on rank 0, and {theirs} on rank {rank}."
+            )
+
+
+def begin_from(
+    checkpoint: Checkpoint | None,
+    resume: bool | str,
+    meeting: Meeting,
+    ready: Preparation,
+    world: Communicator,
+) -> list[CheckpointWatcher]:
+    """Bring the courses to where a checkpoint left them, if that is asked for (collective).
+
+    Returns
+    -------
+    What writes the checkpoints of this training, if any are asked for.
+
+    Raises
+    ------
+    InputError
+        On all ranks: there are no checkpoints to resume from, they are of another training, cannot
+        be read, or would be lost.
+    OutputError
+        On all ranks: the folder cannot be made or written.
+    """
+    if checkpoint is None:
+        return []
+    world.on_root(lambda: _claim(checkpoint, resume))
+    path = checkpoint.file(mode=ready.settings.mode, group=ready.group_number)
+    identity, group = ready.identity, ready.group
+    resumed = bool(resume) and _go_on(
+        meeting, identity, checkpoint, path, group, world, one_by_one=ready.one_by_one
+    )
+    every, writes = checkpoint.every, group.rank == 0
+    return [CheckpointWatcher(path, every, identity, writes=writes, resumed=resumed)]
+
+
+def _claim(checkpoint: Checkpoint, resume: bool | str) -> None:
+    folder, files = Path(checkpoint.folder), checkpoint.files()
+    if resume is True and not files:
+        raise InputError(
+            f"train: there is no checkpoint in {folder} (in {Path.cwd()}) to resume from. Name the "
+            f"folder of the training that is to go on; resume='auto' begins anew where there is "
+            f"none."
+        )
+    if not resume and files and not checkpoint.overwrite:
+        raise InputError(
+            f"train: {folder} holds {listed([file.name for file in files[:3]])} of another "
+            f"training, which would be lost. Go on from it with resume=True, name another folder, "
+            f"or allow Checkpoint(…, overwrite=True)."
+        )
+    claim_folder(folder, overwrite=True)
+    checkpoint_file.remove_drafts(folder, CHECKPOINT)
+    if not resume:
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def _go_on(
+    meeting: Meeting,
+    identity: Identity,
+    checkpoint: Checkpoint,
+    path: Path,
+    group: Communicator,
+    world: Communicator,
+    *,
+    one_by_one: Callable[[Course], list[Course]],
+) -> bool:
+    """Bring this group's courses to where its file left them, if there is one (collective).
+
+    Rank 0 of each group reads. A group without a file begins anew, as one does that was killed
+    before its first; what it computes is the same.
+    """
+
+    def find() -> Content | None:
+        if group.rank > 0:
+            return None
+        if not path.exists():
+            _refuse_other_names(checkpoint, path)
+            return None
+        content = checkpoint_file.read(path)
+        check_identity(content, identity, path)
+        return content
+
+    content = group.broadcast_object(world.attempt(find))
+
+    def bring() -> None:
+        if content is not None:
+            restore(content, meeting, identity, path, one_by_one=one_by_one)
+
+    world.attempt(bring)
+    return content is not None
+
+
+def _refuse_other_names(checkpoint: Checkpoint, path: Path) -> None:
+    """In mode "data" there is one file, of ensembles one for each group of ranks."""
+    of_ensemble = path.stem != CHECKPOINT
+    others = [file.name for file in checkpoint.files()]
+    if others and (of_ensemble == (f"{CHECKPOINT}.npz" in others)):
+        raise InputError(
+            f"train: {path.parent} holds {others[0]}, of a training in mode "
+            f"{'data' if of_ensemble else 'ensemble'!r}, and this one is in mode "
+            f"{'ensemble' if of_ensemble else 'data'!r}. Go on in the same mode, or start anew in "
+            f"another folder."
+        )

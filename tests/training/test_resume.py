@@ -1,0 +1,301 @@
+"""A training that was interrupted and resumed is the one that was not, bit for bit."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError, OutputError
+from sciml_par.networks import MLP
+from sciml_par.problems import poisson, two_sines
+from sciml_par.training import (
+    Adam,
+    Checkpoint,
+    Ensemble,
+    NoProgress,
+    Progress,
+    Result,
+    TargetLoss,
+    WallTime,
+    train,
+)
+
+tiny = partial(MLP, width=4, depth=1)
+POINTS = np.linspace(-1, 1, 23)[:, None]  # not divided evenly by any number of ranks here
+small = partial(
+    train,
+    network=tiny,
+    steps=60,
+    points=POINTS,
+    log_every=7,
+    evaluation_points=11,
+    progress=False,
+)
+TWO_PHASES: list[tuple[Any, int]] = [(Adam(1e-2), 30), (Adam(1e-3), 30)]
+CASES: dict[str, tuple[dict[str, Any], int]] = {
+    "float32": ({}, 25),
+    "float64": ({"precision": "float64"}, 25),
+    "in the first phase": ({"steps": None, "phases": TWO_PHASES}, 25),
+    "in the second phase": ({"steps": None, "phases": TWO_PHASES}, 45),
+    "at the end of a phase": ({"steps": None, "phases": TWO_PHASES}, 30),
+    "no progress": ({"stop": NoProgress(40, least_progress=0.9)}, 25),
+    "stacked members": ({"mode": Ensemble(members_per_rank=3)}, 25),
+    "several stacks": (
+        {
+            "mode": Ensemble(
+                members=2 * sp.size(),
+                problems=lambda number: two_sines() if number % 2 else poisson(k=number + 1),
+            )
+        },
+        25,
+    ),
+}
+
+
+def shared(tmp_path: Path) -> Path:
+    """The folder of rank 0, for all ranks."""
+    return sp.current_world().communicator.on_root(lambda: tmp_path)
+
+
+def stop_at(step: int) -> Any:
+    def stop(progress: Progress) -> None:
+        if progress.step >= step:
+            progress.stop("the test")
+
+    return stop
+
+
+def bits(result: Result) -> list[Any]:
+    """All that a training has found but times."""
+    found = []
+    for m in result.members:
+        weights = (
+            None if m.weights is None else (m.weights.best.tobytes(), m.weights.last.tobytes())
+        )
+        numbers = (
+            m.number,
+            m.steps,
+            m.ended,
+            m.loss,
+            m.best_loss,
+            m.best_step,
+            m.loss_steps.tolist(),
+        )
+        histories = (m.losses.tobytes(), m.term_losses.tobytes())
+        error = m.prediction.relative_l2_error
+        found.append((numbers, histories, weights, error))
+    return found
+
+
+@cache
+def uninterrupted(case: str) -> list[Any]:
+    return bits(small(poisson(), **CASES[case][0]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_resumed_is_as_if_uninterrupted(case: str, tmp_path: Path) -> None:
+    options, at = CASES[case]
+    checkpoint = Checkpoint(shared(tmp_path), every=5)
+    first = small(poisson(), checkpoint=checkpoint, callbacks=stop_at(at), **options)
+    assert "the test" in {member.ended for member in first.members}
+    assert min(member.steps for member in first.members) < 60
+    resumed = small(poisson(), checkpoint=checkpoint, resume=True, **options)
+    assert bits(resumed) == uninterrupted(case)
+
+
+def test_a_finished_training_is_resumed_to_the_same_result_and_by_more_steps(
+    tmp_path: Path,
+) -> None:
+    checkpoint = Checkpoint(shared(tmp_path))
+    small(poisson(), checkpoint=checkpoint, steps=40)
+    again = small(poisson(), checkpoint=checkpoint, resume=True, steps=40)
+    assert bits(again) == bits(small(poisson(), steps=40))
+    longer = small(poisson(), checkpoint=checkpoint, resume=True)
+    assert bits(longer) == uninterrupted("float32")
+    phases = [(Adam(), 60), (Adam(1e-2), 10)]
+    more = small(poisson(), checkpoint=checkpoint, resume=True, steps=None, phases=phases)
+    assert bits(more) == bits(small(poisson(), steps=None, phases=phases))
+
+
+def test_a_lower_target_lets_members_run_again(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(shared(tmp_path))
+    losses = np.frombuffer(uninterrupted("float32")[0][1][0])
+    high, low = (losses[-1] + share * (losses[0] - losses[-1]) for share in (0.7, 0.3))
+    first = small(poisson(), checkpoint=checkpoint, stop=TargetLoss(high)).members[0]
+    assert first.ended == "target loss"
+    then = small(poisson(), checkpoint=checkpoint, resume=True, stop=TargetLoss(low)).members[0]
+    assert (then.ended, then.steps > first.steps) == ("target loss", True)
+    assert then.loss == small(poisson(), stop=TargetLoss(low)).members[0].loss
+
+
+def test_the_wall_time_stops_and_is_no_other_training(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(shared(tmp_path))
+    short = small(poisson(), checkpoint=checkpoint, stop=WallTime(seconds=1e-3))
+    assert {member.ended for member in short.members} == {"wall time"}
+    resumed = small(poisson(), checkpoint=checkpoint, resume=True)
+    assert bits(resumed) == uninterrupted("float32")
+
+
+def test_auto_begins_anew_where_there_is_none_and_goes_on_where_there_is(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(shared(tmp_path) / "runs" / "new", every=10)
+    small(poisson(), checkpoint=checkpoint, resume="auto", callbacks=stop_at(20))
+    resumed = small(poisson(), checkpoint=checkpoint, resume="auto")
+    assert bits(resumed) == uninterrupted("float32")
+
+
+def test_each_group_of_an_ensemble_writes_a_file_and_one_that_is_missing_begins_anew(
+    tmp_path: Path,
+) -> None:
+    options, at = CASES["stacked members"]
+    checkpoint = Checkpoint(shared(tmp_path), every=5)
+    small(poisson(), checkpoint=checkpoint, callbacks=stop_at(at), **options)
+    names = [f"checkpoint-group-{rank}.npz" for rank in range(sp.size())]
+    assert [file.name for file in checkpoint.files()] == names
+    if sp.size() > 1:
+        sp.current_world().communicator.on_root((shared(tmp_path) / names[-1]).unlink)
+        resumed = small(poisson(), checkpoint=checkpoint, resume=True, **options)
+        assert bits(resumed) == uninterrupted("stacked members")
+
+
+refusals = pytest.mark.ranks(most=2, reason="two ranks show what more would do")
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "seed": ({"seed": 3}, "seed was 0 there, and is 3 here"),
+    "precision": ({"precision": "float64"}, "precision was 'float32' there"),
+    "points": ({"points": POINTS[:-1]}, "points was array of shape .23, 1.*is array of shape .22"),
+    "network": ({"network": partial(MLP, width=5, depth=1)}, "network.* was .*4.*is .*5.* here"),
+    "optimizer": ({"optimizer": Adam(1e-2)}, "learning_rate of the optimizer was 0.001 there"),
+    "steps": ({"steps": 10}, "at step 25 already, and steps is 10 now"),
+    "mode": ({"mode": "ensemble"}, "of a training in mode 'data', and this one is in mode 'ensem"),
+}
+
+
+@cache
+def interrupted() -> Path:
+    import tempfile
+
+    folder = shared(Path(tempfile.mkdtemp()))
+    checkpoint = Checkpoint(folder, every=25)
+    small(poisson(), checkpoint=checkpoint, callbacks=stop_at(25))
+    return folder
+
+
+@refusals
+@pytest.mark.parametrize("case", REFUSED)
+def test_refuses_to_resume_another_training(case: str) -> None:
+    options, message = REFUSED[case]
+    with pytest.raises(InputError, match=f"(?s){message}"):
+        small(poisson(), checkpoint=Checkpoint(interrupted()), resume=True, **options)
+
+
+@refusals
+def test_refuses_to_resume_another_problem() -> None:
+    with pytest.raises(
+        InputError, match=r"problem was 'poisson, k = 2' there, and is 'poisson, k = 3"
+    ):
+        small(poisson(k=3), checkpoint=Checkpoint(interrupted()), resume=True)
+
+
+@refusals
+def test_what_is_only_shown_may_be_otherwise() -> None:
+    other = {"log_every": 20, "evaluation_points": 5, "keep": "last", "stop": TargetLoss(0.0)}
+    resumed = small(poisson(), checkpoint=Checkpoint(interrupted()), resume=True, **other)
+    assert resumed.members[0].loss == uninterrupted("float32")[0][0][3]
+
+
+@refusals
+def test_refuses_to_lose_a_checkpoint(tmp_path: Path) -> None:
+    folder = shared(tmp_path)
+    small(poisson(), checkpoint=Checkpoint(folder))
+    with pytest.raises(InputError, match=r"holds checkpoint.npz.*resume=True.*overwrite=True"):
+        small(poisson(), checkpoint=Checkpoint(folder))
+    anew = small(poisson(), checkpoint=Checkpoint(folder, overwrite=True))
+    assert bits(anew) == uninterrupted("float32")
+
+
+@refusals
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"resume": True}, "resume=True needs checkpoint=Checkpoint"),
+        (
+            {"checkpoint": "runs/x"},
+            r"expected checkpoint=Checkpoint\(folder, every=1000\).*'runs/x'",
+        ),
+        ({"checkpoint": Checkpoint("x"), "resume": "yes"}, "True, False or 'auto'.*'yes'"),
+        ({"callbacks": 3}, "expected callbacks to be functions.*got 3"),
+    ],
+)
+def test_refuses_bad_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        small(poisson(), **arguments)
+
+
+@pytest.mark.ranks(most=1, reason="local")
+@pytest.mark.parametrize("every", [0, -1, 2.5, True, "100"])
+def test_refuses_a_bad_number_of_steps(every: Any) -> None:
+    with pytest.raises(InputError, match="every to be a number of steps"):
+        Checkpoint("runs/x", every=every)
+
+
+@refusals
+def test_there_is_nothing_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no checkpoint in .*resume='auto'"):
+        small(poisson(), checkpoint=Checkpoint(shared(tmp_path)), resume=True)
+
+
+@refusals
+def test_a_folder_that_cannot_be_made_is_an_error_before_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot write to the folder"):
+        small(poisson(), checkpoint=Checkpoint(shared(tmp_path) / "file" / "below"))
+
+
+@refusals
+@pytest.mark.parametrize("damage", ["cut short", "one bit", "empty", "foreign", "newer"])
+def test_a_file_that_cannot_be_used_is_an_error_on_all_ranks(damage: str, tmp_path: Path) -> None:
+    folder = shared(tmp_path)
+    if sp.rank() == 0:
+        raw = bytearray((interrupted() / "checkpoint.npz").read_bytes())
+        raw[len(raw) // 2] ^= damage == "one bit"
+        changed = {
+            "cut short": raw[:-200],
+            "empty": b"",
+            "foreign": b"weights of another program" * 10,
+            "newer": raw.replace(b"format 0001", b"format 0007"),
+        }
+        (folder / "checkpoint.npz").write_bytes(changed.get(damage, raw))
+    else:
+        interrupted()
+    expected = {
+        "cut short": "is damaged: its end is missing",
+        "one bit": "is damaged: its checksum does not fit",
+        "empty": "is damaged: it is empty",
+        "foreign": "is no checkpoint of sciml_par",
+        "newer": "is a checkpoint of format 7, and this sciml_par reads formats up to 1",
+    }
+    with pytest.raises(InputError, match=f"checkpoint.npz {expected[damage]}"):
+        small(poisson(), checkpoint=Checkpoint(folder), resume=True)
+
+
+def test_a_file_that_cannot_be_written_does_not_end_the_training(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The folder is gone in the midst of it."""
+    folder = shared(tmp_path) / "gone"
+
+    def remove(progress: Progress) -> None:
+        if progress.step == 20 and sp.rank() == 0:
+            for file in folder.iterdir():
+                file.unlink()
+            folder.rmdir()
+
+    result = small(poisson(), checkpoint=Checkpoint(folder, every=10), callbacks=remove)
+    assert bits(result) == uninterrupted("float32")
+    said = capfd.readouterr().err
+    assert ("checkpoint.npz cannot be written (No such file" in said) == (sp.rank() == 0)

@@ -1,0 +1,88 @@
+"""Signals that stop a training on all ranks, and what they leave as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+
+import sciml_par.parallel as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import poisson
+from sciml_par.training import Progress, train
+from sciml_par.training.signals import signals_caught
+
+small = partial(
+    train,
+    network=partial(MLP, width=4, depth=1),
+    points=9,
+    steps=100_000_000,
+    evaluation_points=11,
+    progress=False,
+)
+
+
+def send(name: str) -> Any:
+    """A callback by which the last rank gets a signal."""
+
+    def act(progress: Progress) -> None:
+        if sp.rank() == sp.size() - 1:
+            os.kill(os.getpid(), getattr(signal, name))
+
+    return act
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"] if sp.size() == 1 else ["SIGINT"])
+def test_one_rank_with_a_signal_stops_all(name: str) -> None:
+    before = signal.getsignal(getattr(signal, name))
+    result = small(poisson(), callbacks=send(name))
+    (member,) = result.members
+    assert (member.ended, member.steps > 0) == (name, True)
+    assert member.prediction.u.shape == (11, 1)
+    everyone = sp.current_world().communicator.allgather_object(member.steps)
+    assert len(set(everyone)) == 1
+    assert signal.getsignal(getattr(signal, name)) == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_handlers_of_the_program_and_ignored_signals_stay() -> None:
+    seen: list[int] = []
+    own = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+    ignored = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with signals_caught(sp.current_world()) as watcher:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert watcher.stop() is None
+        assert seen == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, own)
+        signal.signal(signal.SIGTERM, ignored)
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_in_another_thread_nothing_is_caught() -> None:
+    found: list[Any] = []
+
+    def work() -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        with signals_caught(sp.current_world()):
+            found.append(signal.getsignal(signal.SIGTERM) == before)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [True]
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_one_ctrl_c_that_comes_twice_is_one() -> None:
+    with signals_caught(sp.current_world()) as watcher:
+        for _ in range(2):  # a launcher and a terminal pass it on
+            os.kill(os.getpid(), signal.SIGINT)
+    assert watcher.stop() == "SIGINT"
