@@ -66,7 +66,7 @@ class DeepXDETraining:
 
 
 def equation(d: int) -> Any:
-    """The residual −Δu − f, where f is computed from x at each step, as the documentation has it."""
+    """The residual −Δu − f, with f computed from x at each step, as the documentation has it."""
 
     def second(u: Any, x: Any, i: int) -> Any:
         found = dde.grad.hessian(u, x, i=i, j=i)
