@@ -216,7 +216,7 @@ def allreduce_time(nbytes: int, options) -> float:
     """Seconds of one allreduce among many in a compiled loop, the median (collective)."""
     import tensorflow as tf
 
-    calls = max(5, min(200, 10**8 // nbytes))
+    calls = max(5, min(50, 10**8 // nbytes))
 
     def many(x):
         def more(done, x):
@@ -239,15 +239,14 @@ def allreduce_time(nbytes: int, options) -> float:
 
 def show(options, records: list[programs.Record], folder: Path) -> None:
     model = fitted(records)
-    curves = []
     for name in options.cases:
         for scaling in (WEAK, STRONG):
             show_case(name, scaling, records, options, model)
-            curves.append(measured_curve(name, scaling, records))
     predictions = predict(options, records)
     show_predictions(options, records, predictions)
     if options.plots:
-        draw(curves, records, options, predictions, model, folder)
+        for name in options.cases:
+            draw(name, records, options, predictions, model, folder)
 
 
 def show_case(name, scaling, records, options, model) -> None:
@@ -382,34 +381,30 @@ def show_predictions(options, records, predictions) -> None:
     programs.print_table(["network", "a message", "case", *(f"P = {p}" for p in chosen)], rows)
 
 
-def measured_curve(name: str, scaling: str, records):
-    return name, scaling, *efficiencies(name, scaling, records)
-
-
-def draw(curves, records, options, predictions, model, folder: Path) -> None:
+def draw(name: str, records, options, predictions, model, folder: Path) -> None:
+    """The efficiencies of one case, and published ones of others."""
     from sciml_par.evaluation import ScalingCurve, plot_scaling
 
-    drawn = [
-        ScalingCurve(f"{name}, here", ranks, efficiency, kind="measured", scaling=scaling)
-        for name, scaling, ranks, efficiency in curves
-    ]
-    for name, scaling, ranks, _ in curves:
+    curves = []
+    for scaling in (WEAK, STRONG):
+        ranks, efficiency = efficiencies(name, scaling, records)
+        curves.append(ScalingCurve("here", ranks, efficiency, scaling=scaling))
         alone = alone_of(records, name, scaling)
         if model is not None and alone is not None and len(ranks) > 1:
             nbytes = nbytes_of(records[0], name, options)
             values = model.efficiency(ranks, nbytes, alone, scaling=scaling)
-            drawn.append(
-                ScalingCurve(f"{name}, here", ranks, values, kind="modelled", scaling=scaling)
-            )
-    drawn += [
-        ScalingCurve(f"{name}, {network}", rank_numbers(), values, kind="modelled", scaling=scaling)
-        for (network, name, scaling), values in predictions.items()
+            curves.append(ScalingCurve("here", ranks, values, kind="modelled", scaling=scaling))
+    curves += [
+        ScalingCurve(network, rank_numbers(), values, kind="modelled", scaling=scaling)
+        for (network, case, scaling), values in predictions.items()
+        if case == name
     ]
-    drawn += [
+    curves += [
         ScalingCurve(label, list(points), list(points.values()), kind="published", scaling=WEAK)
         for label, points in PUBLISHED.items()
     ]
-    save_figure(plot_scaling(drawn, title="Parallel efficiency"), folder, "scaling")
+    title = f"Case {name}, a step of one rank as measured here"
+    save_figure(plot_scaling(curves, title=title), folder, f"scaling_{name}")
 
 
 def main() -> None:

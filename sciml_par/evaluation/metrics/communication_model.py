@@ -15,13 +15,13 @@ from sciml_par.evaluation._arrays import as_real
 class CommunicationModel:
     """The time of an allreduce of n bytes among P ranks, T(P, n) = α log₂ P + β n (P − 1)/P.
 
-    The first term is the latency of as many exchanges as a binary tree is deep. The second is the
-    bandwidth, with n (P − 1)/P the bytes that a rank sends in a reduce-scatter; where those of the
-    allgather that follows take as long, β is twice the time of a byte on the link. This is the
-    form of Thakur, Rabenseifner and Gropp (2005, Int. J. High Performance Computing Applications
-    19, 49–66, doi 10.1177/1094342005051521, section 4.5) for their algorithm by halving and
-    doubling, less its arithmetic, with the point-to-point cost of Hockney (1994, Parallel Computing
-    20, 389–398, doi 10.1016/S0167-8191(06)80021-9).
+    The first term is the latency of as many rounds of messages as a binary tree is deep. The second
+    is the bandwidth, with n (P − 1)/P the bytes that a rank sends in a reduce-scatter. A
+    reduce-scatter by halving and an allgather by doubling take 2 log₂ P messages and send 2 n
+    (P − 1)/P bytes (Thakur, Rabenseifner and Gropp 2005, Int. J. High Performance Computing
+    Applications 19, 49–66, doi 10.1177/1094342005051521; the arithmetic is left out). So α is twice
+    the latency of a message and β twice the time of a byte, in the cost of a message by Hockney
+    (1994, Parallel Computing 20, 389–398).
 
     Parameters
     ----------
