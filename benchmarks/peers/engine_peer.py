@@ -48,7 +48,7 @@ def engine_course(case: Case) -> Any:
         points_per_rank=None,
         boundary_points=len(case.boundary),
         mode="data",
-        optimizer=Adam(LEARNING_RATE, BETA_1, BETA_2, EPSILON),
+        optimizer=Adam(learning_rate=LEARNING_RATE, beta_1=BETA_1, beta_2=BETA_2, epsilon=EPSILON),
         steps=_MANY_STEPS,
         phases=None,
         stop=(),
