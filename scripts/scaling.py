@@ -174,6 +174,7 @@ def step_times(case: Case, points: int, options) -> list[float]:
     """Seconds a training step takes all ranks together, of each round (collective)."""
     from sciml_par import train
     from sciml_par.networks import MLP
+    from sciml_par.training import Points
 
     x = problem_of(case).domain.sample(points, seed=0, method="uniform")
 
@@ -182,8 +183,7 @@ def step_times(case: Case, points: int, options) -> list[float]:
         result = train(
             problem_of(case),
             network=functools.partial(MLP, width=case.width, depth=case.depth),
-            points=x,
-            boundary_points=4 * round(math.sqrt(case.points)),
+            points=Points(interior=x, boundary=4 * round(math.sqrt(case.points))),
             steps=steps,
             precision=options.precision,
             progress=False,
@@ -309,7 +309,9 @@ def fitted(records) -> CommunicationModel | None:
         for each in record["allreduces"]
     ]
     if not rows:
-        print("\nNo allreduce had a core for each rank, so that no model is fitted.")
+        measured = any(record["allreduces"] for record in records)
+        why = "had a core for each rank" if measured else "was needed"
+        print(f"\nNo allreduce {why}, so that no model is fitted.")
         return None
     ranks, nbytes, seconds = (np.array(column) for column in zip(*rows, strict=True))
     model = fit_communication(ranks, nbytes, seconds)

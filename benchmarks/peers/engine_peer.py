@@ -32,7 +32,7 @@ def engine_course(case: Case) -> Any:
     """The engine's training of this case before its first step: all that depends on the engine."""
     from sciml_par.networks import MLP
     from sciml_par.parallel import current_world
-    from sciml_par.training.optimizers.adam import Adam
+    from sciml_par.training import Adam, Points
     from sciml_par.training.preparation import Arguments, prepare
 
     def network(inputs: int, outputs: int, *, seed: int, dtype: str) -> MLP:
@@ -44,9 +44,8 @@ def engine_course(case: Case) -> Any:
     arguments = Arguments(
         problem=problem_of(case),
         network=network,
-        points=case.x.astype(np.float64),
+        points=Points(interior=case.x.astype(np.float64), boundary=len(case.boundary)),
         points_per_rank=None,
-        boundary_points=len(case.boundary),
         mode="data",
         optimizer=Adam(learning_rate=LEARNING_RATE, beta_1=BETA_1, beta_2=BETA_2, epsilon=EPSILON),
         steps=_MANY_STEPS,
