@@ -9,6 +9,8 @@ from .figures.losses import plot_losses as plot_losses
 from .figures.predictions import plot_predictions as plot_predictions
 from .figures.save import save_figure as save_figure
 from .figures.scaling import plot_scaling as plot_scaling
+from .metrics.communication_model import CommunicationModel as CommunicationModel
+from .metrics.communication_model import fit_communication as fit_communication
 from .metrics.norms import max_error as max_error
 from .metrics.norms import pointwise_error as pointwise_error
 from .metrics.norms import relative_l2_error as relative_l2_error

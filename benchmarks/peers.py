@@ -1,0 +1,373 @@
+"""How long one training step takes: the engine beside other packages, in one run.
+
+All train the same network on the same points with Adam, from the same initial weights, on the same
+cores. Before they are timed, in turns, they make some steps each, and their losses are compared:
+a peer that computes something else is not timed. What counts is the ratios of the medians.
+
+    python benchmarks/peers.py --quick --cases A
+
+prints a table for each case and writes benchmarks/results/peers.json. benchmarks/README.md says
+how the peers are installed; those that are absent are named and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _measuring import RESULTS, write_json
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE / "peers"))
+
+from _peer import Case  # noqa: E402
+
+DTYPES = ("float32", "float64")
+TOLERANCE = {"float32": 1e-3, "float64": 1e-6}
+"""How far losses may lie apart, relative to the engine's: torch.optim.Adam and Optax place the ε
+of Adam otherwise than Keras, and single precision parts after some steps."""
+
+ENGINE = "engine"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a case is: points and boundary points in d dimensions, a width × depth network."""
+
+    dimension: int
+    points: int
+    boundary: int
+    width: int
+    depth: int
+
+    def __str__(self) -> str:
+        return (
+            f"Poisson {self.dimension}-D, {self.width}×{self.depth}, "
+            f"{self.points:,} + {self.boundary} points"
+        )
+
+
+CASES = {
+    "A": Size(1, 101, 2, 16, 2),
+    "B": Size(2, 2_000, 180, 64, 3),
+    "C": Size(2, 20_000, 564, 128, 4),
+}
+
+TARGETS = {
+    "A": (
+        ("JAX fori_loop", 0.5),
+        ("JAX jit of a step", 0.25),
+        ("DeepXDE", 0.05),
+    ),
+    "BC": (
+        ("JAX fori_loop, forward over reverse", 0.6),
+        ("JAX fori_loop, forward Laplacian", 0.95),
+        ("PyTorch", 0.7),
+    ),
+}
+"""By case: the engine's time is to be at most so many times that of the fastest peer whose name
+begins like this."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A program in an environment of its own."""
+
+    environment: str | None
+    program: str
+    arguments: tuple[str, ...] = ()
+
+    def python(self, environments: Path) -> Path:
+        """The interpreter of its environment, that of this program where there is none."""
+        if self.environment is None:
+            return Path(sys.executable)
+        chosen = os.environ.get(f"PEER_{self.environment.upper()}")
+        return Path(chosen or environments / self.environment) / "bin" / "python"
+
+
+PEERS = {
+    ENGINE: Peer(None, "engine_peer.py"),
+    "jax": Peer("jax", "jax_peer.py"),
+    "torch": Peer("torch", "torch_peer.py"),
+    "deepxde-jax": Peer("deepxde", "deepxde_peer.py", ("jax",)),
+    "deepxde-tensorflow": Peer("deepxde", "deepxde_peer.py", ("tensorflow",)),
+    "deepxde-pytorch": Peer("torch", "deepxde_peer.py", ("pytorch",)),
+}
+
+
+class Options(argparse.Namespace):
+    """The options; --help says what they mean."""
+
+    cases: list[str]
+    dtypes: list[str]
+    peers: list[str]
+    threads: int
+    environments: Path
+    quick: bool
+
+
+@dataclass
+class Measured:
+    """What one training has shown in one case."""
+
+    name: str
+    loss: float
+    first_step_seconds: float
+    microseconds: list[float] = field(default_factory=list)
+
+
+class Process:
+    """A peer at work."""
+
+    def __init__(self, python: Path, peer: Peer, threads: int, errors: Any) -> None:
+        self._process = subprocess.Popen(
+            [str(python), str(HERE / "peers" / peer.program), *peer.arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, **limits(threads)},
+            encoding="utf-8",
+        )
+        said = self._answer()
+        self.names: list[str] = said["names"]
+        self.about: dict[str, Any] = said["about"]
+
+    def ask(self, **command: Any) -> dict[str, float]:
+        """Send a command, and wait for its answer."""
+        assert self._process.stdin is not None
+        print(json.dumps(command), file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def end(self) -> None:
+        """Let it end."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise PeerEnded(self._process.wait())
+        return json.loads(line)
+
+
+class PeerEnded(Exception):
+    """A peer has ended without an answer."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"ended with exit code {code}")
+
+
+def main() -> None:
+    options = parsed()
+    cores = sorted(os.sched_getaffinity(0))
+    if options.threads > len(cores):
+        raise SystemExit(f"error: --threads {options.threads}: there are {len(cores)} cores")
+    # Some of the peers count the cores that they may use, and heed no variable.
+    os.sched_setaffinity(0, cores[: options.threads])
+    found = []
+    for letter in options.cases:
+        for dtype in options.dtypes:
+            measured, absent = measure(letter, dtype, options)
+            print(table(letter, dtype, measured, absent), flush=True)
+            found.append(record(letter, dtype, measured, absent, options))
+    write_json(RESULTS / "peers.json", found)
+
+
+def parsed() -> Options:
+    """The command line."""
+
+    def some_of(known: Iterable[str]) -> Any:
+        def chosen(text: str) -> list[str]:
+            names = text.split(",")
+            if unknown := [name for name in names if name not in known]:
+                raise argparse.ArgumentTypeError(
+                    f"expected some of {','.join(known)}; got {unknown[0]!r}"
+                )
+            return names
+
+        return chosen
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--cases", type=some_of(CASES), default=list(CASES), metavar="A,B,…")
+    add("--dtypes", type=some_of(DTYPES), default=list(DTYPES), metavar="float32,…")
+    add("--peers", type=some_of(PEERS), default=list(PEERS), metavar="NAME,…")
+    add("--threads", type=int, default=1, help="cores for every peer (default %(default)s)")
+    add(
+        "--environments",
+        type=Path,
+        default=HERE / ".venvs",
+        metavar="FOLDER",
+        help="where the peers' Python environments are, each by its name (default %(default)s); "
+        "PEER_JAX, PEER_TORCH and PEER_DEEPXDE name others",
+    )
+    add("--quick", action="store_true", help="few and short rounds, for a try")
+    options = parser.parse_args(namespace=Options())
+    if ENGINE not in options.peers:
+        options.peers.insert(0, ENGINE)
+    return options
+
+
+def measure(letter: str, dtype: str, options: Options) -> tuple[list[Measured], dict[str, str]]:
+    """All peers in a case: what was measured, the engine first; and who is absent, and why."""
+    rounds, seconds = (3, 0.2) if options.quick else (9, 1.0)
+    steps = 5 if letter == "C" else 20
+    measured: list[Measured] = []
+    askers: list[tuple[Process, Measured]] = []
+    absent: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
+        file = Path(folder) / "case.npz"
+        make_case(CASES[letter]).save(file)
+        for name in sorted(options.peers, key=list(PEERS).index):
+            try:
+                process = processes.enter_context(started(name, options, Path(folder)))
+                for training in process.names:
+                    begun = process.ask(
+                        do="begin", name=training, file=str(file), dtype=dtype, steps=steps
+                    )
+                    now = Measured(training, begun["loss"], begun["first_step_seconds"])
+                    check(now, measured, TOLERANCE[dtype])
+                    measured.append(now)
+                    askers.append((process, now))
+            except (PeerEnded, FileNotFoundError, ValueError) as error:
+                absent[name] = f"{error}{last_line(Path(folder) / f'{name}.txt')}"
+                if name == ENGINE:
+                    raise SystemExit(f"error: engine: {absent[name]}") from None
+        for _ in range(1 + rounds):
+            for process, training in askers:
+                said = process.ask(do="time", name=training.name, seconds=seconds)
+                training.microseconds.append(said["microseconds"])
+    for training in measured:
+        del training.microseconds[0]  # the round that warms up
+    return measured, absent
+
+
+def make_case(size: Size) -> Case:
+    """Points and initial weights, by Glorot's normal rule, with small biases."""
+    from sciml_par.problems import Box, Interval
+
+    random = np.random.default_rng(0)
+    widths = [size.dimension, *[size.width] * size.depth, 1]
+    weights = []
+    for inputs, outputs in zip(widths[:-1], widths[1:], strict=True):
+        deviation = np.sqrt(2 / (inputs + outputs))
+        # Biases of zero would have gradients that vanish but for rounding, whose sign decides
+        # Adam's first steps.
+        weights += [
+            random.normal(scale=deviation, size=[inputs, outputs]),
+            random.uniform(-0.1, 0.1, outputs),
+        ]
+    if size.dimension == 1:
+        x, boundary, weight = np.linspace(-1, 1, size.points)[:, None], Interval(-1, 1), 2.0
+        f = 4 * np.pi**2 * np.sin(2 * np.pi * x)
+    else:
+        x, boundary, weight = random.random([size.points, 2]), Box([0, 0], [1, 1]), 1.0
+        f = 2 * np.pi**2 * np.prod(np.sin(np.pi * x), axis=1, keepdims=True)
+    return Case(x, f, boundary.boundary(size.boundary)[0], weight, weights, "float64")
+
+
+@contextmanager
+def started(name: str, options: Options, folder: Path) -> Iterator[Process]:
+    """A peer at work, which ends with the context; its errors go to a file in the folder."""
+    peer = PEERS[name]
+    python = peer.python(options.environments)
+    if not python.exists():
+        raise FileNotFoundError(f"there is no {python}")
+    with (folder / f"{name}.txt").open("w") as errors:
+        process = Process(python, peer, options.threads, errors)
+        try:
+            yield process
+        finally:
+            process.end()
+
+
+def limits(threads: int) -> dict[str, str]:
+    """The variables by which numerical libraries are told how many threads they may have."""
+    names = ("OMP", "MKL", "OPENBLAS", "TF_INTRAOP", "TF_INTEROP")
+    chosen = {f"{name}_NUM_THREADS": str(threads) for name in names}
+    return {
+        **chosen,
+        "TF_NUM_INTRAOP_THREADS": str(threads),
+        "TF_NUM_INTEROP_THREADS": str(threads),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "CUDA_VISIBLE_DEVICES": "",
+        "JAX_PLATFORMS": "cpu",
+    }
+
+
+def check(now: Measured, before: Sequence[Measured], tolerance: float) -> None:
+    """Whether the loss is that of the engine, which comes first.
+
+    Raises
+    ------
+    ValueError
+        It is not.
+    """
+    if before and not abs(now.loss / before[0].loss - 1) <= tolerance:
+        raise ValueError(f"{now.name} has the loss {now.loss}, the engine {before[0].loss}. ")
+
+
+def last_line(file: Path) -> str:
+    """Of what a peer wrote to standard error, if there is any."""
+    lines = file.read_text().strip().splitlines() if file.exists() else []
+    return f": {lines[-1]}" if lines else ""
+
+
+def table(letter: str, dtype: str, measured: Sequence[Measured], absent: Mapping[str, str]) -> str:
+    """The medians, the ratio of the engine's to each, the targets, and who is absent."""
+    medians = {each.name: statistics.median(each.microseconds) for each in measured}
+    lines = [f"\n{letter}: {CASES[letter]}, {dtype}"]
+    lines.append(f"{'':46}{'µs a step':>12}{'fastest':>12}{'engine ÷ it':>13}{'first step':>12}")
+    for each in measured:
+        lines.append(
+            f"{each.name:46}{medians[each.name]:12,.1f}{min(each.microseconds):12,.1f}"
+            f"{medians[ENGINE] / medians[each.name]:13.3f}{each.first_step_seconds:10.1f} s"
+        )
+    for beginning, most in targets_of(letter):
+        times = [time for name, time in medians.items() if name.startswith(beginning)]
+        if times:
+            ratio = medians[ENGINE] / min(times)
+            verdict = "reached" if ratio <= most else "missed"
+            lines.append(f"  target ≤ {most} × fastest of “{beginning}”: {ratio:.3f}, {verdict}")
+    lines += [f"  absent: {name}: {why}" for name, why in absent.items()]
+    return "\n".join(lines)
+
+
+def targets_of(letter: str) -> tuple[tuple[str, float], ...]:
+    """Those of a case."""
+    return next(targets for letters, targets in TARGETS.items() if letter in letters)
+
+
+def record(
+    letter: str,
+    dtype: str,
+    measured: Sequence[Measured],
+    absent: Mapping[str, str],
+    options: Options,
+) -> dict[str, Any]:
+    """For the JSON file."""
+    return {
+        "case": letter,
+        "size": str(CASES[letter]),
+        "dtype": dtype,
+        "threads": options.threads,
+        "quick": options.quick,
+        "absent": dict(absent),
+        "trainings": [vars(each) for each in measured],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,417 @@
+"""Measure how training scales with the ranks, fit a model of the allreduce, and predict further.
+
+All ranks train one network on the Poisson equation, in mode data. In weak scaling each rank has as
+many points as one has alone, in strong scaling the ranks divide them. The allreduce of the gradient
+is also timed alone, for several sizes; latency and bandwidth are fitted to these times, and predict
+the efficiency on the networks that --network names. What is measured, modelled and published by
+others stays told apart.
+
+    python scripts/scaling.py --ranks 1,2,4
+    mpirun -np 2 python scripts/scaling.py --cases A
+"""
+
+import argparse
+import functools
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sciml_par import programs, size
+from sciml_par.evaluation import (
+    CommunicationModel,
+    fit_communication,
+    parallel_efficiency,
+    save_figure,
+)
+from sciml_par.parallel import Average, allreduce, barrier
+
+WEAK, STRONG = "weak", "strong"
+MOST_RANKS = 512
+SIZES = (
+    8,
+    1 << 12,
+    1 << 16,
+    1 << 20,
+    1 << 23,
+)  # bytes of the allreduces that the model is fitted to
+
+
+@dataclass(frozen=True)
+class Case:
+    """−Δu = f on an interval or a square, and the network that solves it."""
+
+    dimension: int
+    points: int
+    width: int
+    depth: int
+    steps: int  # of a run that is timed
+
+
+CASES = {
+    "A": Case(1, 101, 16, 2, 4_000),
+    "B": Case(2, 2_000, 64, 3, 200),
+    "C": Case(2, 20_000, 128, 4, 5),
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """A link between hosts or GPUs: seconds of a message, and bytes a second."""
+
+    latency: float
+    bandwidth: float
+
+    def model(self) -> CommunicationModel:
+        """A reduce-scatter and an allgather, each of log₂ P messages, move all bytes twice."""
+        return CommunicationModel(2 * self.latency, 2 / self.bandwidth)
+
+
+# The bandwidths are the nominal ones, of a direction; the latencies are assumptions.
+NETWORKS = {
+    "10 GbE": Network(30e-6, 1.25e9),  # IEEE 802.3ae: 10 Gbit/s
+    "InfiniBand HDR": Network(1.5e-6, 25e9),  # four lanes of 50 Gbit/s
+    "NVLink 3": Network(5e-6, 300e9),  # of an A100, by NVIDIA's description of its architecture
+}
+
+# Weak scaling, in efficiencies by the number of ranks.
+PUBLISHED = {
+    # Sergeev and Del Balso 2018, arXiv:1802.05799; one number each, on 128 hosts of 4 GPUs.
+    "Horovod, Inception V3 and ResNet-101": {512: 0.90},
+    "Horovod, VGG-16": {512: 0.68},
+    # Escapil-Inchauspé and Ruz 2023, Scientific Reports 13:17562, on one host of 8 GPUs.
+    "Schrödinger, Escapil-Inchauspé & Ruz": {1: 1.0, 2: 0.90, 4: 0.86, 8: 0.77},
+    "Navier–Stokes, Escapil-Inchauspé & Ruz": {1: 1.0, 2: 0.96, 4: 0.92, 8: 0.89},
+}
+
+
+def make_parser():
+    parser = programs.make_scaling_study_parser(__doc__)
+    add = parser.add_argument
+    add("--cases", type=case_names, default="A,B", metavar="A,B,C", help=case_help())
+    add(
+        "--rounds",
+        type=programs.positive_integer,
+        default=5,
+        metavar="N",
+        help="the median of so many timed runs counts (default %(default)s)",
+    )
+    add(
+        "--steps",
+        type=programs.positive_integer,
+        metavar="N",
+        help="training steps of a timed run, in place of those of the case",
+    )
+    add("--precision", choices=("float32", "float64"), default="float32")
+    add(
+        "--network",
+        type=named_network,
+        action="append",
+        metavar="NAME=LATENCY,GB/S",
+        help="predict for a link with this latency in microseconds and bandwidth in 10^9 bytes a "
+        "second, in place of 10 GbE=30,1.25, InfiniBand HDR=1.5,25 and NVLink 3=5,300; may be "
+        "given several times",
+    )
+    add("--no-plots", dest="plots", action="store_false", help="draw no figure")
+    return parser
+
+
+def case_help() -> str:
+    parts = [
+        f"{name}: {case.dimension}-D, {case.width} × {case.depth}, {case.points:,} points"
+        for name, case in CASES.items()
+    ]
+    return f"what to train: {'; '.join(parts)} (default %(default)s)"
+
+
+def case_names(text: str) -> list[str]:
+    names = text.split(",")
+    if not set(names) <= set(CASES) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"expected some of {','.join(CASES)}; got {text!r}")
+    return names
+
+
+def named_network(text: str) -> tuple[str, Network]:
+    name, _, numbers = text.rpartition("=")
+    try:
+        latency, bandwidth = (float(number) for number in numbers.split(","))
+        if not (name and 0 <= latency < math.inf and 0 < bandwidth < math.inf):
+            raise ValueError
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=LATENCY,GB/S with numbers as in 'my link=2,12.5'; got {text!r}"
+        ) from None
+    return name, Network(1e-6 * latency, 1e9 * bandwidth)
+
+
+def measure(options) -> programs.Record:
+    cases = {}
+    for name in options.cases:
+        case = CASES[name]
+        cases[name] = {
+            "parameters": parameters_of(case),
+            WEAK: step_times(case, size() * case.points, options),
+            STRONG: step_times(case, case.points, options),
+        }
+    bytes_of_number = np.dtype(options.precision).itemsize
+    gradients = {bytes_of_number * found["parameters"] for found in cases.values()}
+    several = [
+        {"nbytes": nbytes, "seconds": allreduce_time(nbytes, options)}
+        for nbytes in sorted(gradients | set(SIZES))
+        if size() > 1
+    ]
+    return {"cases": cases, "allreduces": several}
+
+
+def parameters_of(case: Case) -> int:
+    widths = [case.dimension, *[case.width] * case.depth, 1]
+    return sum((a + 1) * b for a, b in zip(widths[:-1], widths[1:], strict=True))
+
+
+def step_times(case: Case, points: int, options) -> list[float]:
+    """Seconds a training step takes all ranks together, of each round (collective)."""
+    from sciml_par import train
+    from sciml_par.networks import MLP
+    from sciml_par.training import Points
+
+    x = problem_of(case).domain.sample(points, seed=0, method="uniform")
+
+    def seconds() -> float:
+        steps = options.steps or case.steps
+        result = train(
+            problem_of(case),
+            network=functools.partial(MLP, width=case.width, depth=case.depth),
+            points=Points(interior=x, boundary=4 * round(math.sqrt(case.points))),
+            steps=steps,
+            precision=options.precision,
+            progress=False,
+        )
+        return result.members[0].seconds_train / steps
+
+    seconds()  # compiles; the others find it compiled
+    return [seconds() for _ in range(options.rounds)]
+
+
+@functools.cache
+def problem_of(case: Case):
+    from sciml_par.problems import Box, Dirichlet, Interval, Problem, Residual, laplacian
+
+    domain = Interval(0, 1) if case.dimension == 1 else Box([0, 0], [1, 1])
+
+    def source(x):
+        return case.dimension * np.pi**2 * np.prod(np.sin(np.pi * x), axis=1, keepdims=True)
+
+    return Problem(
+        domain,
+        Residual(lambda u, x, f: -laplacian(u, x) - f, data=source),
+        conditions=[Dirichlet(0.0)],
+        name=f"Poisson, {case.dimension}-D",
+        exact=lambda x: np.prod(np.sin(np.pi * x), axis=1, keepdims=True),
+    )
+
+
+def allreduce_time(nbytes: int, options) -> float:
+    """Seconds of one allreduce among many in a compiled loop, the median (collective)."""
+    import tensorflow as tf
+
+    calls = max(5, min(50, 10**8 // nbytes))
+
+    def many(x):
+        def more(done, x):
+            return done + 1, allreduce(x, Average)
+
+        return tf.while_loop(lambda done, _: done < calls, more, (0, x))[1]
+
+    x = tf.zeros([nbytes // 4])
+    # For this shape: TensorFlow warns where functions are traced again and again.
+    compiled = tf.function(many, jit_compile=True, autograph=False).get_concrete_function(x)
+    seconds = []
+    for number in range(1 + options.rounds):
+        barrier()
+        start = time.perf_counter()
+        compiled(x).numpy()
+        if number > 0:  # the first one compiles
+            seconds.append((time.perf_counter() - start) / calls)
+    return float(np.median(seconds))
+
+
+def show(options, records: list[programs.Record], folder: Path) -> None:
+    model = fitted(records)
+    for name in options.cases:
+        for scaling in (WEAK, STRONG):
+            show_case(name, scaling, records, options, model)
+    predictions = predict(options, records)
+    show_predictions(options, records, predictions)
+    if options.plots:
+        for name in options.cases:
+            draw(name, records, options, predictions, model, folder)
+
+
+def show_case(name, scaling, records, options, model) -> None:
+    case, alone = CASES[name], records[0]
+    print(
+        f"\n{name}: {case.dimension}-D, {case.width} × {case.depth}, "
+        f"{alone['cases'][name]['parameters']:,} parameters, {options.precision}; {scaling} "
+        f"scaling, {case.points:,} points {'a rank' if scaling == WEAK else 'in all'}"
+    )
+    ranks, efficiency = efficiencies(name, scaling, records)
+    rows = []
+    for record, share in zip(records, efficiency, strict=True):
+        p, seconds = record["ranks"], step_time(record, name, scaling)
+        spent = allreduce_of(record, name, options)
+        rows.append(
+            [
+                f"{p}{' *' if crowded(record) else ''}",
+                f"{1e6 * seconds:,.1f}",
+                "" if spent is None else f"{1e6 * spent:,.1f}",
+                f"{share:.2f}",
+                modelled(model, p, name, scaling, records, options),
+            ]
+        )
+    headings = ["ranks", "µs a step", "µs allreduce", "efficiency", "modelled"]
+    programs.print_table(headings, rows)
+
+
+def step_time(record, name: str, scaling: str) -> float:
+    return float(np.median(record["cases"][name][scaling]))
+
+
+def efficiencies(name: str, scaling: str, records) -> tuple[list[int], np.ndarray]:
+    ranks = [record["ranks"] for record in records]
+    seconds = np.array([step_time(record, name, scaling) for record in records])
+    # Of weak scaling, the time for the work of one rank.
+    return ranks, parallel_efficiency(ranks, seconds / ranks if scaling == WEAK else seconds)
+
+
+def nbytes_of(record, name: str, options) -> int:
+    return np.dtype(options.precision).itemsize * record["cases"][name]["parameters"]
+
+
+def allreduce_of(record, name: str, options) -> float | None:
+    """The measured seconds of an allreduce of this case's gradient; None on one rank."""
+    times = {each["nbytes"]: each["seconds"] for each in record["allreduces"]}
+    return times.get(nbytes_of(record, name, options))
+
+
+def crowded(record) -> bool:
+    """Whether there are more busy threads than cores, so that times tell nothing of scaling."""
+    return record["ranks"] * record["threads"] > record["cores"]
+
+
+def fitted(records) -> CommunicationModel | None:
+    """The model of the allreduces of all runs with a core for each rank; None if there are none."""
+    rows = [
+        (record["ranks"], each["nbytes"], each["seconds"])
+        for record in records
+        if not crowded(record)
+        for each in record["allreduces"]
+    ]
+    if not rows:
+        measured = any(record["allreduces"] for record in records)
+        why = "had a core for each rank" if measured else "was needed"
+        print(f"\nNo allreduce {why}, so that no model is fitted.")
+        return None
+    ranks, nbytes, seconds = (np.array(column) for column in zip(*rows, strict=True))
+    model = fit_communication(ranks, nbytes, seconds)
+    error = np.max(np.abs(model.seconds(ranks, nbytes) / seconds - 1))
+    counts = ", ".join(str(p) for p in sorted(set(ranks.tolist())))
+    print(
+        f"\nAllreduce on {counts} ranks, fitted: T(P, n) = {1e6 * model.latency:.3g} µs · log₂ P + "
+        f"n (P − 1)/P / ({1e-9 / max(model.seconds_per_byte, 1e-30):.3g} GB/s), to "
+        f"{100 * error:.0f} % of each time at worst"
+    )
+    return model
+
+
+def alone_of(records, name: str, scaling: str) -> float | None:
+    """The seconds of a step on one rank; None if that was not measured."""
+    return step_time(records[0], name, scaling) if records[0]["ranks"] == 1 else None
+
+
+def modelled(model, ranks: int, name: str, scaling: str, records, options) -> str:
+    alone = alone_of(records, name, scaling)
+    if model is None or alone is None:
+        return ""
+    nbytes = nbytes_of(records[0], name, options)
+    return f"{float(model.efficiency(ranks, nbytes, alone, scaling=scaling)):.2f}"
+
+
+def networks_of(options) -> dict[str, Network]:
+    return dict(options.network) if options.network else NETWORKS
+
+
+def rank_numbers() -> np.ndarray:
+    return 2 ** np.arange(1 + round(math.log2(MOST_RANKS)))
+
+
+def predict(options, records) -> dict[tuple[str, str, str], np.ndarray]:
+    """Efficiencies [k] on `rank_numbers` by network, case and kind of scaling."""
+    return {
+        (network, name, scaling): link.model().efficiency(
+            rank_numbers(), nbytes_of(records[0], name, options), alone, scaling=scaling
+        )
+        for network, link in networks_of(options).items()
+        for name in options.cases
+        for scaling in (WEAK, STRONG)
+        if (alone := alone_of(records, name, scaling)) is not None
+    }
+
+
+def show_predictions(options, records, predictions) -> None:
+    if not predictions:
+        print("\nNothing is predicted without a run on one rank.")
+        return
+    chosen = [2, 8, 64, MOST_RANKS]
+    print(
+        "\nPredicted efficiencies: the step of one rank as measured here, the allreduce by "
+        "latency and bandwidth alone"
+    )
+    rows = []
+    for (network, name, scaling), values in predictions.items():
+        link = networks_of(options)[network]
+        of_ranks = dict(zip(rank_numbers().tolist(), values, strict=True))
+        rows.append(
+            [
+                network,
+                f"{1e6 * link.latency:g} µs, {1e-9 * link.bandwidth:g} GB/s",
+                f"{name}, {scaling}",
+                *(f"{of_ranks[p]:.2f}" for p in chosen),
+            ]
+        )
+    programs.print_table(["network", "a message", "case", *(f"P = {p}" for p in chosen)], rows)
+
+
+def draw(name: str, records, options, predictions, model, folder: Path) -> None:
+    """The efficiencies of one case, and published ones of others."""
+    from sciml_par.evaluation import ScalingCurve, plot_scaling
+
+    curves = []
+    for scaling in (WEAK, STRONG):
+        ranks, efficiency = efficiencies(name, scaling, records)
+        curves.append(ScalingCurve("here", ranks, efficiency, scaling=scaling))
+        alone = alone_of(records, name, scaling)
+        if model is not None and alone is not None and len(ranks) > 1:
+            nbytes = nbytes_of(records[0], name, options)
+            values = model.efficiency(ranks, nbytes, alone, scaling=scaling)
+            curves.append(ScalingCurve("here", ranks, values, kind="modelled", scaling=scaling))
+    curves += [
+        ScalingCurve(network, rank_numbers(), values, kind="modelled", scaling=scaling)
+        for (network, case, scaling), values in predictions.items()
+        if case == name
+    ]
+    curves += [
+        ScalingCurve(label, list(points), list(points.values()), kind="published", scaling=WEAK)
+        for label, points in PUBLISHED.items()
+    ]
+    title = f"Case {name}, a step of one rank as measured here"
+    save_figure(plot_scaling(curves, title=title), folder, f"scaling_{name}")
+
+
+def main() -> None:
+    programs.run_scaling_study(make_parser(), measure, show)
+
+
+if __name__ == "__main__":
+    programs.run(main)
