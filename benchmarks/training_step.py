@@ -3,8 +3,9 @@
 The problem is the Poisson equation with a 16×2 network in float32. On one rank: the engine's
 loop, and the same step written with a Keras model and Keras' Adam, called from Python as a
 function compiled by XLA, and as a plain graph. On two ranks: the engine's loop in data mode, with
-its allreduce and with the allreduce left out. All are timed in turns, several rounds each;
-the figures are medians, and what counts is their ratios.
+its allreduce and with the allreduce left out. On one rank again, with the threads of `init`: 16 and
+64 stacked members, per member, and Keras' Adam inside the loop. All are timed in turns, several
+rounds each; the figures are medians, and what counts is their ratios.
 
     python benchmarks/training_step.py
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from _measuring import RESULTS, Candidate, in_turns, repeated, report, run_ranks, write_json
@@ -31,12 +33,14 @@ HOROVOD_BEST = {"data": 524.0, "ensemble": 127.0}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worker", choices=("ensemble", "data"))
+    parser.add_argument("--worker", choices=("ensemble", "data", "stacked"))
     worker = parser.parse_args().worker
     if worker == "ensemble":
         report(ensemble_times())
     elif worker == "data":
         report(data_times())
+    elif worker == "stacked":
+        report(stacked_times())
     else:
         compare()
 
@@ -46,6 +50,7 @@ def compare() -> None:
     ensemble = run_ranks(None, __file__, "--worker", "ensemble")
     data = run_ranks(2, __file__, "--worker", "data")
     alone = run_ranks(2, __file__, "--worker", "ensemble")
+    stacked = run_ranks(None, __file__, "--worker", "stacked")
     engine, engine_2, engine_data = ensemble["engine"], alone["engine"], data["with_allreduce"]
     rows = [
         ("ensemble, 1 rank: engine", engine, engine),
@@ -56,11 +61,17 @@ def compare() -> None:
         ("data, 2 ranks: engine", engine_data, engine_data),
         ("  the same without the allreduce", data["without_allreduce"], engine_data),
         ("  Horovod's best (measured elsewhere)", HOROVOD_BEST["data"], engine_data),
+        *((f"stacked: {name}", value, stacked["1 member"]) for name, value in stacked.items()),
     ]
     print(f"{'step of':40}{'µs':>8}{'÷ engine':>10}")
     for name, microseconds, base in rows:
         print(f"{name:40}{microseconds:8.1f}{microseconds / base:10.2f}")
-    found = {"ensemble_1_rank": ensemble, "ensemble_2_ranks": alone, "data_2_ranks": data}
+    found = {
+        "ensemble_1_rank": ensemble,
+        "ensemble_2_ranks": alone,
+        "data_2_ranks": data,
+        "stacked": stacked,
+    }
     write_json(RESULTS / "training_step.json", found)
 
 
@@ -105,28 +116,83 @@ def data_times() -> dict[str, float]:
     )
 
 
-def engine_loop(group: Any, *, points: int, shard_of: Any = None) -> Callable[[], float]:
-    """A function that does some steps of the engine and returns microseconds per step.
+def stacked_times() -> dict[str, float]:
+    """Microseconds per step and member of stacks, and of Keras' Adam in place of the engine's."""
+    import keras
+
+    import sciml_par
+    from sciml_par.parallel import current_world
+
+    sciml_par.init()
+    alone = current_world().alone
+    stacks = {
+        f"{count} member{'s' * (count > 1)}": engine_loop(alone, points=101, members=count)
+        for count in (1, 16, 64)
+    }
+    adam = keras.optimizers.Adam(1e-3)
+    return in_turns(
+        {**stacks, "1 member, Keras' Adam": engine_loop(alone, points=101, optimizer=adam)}, ROUNDS
+    )
+
+
+def engine_loop(
+    group: Any, *, points: int, shard_of: Any = None, members: int = 1, optimizer: Any = None
+) -> Callable[[], float]:
+    """A function that does some steps of the engine and returns microseconds per step and member.
 
     `shard_of` is the group whose division of the points is used: `group` by default.
     """
-    from sciml_par.networks import MLP
-    from sciml_par.problems import poisson
-    from sciml_par.training.loop import Loop
-    from sciml_par.training.objective import Objective
-    from sciml_par.training.optimizers.adam import Adam
-    from sciml_par.training.rank_points import points_of_rank
+    import numpy as np
+    import tensorflow as tf
 
-    divided = shard_of or group
-    own_points = points_of_rank(
-        poisson(), points, boundary_points=None, rank=divided.rank, size=divided.size
+    from sciml_par.networks import make_network
+    from sciml_par.problems import poisson
+    from sciml_par.training import Adam
+    from sciml_par.training.loop import Loop
+    from sciml_par.training.objective import StackedObjective, field_of
+    from sciml_par.training.optimizers.convert import as_optimizer
+    from sciml_par.training.parameter_layout import ParameterLayout
+    from sciml_par.training.points.make_feed import make_feed
+    from sciml_par.training.stops import Stops
+
+    divided, problem = shard_of or group, poisson()
+    feed = make_feed(
+        problem,
+        points_per_rank=points,
+        rank=divided.rank,
+        size=divided.size,
+        seed=0,
+        dtype="float32",
     )
-    model = MLP(1, 1)
-    totals = [divided.size * points, 2]
-    objective = Objective(model, own_points, totals=totals, communicator=group, dtype="float32")
-    loop = Loop(objective, Adam(), log_every=1000, communicator=group)
-    start = loop.start([v.numpy() for v in model.trainable_variables], "float32")
-    return lambda: 1e6 * loop.advance(start, ENGINE_STEPS).seconds / ENGINE_STEPS
+    networks = [make_network(seed=j) for j in range(members)]
+    layout = ParameterLayout.of(networks[0].trainable_variables)
+    objective = StackedObjective(
+        partial(field_of, problem, networks[0]),
+        problem.terms,
+        layout=layout,
+        members=members,
+        stacked=feed.stacked,
+        communicator=group,
+    )
+    loop = Loop(objective, as_optimizer(optimizer or Adam()), feed, communicator=group)
+    rows = [layout.flatten([v.value for v in each.trainable_variables]) for each in networks]
+    start = loop.start(tf.constant(np.stack(rows)))
+    steps = max(1, ENGINE_STEPS // members)
+
+    def run() -> float:
+        chunk = loop.advance(
+            start,
+            feed.chunk(0),
+            Stops().limits("float32"),
+            tf.ones([members, 1]),
+            step=0,
+            phase_start=0,
+            count=steps,
+            log_every=1000,
+        )
+        return 1e6 * chunk.seconds / steps / members
+
+    return run
 
 
 def keras_step(*, points: int) -> Callable[[], Any]:

@@ -44,15 +44,7 @@ def network_of_member(
             f"network=lambda: keras.Sequential([...])."
         )
     d, m = problem.domain.dimension, problem.network_outputs
-    made = make_network(network, d, m, seed=seed, dtype=dtype)
-    for variable in made.trainable_variables:
-        if getattr(variable, "constraint", None) is not None:
-            raise InputError(
-                f"train: the weights {variable.path!r} of the network have a constraint, which "
-                f"Keras applies after each update and train does not. Make the network without it, "
-                f"or write what it does into the layer's call."
-            )
-    return made
+    return make_network(network, d, m, seed=seed, dtype=dtype)
 
 
 def try_residuals(
