@@ -79,7 +79,7 @@ class Progress:
                 values = course.stack.layout.unflatten(row)
                 for variable, value in zip(setup.network.trainable_variables, values, strict=True):
                     variable.assign(value)
-                found[setup.number] = setup.network
+                found[setup.number] = setup.network.model
         return [found[number] for number in sorted(found)]
 
     @property

@@ -22,7 +22,7 @@ class ProgressWatcher(Watcher):
     def __init__(self, reporter: Reporter, *, all_records: bool) -> None:
         self._reporter = reporter
         self._all_records = all_records
-        self._shown: dict[int, int] = {}
+        self._shown: dict[tuple[int, ...], int] = {}
         self._ended: set[int] = set()
         self._started = False
 
@@ -33,7 +33,7 @@ class ProgressWatcher(Watcher):
         self._tell_of_ended(meeting)
         if not self._started:
             self._started = True
-            self._shown = {i: len(course.steps) for i, course in enumerate(meeting.courses)}
+            self._shown = {c.stack.numbers: len(c.steps) for c in meeting.courses}
             self._reporter.ready()
             return
         if self._all_records:
@@ -47,17 +47,16 @@ class ProgressWatcher(Watcher):
     def _show_records(self, meeting: Meeting) -> None:
         course, at = meeting.course, meeting.worked
         before = sum(each.step for each in meeting.courses[:at])
+        first = self._shown.get(course.stack.numbers, 0)
         names = [term.name for term in course.stack.terms]
-        for steps, records in zip(
-            course.steps[self._shown[at] :], course.records[self._shown[at] :], strict=True
-        ):
+        for steps, records in zip(course.steps[first:], course.records[first:], strict=True):
             for step, terms in zip(steps, records, strict=True):
                 rows = [row for j, row in enumerate(terms) if step <= course.last_step_of(j)]
                 if not rows:
                     continue
                 alone = dict(zip(names, rows[0], strict=True)) if len(rows) == 1 else {}
                 self._reporter.record(before + int(step), [float(r.sum()) for r in rows], alone)
-        self._shown[at] = len(course.steps)
+        self._shown[course.stack.numbers] = len(course.steps)
 
     def _tell_of_ended(self, meeting: Meeting) -> None:
         ended = {rank for rank, status in enumerate(meeting.everyone) if status.not_finite}

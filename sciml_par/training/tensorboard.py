@@ -29,24 +29,25 @@ class TensorBoard(Callback):
             raise InputError(f"TensorBoard: expected the name of a folder; got {folder!r}.")
         self._folder = Path(folder)
         self._writers: dict[int, Any] = {}
-        self._written: dict[int, int] = {}
+        self._written: dict[tuple[int, ...], int] = {}
 
     def on_train_begin(self, progress: Progress) -> None:
         """Leave out what an earlier training has recorded, from which this one goes on (local)."""
         self._writers.clear()
-        self._written = {i: len(course.steps) for i, course in enumerate(progress.courses)}
+        self._written = {c.stack.numbers: len(c.steps) for c in progress.courses}
 
     def on_chunk_end(self, progress: Progress) -> None:
         """Write all records since the last chunk (local)."""
         if not progress.speaks:
             return
-        for i, course in enumerate(progress.courses):
+        for course in progress.courses:
+            first = self._written.get(course.stack.numbers, 0)
             for j, number in enumerate(course.stack.numbers):
                 folder = self._folder
                 if progress.ensemble:
                     folder = folder / f"member-{number}"
-                self._write(course, j, self._written[i], self._writer(number, folder))
-            self._written[i] = len(course.steps)
+                self._write(course, j, first, self._writer(number, folder))
+            self._written[course.stack.numbers] = len(course.steps)
 
     def on_train_end(self, progress: Progress) -> None:
         """Close the files (local)."""

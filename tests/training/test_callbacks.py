@@ -99,7 +99,7 @@ def test_one_rank_stops_all_before_another_step() -> None:
             progress.stop("enough")
 
     seen: list[int] = []
-    result = small(poisson(), callbacks=[stop, lambda p: seen.append(p.step)])
+    result = small(poisson(), steps=10**8, callbacks=[stop, lambda p: seen.append(p.step)])
     (member,) = result.members
     assert (member.ended, member.steps) == ("enough", seen[-1])
     assert [step >= 100 for step in seen] == [False] * (len(seen) - 1) + [True]

@@ -6,6 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from sciml_par.training import (
     Checkpoint,
     Ensemble,
     NoProgress,
+    Points,
     Progress,
     Result,
     TargetLoss,
@@ -45,6 +47,8 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
     "at the end of a phase": ({"steps": None, "phases": TWO_PHASES}, 30),
     "no progress": ({"stop": NoProgress(40, least_progress=0.9)}, 25),
     "stacked members": ({"mode": Ensemble(members_per_rank=3)}, 25),
+    "minibatches": ({"points": Points(24, batch_size=8, resample_every=20, method="uniform")}, 35),
+    "a Keras optimizer": ({"optimizer": keras.optimizers.AdamW(1e-2, clipnorm=1.0)}, 25),
     "several stacks": (
         {
             "mode": Ensemble(
