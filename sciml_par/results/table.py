@@ -51,6 +51,8 @@ def make_table(members: Sequence[Member], *, width: int) -> Table:
     ranges = [_extremes(members, of) for of in (min, max)] if hidden else []
     once = _fit([*rows, *ranges], width, common=_common(members))
     caption = [f"{name}: {text}" for name, text in once.items()]
+    if any(len(member.stacked_with) > 1 for member in members):
+        caption.append("members that are one computation share its time")
     if hidden:
         caption.append(f"min and max are of all {len(members):,} members")
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP - 1, 0, 0))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sciml_par._tensorflow import tf
+from sciml_par._xla_gradients import register_gradients
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.xla_custom_call import bridge
 from sciml_par.parallel.groups.communicator import Communicator
@@ -112,6 +113,7 @@ class Loop:
         self._batch = feed.batch
         self._epoch = feed.steps_per_epoch
         compiled = compiles_collectives(communicator)
+        register_gradients()
         self._run = tf.function(self._steps, jit_compile=compiled, autograph=False)
         self._value = tf.function(objective.value, jit_compile=compiled, autograph=False)
         self._programs: dict[Any, Any] = {}

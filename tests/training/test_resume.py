@@ -9,11 +9,12 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError, OutputError
 from sciml_par.networks import MLP
-from sciml_par.problems import poisson, two_sines
+from sciml_par.problems import Dirichlet, Interval, Problem, laplacian, poisson, two_sines
 from sciml_par.training import (
     Adam,
     Checkpoint,
@@ -38,6 +39,15 @@ small = partial(
     evaluation_points=11,
     progress=False,
 )
+
+
+def branching(u: Any, x: Any) -> Any:
+    """What has no form for several members at once."""
+    r = laplacian(u, x) - 1.0
+    return tf.cond(tf.reduce_mean(r) > 0, lambda: r, lambda: 2 * r)
+
+
+BRANCHING = Problem(Interval(-1, 1), branching, conditions=[Dirichlet(0.0)], exact=np.cos)
 TWO_PHASES: list[tuple[Any, int]] = [(Adam(1e-2), 30), (Adam(1e-3), 30)]
 CASES: dict[str, tuple[dict[str, Any], int]] = {
     "float32": ({}, 25),
@@ -49,6 +59,10 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
     "stacked members": ({"mode": Ensemble(members_per_rank=3)}, 25),
     "minibatches": ({"points": Points(24, batch_size=8, resample_every=20, method="uniform")}, 35),
     "a Keras optimizer": ({"optimizer": keras.optimizers.AdamW(1e-2, clipnorm=1.0)}, 25),
+    "members one by one": (
+        {"mode": Ensemble(members_per_rank=2, problems=lambda number: BRANCHING)},
+        25,
+    ),
     "several stacks": (
         {
             "mode": Ensemble(

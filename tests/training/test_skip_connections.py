@@ -1,0 +1,47 @@
+"""Networks with skip connections: slices have second derivatives in compiled loops as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from engine import Engine
+
+import sciml_par.parallel as sp
+from sciml_par.problems import Box, Dirichlet, Problem, laplacian
+
+
+def network() -> keras.Model:
+    x = keras.Input((2,), dtype="float64")
+    options: dict[str, Any] = {"activation": "tanh", "dtype": "float64"}
+    h = keras.layers.Dense(5, **options)(x)
+    h = keras.layers.Concatenate(dtype="float64")([h, x, tf.keras.ops.sin(x)])
+    h = keras.layers.Dense(5, **options)(h)
+    return keras.Model(x, keras.layers.Dense(1, dtype="float64")(h))
+
+
+@pytest.mark.ranks(most=1, reason="the gradient is local")
+@pytest.mark.parametrize("ansatz", [None, lambda u, x: x[:, 0:1] * u(x)])
+def test_compiled_gradients_are_those_of_a_graph(ansatz: Any) -> None:
+    """With tapes through everything: the network has no jet."""
+    problem = Problem(
+        Box([0, 0], [1, 2]),
+        lambda u, x: laplacian(u, x) - tf.slice(x, [0, 1], [-1, 1]) * u(x),
+        conditions=[Dirichlet(0.3)],
+        ansatz=ansatz,
+        input_scaling=True,
+    )
+    engine = Engine(problem, sp.current_world().alone, network(), points=12)
+    batch = engine.feed.whole(0)
+    found = []
+    for compiled in (True, False):
+        function = tf.function(
+            engine.objective.value_and_gradient, jit_compile=compiled, autograph=False
+        )
+        terms, gradient = function(engine.parameters, batch)
+        assert np.linalg.norm(gradient) > 1e-2
+        found.append(np.concatenate([terms, gradient], axis=1))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-10, atol=1e-12)
