@@ -13,7 +13,6 @@ import numpy.typing as npt
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.networks import taylor
 from sciml_par.networks.activation import ACTIVATIONS, LINEAR, Activation, activation_of
-from sciml_par.networks.mlp import MLP
 
 FloatArray = npt.NDArray[np.float64]
 Place = int | FloatArray
@@ -144,7 +143,7 @@ def dense_chain(model: Any) -> DenseChain | None:
 def _operations(model: Any) -> Iterator[Any]:
     """What a model does, one after the other; the model itself where it cannot be taken apart."""
     keras: Any = import_module("keras")
-    if type(model) is MLP:
+    if type(model) is _mlp():
         for layer in model._dense[:-1]:
             yield from (layer, _Known(model._activation))
         yield model._dense[-1]
@@ -246,3 +245,9 @@ def _place_key(place: Place | None) -> Any:
 
 def _row(value: Any) -> FloatArray:
     return np.asarray(value, dtype=np.float64).reshape(-1)
+
+
+def _mlp() -> Any:
+    """The class, whose module imports TensorFlow."""
+    mlp: Any = import_module("sciml_par.networks.mlp").MLP
+    return mlp

@@ -15,7 +15,6 @@ from sciml_par.networks import keras_checks
 from sciml_par.networks.dense_chain import DenseChain, dense_chain
 from sciml_par.networks.graph_key import digest_of_graph
 from sciml_par.networks.keras_function import KerasFunction
-from sciml_par.networks.mlp import MLP
 from sciml_par.networks.network import Identity, Network
 
 _ACCEPTED = (
@@ -61,7 +60,7 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     >>> len(network.trainable_variables), network.jet is not None
     (4, True)
     """
-    if isinstance(model, MLP) and _is_plain_mlp(model):
+    if isinstance(model, _mlp()) and _is_plain_mlp(model):
         return _network_of_mlp(model, d, m, dtype)
     keras: Any = import_module("keras")
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
@@ -71,23 +70,23 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     return _network_of_keras(model, d, m, dtype)
 
 
-def _is_plain_mlp(model: MLP) -> bool:
+def _is_plain_mlp(model: Any) -> bool:
     kind = type(model)
-    return all(getattr(kind, name) is getattr(MLP, name) for name in ("call", "apply", "jet"))
+    return all(getattr(kind, name) is getattr(_mlp(), name) for name in ("call", "apply", "jet"))
 
 
-def _network_of_mlp(model: MLP, d: int, m: int, dtype: str) -> Network:
+def _network_of_mlp(model: Any, d: int, m: int, dtype: str) -> Network:
     name = keras_checks.described(model)
     _check_numbers(name, (model.input_size, d), (model.output_size, m))
     keras_checks.check_parts(model)
     keras_checks.check_precision(model, dtype)
     variables = tuple(model.trainable_variables)
-    if len(variables) < len(model.variables) and type(model) is MLP:
+    if len(variables) < len(model.variables) and type(model) is _mlp():
         chain = dense_chain(model)
         assert chain is not None
         return _network_of_chain(model, chain)
     config = {k: v for k, v in model.get_config().items() if k not in ("name", "seed")}
-    key = (MLP, tuple(sorted(config.items())))
+    key = (_mlp(), tuple(sorted(config.items())))
     return Network(model, variables, model.apply, model.jet, key, _remarks(model))
 
 
@@ -268,3 +267,9 @@ def _cause(error: Exception) -> str:
     if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
         del lines[0]
     return lines[0] if lines else "no message"
+
+
+def _mlp() -> Any:
+    """The class, whose module imports TensorFlow."""
+    mlp: Any = import_module("sciml_par.networks.mlp").MLP
+    return mlp

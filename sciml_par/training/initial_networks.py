@@ -10,7 +10,6 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.networks.factory import is_factory, make_network
 from sciml_par.networks.network import Network
 from sciml_par.problems import _tape
 from sciml_par.problems.field import Field
@@ -37,6 +36,9 @@ def network_of_member(
     InputError
         It cannot serve as the problem's field, or one model is given for several members.
     """
+    # It imports TensorFlow, which is not to be there before `init`.
+    from sciml_par.networks.factory import is_factory, make_network
+
     if network is not None and members > 1 and not is_factory(network):
         raise InputError(
             f"train: network={type(network).__name__} is one model, but {members} are to be "

@@ -48,6 +48,28 @@ def test_nothing_happens_at_import(module):
     assert json.loads(line) == [[], True, 0]
 
 
+BEFORE_INIT = """
+import sys
+from sciml_par import init, problems, programs, rank, results, size, train
+from sciml_par.problems import *
+from sciml_par.training import *
+print([name for name in ("tensorflow", "keras") if name in sys.modules])
+"""
+
+
+@pytest.mark.launches
+def test_what_programs_name_before_init_does_not_import_tensorflow():
+    """`init` divides threads and GPUs, which comes too late for a TensorFlow that is there."""
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE_INIT],
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
 def names_in(stub: Path) -> list[str]:
     nodes = [node for node in ast.parse(stub.read_text()).body if hasattr(node, "names")]
     names = [a.asname or a.name for node in nodes for a in node.names if a.name != "*"]

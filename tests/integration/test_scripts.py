@@ -19,7 +19,7 @@ APPROXIMATION = ROOT / "scripts" / "function_approximation.py"
 CASES = pytest.mark.parametrize("mode", ["data", "ensemble"])
 PROGRAMS = pytest.mark.parametrize("program", [POISSON, APPROXIMATION], ids=lambda p: p.stem)
 
-DATA_FILES = {"results.json", "predictions.npz", "history.csv"}
+DATA_FILES = {"results.json", "predictions.npz", "history.csv", "weights.npz", "network-0.keras"}
 FIGURE_FILES = {
     f"{name}.{kind}" for name in ("prediction", "error", "loss") for kind in ("png", "pdf")
 }

@@ -130,7 +130,7 @@ def test_of_many_members_there_are_some_rows_and_the_ranges() -> None:
     rows = [line.split() for line in lines if "poisson" in line]
     assert [int(row[0]) for row in rows] == [*range(8), 40, 50]
     assert lines[-4].split() == ["…"]
-    assert lines[-1].strip() == "min and max are of all 64 members"
+    assert lines[-1].strip().endswith("; min and max are of all 64 members")
     losses = [member.kept_loss for member in members]
     for line, of in ((lines[-3], min), (lines[-2], max)):
         assert line.split()[0] == of.__name__ and f"{of(losses):.2e}" in line
