@@ -85,9 +85,16 @@ def _network_of_mlp(model: Any, d: int, m: int, dtype: str) -> Network:
         chain = dense_chain(model)
         assert chain is not None
         return _network_of_chain(model, chain)
-    config = {k: v for k, v in model.get_config().items() if k not in ("name", "seed")}
-    key = (_mlp(), tuple(sorted(config.items())))
-    return Network(model, variables, model.apply, model.jet, key, _remarks(model))
+    return Network(model, variables, model.apply, model.jet, _key_of_mlp(model), _remarks(model))
+
+
+def _key_of_mlp(model: Any) -> Any:
+    try:
+        config = model.get_config()
+    except Exception:  # that of a subclass may be anything
+        return Identity(model)
+    kept = {name: value for name, value in config.items() if name not in ("name", "seed")}
+    return (type(model), tuple(sorted(kept.items())))
 
 
 def _network_by_hand(model: Any) -> Network:
