@@ -42,6 +42,7 @@ def test_members_are_numbered_anew() -> None:
     np.testing.assert_array_equal(found[3:], found[:2])
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_what_is_merged_is_saved_loaded_and_drawn_as_one(tmp_path: Path) -> None:
     shared = Path(sp.current_world().communicator.broadcast_object(str(tmp_path)))
     merged = Result.merge([ensemble(), one_model(2)])

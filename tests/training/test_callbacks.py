@@ -139,6 +139,7 @@ def test_tensorboard_has_every_record_of_all_terms(tmp_path: Path) -> None:
         np.testing.assert_allclose([value for _, value in own], values[:-1], rtol=1e-6)
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_tensorboard_has_a_folder_for_each_member_of_an_ensemble(tmp_path: Path) -> None:
     folder = sp.current_world().communicator.on_root(lambda: tmp_path)
     result = small(poisson(), mode=Ensemble(members_per_rank=2), callbacks=[TensorBoard(folder)])
@@ -171,6 +172,7 @@ def test_refuses_what_is_none_and_says_what_to_use(given: Any, message: str) -> 
         as_callbacks(given)
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_chunks_that_are_cut_short_do_not_make_the_next_ones_ever_longer(tmp_path: Path) -> None:
     """The length that is asked for must not grow by a factor at each of them."""
     folder = sp.current_world().communicator.on_root(lambda: tmp_path)

@@ -49,6 +49,7 @@ def test_a_second_training_compiles_nothing() -> None:
     assert again.members[0].losses[0] > 1e3, "the loss is that of k = 1"
 
 
+@pytest.mark.ranks(most=1, reason="loops are kept on each rank")
 def test_other_numbers_are_another_computation() -> None:
     """A captured number has changed between the two, as in a notebook."""
     global factor  # noqa: PLW0603
@@ -73,6 +74,7 @@ class Model:
         return self.value * laplacian(u, x) - 1.0
 
 
+@pytest.mark.ranks(most=1, reason="loops are kept on each rank")
 def test_an_object_that_may_change_is_compiled_each_time() -> None:
     model = Model(1.0)
     problem = Problem(Interval(0, 1), model.residual, conditions=[Dirichlet(0.0)])
