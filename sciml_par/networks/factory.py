@@ -99,7 +99,7 @@ def _called(make: Callable[..., Any], d: int, m: int, seed: int, dtype: str) -> 
 def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
     """How many of (d, m), and which of seed and dtype, a factory is to be called with."""
     try:
-        parameters = list(inspect.signature(make).parameters.values())
+        parameters = _parameters(make)
     except (TypeError, ValueError):  # some built-in callables have none
         return 2, ("seed", "dtype")
     needed = [p for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
@@ -121,6 +121,14 @@ def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
             f"with functools.partial or a lambda."
         )
     return positional, named
+
+
+def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Those of a function, or of the constructor of a class."""
+    if not inspect.isclass(make):
+        return list(inspect.signature(make).parameters.values())
+    # Keras gives its classes a __new__ of any arguments, which inspect may take for the constructor.
+    return list(inspect.signature(make.__init__).parameters.values())[1:]  # type: ignore[misc]
 
 
 @contextlib.contextmanager

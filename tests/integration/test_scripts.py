@@ -69,7 +69,8 @@ def check_run(folder: Path, *, ranks: int, members: int, plots: bool) -> list[di
     expected |= {f"checkpoint{'' if in_data else f'-group-{r}'}.npz" for r in range(ranks)}
     assert {path.name for path in folder.iterdir()} == expected
     results = read(folder)
-    assert set(results) == {"arguments", "versions", "date", "mode", "ranks", "members"}
+    of_the_run = {"arguments", "versions", "date", "mode", "ranks", "members"}
+    assert set(results) == of_the_run | {"format", "networks", "sha256"}
     assert results["ranks"] == ranks
     assert results["versions"]["tensorflow"] and results["versions"]["mpi4py"]
     found: list[dict[str, Any]] = results["members"]
