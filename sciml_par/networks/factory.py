@@ -127,8 +127,8 @@ def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
     """Those of a function, or of the constructor of a class."""
     if not inspect.isclass(make):
         return list(inspect.signature(make).parameters.values())
-    # Keras gives its classes a __new__ of any arguments, which inspect may take for the constructor.
-    return list(inspect.signature(make.__init__).parameters.values())[1:]  # type: ignore[misc]
+    # Keras gives its classes a __new__ of any arguments, which inspect may take in its place.
+    return list(inspect.signature(make.__init__).parameters.values())[1:]
 
 
 @contextlib.contextmanager
