@@ -24,22 +24,32 @@ FIGURE_FILES = {
     f"{name}.{kind}" for name in ("prediction", "error", "loss") for kind in ("png", "pdf")
 }
 MEMBER_KEYS = {
-    "member",
-    "rank",
-    "problem",
-    "seed",
-    "status",
-    "steps",
-    "loss",
+    "architecture",
     "best_loss",
+    "best_step",
+    "coordinates",
+    "ended",
+    "kept",
+    "largest_drift",
+    "loss",
+    "member",
+    "microseconds_per_step",
+    "outputs",
+    "per_rank",
+    "points",
+    "problem",
+    "rank",
     "relative_l2_error",
     "relative_l2_error_on_evaluation_domain",
     "seconds_compile",
     "seconds_train",
-    "microseconds_per_step",
+    "seed",
+    "stacked_with",
+    "status",
+    "steps",
+    "steps_asked",
+    "terms",
     "times_brought_together",
-    "largest_drift",
-    "per_rank",
 }
 SHORT = ("--steps", "200", "--log-every", "50", "--no-plots")
 
@@ -110,6 +120,9 @@ def check_arrays(found: dict[str, np.ndarray], ranks: list[int]) -> None:
     assert shapes.pop("u") == shapes.pop("u_exact") == (m, 201, 1)
     assert shapes.pop("rank") == shapes.pop("member") == shapes.pop("finished") == (m,)
     assert shapes.pop("member_own") == (m * 201,)
+    assert shapes.pop("inside") == (201,) and shapes.pop("inside_own") == (m * 201,)
+    (trained,) = {shapes.pop(name)[0] for name in ("x_trained", "rank_trained", "member_trained")}
+    assert trained >= m
     assert set(shapes) == {"x_own", "u_own", "u_own_exact"}
     assert set(shapes.values()) == {(m * 201, 1)}
     assert all(np.isfinite(array).all() for array in found.values())
