@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,10 @@ class Ensemble:
                 f"Ensemble: expected problems to be a list of Problem, one a member, or a function "
                 f"of the member's number; got {self.problems!r}."
             )
+        _check_each("seeds", self.seeds, _is_seed, "integers ≥ 0")
+        _check_each("learning_rates", self.learning_rates, _is_rate, "numbers > 0")
+        if not isinstance(self.bootstrap, bool):
+            raise InputError(f"Ensemble: expected bootstrap to be a bool; got {self.bootstrap!r}.")
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,24 @@ def _check_lengths(ensemble: Ensemble, members: int) -> None:
                 f"Ensemble: expected one of {name} for each of the {members} members; got "
                 f"{len(value)}."
             )
+
+
+def _check_each(name: str, values: Any, good: Callable[[Any], bool], expected: str) -> None:
+    if values is None:
+        return
+    if isinstance(values, str) or not hasattr(values, "__len__") or not all(map(good, values)):
+        raise InputError(
+            f"Ensemble: expected {name} to be a sequence of {expected}, one a member; got "
+            f"{values!r}."
+        )
+
+
+def _is_seed(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 0
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _is_positive(value: Any) -> bool:
