@@ -161,11 +161,11 @@ def _check_each(name: str, values: Any, good: Callable[[Any], bool], expected: s
 
 
 def _is_seed(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
 def _is_rate(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
 
 
 def _is_positive(value: Any) -> bool:
