@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from sciml_par.networks import taylor
 from sciml_par.networks.activation import ACTIVATIONS, LINEAR, Activation, activation_of
 
 FloatArray = npt.NDArray[np.float64]
+RecordOf = Callable[["DenseLayer"], taylor.Record]
+"""Makes the record of a layer's products; see `sciml_par.networks.taylor.Record`."""
+
 Place = int | FloatArray
 """Where a tensor is to be found: its number among the parameters, or a constant value."""
 
@@ -84,25 +87,48 @@ class DenseChain:
         """u(x): [n, d] -> [n, m] (pure, local)."""
         for scaling in self.scalings:
             x = scaling(x)
-        for weight, bias, activation in self._tensors(parameters, x.dtype):
+        for weight, bias, activation, _ in self._tensors(parameters, x.dtype):
             x = tf.linalg.matmul(x, weight)
             x = activation.value(x if bias is None else x + bias)
         return x
 
+    def recorded_apply(
+        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, record_of: RecordOf
+    ) -> tf.Tensor:
+        """As `apply`, with a record of the products of each layer (local)."""
+        for scaling in self.scalings:
+            x = scaling(x)
+        a = tf.transpose(x)
+        for layer in self._tensors(parameters, x.dtype, record_of):
+            (z,) = layer.multiply([a])
+            a = layer.activation.value(z if layer.bias is None else z + layer.bias[:, None])
+        return tf.transpose(a)
+
     def jet(
-        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, second: npt.ArrayLike
+        self,
+        parameters: Sequence[tf.Tensor],
+        x: tf.Tensor,
+        second: npt.ArrayLike,
+        record_of: RecordOf | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Value and derivatives as `sciml_par.networks.MLP.jet` (pure, local)."""
+        """Value and derivatives as `sciml_par.networks.MLP.jet` (pure, local).
+
+        Parameters
+        ----------
+        record_of : makes a record of the products of each layer.
+        """
         matrices = np.asarray(second, dtype=np.float64)
         factors = np.ones(matrices.shape[1])
         for scaling in self.scalings:
             x, factors = scaling(x), factors * scaling.scale
         # ∂/∂x_i = s_i ∂/∂z_i for z = s x, so that the network sees the coefficients s_i s_j C_ij.
-        layers = self._tensors(parameters, x.dtype)
+        layers = self._tensors(parameters, x.dtype, record_of)
         u, du, operators = taylor.jet_of_layers(layers, x, matrices * np.outer(factors, factors))
         return u, du * tf.constant(factors, x.dtype), operators
 
-    def _tensors(self, parameters: Sequence[tf.Tensor], dtype: Any) -> list[taylor.Layer]:
+    def _tensors(
+        self, parameters: Sequence[tf.Tensor], dtype: Any, record_of: RecordOf | None = None
+    ) -> list[taylor.Layer]:
         def at(place: Place) -> tf.Tensor:
             if isinstance(place, int):
                 return tf.convert_to_tensor(parameters[place])
@@ -110,7 +136,10 @@ class DenseChain:
 
         return [
             taylor.Layer(
-                at(each.weight), None if each.bias is None else at(each.bias), each.activation
+                at(each.weight),
+                None if each.bias is None else at(each.bias),
+                each.activation,
+                None if record_of is None else record_of(each),
             )
             for each in self.layers
         ]

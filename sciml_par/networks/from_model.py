@@ -81,11 +81,12 @@ def _network_of_mlp(model: Any, d: int, m: int, dtype: str) -> Network:
     keras_checks.check_parts(model)
     keras_checks.check_precision(model, dtype)
     variables = tuple(model.trainable_variables)
-    if len(variables) < len(model.variables) and type(model) is _mlp():
-        chain = dense_chain(model)
-        assert chain is not None
+    chain = dense_chain(model)
+    if len(variables) < len(model.variables) and chain is not None:
         return _network_of_chain(model, chain)
-    return Network(model, variables, model.apply, model.jet, _key_of_mlp(model), _remarks(model))
+    return Network(
+        model, variables, model.apply, model.jet, _key_of_mlp(model), _remarks(model), chain
+    )
 
 
 def _key_of_mlp(model: Any) -> Any:
@@ -127,7 +128,7 @@ def _network_of_chain(model: Any, chain: DenseChain) -> Network:
     variables = tuple(model.trainable_variables)
     shapes = tuple((tuple(v.shape), str(v.dtype)) for v in variables)
     key = ("chain", chain.key, shapes)
-    return Network(model, variables, chain.apply, chain.jet, key, _remarks(model))
+    return Network(model, variables, chain.apply, chain.jet, key, _remarks(model), chain)
 
 
 def _build(model: Any, d: int, dtype: str) -> None:

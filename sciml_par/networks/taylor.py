@@ -19,7 +19,7 @@ more than the calls of separate products.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -30,6 +30,11 @@ from sciml_par._tensorflow import tf
 from sciml_par.networks.activation import LINEAR, Activation
 
 Coefficients = npt.NDArray[np.float64]
+
+Record = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+"""(what a layer's products are made of: [w, n] each, the products a W: [w', n] each) -> the
+products that the layer is to go on with. A record of a layer's products with which derivatives by
+W can be had for every point."""
 
 # Numbers of a layer's quantities that fit into a core's cache.
 _FEW = 1 << 15
@@ -43,11 +48,27 @@ class Layer(NamedTuple):
     weight : W: [w, w'].
     bias : b: [w'], or None.
     activation : σ.
+    record : told the layer's products, where somebody wants to know them.
     """
 
     weight: tf.Tensor
     bias: tf.Tensor | None
     activation: Activation
+    record: Record | None = None
+
+    def multiply(self, parts: Sequence[tf.Tensor], *, apart: bool = False) -> list[tf.Tensor]:
+        """[w, n] each -> [w', n] each (local).
+
+        Parameters
+        ----------
+        apart : as a product each, which the compiler can drop one by one.
+        """
+        products = (
+            [_product(self.weight, part) for part in parts]
+            if apart
+            else _products(self.weight, parts)
+        )
+        return products if self.record is None else self.record(parts, products)
 
 
 def jet(
@@ -106,9 +127,11 @@ class _Quantities(NamedTuple):
 def _first_layer(layer: Layer, x: tf.Tensor, second: Coefficients) -> _Quantities:
     """Here ∂_i z is a row of W at every point, and L_k z = 0."""
     weight = layer.weight
-    z = _with_bias(tf.linalg.matmul(weight, x, transpose_a=True, transpose_b=True), layer.bias)
-    a, slope, curvature = layer.activation.derivatives(z)
+    z = tf.linalg.matmul(weight, x, transpose_a=True, transpose_b=True)
     rows = [weight[i][:, None] for i in range(second.shape[1])]
+    if layer.record is not None:
+        z, *rows = _recorded_first(layer.record, x, z, rows)
+    a, slope, curvature = layer.activation.derivatives(_with_bias(z, layer.bias))
     return _Quantities(
         a,
         tuple(slope * row for row in rows),
@@ -116,9 +139,21 @@ def _first_layer(layer: Layer, x: tf.Tensor, second: Coefficients) -> _Quantitie
     )
 
 
+def _recorded_first(
+    record: Record, x: tf.Tensor, z: tf.Tensor, rows: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """The record's products of the first layer, where the derivatives of a = x are unit vectors."""
+    units = tf.eye(len(rows), dtype=x.dtype)
+    inputs = [
+        tf.transpose(x),
+        *(units[i][:, None] + tf.zeros_like(x[:, 0]) for i in range(len(rows))),
+    ]
+    return record(inputs, [z, *(row + tf.zeros_like(z) for row in rows)])
+
+
 def _hidden_layer(layer: Layer, before: _Quantities, second: Coefficients) -> _Quantities:
     d = second.shape[1]
-    parts = _products(layer.weight, [before.value, *before.first, *before.operators])
+    parts = layer.multiply([before.value, *before.first, *before.operators])
     a, slope, curvature = layer.activation.derivatives(_with_bias(parts[0], layer.bias))
     directions, operators = parts[1 : 1 + d], parts[1 + d :]
     forms = _quadratic_forms(directions, second)
@@ -132,10 +167,10 @@ def _hidden_layer(layer: Layer, before: _Quantities, second: Coefficients) -> _Q
 def _last_layer(layer: Layer, before: _Quantities) -> _Quantities:
     # A product each, not one for all: a residual that reads only L then costs only L, because the
     # compiler drops the other products whole, which it cannot do with parts of one product.
+    d = len(before.first)
+    parts = layer.multiply([before.value, *before.first, *before.operators], apart=True)
     return _Quantities(
-        _with_bias(_product(layer.weight, before.value), layer.bias),
-        tuple(_product(layer.weight, part) for part in before.first),
-        tuple(_product(layer.weight, part) for part in before.operators),
+        _with_bias(parts[0], layer.bias), tuple(parts[1 : 1 + d]), tuple(parts[1 + d :])
     )
 
 

@@ -132,7 +132,8 @@ class Member:
     seed : of its initial weights.
     steps : updates made.
     steps_asked : updates that were to be made, over all phases.
-    ended : why there were no more: "all steps", "target loss", "no progress", "not finite", "wall
+    ended : why there were no more: "all steps", "target loss", "no progress", "not finite", "no
+        further decrease", "wall
         time", the name of a signal, or what a callback gave as its reason.
     loss : after the last update, over the points of all ranks that trained it; where that is not
         finite, that of the best weights.

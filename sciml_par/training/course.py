@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.training.loop import (
+    NO_DECREASE,
     NO_PROGRESS,
     NOT_FINITE,
     RUNNING,
@@ -30,6 +31,10 @@ _NOT_COMPILED = (
     "whose shapes do not depend on values: no tf.py_function, tf.boolean_mask or tf.unique; a "
     "tf.while_loop whose gradient is taken needs maximum_iterations."
 )
+
+
+_OF_THE_PHASE = (NO_PROGRESS, NO_DECREASE)
+"""Why a member has ended that goes on in the next phase."""
 
 
 class NotStackableError(Exception):
@@ -123,6 +128,15 @@ class Course:
     def updates(self) -> npt.NDArray[np.int64]:
         """How many updates each member has had, [M]."""
         return self.state.steps.numpy().astype(np.int64)
+
+    @property
+    def measures(self) -> dict[str, FloatArray]:
+        """What the optimizer tells of its last step, by name: [M] each."""
+        optimizer: Any = self.phases[self.position.phase].optimizer
+        if not hasattr(optimizer, "report"):
+            return {}
+        found = optimizer.report(self.state.optimizer).measures
+        return {name: value.numpy().astype(np.float64) for name, value in found.items()}
 
     def stop(self, reason: str) -> None:
         """Make no more steps; a course that is done stays as it is."""
@@ -258,11 +272,11 @@ class Course:
         )
 
     def _goes_on(self) -> bool:
-        return bool(np.any(np.isin(self.ended, (RUNNING, NO_PROGRESS))))
+        return bool(np.any(np.isin(self.ended, (RUNNING, *_OF_THE_PHASE))))
 
     def _next_phase(self) -> None:
         at = self.position
-        ended = np.where(self.ended == NO_PROGRESS, RUNNING, self.ended)
+        ended = np.where(np.isin(self.ended, _OF_THE_PHASE), RUNNING, self.ended)
         state = self._loops[at.phase].finish(self.state)
         state = state._replace(ended=tf.constant(ended, tf.int32))
         self.position = Position(at.phase + 1, at.step, at.step, at.step - self.updates)

@@ -22,7 +22,7 @@ from sciml_par.training.points.feed import Batch, Feed
 Tensor = Any
 _RECORDS_PER_CHUNK = 1024
 
-RUNNING, TARGET_LOSS, NO_PROGRESS, NOT_FINITE = 0, 1, 2, 3
+RUNNING, TARGET_LOSS, NO_PROGRESS, NOT_FINITE, NO_DECREASE = 0, 1, 2, 3, 4
 
 
 class State(NamedTuple):
@@ -34,7 +34,8 @@ class State(NamedTuple):
     ----------
     parameters : θ, [M, p].
     optimizer : the optimizer's state.
-    ended : why a member makes no more steps, [M]; RUNNING, TARGET_LOSS, NO_PROGRESS, NOT_FINITE.
+    ended : why a member makes no more steps, [M]; RUNNING, TARGET_LOSS, NO_PROGRESS, NOT_FINITE or
+        NO_DECREASE, where the optimizer finds no better parameters.
     steps : how many updates each member has had, [M].
     best : the parameters with the least loss that was judged, [M, p].
     best_loss, best_step : that loss, and after how many updates, [M].
@@ -248,6 +249,9 @@ class Loop:
         reference_step = tf.where(progress, number, state.reference_step)
         ended = tf.zeros_like(state.ended)
         ended = tf.where(number - reference_step >= limits.patience, NO_PROGRESS, ended)
+        report = getattr(self._optimizer, "report", None)
+        if report is not None:
+            ended = tf.where(report(optimizer).stuck, NO_DECREASE, ended)
         ended = tf.where(due & (judged <= limits.target_loss), TARGET_LOSS, ended)
         ended = tf.where(finite, ended, NOT_FINITE)
         goes = running & (ended == RUNNING)

@@ -10,7 +10,7 @@ from typing import Any
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.training.loop import Loop, compiles_collectives
-from sciml_par.training.objective import StackedObjective, field_of
+from sciml_par.training.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.stack import Stack
 
@@ -52,6 +52,7 @@ def _make(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
         members=len(stack.numbers),
         stacked=stack.feed.stacked,
         communicator=group,
+        jacobians=jacobians_of(stack.problem, stack.network, stack.layout),
         compile_local=not compiles_collectives(group),
     )
     return Loop(objective, optimizer, stack.feed, communicator=group)

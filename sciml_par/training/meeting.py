@@ -27,6 +27,7 @@ class Status:
     phase : the number of the phase.
     numbers, losses : of the members in training.
     terms : of the loss of the first of these.
+    measures : what the optimizer tells of its last step for that one, by name.
     not_finite : numbers of the members that have ended because their loss was not finite.
     seconds : that its last chunk took.
     digest : of the weights in the course that it has worked on.
@@ -41,6 +42,7 @@ class Status:
     numbers: tuple[int, ...]
     losses: tuple[float, ...]
     terms: tuple[float, ...]
+    measures: dict[str, float]
     not_finite: tuple[int, ...]
     seconds: float
     digest: bytes
@@ -149,6 +151,10 @@ def status_of(
         numbers=tuple(shown.stack.numbers[j] for j in running),
         losses=tuple(float(shown.terms[j].sum()) for j in running),
         terms=tuple(map(float, shown.terms[running[0] if len(running) else 0])),
+        measures={
+            name: float(values[running[0] if len(running) else 0])
+            for name, values in shown.measures.items()
+        },
         not_finite=tuple(bad),
         seconds=seconds,
         digest=digest,

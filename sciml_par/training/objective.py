@@ -9,16 +9,26 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.networks.network import Network
 from sciml_par.parallel.collectives.allreduce import allreduce
+from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
+from sciml_par.training.least_squares.jacobian import JacobianOfTerm, weighted
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.feed import Batch, Rows
 
 Tensor = Any
 FieldOf = Callable[[Sequence[Tensor]], Field]
+
+
+def jacobians_of(
+    problem: Problem, network: Network, layout: ParameterLayout
+) -> list[JacobianOfTerm]:
+    """The Jacobian of each term of a problem's loss (local)."""
+    field = partial(field_of, problem, network)
+    return [JacobianOfTerm(problem, network, term, layout, field) for term in problem.terms]
 
 
 def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -> Field:
@@ -45,6 +55,7 @@ class StackedObjective:
     members : M.
     stacked : for every term, whether weights and arrays of a batch have an axis for the members.
     communicator : the ranks that share the loss.
+    jacobians : of the terms, for optimizers that need them.
     compile_local : compile this rank's part by itself, where the loop around it is not compiled.
     """
 
@@ -58,8 +69,10 @@ class StackedObjective:
         stacked: Sequence[Any],
         communicator: Communicator,
         compile_local: bool = False,
+        jacobians: Sequence[JacobianOfTerm] = (),
     ) -> None:
         self.layout = layout
+        self._jacobians = tuple(jacobians)
         self._field, self._terms = field, tuple(terms)
         self._members, self._stacked = members, tuple(stacked)
         self._communicator = communicator
@@ -84,9 +97,36 @@ class StackedObjective:
         p = self.layout.size
         return both[:, p:], both[:, :p]
 
-    def residuals(self, parameters: Tensor, batch: Batch) -> Tensor:
-        """√w r on this rank's points, [M, K]; L is the sum of their squares over ranks (local)."""
+    def residuals(self, parameters: Tensor, batch: Batch) -> list[Tensor]:
+        """√w r of each term on this rank's points, [M, K_t] (local).
+
+        L is the sum of all their squares, over terms and ranks.
+        """
         return self._of_members(self._residuals_of_one, parameters, batch)
+
+    def residuals_and_jacobian(
+        self, parameters: Tensor, batch: Batch
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """√w r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t] (local)."""
+        return self._of_members(self._jacobian_of_one, parameters, batch)
+
+    def prepare_jacobian(self, dtype: Any) -> None:
+        """Find out how each term is to be differentiated; outside of any graph (local)."""
+        for jacobian in self._jacobians:
+            jacobian.prepare(dtype)
+
+    def sum_over_ranks(self, tensor: Tensor) -> Tensor:
+        """Σ over the ranks that share the loss (collective)."""
+        return allreduce(tensor, Sum, communicator=self._communicator)
+
+    def from_first_rank(self, tensor: Tensor) -> Tensor:
+        """What the first of the ranks that share the loss has (collective)."""
+        return broadcast(tensor, 0, communicator=self._communicator)
+
+    @property
+    def on_first_rank(self) -> bool:
+        """Whether this is the first of the ranks that share the loss."""
+        return self._communicator.rank == 0
 
     def _values(self, parameters: Tensor, batch: Batch) -> Tensor:
         return self._of_members(self._values_of_one, parameters, batch)
@@ -109,14 +149,22 @@ class StackedObjective:
         )
         return tf.concat([self.layout.flatten(gradients), terms], axis=0)
 
-    def _residuals_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
+    def _residuals_of_one(self, flat: Tensor, batch: Batch) -> list[Tensor]:
         u = self._field(self.layout.unflatten(flat))
-        found = [
-            tf.reshape(_columns(tf.sqrt(rows.weights)) * term.residual(u, *rows.arrays), [-1])
-            for term, rows in zip(self._terms, batch, strict=True)
+        return [
+            weighted(term.residual(u, *rows.arrays), rows.weights)
             if _has_points(rows)
+            else tf.zeros([0], flat.dtype)
+            for term, rows in zip(self._terms, batch, strict=True)
         ]
-        return tf.concat(found, axis=0) if found else tf.zeros([0], flat.dtype)
+
+    def _jacobian_of_one(self, flat: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
+        none = tf.zeros([0], flat.dtype), tf.zeros([self.layout.size, 0], flat.dtype)
+        found = [
+            jacobian(flat, rows) if _has_points(rows) else none
+            for jacobian, rows in zip(self._jacobians, batch, strict=True)
+        ]
+        return [r for r, _ in found], [slopes for _, slopes in found]
 
     def _local_terms(self, parameters: Sequence[Tensor], batch: Batch, dtype: Any) -> Tensor:
         u = self._field(parameters)
@@ -134,19 +182,19 @@ class StackedObjective:
         return tf.stack(values)
 
     def _of_members(
-        self, function: Callable[[Tensor, Batch], Tensor], parameters: Tensor, batch: Batch
-    ) -> Tensor:
-        """`function` of every member: [M, p] -> [M, …]."""
+        self, function: Callable[[Tensor, Batch], Any], parameters: Tensor, batch: Batch
+    ) -> Any:
+        """`function` of every member: [M, p] -> [M, …], or a nest of these."""
         if self._members == 1:
             alone = _select(self._stacked, batch, lambda array: array[0])
-            return function(parameters[0], alone)[None]
+            return tf.nest.map_structure(lambda y: y[None], function(parameters[0], alone))
         own: list[Tensor] = []
         shared: list[Tensor] = []
         for row, flags in zip(batch, self._stacked, strict=True):
             for leaf, flag in zip(_leaves(row), _leaves(flags), strict=True):
                 (own if flag else shared).append(leaf)
 
-        def of_one(flat_and_own: tuple[Tensor, list[Tensor]]) -> Tensor:
+        def of_one(flat_and_own: tuple[Tensor, list[Tensor]]) -> Any:
             flat, mine = flat_and_own
             return function(flat, _join(self._stacked, list(mine), list(shared)))
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.training.course import Course
-from sciml_par.training.loop import NO_PROGRESS, NOT_FINITE, RUNNING, TARGET_LOSS
+from sciml_par.training.loop import NO_DECREASE, NO_PROGRESS, NOT_FINITE, RUNNING, TARGET_LOSS
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -20,6 +20,7 @@ _REASONS = {
     TARGET_LOSS: "target loss",
     NO_PROGRESS: "no progress",
     NOT_FINITE: "not finite",
+    NO_DECREASE: "no further decrease",
 }
 
 
@@ -32,7 +33,8 @@ class Outcome:
     best, last : the weights with the least loss, and those after the last update, [p].
     best_loss, loss : of these.
     best_step, steps : how many updates they have had.
-    ended : why there were no more: "all steps", "target loss", "no progress", "not finite", or
+    ended : why there were no more: "all steps", "target loss", "no progress", "not finite",
+        "no further decrease" where the optimizer finds no better weights, or
         what stopped all members.
     loss_steps : at which the loss was recorded, [s].
     terms : the terms of the loss there, [s, T].

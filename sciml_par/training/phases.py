@@ -12,6 +12,7 @@ from sciml_par.training.optimizers.convert import as_optimizer
 from sciml_par.training.optimizers.optimizer import FirstOrder, Optimizer
 
 DEFAULT_STEPS = 30_000
+"""Of optimizers that do not say by `default_steps` how many of theirs are usual."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -
         Both are given, or something is not a pair of an optimizer and a number of steps.
     """
     if phases is None:
-        return (_phase(optimizer, DEFAULT_STEPS if steps is None else steps),)
+        usual = getattr(optimizer, "default_steps", DEFAULT_STEPS)
+        return (_phase(optimizer, usual if steps is None else steps),)
     if optimizer is not None or steps is not None:
         raise InputError(
             "train: give phases=[(optimizer, steps), …], or optimizer= and steps=, not both."

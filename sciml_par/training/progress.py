@@ -6,12 +6,14 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 _SECONDS_BETWEEN_LINES = 2.0
+_NONE: Mapping[str, float] = MappingProxyType({})
 
 
 class Reporter:
@@ -26,13 +28,20 @@ class Reporter:
     def record(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
         """The loss was recorded after `done` steps, and is to be shown; arguments as `update`."""
 
-    def update(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+    def update(
+        self,
+        done: int,
+        losses: Sequence[float],
+        terms: Mapping[str, float],
+        measures: Mapping[str, float] = _NONE,
+    ) -> None:
         """`done` steps are made.
 
         Parameters
         ----------
         losses : of the members in training.
         terms : of the loss by name, where only one member is in training.
+        measures : what the optimizer tells of its last step, by name.
         """
 
     def note(self, text: str) -> None:
@@ -70,7 +79,13 @@ class Lines(Reporter):
         """Write it as a line."""
         print(text, flush=True)
 
-    def update(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+    def update(
+        self,
+        done: int,
+        losses: Sequence[float],
+        terms: Mapping[str, float],
+        measures: Mapping[str, float] = _NONE,
+    ) -> None:
         """Write a line, if one is due."""
         self._pace.update(done)
         total, now = self._pace.total, time.monotonic()
@@ -80,8 +95,9 @@ class Lines(Reporter):
             return
         self._said = now
         print(
-            f"step {done:,} of {total:,}   loss {loss_text(losses)}{terms_text(terms)}   "
-            f"{self._pace.rate:,.0f} steps/s   {clock_text(self._pace.seconds_left)} left",
+            f"step {done:,} of {total:,}   loss {loss_text(losses)}{terms_text(terms)}"
+            f"{measures_text(measures)}   {rate_text(self._pace.rate)}   "
+            f"{clock_text(self._pace.seconds_left)} left",
             flush=True,
         )
 
@@ -123,11 +139,18 @@ class Line(Reporter):
         """Write it above the line that moves."""
         self._progress.console.print(text)
 
-    def update(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+    def update(
+        self,
+        done: int,
+        losses: Sequence[float],
+        terms: Mapping[str, float],
+        measures: Mapping[str, float] = _NONE,
+    ) -> None:
         """Move the line."""
         self._pace.update(done)
         text = (
-            f"loss {loss_text(losses)}{terms_text(terms)}   {self._pace.rate:,.0f} steps/s   "
+            f"loss {loss_text(losses)}{terms_text(terms)}{measures_text(measures)}   "
+            f"{rate_text(self._pace.rate)}   "
             f"{clock_text(self._pace.seconds_left)} left"
         )
         self._progress.update(self._task, completed=done, description=text)
@@ -202,6 +225,20 @@ def terms_text(terms: Mapping[str, float]) -> str:
     if len(terms) < 2:
         return ""
     return " (" + ", ".join(f"{name} {value:.1e}" for name, value in terms.items()) + ")"
+
+
+def measures_text(measures: Mapping[str, float]) -> str:
+    """What an optimizer tells of its last step."""
+    if not measures:
+        return ""
+    return "   " + ", ".join(f"{name} {value:.1e}" for name, value in measures.items())
+
+
+def rate_text(rate: float) -> str:
+    """Steps per second, or seconds per step where these are more."""
+    if 0 < rate < 1:
+        return f"{1 / rate:.1f} s/step"
+    return f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.1f} steps/s"
 
 
 def clock_text(seconds: float) -> str:

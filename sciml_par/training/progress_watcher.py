@@ -42,7 +42,7 @@ class ProgressWatcher(Watcher):
             first = meeting.everyone[0]
             names = [term.name for term in meeting.course.stack.terms]
             terms = dict(zip(names, first.terms, strict=False)) if len(meeting.losses) == 1 else {}
-            self._reporter.update(first.done, meeting.losses, terms)
+            self._reporter.update(first.done, meeting.losses, terms, first.measures)
 
     def _show_records(self, meeting: Meeting) -> None:
         course, at = meeting.course, meeting.worked

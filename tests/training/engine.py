@@ -14,7 +14,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems import Problem
 from sciml_par.training import Adam
 from sciml_par.training.loop import Chunk, Loop, State, compiles_collectives
-from sciml_par.training.objective import StackedObjective, field_of
+from sciml_par.training.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.stops import Stops
@@ -52,6 +52,7 @@ class Engine:
             members=1,
             stacked=self.feed.stacked,
             communicator=self.group,
+            jacobians=jacobians_of(self.problem, network, layout),
             compile_local=not compiles_collectives(self.group),
         )
         self.loop = Loop(self.objective, self.optimizer, self.feed, communicator=self.group)

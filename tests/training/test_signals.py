@@ -56,8 +56,8 @@ def test_handlers_of_the_program_and_ignored_signals_stay() -> None:
     ignored = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         with signals_caught(sp.current_world()) as watcher:
-            os.kill(os.getpid(), signal.SIGUSR1)
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGTERM)
         assert watcher.stop() is None
         assert seen == [signal.SIGUSR1]
     finally:
@@ -84,5 +84,5 @@ def test_in_another_thread_nothing_is_caught() -> None:
 def test_one_ctrl_c_that_comes_twice_is_one() -> None:
     with signals_caught(sp.current_world()) as watcher:
         for _ in range(2):  # a launcher and a terminal pass it on
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
     assert watcher.stop() == "SIGINT"

@@ -111,6 +111,21 @@ def all_addresses(frame: Frame, count: int) -> bytes:
     return np.array(found, np.uint64).tobytes()
 
 
+def addresses(frame: Frame, count: int) -> list[int]:
+    """The addresses of the first `count` operands (local)."""
+    return _addresses(memory[frame + _ARGUMENTS_AT], count)
+
+
+def result_addresses(frame: Frame, count: int) -> list[int]:
+    """The addresses of the first `count` results (local)."""
+    return _addresses(memory[frame + _RESULTS_AT], count)
+
+
+def _addresses(items: int, count: int) -> list[int]:
+    first = items >> SHIFT
+    return [int(memory[(memory[first + i] >> SHIFT) + _DATA_AT]) for i in range(count)]
+
+
 def stream(frame: Frame) -> int:
     """XLA's stream, a CUstream, between whose kernels the call stands (local)."""
     arguments = StreamArguments(

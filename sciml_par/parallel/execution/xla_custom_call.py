@@ -16,10 +16,12 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.gpu_handler import gpu_handler
 from sciml_par.parallel.execution.xla_call_frame import (
+    addresses,
     all_addresses,
     on_frame,
     on_one_tensor,
     one_tensor,
+    result_addresses,
 )
 from sciml_par.parallel.execution.xla_call_sites import CallSiteNumbers, CallSites
 from sciml_par.parallel.execution.xla_ffi import CUDA, HOST, UnavailableError, foreign_calls
@@ -109,6 +111,27 @@ class Bridge:
         self.others.add(number, lambda frame: call.execute(all_addresses(frame, len(shapes))))
         # XLA would copy each result by itself to where a loop wants it.
         return self._call(number, xs, shapes, order, target=GENERAL_TARGET, in_place=len(xs))
+
+    def emit_host_function(
+        self,
+        act: Callable[[Sequence[int], Sequence[int]], None],
+        xs: Sequence[Any],
+        shapes: Sequence[Shape],
+    ) -> list[Any]:
+        """Put a call of `act` into the graph under construction, in its order (local).
+
+        Parameters
+        ----------
+        act : takes the addresses of operands and of results.
+        xs : tensors of one type.
+        shapes : of the results, which have that type.
+        """
+        number = self._numbers.take(self.others)
+        sent, received = len(xs), len(shapes)
+        self.others.add(
+            number, lambda frame: act(addresses(frame, sent), result_addresses(frame, received))
+        )
+        return self._call(number, xs, shapes, self.order(), target=GENERAL_TARGET)
 
     def failing(self, act: Callable[[], None], operand: Any) -> Any:
         """A call that fails with the error that `act` raises, in a plain graph (local).

@@ -32,8 +32,29 @@ class Objective(Protocol):
     def value_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """The terms of the loss, [M, T], and ∇L, [M, p] (collective)."""
 
-    def residuals(self, parameters: Tensor, batch: Batch) -> Tensor:
-        """√(w/N) r on this rank's points, [M, K]: L is the sum of the squares (local)."""
+    def residuals(self, parameters: Tensor, batch: Batch) -> list[Tensor]:
+        """√(w/N) r of each term on this rank's points, [M, K_t] (local).
+
+        L is the sum of all their squares, over terms and ranks.
+        """
+
+    def residuals_and_jacobian(
+        self, parameters: Tensor, batch: Batch
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """√(w/N) r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t] (local)."""
+
+    def prepare_jacobian(self, dtype: Any) -> None:
+        """Called by `init` of optimizers that use `residuals_and_jacobian` (local)."""
+
+    def sum_over_ranks(self, tensor: Tensor) -> Tensor:
+        """Σ over the ranks that share the loss (collective)."""
+
+    def from_first_rank(self, tensor: Tensor) -> Tensor:
+        """What the first of the ranks that share the loss has (collective)."""
+
+    @property
+    def on_first_rank(self) -> bool:
+        """Whether this is the first of the ranks that share the loss."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +71,20 @@ class At:
     rate_factor: Tensor
 
 
+@dataclass(frozen=True)
+class Report:
+    """What an optimizer tells of its last step, from its state.
+
+    Attributes
+    ----------
+    measures : numbers to show, such as the length of the step, by name: [M] each.
+    stuck : whether the optimizer finds no better parameters any more, [M], booleans.
+    """
+
+    measures: dict[str, Tensor]
+    stuck: Tensor
+
+
 class Optimizer(Protocol):
     """What the compiled loop needs of an optimizer.
 
@@ -60,6 +95,11 @@ class Optimizer(Protocol):
     Attributes
     ----------
     key : equal for two optimizers which put the same operations into a compiled loop.
+
+    Notes
+    -----
+    An optimizer may also have ``report(state) -> Report`` (local), which the loop asks after each
+    step.
     """
 
     @property

@@ -1,0 +1,87 @@
+"""Functions of this process's memory inside TensorFlow programs, compiled by XLA or not."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
+from sciml_par.parallel.requests.request import Shape
+from sciml_par.parallel.tensors.shapes import shape_of
+
+Array = npt.NDArray[Any]
+HostFunction = Callable[[Sequence[Array], Sequence[Array]], None]
+"""(arguments, results): reads the arguments, and writes all of the results. The arrays are memory
+of TensorFlow, and gone afterwards."""
+
+
+def host_functions_available() -> bool:
+    """Whether `call_on_host` works in functions that XLA compiles (local)."""
+    try:
+        bridge()
+    except InputError:
+        return False
+    return True
+
+
+def call_on_host(
+    function: HostFunction, tensors: Sequence[Any], shapes: Sequence[Shape]
+) -> list[Any]:
+    """Let a program call `function` at this place, with memory of the host (local).
+
+    It has no gradient. In a compiled program it keeps its order with collectives and other calls
+    like it; several may run at a time where several programs do.
+
+    Parameters
+    ----------
+    function : see `HostFunction`.
+    tensors : of one type and of known shapes.
+    shapes : of the results, which have that type.
+
+    Returns
+    -------
+    the results.
+    """
+    dtype = tensors[0].dtype
+    sent = [shape_of(x) for x in tensors]
+    received = [tuple(map(int, shape)) for shape in shapes]
+    numpy_type = np.dtype(dtype.as_numpy_dtype)
+    if in_compiled_function():
+        act = _act(function, sent, received, numpy_type)
+        return bridge().emit_host_function(act, tensors, received)
+
+    def call(*arrays: Array) -> list[Array]:
+        results = [np.empty(shape, numpy_type) for shape in received]
+        function(arrays, results)
+        return results
+
+    found = tf.numpy_function(call, list(tensors), [dtype] * len(received))
+    return [tf.ensure_shape(y, shape) for y, shape in zip(found, received, strict=True)]
+
+
+def _act(
+    function: HostFunction, sent: Sequence[Shape], received: Sequence[Shape], dtype: Any
+) -> Callable[[Sequence[int], Sequence[int]], None]:
+    """What does it with the addresses of arguments and results."""
+
+    def act(arguments: Sequence[int], results: Sequence[int]) -> None:
+        function(
+            [_array(at, shape, dtype) for at, shape in zip(arguments, sent, strict=True)],
+            [_array(at, shape, dtype) for at, shape in zip(results, received, strict=True)],
+        )
+
+    return act
+
+
+def _array(address: int, shape: Shape, dtype: Any) -> Array:
+    size = int(np.prod(shape)) * dtype.itemsize
+    if size == 0:
+        return np.empty(shape, dtype)
+    buffer = (ctypes.c_byte * size).from_address(address)
+    return np.frombuffer(buffer, dtype).reshape(shape)

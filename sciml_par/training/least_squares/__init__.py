@@ -1,0 +1,1 @@
+"""Optimizers that need the vector of residuals and its Jacobian matrix."""

@@ -1,0 +1,139 @@
+"""The residuals of a term of the loss and their derivatives by all parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.networks.network import Network
+from sciml_par.problems.field import Field
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.term import Term
+from sciml_par.training.least_squares.recorded_layers import NotRecordedError, RecordedLayers
+from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.points.feed import Rows
+
+Tensor = Any
+FieldOf = Callable[[Sequence[Tensor]], Field]
+
+
+def weighted(residual: Tensor, weights: Tensor) -> Tensor:
+    """√w r of residuals [n, k] as one vector, a component after the other: [k n] (local)."""
+    roots = tf.sqrt(weights)
+    roots = roots if weights.shape.rank == 0 else roots[:, None]
+    return tf.reshape(tf.transpose(roots * residual), [-1])
+
+
+@dataclass
+class JacobianOfTerm:
+    """Computes √w r and its derivatives for one member.
+
+    `prepare` is to be called before, outside of any graph.
+
+    Attributes
+    ----------
+    problem, network, term : what is differentiated.
+    layout : of the parameters.
+    field : makes u from the parameters.
+    """
+
+    problem: Problem
+    network: Network
+    term: Term
+    layout: ParameterLayout
+    field: FieldOf
+    _independent_rows: bool | None = None
+
+    def prepare(self, dtype: Any) -> None:
+        """Find out whether residual i depends on point i only, by trying (local)."""
+        if self._independent_rows is None:
+            self._independent_rows = self._rows_are_independent(dtype)
+
+    def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """θ: [p] -> √w r: [k n], and its derivatives, transposed: [p, k n] (local)."""
+        assert self._independent_rows is not None
+        if not self._independent_rows:
+            return self._row_by_row(flat, rows)
+        if self.network.chain is not None:
+            try:
+                return self._recorded(flat, rows)
+            except NotRecordedError:
+                pass
+        return self._point_by_point(flat, rows)
+
+    def _recorded(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """By one reverse pass for each component of the residual."""
+        parameters = self.layout.unflatten(flat)
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            layers = RecordedLayers(tape)
+            u = layers.field(self.problem, self.network, parameters)
+            r = weighted(self.term.residual(u, *rows.arrays), rows.weights)
+            parts = tf.split(r, _components(r, rows))
+            totals = [tf.reduce_sum(part) for part in parts]
+        found = [
+            layers.derivatives(part, total, self.layout)
+            for part, total in zip(parts, totals, strict=True)
+        ]
+        return r, tf.concat(found, axis=1)
+
+    def _point_by_point(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """By a reverse pass for each point, all of which are one vectorized computation."""
+        n = rows.arrays[0].shape[0]
+        weights = rows.weights + tf.zeros([n], flat.dtype)
+
+        def of_point(given: Any) -> tuple[Tensor, Tensor]:
+            weight, arrays = given
+            with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+                tape.watch(flat)
+                u = self.field(self.layout.unflatten(flat))
+                r = weighted(self.term.residual(u, *(a[None] for a in arrays)), weight)
+                parts = tf.unstack(r)
+            return r, tf.stack([_gradient(tape, part, flat) for part in parts])
+
+        r, slopes = tf.vectorized_map(of_point, (weights, tuple(rows.arrays)))
+        return (
+            tf.reshape(tf.transpose(r), [-1]),
+            tf.reshape(tf.transpose(slopes, [2, 1, 0]), [self.layout.size, -1]),
+        )
+
+    def _row_by_row(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """By a reverse pass through all points for each row."""
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(flat)
+            u = self.field(self.layout.unflatten(flat))
+            r = weighted(self.term.residual(u, *rows.arrays), rows.weights)
+        found = tape.jacobian(r, flat, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return r, tf.transpose(found)
+
+    def _rows_are_independent(self, dtype: Any) -> bool:
+        try:
+            arrays = self.term.points(6)
+        except InputError:
+            return True
+        n = len(arrays[0])
+        rng = np.random.default_rng(0)
+        given = [tf.constant(array, dtype) for array in arrays]
+        flat = tf.constant(rng.normal(size=self.layout.size), dtype)
+        u = self.field(self.layout.unflatten(flat))
+        whole = self.term.residual(u, *given).numpy()
+        halves = [
+            self.term.residual(u, *(a[part] for a in given)).numpy()
+            for part in (slice(0, n // 2), slice(n // 2, n))
+            if part.stop > part.start
+        ]
+        scale = np.abs(whole[np.isfinite(whole)]).max(initial=1.0)
+        close = 1e3 * np.finfo(whole.dtype).eps * scale
+        return bool(np.allclose(whole, np.concatenate(halves), rtol=0, atol=close, equal_nan=True))
+
+
+def _components(r: Tensor, rows: Rows) -> int:
+    return int(r.shape[0] // rows.arrays[0].shape[0])
+
+
+def _gradient(tape: Any, value: Tensor, flat: Tensor) -> Tensor:
+    return tape.gradient(value, flat, unconnected_gradients=tf.UnconnectedGradients.ZERO)

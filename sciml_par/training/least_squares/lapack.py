@@ -1,0 +1,119 @@
+"""BLAS and LAPACK routines on arrays in double precision, by the pointers that SciPy publishes.
+
+SciPy's Python functions hold the interpreter's lock while they compute, and copy arrays that are
+not in Fortran's order. These do neither. A row-major matrix is read as its transpose.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def gram(rows: FloatArray, out: FloatArray, *, add: bool) -> None:
+    """The triangle i ≥ j of out[i, j] = Σ_n rows[i, n] rows[j, n], plus what is there if `add`.
+
+    Parameters
+    ----------
+    rows : [p, n].
+    out : [p, p]; what is above the diagonal stays.
+    """
+    p, n = rows.shape
+    # Column-major, `rows` is A: [n, p], and the lower triangle here is the upper one there.
+    _blas("dsyrk")(
+        *_characters("U", "T"), _i(p), _i(n), _d(1.0), _a(rows), _i(max(n, 1)),
+        _d(1.0 if add else 0.0), _a(out), _i(p),
+    )  # fmt: skip
+
+
+def times(rows: FloatArray, vector: FloatArray, out: FloatArray, *, add: bool) -> None:
+    """out[i] = Σ_n rows[i, n] vector[n], plus what is there if `add`: [p, n], [n] -> [p]."""
+    p, n = rows.shape
+    if n == 0:
+        if not add:
+            out[...] = 0.0
+        return
+    _blas("dgemv")(
+        *_characters("T"), _i(n), _i(p), _d(1.0), _a(rows), _i(n), _a(vector), _i(1),
+        _d(1.0 if add else 0.0), _a(out), _i(1),
+    )  # fmt: skip
+
+
+def pack(matrix: FloatArray, out: FloatArray) -> None:
+    """The triangle i ≥ j of a matrix [p, p], row by row: [p (p + 1) / 2]."""
+    p, info = len(matrix), ctypes.c_int()
+    _lapack("dtrttp")(*_characters("U"), _i(p), _a(matrix), _i(p), _a(out), ctypes.byref(info))
+
+
+def unpack(packed: FloatArray, out: FloatArray) -> None:
+    """The inverse of `pack`; what is above the diagonal stays."""
+    p, info = len(out), ctypes.c_int()
+    _lapack("dtpttr")(*_characters("U"), _i(p), _a(packed), _a(out), _i(p), ctypes.byref(info))
+
+
+def cholesky(matrix: FloatArray) -> bool:
+    """Put L of A = L Lᵀ in place of the triangle i ≥ j of A: [p, p]; whether A is definite."""
+    p, info = len(matrix), ctypes.c_int()
+    _lapack("dpotrf")(*_characters("U"), _i(p), _a(matrix), _i(p), ctypes.byref(info))
+    return info.value == 0
+
+
+def solve_cholesky(factor: FloatArray, vector: FloatArray) -> None:
+    """Put A⁻¹ v in place of v: [p], for A = L Lᵀ, L in the triangle i ≥ j of `factor`: [p, p]."""
+    p, info = len(factor), ctypes.c_int()
+    _lapack("dpotrs")(
+        *_characters("U"), _i(p), _i(1), _a(factor), _i(p), _a(vector), _i(p), ctypes.byref(info)
+    )
+
+
+def limit_threads(threads: int) -> None:
+    """Let BLAS use at most as many threads as the rank has cores to itself (local)."""
+    from threadpoolctl import threadpool_limits
+
+    _blas("dsyrk")  # loads the library
+    threadpool_limits(limits=threads, user_api="blas")
+
+
+def _i(value: int) -> Any:
+    return ctypes.byref(ctypes.c_int(value))
+
+
+def _d(value: float) -> Any:
+    return ctypes.byref(ctypes.c_double(value))
+
+
+def _a(array: FloatArray) -> Any:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _characters(*letters: str) -> list[Any]:
+    return [ctypes.c_char_p(letter.encode()) for letter in letters]
+
+
+@lru_cache
+def _blas(name: str) -> Any:
+    from scipy.linalg import cython_blas
+
+    return _routine(cython_blas, name)
+
+
+@lru_cache
+def _lapack(name: str) -> Any:
+    from scipy.linalg import cython_lapack
+
+    return _routine(cython_lapack, name)
+
+
+def _routine(module: Any, name: str) -> Any:
+    capsule = module.__pyx_capi__[name]
+    of_name, of_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    of_name.restype, of_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    of_pointer.restype = ctypes.c_void_p
+    of_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.CFUNCTYPE(None)(of_pointer(capsule, of_name(capsule)))

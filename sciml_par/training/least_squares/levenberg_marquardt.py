@@ -1,0 +1,219 @@
+"""Levenberg–Marquardt with geodesic acceleration."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from sciml_par._tensorflow import tf
+from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, along
+from sciml_par.training.least_squares.normal_equations import NormalEquations
+from sciml_par.training.optimizers._checks import check_positive
+from sciml_par.training.optimizers.described import Described
+from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
+
+Tensor = Any
+
+
+class State(NamedTuple):
+    """Attributes: λ [M]; the largest norms of J's columns, [M, p]; the last |step|, [M]; whether no
+    step lowers the loss any more, [M].
+    """
+
+    damping: Tensor
+    column_norms: Tensor
+    step_length: Tensor
+    stuck: Tensor
+
+
+class _Trials(NamedTuple):
+    """What the trials of one step change; each with the members as first axis."""
+
+    tried: Tensor
+    accepted: Tensor
+    damping: Tensor
+    growth: Tensor
+    change: Tensor
+
+
+@dataclass(frozen=True)
+class LevenbergMarquardt(Described):
+    """Least squares by damped Gauss–Newton steps along geodesics.
+
+    With r the vector of all weighted residuals, L = |r|², and J its derivatives by θ,
+
+        (JᵀJ + λ D²) v = −Jᵀ r            (JᵀJ + λ D²) a = −½ Jᵀ r_vv
+        θ ← θ + v + a where |a| < ½ |v|, θ + v elsewhere, if that lowers L
+
+    where r_vv ≈ (2/h) [(r(θ + h v) − r)/h − J v] is the second derivative of r along v (Transtrum
+    and Sethna 2012, arXiv:1201.5885). λ follows the ratio ρ of the reduction of L found to that
+    foreseen: λ ← λ max(1/3, 1 − (2ρ − 1)³) after a step, and λ ← λ ν, ν ← 2ν after a trial that
+    fails (Nielsen 1999; Madsen, Nielsen and Tingleff 2004, section 3.2).
+
+    Parameters
+    ----------
+    damping : λ before the first step, positive, in units of JᵀJ, that is of L/θ².
+    geodesic : whether to add a. It costs one evaluation of the residuals and one solution.
+    scale_columns : whether D is the largest norm that each column of J has had, rather than 1.
+    trials : how many values of λ a step tries before it gives up.
+
+    Notes
+    -----
+    A step costs the Jacobian, the product JᵀJ, in which the time goes for many parameters, and a
+    few evaluations of the residuals. All ranks make the same step: see `NormalEquations`.
+    """
+
+    condition_weight: ClassVar[float] = 100.0
+    prefers_centres: ClassVar[bool] = True
+    default_steps: ClassVar[int] = 1_000
+
+    _: KW_ONLY
+    damping: float = 1e-2
+    geodesic: bool = True
+    scale_columns: bool = False
+    trials: int = 12
+
+    def __post_init__(self) -> None:
+        check_positive(type(self).__name__, damping=self.damping)
+
+    def with_ranks(self, size: int) -> LevenbergMarquardt:
+        """See `Optimizer`."""
+        return self
+
+    def init(self, objective: Objective, parameters: Tensor) -> State:
+        """See `Optimizer`."""
+        objective.prepare_jacobian(parameters.dtype)
+        members = parameters.shape[0]
+        return State(
+            tf.fill([members], tf.constant(self.damping, tf.float64)),
+            tf.zeros(parameters.shape, tf.float64),
+            tf.zeros([members], tf.float64),
+            tf.zeros([members], tf.bool),
+        )
+
+    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
+        """See `Optimizer`: the parameters as they are."""
+        return parameters
+
+    def report(self, state: State) -> Report:
+        """See `Optimizer`."""
+        return Report({"λ": state.damping, "|step|": state.step_length}, state.stuck)
+
+    def step(
+        self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
+    ) -> tuple[Tensor, State, Tensor]:
+        """See `Optimizer`."""
+        system = NormalEquations()
+        line = system.linearize(objective, parameters, batch)
+        norms = self._column_norms(objective, line, state)
+        scale = self._scale(norms)
+        loss = tf.reduce_sum(line.terms, axis=1)
+
+        def unfinished(trials: _Trials) -> Tensor:
+            open_ = ~trials.accepted & (trials.tried < self.trials)
+            return tf.reduce_any(open_)
+
+        def try_once(trials: _Trials) -> tuple[_Trials]:
+            return (self._try(objective, parameters, batch, system, line, scale, loss, trials),)
+
+        members = parameters.shape[0]
+        begin = _Trials(
+            tf.zeros([members], tf.int32),
+            tf.zeros([members], tf.bool),
+            state.damping,
+            tf.fill([members], tf.constant(2.0, tf.float64)),
+            tf.zeros(parameters.shape, tf.float64),
+        )
+        (end,) = tf.while_loop(unfinished, try_once, (begin,))
+        after = State(
+            tf.where(end.accepted, end.damping, state.damping),
+            norms,
+            tf.norm(end.change, axis=1),
+            ~end.accepted,
+        )
+        changed = parameters + tf.cast(end.change, parameters.dtype)
+        return changed, after, tf.cast(line.terms, parameters.dtype)
+
+    def _try(
+        self,
+        objective: Objective,
+        parameters: Tensor,
+        batch: Batch,
+        system: LinearSystem,
+        line: Linearization,
+        scale: Tensor,
+        loss: Tensor,
+        trials: _Trials,
+    ) -> _Trials:
+        """One value of λ for every member; those that have found a step keep it."""
+        factor = system.factorize(objective, line, trials.damping, scale)
+        velocity = -system.solve_gradient(objective, line, factor)
+        change = velocity
+        if self.geodesic:
+            change += self._acceleration(
+                objective, parameters, batch, system, line, factor, velocity, scale
+            )
+        moved = parameters + tf.cast(change, parameters.dtype)
+        squares = [
+            tf.reduce_sum(tf.cast(r, tf.float64) ** 2, axis=1)
+            for r in objective.residuals(moved, batch)
+        ]
+        reached = tf.reduce_sum(objective.sum_over_ranks(tf.stack(squares, axis=1)), axis=1)
+        # |r|² − |r + J v|², by the equation that v solves.
+        foreseen = -tf.reduce_sum(line.gradient * velocity, axis=1)
+        foreseen += trials.damping * tf.reduce_sum((scale * velocity) ** 2, axis=1)
+        good = reached < loss  # false where it is not a number
+        ratio = (loss - reached) / foreseen
+        factor_down = tf.maximum(1 - (2 * ratio - 1) ** 3, 1 / 3)
+        now = good & ~trials.accepted
+        goes_on = ~good & ~trials.accepted
+        return _Trials(
+            trials.tried + tf.cast(~trials.accepted, tf.int32),
+            trials.accepted | good,
+            tf.where(
+                now,
+                trials.damping * factor_down,
+                tf.where(goes_on, trials.damping * trials.growth, trials.damping),
+            ),
+            tf.where(goes_on, 2 * trials.growth, trials.growth),
+            tf.where(now[:, None], change, trials.change),
+        )
+
+    def _acceleration(
+        self,
+        objective: Objective,
+        parameters: Tensor,
+        batch: Batch,
+        system: LinearSystem,
+        line: Linearization,
+        factor: Tensor,
+        velocity: Tensor,
+        scale: Tensor,
+    ) -> Tensor:
+        """a, or zero where it is not small beside v."""
+        h = 0.1
+        moved = parameters + tf.cast(h * velocity, parameters.dtype)
+        curvature = [
+            (2 / h) * ((r - before) / h - linear)
+            for r, before, linear in zip(
+                objective.residuals(moved, batch),
+                line.residuals,
+                along(line, velocity),
+                strict=True,
+            )
+        ]
+        found = -0.5 * system.solve(objective, line, factor, curvature)
+        small = tf.norm(scale * found, axis=1) < 0.5 * tf.norm(scale * velocity, axis=1)
+        return tf.where(small[:, None], found, 0.0)
+
+    def _column_norms(self, objective: Objective, line: Linearization, state: State) -> Tensor:
+        if not self.scale_columns:
+            return state.column_norms
+        squares = [tf.reduce_sum(tf.cast(j, tf.float64) ** 2, axis=2) for j in line.jacobian]
+        norms = tf.sqrt(objective.sum_over_ranks(tf.add_n(squares)))
+        return tf.maximum(state.column_norms, norms)
+
+    def _scale(self, norms: Tensor) -> Tensor:
+        if not self.scale_columns:
+            return tf.ones_like(norms)
+        return tf.maximum(norms, 1e-8 * tf.reduce_max(norms, axis=1, keepdims=True))

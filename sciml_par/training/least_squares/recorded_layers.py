@@ -1,0 +1,117 @@
+"""Derivatives of every residual by a network's weights, from one reverse pass.
+
+A dense layer has z_q = W a_q for each quantity q that Taylor propagation carries: the value, first
+derivatives and operators, [w, n] with the points last. Where residual i depends on the quantities
+at point i only, the reverse pass of Σ_i r_i with respect to all z_q gives for every point at once
+δ_q[:, i] = ∂r_i/∂z_q[:, i], and
+
+    ∂r_i/∂W[a, b] = Σ_q a_q[a, i] δ_q[b, i]        ∂r_i/∂b = δ_0[:, i]
+
+This costs a gradient and the products, while a reverse pass for each residual would cost n of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.networks.dense_chain import DenseLayer
+from sciml_par.networks.network import Network
+from sciml_par.problems._tape import is_watched
+from sciml_par.problems.field import Field
+from sciml_par.problems.problem import Problem
+from sciml_par.training.parameter_layout import ParameterLayout
+
+Tensor = Any
+
+
+class NotRecordedError(Exception):
+    """A residual asks the network for something whose derivatives by weights are not recorded."""
+
+
+@dataclass(frozen=True)
+class _Products:
+    """The products of one layer in one evaluation: inputs a_q: [w, n], outputs z_q: [w', n]."""
+
+    layer: DenseLayer
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class RecordedLayers:
+    """What a network's layers multiply while a residual is evaluated.
+
+    Parameters
+    ----------
+    tape : that is to follow the products.
+    """
+
+    def __init__(self, tape: Any) -> None:
+        self._tape = tape
+        self._all: list[_Products] = []
+
+    def field(self, problem: Problem, network: Network, parameters: Sequence[Tensor]) -> Field:
+        """The problem's field, of a network that is a chain of layers, with a record (local)."""
+        assert network.chain is not None
+        return problem.field(
+            partial(self._apply, network.chain, parameters),
+            jet=partial(self._jet, network.chain, parameters),
+        )
+
+    def _apply(self, chain: Any, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+        _refuse_watched(x)
+        return chain.recorded_apply(parameters, x, self._record_of)
+
+    def _jet(self, chain: Any, parameters: Sequence[Tensor], x: Tensor, second: Any) -> Any:
+        _refuse_watched(x)
+        return chain.jet(parameters, x, second, self._record_of)
+
+    def _record_of(self, layer: DenseLayer) -> Any:
+        def record(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
+            followed = [tf.identity(z) for z in outputs]
+            for z in followed:
+                self._tape.watch(z)
+            self._all.append(_Products(layer, tuple(inputs), tuple(followed)))
+            return followed
+
+        return record
+
+    def derivatives(self, residual: Tensor, total: Tensor, layout: ParameterLayout) -> Tensor:
+        """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n] (local).
+
+        Raises
+        ------
+        NotRecordedError
+            The network was evaluated at another number of points than there are residuals.
+        """
+        n = residual.shape[0]
+        outputs = [list(each.outputs) for each in self._all]
+        slopes = self._tape.gradient(
+            total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        parts: list[list[Tensor]] = [[] for _ in layout.shapes]
+        for each, deltas in zip(self._all, slopes, strict=True):
+            if each.outputs[0].shape[1] != n:
+                raise NotRecordedError
+            if isinstance(each.layer.weight, int):
+                products = [
+                    a[:, None, :] * delta[None, :, :]
+                    for a, delta in zip(each.inputs, deltas, strict=True)
+                ]
+                parts[each.layer.weight].append(tf.add_n(products))
+            if isinstance(each.layer.bias, int):
+                parts[each.layer.bias].append(deltas[0])
+        rows = [
+            tf.reshape(tf.add_n(part), [-1, n]) if part else tf.zeros([size, n], residual.dtype)
+            for part, size in zip(parts, layout.sizes, strict=True)
+        ]
+        return tf.concat(rows, axis=0)
+
+
+def _refuse_watched(x: Tensor) -> None:
+    # A tape inside the residual differentiates by x through W as well, which is not recorded.
+    if is_watched(x):
+        raise NotRecordedError

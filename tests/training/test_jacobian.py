@@ -1,0 +1,173 @@
+"""The Jacobian of the residuals, by each of its ways, against differences and the gradient."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from engine import Engine
+
+import sciml_par.parallel as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Interval,
+    Neumann,
+    Problem,
+    Residual,
+    Robin,
+    divergence,
+    hessian,
+    jacobian,
+    laplacian,
+)
+
+SQUARE = Box([0.0, -1.0], [1.0, 2.0])
+
+
+def _mlp(d: int, m: int, **_: Any) -> MLP:
+    return MLP(d, m, width=5, depth=2, activation="tanh", seed=3, dtype="float64")
+
+
+def _skip(d: int, m: int, **_: Any) -> Any:
+    """A model that is no chain of layers."""
+    x = keras.Input((d,))
+    h = keras.layers.Dense(4, "tanh", dtype="float64")(x)
+    h = keras.layers.Concatenate(dtype="float64")([h, x])
+    return keras.Model(x, keras.layers.Dense(m, dtype="float64")(h))
+
+
+def _chain(d: int, m: int, **_: Any) -> Any:
+    layers = [
+        keras.layers.Rescaling(0.5, 0.1, dtype="float64"),
+        keras.layers.Dense(4, "gelu", dtype="float64"),
+        keras.layers.Dense(3, "sigmoid", use_bias=False, dtype="float64"),
+        keras.layers.Dense(m, dtype="float64"),
+    ]
+    layers[1].trainable = True
+    return keras.Sequential(layers)
+
+
+def _frozen(d: int, m: int, **_: Any) -> Any:
+    model = _chain(d, m)
+    model.build((None, d))
+    model.layers[1].trainable = False
+    return model
+
+
+def _navier_stokes(u: Any, x: Any) -> Any:
+    velocity = u(x)
+    gradients = jacobian(u, x)
+    steady = tf.reduce_sum(velocity[:, None, :2] * gradients[:, :2], axis=2)
+    return tf.concat([steady - 0.1 * laplacian(u, x)[:, :2], gradients[:, 0, :1]], axis=1)
+
+
+def _by_tapes(u: Any, x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = u(x)
+    return tape.gradient(value, x)[:, :1] * u(x) + laplacian(u, x)
+
+
+CASES = {
+    "poisson": Problem(
+        SQUARE,
+        Residual(lambda u, x, f: laplacian(u, x) - f, data=lambda x: np.sin(x[:, :1]), weight=2.0),
+        conditions=[Dirichlet(1.0), Neumann(0.5, weight=3.0), Robin(1.0, -2.0, 0.25)],
+    ),
+    "nonlinear, mixed derivatives": Problem(
+        SQUARE, lambda u, x: hessian(u, x)[:, 0, :, 1] * u(x) + tf.sin(u(x) * x[:, :1])
+    ),
+    "system": Problem(SQUARE, _navier_stokes, outputs=3, conditions=[Dirichlet(0.0)]),
+    "divergence": Problem(SQUARE, lambda u, x: divergence(u, x) - x[:, :1], outputs=2),
+    "ansatz": Problem(
+        Interval(0, 2),
+        lambda u, x: laplacian(u, x) + u(x) ** 3,
+        ansatz=lambda n, x: x * (2 - x) * tf.exp(n(x)),
+        input_scaling=True,
+    ),
+    "two places": Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + u(1 - x) * u(x)),
+    "tapes": Problem(Interval(0, 1), _by_tapes),
+    "mean over the points": Problem(
+        Interval(0, 1), lambda u, x: laplacian(u, x) - tf.reduce_mean(u(x), axis=0, keepdims=True)
+    ),
+    "does not see the network": Problem(Interval(0, 1), lambda u, x: x + 0 * u(x)),
+}
+MODELS = {"mlp": _mlp, "skip": _skip, "chain": _chain, "frozen": _frozen}
+PAIRS = [(case, "mlp") for case in CASES] + [
+    ("poisson", "skip"),
+    ("poisson", "chain"),
+    ("system", "frozen"),
+    ("ansatz", "skip"),
+    ("mean over the points", "chain"),
+]
+
+
+@pytest.mark.parametrize(("case", "model"), PAIRS)
+@pytest.mark.ranks(most=1, reason="the Jacobian is that of a rank's own points")
+def test_jacobian_agrees_with_differences_and_with_the_gradient(case: str, model: str) -> None:
+    engine = Engine(CASES[case], sp.current_world().communicator, MODELS[model], points=9)
+    objective, batch = engine.objective, engine.feed.whole(0)
+    objective.prepare_jacobian(tf.float64)
+    rng = np.random.default_rng(1)
+    theta = engine.parameters + 0.1 * rng.normal(size=engine.parameters.shape)
+
+    @tf.function(autograph=False)
+    def compute(parameters: Any) -> Any:
+        return (
+            *objective.residuals_and_jacobian(parameters, batch),
+            objective.residuals(parameters, batch),
+            objective.value_and_gradient(parameters, batch),
+        )
+
+    residuals, slopes, again, (terms, gradient) = compute(theta)
+    r = np.concatenate([each.numpy()[0] for each in residuals])
+    jacobian_ = np.concatenate([each.numpy()[0] for each in slopes], axis=1).T
+    np.testing.assert_allclose(np.concatenate([each.numpy()[0] for each in again]), r, rtol=1e-12)
+    np.testing.assert_allclose(
+        [np.sum(each.numpy() ** 2) for each in residuals], terms[0], rtol=1e-12
+    )
+    scale = np.abs(gradient).max() + 1
+    np.testing.assert_allclose(2 * jacobian_.T @ r, gradient[0], rtol=0, atol=1e-12 * scale)
+    for _ in range(2):
+        direction, h = rng.normal(size=theta.shape[1]), 1e-5
+        ahead, behind = (
+            np.concatenate([e.numpy()[0] for e in compute(theta + s * h * direction)[2]])
+            for s in (1, -1)
+        )
+        expected = (ahead - behind) / (2 * h)
+        size = np.abs(expected).max() + 1
+        np.testing.assert_allclose(jacobian_ @ direction, expected, rtol=0, atol=1e-7 * size)
+
+
+@pytest.mark.ranks(most=1, reason="as above")
+def test_members_have_the_jacobians_that_they_have_alone() -> None:
+    engine = Engine(CASES["poisson"], sp.current_world().communicator, _mlp, points=9)
+    batch = engine.feed.whole(0)
+    engine.objective.prepare_jacobian(tf.float64)
+    rng = np.random.default_rng(1)
+    theta = tf.constant(rng.normal(size=(3, engine.parameters.shape[1])))
+    parts = (engine.objective._field, engine.objective._terms)
+    flags = engine.feed.stacked
+    stacked = type(engine.objective)(
+        *parts,
+        layout=engine.objective.layout,
+        members=3,
+        stacked=flags,
+        communicator=sp.current_world().communicator,
+        jacobians=engine.objective._jacobians,
+    )
+    compute = tf.function(stacked.residuals_and_jacobian, autograph=False)
+    residuals, slopes = compute(theta, batch)
+    alone = tf.function(
+        partial(engine.objective.residuals_and_jacobian, batch=batch), autograph=False
+    )
+    for j in range(3):
+        r, s = alone(theta[j : j + 1])
+        for got, expected in zip([*residuals, *slopes], [*r, *s], strict=True):
+            np.testing.assert_allclose(got[j], expected[0], rtol=1e-11, atol=1e-11)
