@@ -21,13 +21,18 @@ HostFunction = Callable[[Sequence[Array], Sequence[Array]], None]
 of TensorFlow, and gone afterwards."""
 
 
-def host_functions_available() -> bool:
-    """Whether `call_on_host` works in functions that XLA compiles (local)."""
+def can_call_on_host() -> bool:
+    """Whether `call_on_host` works in the program under construction (local).
+
+    It does not where XLA compiles the program for a GPU, nor where the installed TensorFlow has no
+    foreign calls.
+    """
+    if not in_compiled_function():
+        return True
     try:
-        bridge()
+        return bridge().on_host_here()
     except InputError:
         return False
-    return True
 
 
 def call_on_host(

@@ -112,6 +112,10 @@ class Bridge:
         # XLA would copy each result by itself to where a loop wants it.
         return self._call(number, xs, shapes, order, target=GENERAL_TARGET, in_place=len(xs))
 
+    def on_host_here(self) -> bool:
+        """Whether the program under construction will run on the host alone."""
+        return len(self._orders) == 1 or _device_kind() == "CPU"
+
     def emit_host_function(
         self,
         act: Callable[[Sequence[int], Sequence[int]], None],

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.host_function import call_on_host
+from sciml_par.parallel.execution.host_function import call_on_host, can_call_on_host
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.training.least_squares import lapack
+from sciml_par.training.least_squares import lapack, on_device
 from sciml_par.training.least_squares.linear_system import Linearization, transposed
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
@@ -27,8 +27,8 @@ class NormalEquations:
     terms of the loss over the ranks. The first rank factorizes and solves, and the others take its
     solution, so that ranks on different processors make the same step to the last bit.
 
-    Matrices are made by BLAS and LAPACK, in double precision: XLA's own Cholesky factorization
-    takes a hundred times as long for a few hundred parameters.
+    On the host, matrices are made by BLAS and LAPACK, in double precision: XLA's own Cholesky
+    factorization takes a hundred times as long for a few hundred parameters.
     """
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
@@ -38,6 +38,8 @@ class NormalEquations:
         # More threads than one make products of few columns slower.
         lapack.limit_threads(max(1, min(current_world().threads, p // 500)))
         triangle, count = p * (p + 1) // 2, len(residuals)
+        if not can_call_on_host():
+            return on_device.linearize(objective, residuals, jacobian)
         both = [tf.cast(each, tf.float64) for each in (*residuals, *jacobian)]
         here = call_on_host(_Products(count), both, [(members, triangle + p + count)])[0]
         whole = objective.sum_over_ranks(here)
@@ -48,6 +50,8 @@ class NormalEquations:
         self, objective: Objective, at: Linearization, damping: Tensor, scale: Tensor
     ) -> Tensor:
         """See `LinearSystem`; L [M, p, p] below the diagonal, zero where there is none."""
+        if not can_call_on_host():
+            return on_device.factorize(at, damping, scale)
         members, p = scale.shape
         given = [at.matrix, damping[:, None] * scale * scale]
         if not objective.on_first_rank:
@@ -67,7 +71,9 @@ class NormalEquations:
 
 def _solution(objective: Objective, factor: Tensor, right: Tensor) -> Tensor:
     solution = right
-    if objective.on_first_rank:
+    if not can_call_on_host():
+        solution = on_device.solve(factor, right)
+    elif objective.on_first_rank:
         solution = call_on_host(_solve, [factor, right], [tuple(right.shape)])[0]
     return objective.from_first_rank(solution)
 
