@@ -41,7 +41,7 @@ def train(
     optimizer: Any = None,
     steps: int | None = None,
     phases: Sequence[tuple[Any, int]] | None = None,
-    stop: Stop | Sequence[Stop] = (),
+    stop: Stop | Sequence[Stop] | None = None,
     callbacks: Any = (),
     checkpoint: Checkpoint | None = None,
     resume: bool | str = False,
@@ -77,7 +77,7 @@ def train(
     mode : "data", "ensemble" or an `Ensemble`.
     optimizer, steps : `Adam()` by default, and how many updates of the weights, 30,000.
     phases : in their place, pairs (optimizer, steps), one after the other.
-    stop : `TargetLoss`, `NoProgress`, `WallTime`, or several of these.
+    stop : `TargetLoss`, `NoProgress`, `WallTime`, or several of these; None makes all steps.
     callbacks : functions f(progress), called between chunks of steps, or `Callback` objects.
     checkpoint : where and how often to write what the training needs to go on.
     resume : go on from the checkpoint in that folder, as if there had been no interruption. All
