@@ -156,7 +156,7 @@ def train(
             ]
             last = run(
                 meeting,
-                one_by_one=ready.one_by_one,
+                take_apart=ready.take_apart,
                 group=ready.group,
                 world=everyone,
                 watchers=watchers,
