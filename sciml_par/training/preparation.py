@@ -16,6 +16,7 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.training.checkpoint_content import Identity
+from sciml_par.training.condition_weights import ConditionWeight
 from sciml_par.training.consistency import check_consistency
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
@@ -179,8 +180,9 @@ def prepare(given: Arguments, world: World) -> Preparation:
     run = describe_run(settings, phases, stops, division, given.problem, given.evaluation_domain)
     check_consistency(run, everyone)
     group = training_group(division, world)
+    weight = everyone.attempt(lambda: ConditionWeight(phases))
     member = partial(
-        _set_up, given, settings, phases, ensemble, members=division.members, group=group
+        _set_up, given, settings, phases, ensemble, weight, members=division.members, group=group
     )
     made = everyone.attempt(lambda: [member(number) for number in division.numbers])
     for model, _ in made:
@@ -193,7 +195,8 @@ def prepare(given: Arguments, world: World) -> Preparation:
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
-    _tell(everyone.attempt(lambda: _tried(stacks, settings)), everyone)
+    remarks = everyone.attempt(lambda: _tried(stacks, settings))
+    _tell([*weight.remarks, *remarks], everyone)
     return Preparation(
         settings,
         phases,
@@ -251,13 +254,14 @@ def _set_up(
     settings: Settings,
     phases: Sequence[Phase],
     ensemble: Ensemble | None,
+    weight: ConditionWeight,
     number: int,
     *,
     members: int,
     group: Communicator,
 ) -> tuple[Description, MemberSetup]:
     """One member before its training, and what its ranks must have in common (local)."""
-    problem = _problem_of(number, given.problem, ensemble)
+    problem = weight.applied_to(_problem_of(number, given.problem, ensemble))
     seed = member_seed(settings.seed, number)
     if ensemble is not None and ensemble.seeds is not None:
         seed = int(ensemble.seeds[number])
@@ -272,7 +276,12 @@ def _set_up(
         bootstrap=seed if ensemble is not None and ensemble.bootstrap else None,
     )
     network = network_of_member(
-        problem, given.network, seed=seed, members=members, dtype=settings.precision
+        problem,
+        given.network,
+        seed=seed,
+        members=members,
+        dtype=settings.precision,
+        optimizer=phases[0].optimizer,
     )
     described = describe_model(settings, problem, feed=feed, phases=phases, network=network)
     factor = _rate_factor(number, ensemble, phases)
