@@ -28,6 +28,9 @@ class FunctionObjective:
     def value(self, parameters: Tensor, batch: Any) -> Tensor:
         return self._function(parameters, batch)[:, None]
 
+    def from_first_rank(self, tensor: Tensor) -> Tensor:
+        return tensor
+
     def value_and_gradient(self, parameters: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
         self.count.assign_add(1.0)
         with tf.GradientTape(watch_accessed_variables=False) as tape:

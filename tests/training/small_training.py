@@ -46,6 +46,9 @@ class SmallObjective:
     def residuals(self, parameters: Tensor, batch: Any) -> Tensor:
         raise NotImplementedError
 
+    def from_first_rank(self, tensor: Tensor) -> Tensor:
+        return tensor
+
 
 def initial(members: int = 1, dtype: str = "float64") -> Tensor:
     """θ: [M, p], the first rows the same for any number of members."""

@@ -65,6 +65,7 @@ def strong_wolfe(
     curvature: float,
     most: int,
     only_here: Tensor | bool = False,
+    agreed: Callable[[Tensor], Tensor] = lambda tensor: tensor,
 ) -> Found:
     """Find a step length α > 0 along d for which, with φ(α) = L(θ + α d),
 
@@ -89,12 +90,14 @@ def strong_wolfe(
         better than θ.
     only_here : evaluate at θ and nothing else, and return that; a scalar. A caller who needs this
         before a search can so have both in one loop, and the evaluation is compiled once.
+    agreed : gives all ranks what the first one has. Processors of different kinds round apart, and
+        ranks that decided by their own numbers might not evaluate equally often.
     """
     dtype = parameters.dtype
     epsilon = float(np.finfo(dtype.as_numpy_dtype).eps)
     zero = tf.zeros_like(first)
     value = tf.reduce_sum(losses, axis=1)
-    start = Point(zero, value, tf.reduce_sum(gradient * direction, axis=1))
+    start = Point(zero, value, agreed(tf.reduce_sum(gradient * direction, axis=1)))
     possible = running & tf.math.is_finite(value) & tf.math.is_finite(start.slope)
     possible &= start.slope < 0
     most = tf.where(only_here, 1, most)
@@ -102,7 +105,7 @@ def strong_wolfe(
     def evaluated(length: Tensor) -> tuple[Point, Tensor, Tensor]:
         losses, gradient = evaluate(parameters + length[:, None] * direction)
         value = tf.reduce_sum(losses, axis=1)
-        slope = tf.reduce_sum(gradient * direction, axis=1)
+        slope = agreed(tf.reduce_sum(gradient * direction, axis=1))
         finite = tf.math.is_finite(value) & tf.math.is_finite(slope)
         value = tf.where(finite, value, tf.constant(float("inf"), dtype))
         return Point(length, value, tf.where(finite, slope, zero)), losses, gradient
@@ -132,9 +135,11 @@ def strong_wolfe(
         resolved = tf.abs(low.slope) * width <= epsilon * tf.abs(start.value)
         resolved |= (trial == low.length) | (trial == high.length) | ~tf.math.is_finite(trial)
         ended = ~active | wolfe | (zooming & resolved)
-        stage = tf.where(zooming, _ZOOMING, _BRACKETING)
+        stage = tf.where(ended, _DONE, tf.where(zooming, _ZOOMING, _BRACKETING))
+        common = agreed(tf.stack([tf.cast(stage, dtype), trial]))
+        stage, trial = tf.cast(common[0], tf.int32), common[1]
         found = _Search(
-            stage=tf.where(ended, _DONE, stage),
+            stage=stage,
             trial=trial,
             low=low,
             high=high,

@@ -192,6 +192,7 @@ class QuasiNewton(Described, ABC):
         def turn(left: Tensor, start: _Start, _found: Found) -> tuple[Tensor, _Start, Found]:
             only_here = left > 0
             direction, first, fresh = self._direction(state, start.gradient, at.number)
+            direction = objective.from_first_rank(direction)
             direction = tf.where(only_here, tf.zeros_like(direction), direction)
             found = strong_wolfe(
                 lambda point: objective.value_and_gradient(point, batch),
@@ -205,6 +206,7 @@ class QuasiNewton(Described, ABC):
                 curvature=self.curvature,
                 most=self.evaluations,
                 only_here=only_here,
+                agreed=objective.from_first_rank,
             )
             # Members whose values are known keep them to the bit, whatever the others need.
             new = (only_here & ~known)[:, None]
