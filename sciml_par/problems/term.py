@@ -71,6 +71,15 @@ class Term:
             u = u.with_plan(self._plan(u, arrays))
         return self._checked(self.function(u, *arrays), arrays)
 
+    def plan(self, u: Any, *arrays: tf.Tensor) -> None:
+        """Record what the residual asks of u, where that is not known yet (local).
+
+        `residual` does it by itself. Whoever evaluates it with a field that keeps what it is asked
+        for does it before, since the plan is recorded in a throw-away graph.
+        """
+        if isinstance(u, Field) and u.has_jet:
+            self._plan(u, arrays)
+
     def with_weight(self, weight: float) -> Term:
         """The same term with another weight; it has the same residual, and so its plans (local)."""
         other = replace(self, weight=weight)

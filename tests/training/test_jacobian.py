@@ -26,6 +26,7 @@ from sciml_par.problems import (
     jacobian,
     laplacian,
 )
+from sciml_par.training import Points
 
 SQUARE = Box([0.0, -1.0], [1.0, 2.0])
 
@@ -92,6 +93,11 @@ CASES = {
         input_scaling=True,
     ),
     "two places": Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + u(1 - x) * u(x)),
+    "three dimensions, a small part of the boundary": Problem(
+        Box([0.0] * 3, [1.0] * 3),
+        lambda u, x: laplacian(u, x) - u(x) ** 2,
+        conditions=[Neumann(0.5, where=lambda x: (x[:, 0] == 0) & (x[:, 1] > 0.8))],
+    ),
     "tapes": Problem(Interval(0, 1), _by_tapes),
     "mean over the points": Problem(
         Interval(0, 1), lambda u, x: laplacian(u, x) - tf.reduce_mean(u(x), axis=0, keepdims=True)
@@ -111,7 +117,9 @@ PAIRS = [(case, "mlp") for case in CASES] + [
 @pytest.mark.parametrize(("case", "model"), PAIRS)
 @pytest.mark.ranks(most=1, reason="the Jacobian is that of a rank's own points")
 def test_jacobian_agrees_with_differences_and_with_the_gradient(case: str, model: str) -> None:
-    engine = Engine(CASES[case], sp.current_world().communicator, MODELS[model], points=9)
+    engine = Engine(
+        CASES[case], sp.current_world().communicator, MODELS[model], points=Points(27, boundary=150)
+    )
     objective, batch = engine.objective, engine.feed.whole(0)
     objective.prepare_jacobian(tf.float64)
     rng = np.random.default_rng(1)

@@ -69,6 +69,7 @@ class JacobianOfTerm:
     def _recorded(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """By one reverse pass for each component of the residual."""
         parameters = self.layout.unflatten(flat)
+        self.term.plan(self.field(parameters), *rows.arrays)
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             layers = RecordedLayers(tape)
             u = layers.field(self.problem, self.network, parameters)
@@ -111,9 +112,8 @@ class JacobianOfTerm:
         return r, tf.transpose(found)
 
     def _rows_are_independent(self, dtype: Any) -> bool:
-        try:
-            arrays = self.term.points(6)
-        except InputError:
+        arrays = self._some_points()
+        if arrays is None:
             return True
         n = len(arrays[0])
         rng = np.random.default_rng(0)
@@ -129,6 +129,15 @@ class JacobianOfTerm:
         scale = np.abs(whole[np.isfinite(whole)]).max(initial=1.0)
         close = 1e3 * np.finfo(whole.dtype).eps * scale
         return bool(np.allclose(whole, np.concatenate(halves), rtol=0, atol=close, equal_nan=True))
+
+    def _some_points(self) -> Sequence[Any] | None:
+        """A few points of the term; None if even many tried have none of them."""
+        for tried in (6, 64, 1024, 16384):
+            try:
+                return [array[:6] for array in self.term.points(tried)]
+            except InputError:  # a grid of so few has none, or none where the condition holds
+                continue
+        return None
 
 
 def _components(r: Tensor, rows: Rows) -> int:
