@@ -122,6 +122,7 @@ def panel(
                 handles[optimizer] = drawn
     axes.axhline(case.target, color="#7f7f7f", linewidth=0.8, linestyle=":", zorder=1)
     axes.set_yscale("log")
+    axes.minorticks_off()
     axes.set_xlim(left=0)
     axes.set_title(f"{case.title}\ndotted: to reach, {case.target:.0e}", fontsize=7.5)
     return handles
