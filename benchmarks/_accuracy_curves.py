@@ -116,7 +116,10 @@ class ErrorOf:
         def values(flat: Any) -> Any:
             return field_of(problem, model, layout.unflatten(flat))(x)
 
-        self._values = tf.function(values, jit_compile=True, autograph=False)
+        # Called directly, TensorFlow would warn of tracing where several trainings follow.
+        spec = tf.TensorSpec([layout.size], dtype)
+        compiled = tf.function(values, jit_compile=True, autograph=False)
+        self._values = compiled.get_concrete_function(spec)
 
     def __call__(self, flat: Any) -> float:
         """‖u − exact‖ / ‖exact‖ over all points and components."""

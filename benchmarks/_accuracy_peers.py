@@ -124,7 +124,9 @@ class Standing:
             stacked=feed.stacked,
             communicator=current_world().alone,
         )
-        compiled = tf.function(objective.value_and_gradient, jit_compile=True, autograph=False)
+        made = tf.function(objective.value_and_gradient, jit_compile=True, autograph=False)
+        specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), batch)
+        compiled = made.get_concrete_function(tf.TensorSpec([1, layout.size], dtype), specs)
 
         def loss_and_gradient(flat: FloatArray) -> tuple[float, FloatArray]:
             terms, gradient = compiled(tf.constant(flat[None], dtype), batch)
