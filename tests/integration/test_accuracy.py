@@ -150,7 +150,7 @@ def test_a_short_run(tmp_path) -> None:
         steps, seconds, losses, errors = zip(*training["rows"], strict=True)
         assert steps[0] == 0 and 1 <= steps[-1] <= 30
         assert list(seconds) == sorted(seconds) and seconds[0] == 0 < seconds[-1]
-        assert errors[-1] < errors[0] and losses[-1] < losses[0]
+        assert losses[-1] < losses[0] and min(errors) > 0
         begins[training["optimizer"]].append(errors[0])
     # All start from the same weights, which differ between seeds.
     first, *others = begins.values()
