@@ -8,7 +8,7 @@ the loss have the weight 100, but for the lecture's problem, which is taken as i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -68,10 +68,6 @@ class Case:
         """Of the layers, from d to m."""
         hidden = [self.width] * self.depth
         return [problem.domain.dimension, *hidden, problem.network_outputs]
-
-    def smaller(self, *, width: int, points: Points) -> Case:
-        """The same with another network and other points, for a try."""
-        return replace(self, width=width, points=lambda: points)
 
 
 def network(case: Case, problem: Problem, seed: int, *, dtype: str = "float64") -> MLP:
@@ -361,13 +357,13 @@ CASES = {
         seconds=150.0,
     ),
     "kovasznay": Case(
-        "Kovasznay, Re 20, 2-32-32-3",
+        "Kovasznay, Re 20, 2-24-24-3",
         make=kovasznay,
-        points=lambda: Points(1500, boundary=400, method={"interior": "sobol"}, seed=0),
+        points=lambda: Points(1200, boundary=300, method={"interior": "sobol"}, seed=0),
         test=lambda: midpoints(FLOW, 101, 101),
-        width=32,
+        width=24,
         depth=2,
-        steepness=3.0,
+        steepness=2.0,
         target=1e-7,
         stretch=1e-9,
         seconds=120.0,
