@@ -15,6 +15,7 @@ benchmarks/README.md describes problems, optimizers and peers.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import time
@@ -153,17 +154,19 @@ def compare_optimizers(options: Options) -> None:
     sciml_par.init(threads=threads)
     found: dict[tuple[str, str], list[Any]] = {}
     absent: dict[str, str] = {}
-    for problem in options.problems:
-        for optimizer in options.optimizers:
-            curves = found.setdefault((problem, optimizer), [])
-            for seed in range(options.seeds):
-                try:
-                    curves.append(trained(CASES[problem], optimizer, seed, options))
-                except AbsentError as error:
-                    absent[optimizer] = str(error)
-                    break
-                show_one(problem, optimizer, seed, curves[-1])
-    found = {names: curves for names, curves in found.items() if curves}
+    whole = itertools.product(options.problems, options.optimizers, range(options.seeds))
+    for problem, optimizer, seed in whole:
+        if optimizer in absent:
+            continue
+        try:
+            curve = trained(CASES[problem], optimizer, seed, options)
+        except AbsentError as error:
+            absent[optimizer] = str(error)
+            continue
+        found.setdefault((problem, optimizer), []).append(curve)
+        show_one(problem, optimizer, seed, curve)
+        if curve.ended.startswith("SIG"):  # a signal, which ends one training, is for all
+            break
     print(reporting.table(found, absent), flush=True)
     record = {
         "conditions": conditions,
