@@ -1,0 +1,126 @@
+"""What a training of accuracy.py has shown, and the seconds and errors that it holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from _accuracy_problems import Case
+
+from sciml_par._tensorflow import tf
+from sciml_par.evaluation import relative_l2_error
+from sciml_par.training.objective import field_of
+
+FloatArray = npt.NDArray[np.float64]
+
+OVER = "its seconds are over"
+"""Why a training ended that has had its time."""
+
+
+class AbsentError(Exception):
+    """An optimizer is not here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a training ends, and how it computes.
+
+    Attributes
+    ----------
+    seconds : of training.
+    steps : of the last phase.
+    adam_steps : of Adam where another optimizer follows.
+    dtype : "float32" or "float64".
+    """
+
+    seconds: float
+    steps: int
+    adam_steps: int
+    dtype: str
+
+
+@dataclass
+class Curve:
+    """What a training has shown.
+
+    Attributes
+    ----------
+    rows : after how many iterations and seconds there was which loss and which relative L2 error,
+        that of the weights with the least loss until then.
+    compile_seconds : spent in compilation; not in the other seconds.
+    ended : why it ended.
+    """
+
+    rows: list[tuple[int, float, float, float]] = field(default_factory=list)
+    compile_seconds: float = 0.0
+    ended: str = ""
+
+    def add(self, step: int, seconds: float, loss: float, error: float) -> None:
+        """Another row."""
+        self.rows.append((int(step), float(seconds), float(loss), float(error)))
+
+    @property
+    def error(self) -> float:
+        """At the end."""
+        return self.rows[-1][3]
+
+    @property
+    def had_its_time(self) -> bool:
+        """Whether it ended because its seconds were over."""
+        return self.ended == OVER
+
+    def reached(self, target: float) -> tuple[int, float] | None:
+        """After how many iterations and seconds the error was at most so large, if it was."""
+        return next((row[:2] for row in self.rows if row[3] <= target), None)
+
+
+class Clock:
+    """Seconds, without those in which it stands still."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._since: float | None = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Until now."""
+        return self._seconds + (time.perf_counter() - self._since if self._since else 0.0)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Nothing in this context counts."""
+        self._seconds, self._since = self.seconds, None
+        try:
+            yield
+        finally:
+            self._since = time.perf_counter()
+
+    def leave_out(self, seconds: float) -> None:
+        """So many seconds shall not have counted."""
+        self._seconds -= seconds
+
+
+class ErrorOf:
+    """The relative L2 error of the field with parameters θ: [p], at the case's test points."""
+
+    def __init__(self, case: Case, problem: Any, model: Any, layout: Any, dtype: str) -> None:
+        points = case.test()
+        self._exact = problem.exact(points)
+        x = tf.constant(points, dtype)
+
+        def values(flat: Any) -> Any:
+            return field_of(problem, model, layout.unflatten(flat))(x)
+
+        # Called directly, TensorFlow would warn of tracing where several trainings follow.
+        spec = tf.TensorSpec([layout.size], dtype)
+        compiled = tf.function(values, jit_compile=True, autograph=False)
+        self._values = compiled.get_concrete_function(spec)
+
+    def __call__(self, flat: Any) -> float:
+        """‖u − exact‖ / ‖exact‖ over all points and components."""
+        return relative_l2_error(self._values(flat).numpy(), self._exact)

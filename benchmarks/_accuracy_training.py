@@ -1,0 +1,107 @@
+"""Trainings of accuracy.py by `sciml_par.train`, with their error along the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from _accuracy_curves import OVER, AbsentError, Clock, Curve, ErrorOf, Limits
+from _accuracy_problems import Case, network
+
+import sciml_par.training as training
+from sciml_par.evaluation import relative_l2_error
+from sciml_par.training import Adam, Callback, Progress
+
+OPTIMIZERS = {"lm": "LevenbergMarquardt", "lbfgs": "LBFGS", "ssbroyden": "SSBroyden"}
+"""By its name here, the class in sciml_par.training, made with its defaults."""
+
+
+class Recorder(Callback):
+    """Measures the error between chunks of steps, and ends the training when its time is over."""
+
+    def __init__(self, case: Case, problem: Any, limits: Limits) -> None:
+        self.curve = Curve()
+        self._case, self._problem, self._limits = case, problem, limits
+        self._error_of: ErrorOf | None = None
+
+    def on_train_begin(self, progress: Progress) -> None:
+        """See `Callback`."""
+        course = progress.courses[0]
+        stack = course.stack
+        self._error_of = ErrorOf(
+            self._case,
+            self._problem,
+            stack.setups[0].network,
+            stack.layout,
+            self._limits.dtype,
+        )
+        self._record(progress, 0.0)
+        self._compiled = course.seconds_compile
+        self._clock = Clock()
+
+    def on_chunk_end(self, progress: Progress) -> None:
+        """See `Callback`."""
+        course = progress.courses[0]
+        # A later phase has been compiled since, if anything has.
+        self._clock.leave_out(course.seconds_compile - self._compiled)
+        self._compiled = course.seconds_compile
+        with self._clock.stopped():
+            seconds = self._clock.seconds
+            self._record(progress, seconds)
+            if seconds >= self._limits.seconds:
+                progress.stop(OVER)
+
+    def _record(self, progress: Progress, seconds: float) -> None:
+        assert self._error_of is not None
+        state = progress.courses[0].state
+        # The losses are those before the last step, which made the best weights what they are.
+        loss = min(progress.losses.values(), default=self.curve.rows[-1][2] if progress.step else 0)
+        self.curve.add(progress.step, seconds, loss, self._error_of(state.best[0]))
+
+
+def phases_of(name: str, limits: Limits) -> list[tuple[Any, int]]:
+    """Optimizers and steps for a name, such as "lm" or "adam+lbfgs"."""
+    parts = name.split("+")
+    steps = [limits.adam_steps] * (len(parts) - 1) + [limits.steps]
+    return [(named(part), count) for part, count in zip(parts, steps, strict=True)]
+
+
+def named(name: str) -> Any:
+    """An optimizer with its defaults; Adam with the rate 1e-3."""
+    if name == "adam":
+        return Adam(1e-3)
+    kind: Any = getattr(training, OPTIMIZERS[name], None)
+    if kind is None:
+        raise AbsentError(f"this version of sciml_par has no {OPTIMIZERS[name]}")
+    return kind()
+
+
+def by_engine(case: Case, phases: list[tuple[Any, int]], seed: int, limits: Limits) -> Curve:
+    """By `sciml_par.train`; the last row is what its result predicts (collective)."""
+    problem = case.make()
+    recorder = Recorder(case, problem, limits)
+    result = training.train(
+        problem,
+        network=network_factory(case, problem, seed),
+        points=case.points(),
+        phases=phases,
+        precision=limits.dtype,
+        callbacks=recorder,
+        progress=False,
+    )
+    curve, member, points = recorder.curve, result.members[0], case.test()
+    assert problem.exact is not None
+    error = relative_l2_error(result.predict(points).mean, problem.exact(points))
+    curve.add(member.steps, curve.rows[-1][1], member.best_loss, error)
+    curve.compile_seconds = member.contributions[0].seconds_compile
+    curve.ended = member.ended
+    return curve
+
+
+def network_factory(case: Case, problem: Any, seed: int) -> Callable[..., Any]:
+    """What makes the network with the initial weights of a seed, whatever that of the run."""
+
+    def make(inputs: int, outputs: int, *, dtype: str) -> Any:
+        return network(case, problem, seed, dtype=dtype)
+
+    return make

@@ -1,0 +1,167 @@
+"""benchmarks/accuracy.py: its problems have the solutions that it scores by, and it runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from launch import ROOT, launch
+
+sys.path.append(str(ROOT / "benchmarks"))
+
+import _accuracy_problems as problems
+import _accuracy_report
+import _accuracy_training
+import accuracy
+from _accuracy_curves import OVER, Clock, Curve
+
+from sciml_par.problems import Box
+
+PROGRAM = ROOT / "benchmarks" / "accuracy.py"
+
+SOLUTIONS = {
+    "poisson-1d": lambda x: tf.sin(2 * np.pi * x),
+    "poisson-2d": lambda x: tf.reduce_prod(tf.sin(np.pi * x), axis=1, keepdims=True),
+    "poisson-2d-built-in": lambda x: tf.reduce_prod(tf.sin(np.pi * x), axis=1, keepdims=True),
+    "poisson-5d": lambda x: tf.reduce_sum(tf.cos(np.pi * x), axis=1, keepdims=True),
+    "kovasznay": problems.kovasznay_flow,
+}
+
+
+def test_names_are_those_of_the_problems_and_optimizers() -> None:
+    assert tuple(problems.CASES) == accuracy.PROBLEMS
+    assert set(accuracy.ENGINE) == {"adam", *_accuracy_training.OPTIMIZERS}
+
+
+@pytest.mark.parametrize("name", SOLUTIONS)
+def test_the_exact_solution_has_no_residual(name: str) -> None:
+    case, u = problems.CASES[name], SOLUTIONS[name]
+    problem, x = case.make(), case.test()[::50]
+    assert problem.exact is not None
+    np.testing.assert_allclose(u(tf.constant(x)).numpy(), problem.exact(x), atol=1e-14)
+    for term in problem.terms:
+        arrays = [tf.constant(array) for array in term.points(64)]
+        assert len(arrays[0]) > 0
+        residual = term.residual(u, *arrays).numpy()
+        np.testing.assert_allclose(residual, 0.0, atol=1e-11)
+
+
+def test_the_solution_of_burgers_equation() -> None:
+    x = problems.midpoints(problems.SPACE_TIME, 64, 10)
+    u = problems.cole_hopf(x)
+    np.testing.assert_allclose(problems.cole_hopf(x, nodes=120), u, atol=1e-13)
+    h = 1e-4
+    space, moment = np.array([h, 0.0]), np.array([0.0, h])
+    ahead, behind = problems.cole_hopf(x + space), problems.cole_hopf(x - space)
+    change = (problems.cole_hopf(x + moment) - problems.cole_hopf(x - moment)) / (2 * h)
+    slope, bend = (ahead - behind) / (2 * h), (ahead - 2 * u + behind) / h**2
+    # The slope is 150 in the front, and the error of the differences with it.
+    residual = change + u * slope - problems.VISCOSITY * bend
+    assert np.max(np.abs(residual)) < 0.05 * np.max(np.abs(u * slope))
+    smooth = np.abs(x[:, 0]) > 0.2
+    assert np.max(np.abs(residual[smooth])) < 1e-4
+    start = np.stack([np.linspace(-1, 1, 9), np.zeros(9)], axis=1)
+    np.testing.assert_allclose(
+        problems.cole_hopf(start)[:, 0], -np.sin(np.pi * start[:, 0]), atol=1e-13
+    )
+
+
+def test_points_are_dense_near_the_front() -> None:
+    x = problems.points_near_the_front(4096, share=0.5, scale=0.05)
+    assert np.all(problems.SPACE_TIME.contains(x))
+    near = np.mean(np.abs(x[:, 0]) < 0.05)
+    assert near == pytest.approx(0.5 * 0.05 + 0.5 * (np.pi / 4) / np.arctan(20), abs=0.01)
+    assert np.mean(x[:, 1]) == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_first_layer_has_its_centres_in_the_domain() -> None:
+    domain = Box([0, -2], [1, 3])
+    weight, bias, _, hidden, last, output = problems.initial_weights([2, 50, 7, 3], domain, 3.0, 1)
+    norms = np.linalg.norm(weight, axis=0)
+    assert 0.9 <= norms.min() < 1.5 and 2.5 < norms.max() <= 3.0
+    # The line on which a neuron is zero passes through the box: not all corners lie on one side.
+    corners = np.array([[0, -2], [0, 3], [1, -2], [1, 3]]) @ weight + bias
+    assert np.all(corners.min(axis=0) < 0) and np.all(corners.max(axis=0) > 0)
+    assert last.shape == (7, 3) and hidden.std() > 0.1 and not output.any()
+    other = problems.initial_weights([2, 50, 7, 3], domain, 3.0, 2)
+    assert not np.allclose(other[0], weight)
+
+
+def test_a_clock_stands_still() -> None:
+    clock = Clock()
+    with clock.stopped():
+        before = clock.seconds
+        time.sleep(0.05)
+        assert clock.seconds == before < 0.05
+    assert clock.seconds < before + 0.05
+    clock.leave_out(2.0)
+    assert -2.0 < clock.seconds < -1.0
+
+
+def curve(errors: list[float], ended: str = OVER) -> Curve:
+    """A second and ten iterations between two errors."""
+    found = Curve(ended=ended, compile_seconds=3.0)
+    for k, error in enumerate(errors):
+        found.add(10 * k, k, 0.1, error)
+    return found
+
+
+def test_the_table_says_when_the_target_was_reached() -> None:
+    curves = [curve([1.0, 1e-10, 2e-10]), curve([1.0, 1e-4, 1e-11]), curve([1.0, 1e-2], "stuck")]
+    found = {("poisson-1d", "lm"): curves, ("poisson-1d", "adam"): curves[2:]}
+    text = _accuracy_report.table(found, {"lbfgs": "not here"})
+    lm, stuck, adam = text.splitlines()[3:6]
+    assert lm.split()[1:7] == ["2.0e-10", "1.0e-11", "1.0e-02", "20", "2.0", "3.0"]
+    assert lm.endswith("reached, by 2 of 3: after 15 iterations, 1.5 s")
+    assert stuck == "    ended before: stuck" and adam.endswith("missed")
+    assert text.endswith("absent: lbfgs: not here")
+    assert _accuracy_report.median_curve(curves) is curves[0]
+
+
+def test_unknown_names_are_refused() -> None:
+    assert accuracy.optimizers("adam+lbfgs,deepxde") == ["adam+lbfgs", "deepxde"]
+    for wrong in ("adam+deepxde", "sgd", "lm,"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected some of lm,lbfgs"):
+            accuracy.optimizers(wrong)
+
+
+@pytest.mark.launches
+def test_a_short_run(tmp_path) -> None:
+    files = [f"--json={tmp_path / 'found.json'}", f"--figure={tmp_path / 'found.png'}"]
+    ended = launch(
+        None,
+        PROGRAM,
+        *["--problems", "poisson-1d", "--optimizers", "lm,scipy-lbfgs,deepxde"],
+        *["--seeds", "2", "--steps", "30", "--environments", str(tmp_path), *files],
+        folder=tmp_path,
+    ).succeeded()
+    assert "Seconds of wall clock while training, without compilation" in ended.out
+    assert f"absent: deepxde: there is no {tmp_path}/torch/bin/python" in ended.out
+    record = json.loads((tmp_path / "found.json").read_text())
+    names = [(each["optimizer"], each["seed"]) for each in record["trainings"]]
+    assert names == [(name, seed) for name in ("lm", "scipy-lbfgs") for seed in (0, 1)]
+    begins = {name: [] for name, _ in names}
+    for training in record["trainings"]:
+        steps, seconds, losses, errors = zip(*training["rows"], strict=True)
+        assert steps[0] == 0 and 1 <= steps[-1] <= 30
+        assert list(seconds) == sorted(seconds) and seconds[0] == 0 < seconds[-1]
+        assert losses[-1] < losses[0] and min(errors) > 0
+        begins[training["optimizer"]].append(errors[0])
+    # All start from the same weights, which differ between seeds.
+    first, *others = begins.values()
+    assert first[0] != first[1]
+    for each in others:
+        assert each == pytest.approx(first)
+    assert (tmp_path / "found.png").stat().st_size > 10_000
+
+
+def test_the_time_per_iteration(capsys) -> None:
+    options = accuracy.parsed(["--problems", "poisson-1d", "--optimizers", "adam", "--steps", "5"])
+    accuracy.measure_per_iteration(options)
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert 0 < found["seconds"] < 10
