@@ -7,6 +7,7 @@ from .callbacks import Callback as Callback
 from .callbacks import Progress as Progress
 from .checkpoint import Checkpoint as Checkpoint
 from .least_squares.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
+from .least_squares.spring import SPRING as SPRING
 from .modes import Ensemble as Ensemble
 from .optimizers.adam import Adam as Adam
 from .optimizers.adamw import AdamW as AdamW

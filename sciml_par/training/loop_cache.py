@@ -49,7 +49,10 @@ def _key(stack: Stack, optimizer: Optimizer, group: Communicator) -> Hashable | 
     feed: Any = stack.feed
     dtype = str(stack.parameters.dtype)
     members = len(stack.numbers)
-    return (stack.key, optimizer.key, feed.key, feed.stacked, members, dtype, id(group))
+    # A step may have been compiled for what the other ranks have as well, and all must agree on
+    # whether it was.
+    points = (feed.key, feed.stacked, feed.rows_of_ranks)
+    return (stack.key, optimizer.key, points, members, dtype, id(group))
 
 
 def _make(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
@@ -61,6 +64,7 @@ def _make(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
         stacked=stack.feed.stacked,
         communicator=group,
         jacobians=jacobians_of(stack.problem, stack.network, stack.layout),
+        rows_of_ranks=stack.feed.rows_of_ranks,
         compile_local=not compiles_collectives(group),
     )
     return Loop(objective, optimizer, stack.feed, communicator=group)

@@ -10,6 +10,8 @@ from sciml_par._tensorflow import tf
 from sciml_par.networks.network import Network
 from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.collectives.broadcast import broadcast
+from sciml_par.parallel.collectives.call_options import CallOptions
+from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.problems.field import Field
@@ -56,6 +58,8 @@ class StackedObjective:
     stacked : for every term, whether weights and arrays of a batch have an axis for the members.
     communicator : the ranks that share the loss.
     jacobians : of the terms, for optimizers that need them.
+    rows_of_ranks : how many points each rank has in a step, for each term: [T][P]; for optimizers
+        that need it.
     compile_local : compile this rank's part by itself, where the loop around it is not compiled.
     """
 
@@ -70,9 +74,10 @@ class StackedObjective:
         communicator: Communicator,
         compile_local: bool = False,
         jacobians: Sequence[JacobianOfTerm] = (),
+        rows_of_ranks: Sequence[Sequence[int]] = (),
     ) -> None:
         self.layout = layout
-        self._jacobians = tuple(jacobians)
+        self._jacobians, self._rows_of_ranks = tuple(jacobians), tuple(rows_of_ranks)
         self._field, self._terms = field, tuple(terms)
         self.term_count = len(self._terms)
         self._members, self._stacked = members, tuple(stacked)
@@ -120,6 +125,30 @@ class StackedObjective:
         """Σ over the ranks that share the loss (collective)."""
         return allreduce(tensor, Sum, communicator=self._communicator)
 
+    def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
+        """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced (local)."""
+        terms = zip(self._terms, batch, self._stacked, self._rows_of_ranks, strict=True)
+        of_terms = [
+            [self._components(term, rows, flags) * n for n in counts]
+            for term, rows, flags, counts in terms
+        ]
+        return tuple(map(sum, zip(*of_terms, strict=True)))
+
+    def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
+        """The ranks' rows one below the other, of which each has counts[rank] (collective)."""
+        options = CallOptions.of("allgather", None, self._communicator, None)
+        return gathered_rows(rows, tuple(counts), options)
+
+    def exchange(self, rows: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
+        """The rows that the ranks have for this one, one below the other (collective).
+
+        Parameters
+        ----------
+        sent, received : how many go to each rank, and come from it, [P].
+        """
+        options = CallOptions.of("alltoall", None, self._communicator, None)
+        return exchanged(rows, tuple(sent), tuple(received), options)
+
     def from_first_rank(self, tensor: Tensor) -> Tensor:
         """What the first of the ranks that share the loss has (collective)."""
         return broadcast(tensor, 0, communicator=self._communicator)
@@ -128,6 +157,27 @@ class StackedObjective:
     def on_first_rank(self) -> bool:
         """Whether this is the first of the ranks that share the loss."""
         return self._communicator.rank == 0
+
+    @property
+    def rank(self) -> int:
+        """Which of the ranks that share the loss this is."""
+        return self._communicator.rank
+
+    def _components(self, term: Term, rows: Rows, flags: Any) -> int:
+        """How many residuals a term has at a point, also where this rank has none."""
+        shapes = [
+            a.shape[int(flag) :].as_list() for a, flag in zip(rows.arrays, flags[1], strict=True)
+        ]
+        dtype = rows.arrays[0].dtype
+
+        def residual() -> Tensor:
+            u = self._field(self.layout.unflatten(tf.zeros([self.layout.size], dtype)))
+            return term.residual(u, *(tf.zeros([max(n, 1), *rest], dtype) for n, *rest in shapes))
+
+        # Only its shape is wanted, which to trace it tells.
+        with tf.init_scope():
+            traced = tf.function(residual, autograph=False).get_concrete_function()
+        return int(traced.output_shapes[1])
 
     def _values(self, parameters: Tensor, batch: Batch) -> Tensor:
         return self._of_members(self._values_of_one, parameters, batch)

@@ -39,8 +39,10 @@ def test_networks_and_optimizers() -> None:
     assert updates == {"Adam", "AdamW", "SGD", "RMSprop"}
     assert "Adam, AdamW, SGD and RMSprop" in SECTION
     steps = {n for n in dir(training) if hasattr(getattr(training, n), "step")}
-    assert steps == updates | {"FirstOrder", "LBFGS", "SSBroyden"}
-    assert "quasi-Newton methods LBFGS and SSBroyden" in SECTION and "Gauss–Newton" in SECTION
+    residuals = {"LevenbergMarquardt", "SPRING"}
+    assert steps == updates | residuals | {"FirstOrder", "LBFGS", "SSBroyden"}
+    assert "quasi-Newton methods LBFGS and SSBroyden" in SECTION
+    assert "Gauss–Newton methods LevenbergMarquardt and SPRING" in SECTION
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ class Engine:
             stacked=self.feed.stacked,
             communicator=self.group,
             jacobians=jacobians_of(self.problem, network, layout),
+            rows_of_ranks=self.feed.rows_of_ranks,
             compile_local=not compiles_collectives(self.group),
         )
         self.loop = Loop(self.objective, self.optimizer, self.feed, communicator=self.group)

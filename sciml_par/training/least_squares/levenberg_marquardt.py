@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._tensorflow import tf
 from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, along
-from sciml_par.training.least_squares.normal_equations import NormalEquations
+from sciml_par.training.least_squares.smaller_system import AUTO, check_solver, make_system
 from sciml_par.training.optimizers._checks import check_positive
 from sciml_par.training.optimizers.described import Described
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
@@ -56,11 +56,14 @@ class LevenbergMarquardt(Described):
     geodesic : whether to add a. It costs one evaluation of the residuals and one solution.
     scale_columns : whether D is the largest norm that each column of J has had, rather than 1.
     trials : how many values of λ a step tries before it gives up.
+    solver : "normal equations" solves the p equations above; "kernel" solves as many as there are
+        residuals, for the same v; "auto" takes the one with fewer equations.
 
     Notes
     -----
     A step costs the Jacobian, the product JᵀJ, in which the time goes for many parameters, and a
-    few evaluations of the residuals. All ranks make the same step: see `NormalEquations`.
+    few evaluations of the residuals. All ranks make the same step: see `NormalEquations`
+    and `KernelForm`.
     """
 
     condition_weight: ClassVar[float] = 100.0
@@ -72,9 +75,11 @@ class LevenbergMarquardt(Described):
     geodesic: bool = True
     scale_columns: bool = False
     trials: int = 12
+    solver: str = AUTO
 
     def __post_init__(self) -> None:
         check_positive(type(self).__name__, damping=self.damping)
+        check_solver(type(self).__name__, self.solver)
 
     def with_ranks(self, size: int) -> LevenbergMarquardt:
         """See `Optimizer`."""
@@ -103,7 +108,9 @@ class LevenbergMarquardt(Described):
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
         """See `Optimizer`."""
-        system = NormalEquations()
+        system = make_system(
+            self.solver, objective, batch, parameters.shape[1], scaled=self.scale_columns
+        )
         line = system.linearize(objective, parameters, batch)
         norms = self._column_norms(objective, line, state)
         scale = self._scale(norms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -51,12 +51,30 @@ class Objective(Protocol):
     def sum_over_ranks(self, tensor: Tensor) -> Tensor:
         """Σ over the ranks that share the loss (collective)."""
 
+    def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
+        """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced (local)."""
+
+    def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
+        """The ranks' rows one below the other, of which each has counts[rank] (collective)."""
+
+    def exchange(self, rows: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
+        """The rows that the ranks have for this one, one below the other (collective).
+
+        Parameters
+        ----------
+        sent, received : how many go to each rank, and come from it, [P].
+        """
+
     def from_first_rank(self, tensor: Tensor) -> Tensor:
         """What the first of the ranks that share the loss has (collective)."""
 
     @property
     def on_first_rank(self) -> bool:
         """Whether this is the first of the ranks that share the loss."""
+
+    @property
+    def rank(self) -> int:
+        """Which of the ranks that share the loss this is."""
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,13 @@ class Feed(Protocol):
         members: a nest of booleans of the structure of a batch.
     steps_per_epoch : how many steps see every point once; 1 where every step uses all.
     same_points : whether all steps have the same batch.
+    rows_of_ranks : how many points each rank has in a step, for each term: [T][P].
     """
 
     stacked: tuple[Any, ...]
     steps_per_epoch: int
     same_points: bool
+    rows_of_ranks: tuple[tuple[int, ...], ...]
 
     def longest_chunk(self, step: int) -> int:
         """How many steps one chunk may have at most, beginning after `step` updates (local)."""

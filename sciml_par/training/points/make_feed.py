@@ -193,18 +193,20 @@ def _digests(problem: Problem, parts: list[Part]) -> dict[str, str]:
 def _joined(
     problem: Problem, parts: list[Part], sub_domain: Box | None, description: dict[str, str]
 ) -> RankFeed:
-    views, arrays, totals = [], [], []
+    views, arrays, totals, rows = [], [], [], []
     for i, part in enumerate(parts):
         for j, columns in enumerate(part.columns):
             views.append(View(i, j, columns))
             arrays.append(tuple(part.arrays[k] for k in columns))
             totals.append(part.total)
+            rows.append(part.rows_of_ranks)
     return RankFeed(
         [part.source for part in parts],
         views,
         terms=problem.terms,
         arrays=arrays,
         totals=totals,
+        rows_of_ranks=rows,
         sub_domain=sub_domain,
         description=description,
     )

@@ -55,6 +55,7 @@ class Part:
     columns : which arrays each term takes.
     arrays : this rank's points before the first step.
     total : the number of points of all ranks.
+    rows_of_ranks : how many points each rank has in a step, [P].
     digests : for each array a text that tells the points of all ranks from others.
     """
 
@@ -62,6 +63,7 @@ class Part:
     columns: tuple[tuple[int, ...], ...]
     arrays: Arrays
     total: int
+    rows_of_ranks: tuple[int, ...]
     digests: tuple[str, ...]
 
 
@@ -108,7 +110,10 @@ def make_part(
                 [Order(place.seed, (number,), total, batch_size)],
                 piece(batch_size, place.rank, place.size),
             )
-    return Part(source, point_set.columns, arrays, total, tuple(map(of_array, every_row)))
+    pieces = (piece(batch_size or total, rank, place.size) for rank in range(place.size))
+    rows_of_ranks = tuple(end - first for first, end in pieces)
+    digests = tuple(map(of_array, every_row))
+    return Part(source, point_set.columns, arrays, total, rows_of_ranks, digests)
 
 
 def weights_of(

@@ -70,4 +70,4 @@ def make_per_rank(
         every = bootstrap_counts(total, place.bootstrap)
         counts = every[before : before + numbers[place.rank]]
     source = Fixed(weights_of(terms, total, counts), arrays, place.dtype)
-    return Part(source, columns_of(residuals), arrays, total, ()), mine
+    return Part(source, columns_of(residuals), arrays, total, tuple(numbers), ()), mine

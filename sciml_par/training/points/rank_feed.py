@@ -64,6 +64,7 @@ class SourcesFeed:
     ----------
     sources : the sets of points.
     views : of the terms, in the order of the loss.
+    rows_of_ranks : how many points each rank has in a step, for each term: [T][P].
 
     Attributes
     ----------
@@ -71,8 +72,13 @@ class SourcesFeed:
     key : equal for feeds that one compiled loop can serve, if their data have equal shapes.
     """
 
-    def __init__(self, sources: Sequence[Source], views: Sequence[View]) -> None:
-        self.sources = tuple(sources)
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        views: Sequence[View],
+        rows_of_ranks: Sequence[tuple[int, ...]],
+    ) -> None:
+        self.sources, self.rows_of_ranks = tuple(sources), tuple(rows_of_ranks)
         self.batch = BatchOf(tuple(source.take for source in sources), tuple(views))
         self.stacked = self.batch.rows([source.stacked for source in self.sources])
         self.steps_per_epoch = max(source.steps_per_epoch for source in self.sources)
@@ -103,6 +109,7 @@ class RankFeed(SourcesFeed):
     arrays : this rank's points of every term, as they are before the first step: x: [n, d] and
         what else the term needs there; n may be 0.
     totals : for each term the number of points of all ranks.
+    rows_of_ranks : see `SourcesFeed`.
     sub_domain : a box around this rank's interior points that none of the others' lie in; None
         where there is no such box, as with points given as an array, and with batches.
     description : what the ranks that share a model must have in common: names, and short texts.
@@ -116,10 +123,11 @@ class RankFeed(SourcesFeed):
         terms: Sequence[Term],
         arrays: Sequence[Arrays],
         totals: Sequence[int],
+        rows_of_ranks: Sequence[tuple[int, ...]],
         sub_domain: Box | None,
         description: dict[str, str],
     ) -> None:
-        super().__init__(sources, views)
+        super().__init__(sources, views, rows_of_ranks)
         self.terms, self.arrays, self.totals = tuple(terms), tuple(arrays), tuple(totals)
         self.sub_domain, self.description = sub_domain, description
 
@@ -132,7 +140,8 @@ class RankFeed(SourcesFeed):
     def shape_key(self) -> Hashable:
         """Equal for members whose feeds can be stacked."""
         shapes = tuple(tuple(array.shape for array in arrays) for arrays in self.arrays)
-        return (shapes, self.batch.views, tuple(source.form for source in self.sources))
+        forms = tuple(source.form for source in self.sources)
+        return (shapes, self.batch.views, forms, self.rows_of_ranks)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -158,7 +167,7 @@ class StackedFeed(SourcesFeed):
         if fault is not None:
             raise InputError(f"train: members cannot be stacked, as they differ in {fault}.")
         joined = [_stack(each) for each in zip(*(feed.sources for feed in feeds), strict=True)]
-        super().__init__(joined, feeds[0].batch.views)
+        super().__init__(joined, feeds[0].batch.views, feeds[0].rows_of_ranks)
 
 
 def difference(feeds: Sequence[RankFeed]) -> str | None:

@@ -1,0 +1,278 @@
+"""SPRING against its formulas in NumPy, and what it does where these have no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from engine import Engine
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP
+from sciml_par.problems import Box, Dirichlet, Problem, laplacian
+from sciml_par.training import SPRING, Points
+from sciml_par.training.least_squares.spring import State
+from sciml_par.training.loop import NO_DECREASE
+from sciml_par.training.objective import StackedObjective
+from sciml_par.training.optimizers.optimizer import At
+
+DOMAIN = Box([0, 0], [1, 2])
+FEW = Points(5, 6, method="uniform", resample_every=1)
+MANY = Points(30, 6, method="uniform", resample_every=1)
+ONE = Points(DOMAIN.sample(1, seed=1), 6)
+
+
+def plate() -> Problem:
+    return Problem(
+        DOMAIN,
+        lambda u, x: laplacian(u, x) - u(x) ** 3 + x[:, :1] * x[:, 1:],
+        conditions=[Dirichlet(0.3, where=lambda x: x[:, 0] == 0.0, weight=30.0)],
+    )
+
+
+def network(d: int, m: int, **_: Any) -> MLP:
+    return MLP(d, m, width=4, depth=1, seed=7, dtype="float64")
+
+
+def engine(points: Any, *, alone: bool = False, **options: Any) -> Engine:
+    world = sp.current_world()
+    group = world.alone if alone else world.communicator
+    return Engine(plate(), group, network, points=points, **options)
+
+
+def step_of(objective: Any, optimizer: SPRING) -> Callable[..., Any]:
+    """One step as a graph that is not compiled."""
+
+    def step(theta: Any, state: Any, batch: Any) -> Any:
+        at = At(tf.constant(1), tf.ones([theta.shape[0], 1], theta.dtype))
+        return optimizer.step(objective, theta, state, batch, at)
+
+    return tf.function(step, autograph=False)
+
+
+def batches(here: Engine, count: int) -> list[Any]:
+    return [here.feed.batch(here.feed.chunk(k), tf.constant(k)) for k in range(count)]
+
+
+def trained(here: Engine, optimizer: SPRING, count: int) -> list[np.ndarray]:
+    """θ: [p] after each step."""
+    theta, state = here.parameters, optimizer.init(here.objective, here.parameters)
+    step, found = step_of(here.objective, optimizer), []
+    for batch in batches(here, count):
+        theta, state, _ = step(theta, state, batch)
+        assert not state.stuck.numpy().any()
+        found.append(theta.numpy()[0])
+    return found
+
+
+def by_formula(
+    residuals: Any, theta: np.ndarray, count: int, *, damping: float, momentum: float
+) -> list[np.ndarray]:
+    """The same in NumPy; residuals(k, θ) are r: [N] and J: [N, p] at the points of step k."""
+    phi, found = np.zeros_like(theta), []
+    for k in range(count):
+        r, jacobian = residuals(k, theta)
+        kernel = jacobian @ jacobian.T + damping * np.eye(len(r))
+        rest = r - momentum * jacobian @ phi
+        phi = momentum * phi + jacobian.T @ np.linalg.solve(kernel, rest)
+        corrected = phi / np.sqrt(1 - momentum ** (2 * (k + 1)))
+        tries = [theta - 0.5**i * corrected for i in range(31)]
+        losses = [np.sum(residuals(k, each)[0] ** 2) for each in tries]
+        assert min(losses) < r @ r
+        theta = tries[int(np.argmin(losses))]
+        found.append(theta)
+    return found
+
+
+def residuals_of(here: Engine, count: int) -> Any:
+    here.objective.prepare_jacobian(tf.float64)
+    compute = tf.function(here.objective.residuals_and_jacobian, autograph=False)
+    given = batches(here, count)
+
+    def residuals(k: int, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        r, slopes = compute(tf.constant(theta[None]), given[k])
+        return np.concatenate([x[0] for x in r]), np.concatenate([x[0] for x in slopes], 1).T
+
+    return residuals
+
+
+@pytest.mark.parametrize("points", [FEW, MANY, ONE], ids=["fewer", "more", "one point"])
+def test_steps_are_those_of_the_formulas_on_any_number_of_ranks(points: Points) -> None:
+    """p = 17; with few points some ranks have none of a term."""
+    optimizer = SPRING(damping=1e-3, momentum=0.8)
+    serial = engine(points, alone=True)
+    start = serial.parameters.numpy()[0]
+    expected = by_formula(residuals_of(serial, 4), start, 4, damping=1e-3, momentum=0.8)
+    found = trained(engine(points), optimizer, 4)
+    for theta, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(theta, wanted, rtol=0, atol=1e-8 * np.abs(wanted).max())
+    assert np.abs(found[-1] - found[0]).max() > 1e-4
+
+
+def test_compiled_steps_are_those_of_the_plain_graph() -> None:
+    optimizer = SPRING(damping=1e-3)
+    here = engine(FEW, optimizer=optimizer)
+    chunk = here.advance(here.start(), 3)
+    assert chunk.done == 3
+    wanted = trained(here, optimizer, 3)[-1]
+    np.testing.assert_allclose(chunk.state.parameters[0], wanted, rtol=0, atol=1e-8)
+
+
+@pytest.mark.ranks(most=1, reason="on each rank the same")
+def test_single_precision_solves_in_double() -> None:
+    """J Jᵀ has the eigenvalues 4 and 2.5e-9, and the smaller one is lost in single precision."""
+    objective = _Given(lambda t: tf.stack([t[0] + t[1] - 2, t[0] + 1.0001 * t[1] - 2.0001]), 2)
+    optimizer = SPRING(damping=1e-12, momentum=0.0)
+    theta, _ = _run(objective, optimizer, [2.0, -1.0], 3, "float32")
+    assert theta.dtype == np.float32
+    np.testing.assert_allclose(theta, [[1.0, 1.0]], rtol=0, atol=1e-2)
+
+
+@pytest.mark.ranks(most=1, reason="the members of one rank")
+def test_members_are_trained_as_they_are_alone() -> None:
+    here = engine(Points(DOMAIN.sample(5, seed=1), 6), alone=True)
+    optimizer = SPRING(damping=1e-3)
+    here.objective.prepare_jacobian(tf.float64)
+    stacked = StackedObjective(
+        here.objective._field,
+        here.objective._terms,
+        layout=here.objective.layout,
+        members=2,
+        stacked=here.feed.stacked,
+        communicator=here.group,
+        jacobians=here.objective._jacobians,
+        rows_of_ranks=here.feed.rows_of_ranks,
+    )
+    noise = np.random.default_rng(1).normal(size=(2, here.parameters.shape[1]))
+    theta = here.parameters + tf.constant(noise)
+    batch = here.feed.whole(0)
+
+    def run(objective: Any, theta: Any) -> np.ndarray:
+        step, state = step_of(objective, optimizer), optimizer.init(objective, theta)
+        for _ in range(3):
+            theta, state, _ = step(theta, state, batch)
+        return theta.numpy()
+
+    together = run(stacked, theta)
+    for j in range(2):
+        alone = run(here.objective, theta[j : j + 1])
+        np.testing.assert_allclose(together[j], alone[0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.ranks(most=1, reason="on each rank the same")
+def test_a_zero_residual_ends_it() -> None:
+    objective = _Given(lambda t: 0 * t, 2)
+    theta, state = _run(objective, SPRING(), [1.0, 2.0], 1)
+    assert state.stuck.numpy().all()
+    np.testing.assert_array_equal(theta, [[1.0, 2.0]])
+    assert np.isfinite(state.direction).all()
+
+
+def test_the_loop_ends_where_nothing_is_left_to_lower() -> None:
+    problem = Problem(DOMAIN, lambda u, x: 0 * u(x))
+    here = Engine(problem, sp.current_world().communicator, network, 4, optimizer=SPRING())
+    chunk = here.advance(here.start(), 5)
+    assert chunk.done == 0
+    assert chunk.state.ended.numpy().tolist() == [NO_DECREASE]
+    np.testing.assert_array_equal(chunk.state.parameters, here.parameters)
+
+
+@pytest.mark.ranks(most=1, reason="on each rank the same")
+def test_trials_at_which_the_loss_is_not_a_number_are_passed_over() -> None:
+    """log θ at θ = 10: η = 1 and 1/2 lead below zero, and 1/4 is better than 1/8."""
+    theta, state = _run(_Given(tf.math.log, 1), SPRING(damping=1e-12, momentum=0.0), [10.0], 1)
+    np.testing.assert_allclose(theta, 10 - 10 * np.log(10) / 4, rtol=1e-5)
+    assert state.step_size.numpy().tolist() == [0.25]
+    assert not state.stuck.numpy().any()
+
+
+@pytest.mark.ranks(most=1, reason="on each rank the same")
+def test_a_residual_that_is_not_a_number_changes_nothing() -> None:
+    theta, state = _run(_Given(tf.math.log, 1), SPRING(), [-1.0], 1)
+    assert theta.tolist() == [[-1.0]]
+    assert state.stuck.numpy().all()
+
+
+@pytest.mark.ranks(most=1, reason="on each rank the same")
+def test_a_direction_that_lowers_no_loss_is_forgotten() -> None:
+    objective, optimizer = _Given(lambda t: t - 1, 1), SPRING(damping=1e9)
+    theta = tf.constant([[2.0]], tf.float64)
+    before = optimizer.init(objective, theta)
+    wrong = State(-tf.ones_like(theta), 0.5 * before.power, *before[2:])
+    after, state, _ = step_of(objective, optimizer)(theta, wrong, ())
+    assert float(after[0, 0]) == 2.0
+    assert float(state.direction[0, 0]) == 0.0
+    assert float(state.power[0]) == 1.0
+    assert not state.stuck.numpy().any()
+
+
+@pytest.mark.ranks(most=1, reason="on each rank the same")
+@pytest.mark.parametrize("solver", ["kernel", "normal equations"])
+def test_a_matrix_that_is_not_definite_is_damped_more(solver: str) -> None:
+    """JᵀJ and J Jᵀ are [[8, 8], [8, 8]], exactly singular, as λ is lost beside 8."""
+    optimizer = SPRING(damping=1e-30, solver=solver, momentum=0.0)
+    objective = _Given(lambda t: tf.stack([2 * (t[0] + t[1]), 2 * (t[0] + t[1])]), 2)
+    theta, state = _run(objective, optimizer, [1.0, 3.0], 1)
+    assert not state.stuck.numpy().any()
+    np.testing.assert_allclose(theta[0].sum(), 0.0, rtol=0, atol=1e-3)
+
+
+@pytest.mark.ranks(most=1, reason="arguments are checked on each rank")
+@pytest.mark.parametrize(
+    "options",
+    [{"damping": 0.0}, {"momentum": 1.0}, {"momentum": -0.1}, {"trials": 0}, {"trials": 2.5}],
+)
+def test_arguments_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"SPRING: expected {next(iter(options))} to be"):
+        SPRING(**options)
+
+
+class _Given:
+    """|r(θ)|² of one member for a function r: [p] -> [N], on one rank."""
+
+    on_first_rank, rank = True, 0
+
+    def __init__(self, function: Callable[[Any], Any], count: int) -> None:
+        self._function, self._count = function, count
+
+    def prepare_jacobian(self, dtype: Any) -> None:
+        pass
+
+    def residuals(self, theta: Any, batch: Any) -> list[Any]:
+        return [self._function(theta[0])[None]]
+
+    def residuals_and_jacobian(self, theta: Any, batch: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(theta)
+            r = self._function(theta[0])
+        return [r[None]], [tf.transpose(tape.jacobian(r, theta), [1, 2, 0])]
+
+    def residuals_of_ranks(self, batch: Any) -> tuple[int, ...]:
+        return (self._count,)
+
+    def sum_over_ranks(self, tensor: Any) -> Any:
+        return tensor
+
+    def from_first_rank(self, tensor: Any) -> Any:
+        return tensor
+
+    def gather(self, rows: Any, counts: Sequence[int]) -> Any:
+        return rows
+
+    def exchange(self, rows: Any, sent: Sequence[int], received: Sequence[int]) -> Any:
+        return rows
+
+
+def _run(
+    objective: _Given, optimizer: SPRING, theta: Any, steps: int, dtype: str = "float64"
+) -> tuple[np.ndarray, State]:
+    at = tf.constant([theta], dtype)
+    state = optimizer.init(objective, at)
+    step = step_of(objective, optimizer)
+    for _ in range(steps):
+        at, state, _ = step(at, state, ())
+    return at.numpy(), state
