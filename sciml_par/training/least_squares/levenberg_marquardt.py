@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, along
-from sciml_par.training.least_squares.normal_equations import NormalEquations
+from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
+from sciml_par.training.least_squares.solvers import AUTO, check_solver, system_of
 from sciml_par.training.optimizers._checks import check_positive
 from sciml_par.training.optimizers.described import Described
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
@@ -56,6 +56,8 @@ class LevenbergMarquardt(Described):
     geodesic : whether to add a. It costs one evaluation of the residuals and one solution.
     scale_columns : whether D is the largest norm that each column of J has had, rather than 1.
     trials : how many values of λ a step tries before it gives up.
+    solver : of the linear systems: "normal equations", "block cholesky", which divides JᵀJ over the
+        ranks, "qr", "matrix free", which forms neither JᵀJ nor J, or "auto"; see `choose_system`.
 
     Notes
     -----
@@ -72,8 +74,10 @@ class LevenbergMarquardt(Described):
     geodesic: bool = True
     scale_columns: bool = False
     trials: int = 12
+    solver: str = AUTO
 
     def __post_init__(self) -> None:
+        check_solver(type(self).__name__, self.solver)
         check_positive(type(self).__name__, damping=self.damping)
 
     def with_ranks(self, size: int) -> LevenbergMarquardt:
@@ -103,9 +107,9 @@ class LevenbergMarquardt(Described):
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
         """See `Optimizer`."""
-        system = NormalEquations()
+        system = system_of(self.solver)
         line = system.linearize(objective, parameters, batch)
-        norms = self._column_norms(objective, line, state)
+        norms = self._column_norms(objective, system, line, state)
         scale = self._scale(norms)
         loss = tf.reduce_sum(line.terms, axis=1)
 
@@ -186,7 +190,7 @@ class LevenbergMarquardt(Described):
         batch: Batch,
         system: LinearSystem,
         line: Linearization,
-        factor: Tensor,
+        factor: Any,
         velocity: Tensor,
         scale: Tensor,
     ) -> Tensor:
@@ -198,7 +202,7 @@ class LevenbergMarquardt(Described):
             for r, before, linear in zip(
                 objective.residuals(moved, batch),
                 line.residuals,
-                along(line, velocity),
+                system.along(objective, line, velocity),
                 strict=True,
             )
         ]
@@ -206,11 +210,12 @@ class LevenbergMarquardt(Described):
         small = tf.norm(scale * found, axis=1) < 0.5 * tf.norm(scale * velocity, axis=1)
         return tf.where(small[:, None], found, 0.0)
 
-    def _column_norms(self, objective: Objective, line: Linearization, state: State) -> Tensor:
+    def _column_norms(
+        self, objective: Objective, system: LinearSystem, line: Linearization, state: State
+    ) -> Tensor:
         if not self.scale_columns:
             return state.column_norms
-        squares = [tf.reduce_sum(tf.cast(j, tf.float64) ** 2, axis=2) for j in line.jacobian]
-        norms = tf.sqrt(objective.sum_over_ranks(tf.add_n(squares)))
+        norms = tf.sqrt(system.squared_column_norms(objective, line))
         return tf.maximum(state.column_norms, norms)
 
     def _scale(self, norms: Tensor) -> Tensor:
