@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._tensorflow import tf
+from sciml_par.training.least_squares.choose_system import choose_system
 from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.least_squares.solvers import AUTO, check_solver, system_of
 from sciml_par.training.optimizers._checks import check_positive
@@ -83,6 +84,19 @@ class LevenbergMarquardt(Described):
     def with_ranks(self, size: int) -> LevenbergMarquardt:
         """See `Optimizer`."""
         return self
+
+    def for_size(
+        self, p: int, rows: int, ranks: int, memory: int | None, *, members: int = 1
+    ) -> tuple[LevenbergMarquardt, str]:
+        """The same with the solver that is taken, and a sentence for the user; see `choose_system`.
+
+        Raises
+        ------
+        InputError
+            What is asked for does not fit into the memory.
+        """
+        choice = choose_system(p, rows, ranks, memory, solver=self.solver, members=members)
+        return replace(self, solver=choice.solver), choice.sentence
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""

@@ -166,10 +166,21 @@ class MatrixFree(LinearSystem):
             better = _preconditioned(factor, residual)
             inner = _inner(residual, better)
             ratio = tf.math.divide_no_nan(inner, now.inner)
-            after = (solution, residual, better + ratio[:, None] * now.direction)
-            kept = (now.solution, now.residual, now.direction)
-            chosen = [tf.where(open_[:, None], a, b) for a, b in zip(after, kept, strict=True)]
-            return (_Iteration(now.done + 1, *chosen, tf.where(open_, inner, now.inner), open_),)
+            direction = better + ratio[:, None] * now.direction
+
+            def chosen(after: Tensor, before: Tensor) -> Tensor:
+                return tf.where(open_[:, None], after, before)
+
+            return (
+                _Iteration(
+                    now.done + 1,
+                    chosen(solution, now.solution),
+                    chosen(residual, now.residual),
+                    chosen(direction, now.direction),
+                    tf.where(open_, inner, now.inner),
+                    open_,
+                ),
+            )
 
         better = _preconditioned(factor, begin)
         start = _Iteration(

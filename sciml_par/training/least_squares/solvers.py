@@ -36,8 +36,8 @@ def system_of(solver: str) -> LinearSystem:
     made = _SYSTEMS.get(solver, NormalEquations)()
     if not isinstance(made, NormalEquations) and not can_call_on_host():
         raise InputError(
-            f"LevenbergMarquardt: solver={solver!r} works on the host, but this program is compiled "
-            f"for a GPU; use {NORMAL_EQUATIONS!r}, or hide the GPU from TensorFlow."
+            f"LevenbergMarquardt: solver={solver!r} works on the host, but this program is "
+            f"compiled for a GPU; use {NORMAL_EQUATIONS!r}, or hide the GPU from TensorFlow."
         )
     return made
 
