@@ -15,10 +15,14 @@ from sciml_par.networks import MLP
 from sciml_par.training import LevenbergMarquardt
 
 
+def _network(d: int, m: int, **_: Any) -> MLP:
+    return MLP(d, m, width=6, depth=1, seed=1, dtype="float64", initial_weights="glorot")
+
+
 def _train(solver: str) -> Any:
     return train(
         problems.poisson(),
-        network=lambda d, m, **_: MLP(d, m, width=6, depth=1, seed=1, dtype="float64"),
+        network=_network,
         points=20,
         precision="float64",
         optimizer=LevenbergMarquardt(solver=solver),
@@ -28,7 +32,7 @@ def _train(solver: str) -> Any:
 
 def test_training_by_solvers_agrees() -> None:
     losses = {}
-    for solver in ("auto", "block cholesky", "qr"):
+    for solver in ("auto", "block cholesky"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             losses[solver] = _train(solver).members[0].history.losses

@@ -8,7 +8,12 @@ from typing import Any, ClassVar, NamedTuple
 from sciml_par._tensorflow import tf
 from sciml_par.training.least_squares.choose_system import choose_system
 from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
-from sciml_par.training.least_squares.solvers import AUTO, check_solver, system_of
+from sciml_par.training.least_squares.solvers import (
+    AUTO,
+    NORMAL_EQUATIONS,
+    check_solver,
+    system_of,
+)
 from sciml_par.training.optimizers._checks import check_positive
 from sciml_par.training.optimizers.described import Described
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
@@ -96,6 +101,8 @@ class LevenbergMarquardt(Described):
             What is asked for does not fit into the memory.
         """
         choice = choose_system(p, rows, ranks, memory, solver=self.solver, members=members)
+        if choice.solver == NORMAL_EQUATIONS:
+            return self, choice.sentence
         return replace(self, solver=choice.solver), choice.sentence
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
