@@ -128,7 +128,7 @@ def _choice(name: str, p: int, rows: int, ranks: int, members: int, *, asked: bo
     if needed >= _WORTH_SAYING or not (asked or name == NORMAL_EQUATIONS):
         sentence = (
             f"LevenbergMarquardt solves for {p:,} parameters by solver={name!r}, which takes about "
-            f"{_size(needed)} of memory on each rank with {rows:,} residuals."
+            f"{_size(needed)} of memory on each rank, beside what its {rows:,} residuals take."
         )
         if name == MATRIX_FREE and not asked:
             sentence += " Its steps are less exact; more ranks make the others possible."
