@@ -11,7 +11,7 @@ from sciml_par.networks.network import Network
 from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.collectives.call_options import CallOptions
-from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows
+from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, scattered
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.problems.field import Field
@@ -116,6 +116,21 @@ class StackedObjective:
         """√w r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t] (local)."""
         return self._of_members(self._jacobian_of_one, parameters, batch)
 
+    def jacobian_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> list[Tensor]:
+        """J d of each term on this rank's points: d [M, p] -> [M, K_t] (local)."""
+        both = tf.concat([parameters, direction], axis=1)
+        return self._of_members(self._jacobian_times_of_one, both, batch)
+
+    def transposed_times(self, parameters: Tensor, batch: Batch, v: Sequence[Tensor]) -> Tensor:
+        """Jᵀ v over this rank's points: [M, K_t] of each term -> [M, p] (local)."""
+        both = tf.concat([parameters, *v], axis=1)
+        return self._of_members(self._transposed_times_of_one, both, batch)
+
+    def normal_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> Tensor:
+        """JᵀJ d over this rank's points: [M, p] -> [M, p] (local)."""
+        both = tf.concat([parameters, direction], axis=1)
+        return self._of_members(self._normal_times_of_one, both, batch)
+
     def prepare_jacobian(self, dtype: Any) -> None:
         """Find out how each term is to be differentiated; outside of any graph (local)."""
         for jacobian in self._jacobians:
@@ -152,6 +167,29 @@ class StackedObjective:
     def from_first_rank(self, tensor: Tensor) -> Tensor:
         """What the first of the ranks that share the loss has (collective)."""
         return broadcast(tensor, 0, communicator=self._communicator)
+
+    def from_rank(self, tensor: Tensor, rank: int) -> Tensor:
+        """What one of the ranks that share the loss has (collective)."""
+        return broadcast(tensor, rank, communicator=self._communicator)
+
+    def from_every_rank(self, tensor: Tensor) -> Tensor:
+        """What each of the ranks that share the loss has, of one shape: [P, …] (collective)."""
+        options = CallOptions.of("allgather", None, self._communicator, None)
+        return gathered_rows(tensor[None], (1,) * self.ranks, options)
+
+    def sum_on_rank(self, tensor: Tensor, rank: int) -> Tensor:
+        """Σ over the ranks that share the loss, on one of them: [n] (collective).
+
+        The others get a vector of no elements.
+        """
+        rows = tuple(tensor.shape[0] if other == rank else 0 for other in range(self.ranks))
+        options = CallOptions.of("reducescatter", None, self._communicator, None)
+        return scattered(tensor, Sum, options, rows=rows)
+
+    @property
+    def ranks(self) -> int:
+        """How many share the loss."""
+        return self._communicator.size
 
     @property
     def on_first_rank(self) -> bool:
@@ -217,6 +255,30 @@ class StackedObjective:
         ]
         return [r for r, _ in found], [slopes for _, slopes in found]
 
+    def _transposed_times_of_one(self, both: Tensor, batch: Batch) -> Tensor:
+        flat, v = both[: self.layout.size], both[self.layout.size :]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(flat)
+            r = tf.concat(self._residuals_of_one(flat, batch), axis=0)
+        return tape.gradient(r, flat, v, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    def _jacobian_times_of_one(self, both: Tensor, batch: Batch) -> list[Tensor]:
+        flat, direction = both[: self.layout.size], both[self.layout.size :]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(flat)
+            parts = self._residuals_of_one(flat, batch)
+            r = tf.concat(parts, axis=0)
+        along = _along(tape, r, flat, direction)
+        return tf.split(along, [part.shape[0] for part in parts])
+
+    def _normal_times_of_one(self, both: Tensor, batch: Batch) -> Tensor:
+        flat, direction = both[: self.layout.size], both[self.layout.size :]
+        with tf.GradientTape(watch_accessed_variables=False, persistent=True) as tape:
+            tape.watch(flat)
+            r = tf.concat(self._residuals_of_one(flat, batch), axis=0)
+        along = _along(tape, r, flat, direction)
+        return tape.gradient(r, flat, along, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
     def _local_terms(self, parameters: Sequence[Tensor], batch: Batch, dtype: Any) -> Tensor:
         u = self._field(parameters)
         values = []
@@ -250,6 +312,20 @@ class StackedObjective:
             return function(flat, _join(self._stacked, list(mine), list(shared)))
 
         return tf.vectorized_map(of_one, (parameters, own), fallback_to_while_loop=False)
+
+
+def _along(tape: Any, r: Tensor, flat: Tensor, direction: Tensor) -> Tensor:
+    """J d, as the derivative along d of Jᵀ w by w, in which it is linear: [K] (local).
+
+    A ForwardAccumulator would be one pass instead of two, but around those of a residual it is
+    wrong in silence.
+    """
+    w = tf.zeros_like(r)
+    zero = tf.UnconnectedGradients.ZERO
+    with tf.GradientTape(watch_accessed_variables=False) as outer:
+        outer.watch(w)
+        back = tape.gradient(r, flat, w, unconnected_gradients=zero)
+    return outer.gradient(back, w, direction, unconnected_gradients=zero)
 
 
 def _has_points(rows: Rows) -> bool:

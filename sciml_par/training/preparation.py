@@ -33,6 +33,7 @@ from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points
 from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
+from sciml_par.training.sizes import for_sizes
 from sciml_par.training.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.stops import Stops, as_stops
 
@@ -195,8 +196,9 @@ def prepare(given: Arguments, world: World) -> Preparation:
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
-    remarks = everyone.attempt(lambda: _tried(stacks, settings))
-    _tell([*weight.remarks, *remarks], everyone)
+    tried = everyone.attempt(lambda: _tried(stacks, settings))
+    phases, chosen = for_sizes(phases, stacks, group, everyone)
+    _tell([*weight.remarks, *tried, *chosen], everyone)
     return Preparation(
         settings,
         phases,

@@ -14,7 +14,7 @@ from sciml_par.parallel.execution.host_function import call_on_host, can_call_on
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.request import even_rows
 from sciml_par.training.least_squares import lapack
-from sciml_par.training.least_squares.linear_system import Linearization
+from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.least_squares.normal_equations import NormalEquations
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
@@ -30,7 +30,7 @@ class _Factor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KernelForm:
+class KernelForm(LinearSystem):
     """d = D⁻² Jᵀ (J D⁻² Jᵀ + λ I)⁻¹ v, which solves (JᵀJ + λ D²) d = Jᵀ v.
 
     The matrix has N rows, as many as there are residuals on all ranks, so that this is for N < p.

@@ -72,6 +72,73 @@ def solve_cholesky(factor: FloatArray, vector: FloatArray) -> None:
     )
 
 
+def products(left: FloatArray, right: FloatArray, out: FloatArray, *, factor: float) -> None:
+    """Add factor · Σ_n left[i, n] right[j, n] to out[i, j]: [a, n], [b, n] -> [a, b]."""
+    (a, n), b = left.shape, len(right)
+    if a == 0 or n == 0:
+        return
+    # Column-major, out is its transpose: right · leftᵀ.
+    _blas("dgemm")(
+        *_characters("T", "N"), _i(b), _i(a), _i(n), _d(factor), _a(right), _i(n), _a(left),
+        _i(n), _d(1.0), _a(out), _i(b),
+    )  # fmt: skip
+
+
+def divide_rows(factor: FloatArray, rows: FloatArray) -> None:
+    """Put B L⁻ᵀ in place of B: [n, b], L in the triangle i ≥ j of the first b rows of `factor`."""
+    n, b = rows.shape
+    if n > 0:
+        _blas("dtrsm")(
+            *_characters("L", "U", "T", "N"), _i(b), _i(n), _d(1.0), _a(factor), _i(b),
+            _a(rows), _i(b),
+        )  # fmt: skip
+
+
+def solve_lower(factor: FloatArray, vector: FloatArray, *, transposed: bool = False) -> None:
+    """Put L⁻¹ v, or L⁻ᵀ v, in place of v: [b], L in the triangle i ≥ j of `factor`: [≥ b, ≥ b]."""
+    # Column-major, L is the upper triangular Lᵀ.
+    _blas("dtrsv")(
+        *_characters("U", "N" if transposed else "T", "N"), _i(len(vector)), _a(factor),
+        _i(factor.shape[1]), _a(vector), _i(1),
+    )  # fmt: skip
+
+
+def triangular_factor(columns: FloatArray, out: FloatArray) -> None:
+    """Rᵀ, a lower triangle, of A = Q R by Householder reflections; `columns` is overwritten.
+
+    Parameters
+    ----------
+    columns : Aᵀ, [k, n].
+    out : [k, k]; its last columns are zero where n < k.
+    """
+    k, n = columns.shape
+    out[...] = 0.0
+    if n == 0:
+        return
+    # By default LAPACK's wrappers ask for a workspace with which it works column by column.
+    few, info = min(n, k), ctypes.c_int()
+    scales, work = np.empty(few), np.empty(64 * k)
+    _lapack("dgeqrf")(
+        _i(n), _i(k), _a(columns), _i(n), _a(scales), _a(work), _i(len(work)),
+        ctypes.byref(info),
+    )  # fmt: skip
+    out[:, :few] = np.tril(columns[:, :few])
+
+
+def join_triangular_factors(factor: FloatArray, other: FloatArray) -> None:
+    """Put Rᵀ of [A; B] in place of that of A; both are lower triangles [k, k].
+
+    Uses that they are triangles: about 2 k³ / 3 multiplications. `other` is overwritten.
+    """
+    k, info = len(factor), ctypes.c_int()
+    block = min(32, k)
+    reflectors, work = np.empty(block * k), np.empty(block * k)
+    _lapack("dtpqrt")(
+        _i(k), _i(k), _i(k), _i(block), _a(factor), _i(k), _a(other), _i(k),
+        _a(reflectors), _i(block), _a(work), ctypes.byref(info),
+    )  # fmt: skip
+
+
 def limit_threads(threads: int) -> None:
     """Let BLAS use at most as many threads as the rank has cores to itself (local)."""
     from threadpoolctl import threadpool_limits

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, along
-from sciml_par.training.least_squares.smaller_system import AUTO, check_solver, make_system
+from sciml_par.training.least_squares.choose_system import choose_system
+from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
+from sciml_par.training.least_squares.solvers import (
+    AUTO,
+    KERNEL,
+    NORMAL_EQUATIONS,
+    check_solver,
+    make_system,
+)
 from sciml_par.training.optimizers._checks import check_positive
 from sciml_par.training.optimizers.described import Described
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
@@ -56,8 +63,9 @@ class LevenbergMarquardt(Described):
     geodesic : whether to add a. It costs one evaluation of the residuals and one solution.
     scale_columns : whether D is the largest norm that each column of J has had, rather than 1.
     trials : how many values of λ a step tries before it gives up.
-    solver : "normal equations" solves the p equations above; "kernel" solves as many as there are
-        residuals, for the same v; "auto" takes the one with fewer equations.
+    solver : of the linear systems: "normal equations", the p equations above; "kernel", as many as
+        there are residuals, for the same v; "block cholesky", which divides JᵀJ over the ranks;
+        "qr"; "matrix free", which forms neither JᵀJ nor J; or "auto", see `choose_system`.
 
     Notes
     -----
@@ -84,6 +92,21 @@ class LevenbergMarquardt(Described):
     def with_ranks(self, size: int) -> LevenbergMarquardt:
         """See `Optimizer`."""
         return self
+
+    def for_size(
+        self, p: int, rows: int, ranks: int, memory: int | None, *, members: int = 1
+    ) -> tuple[LevenbergMarquardt, str]:
+        """The same with the solver that is taken, and a sentence for the user; see `choose_system`.
+
+        Raises
+        ------
+        InputError
+            What is asked for does not fit into the memory.
+        """
+        choice = choose_system(p, rows, ranks, memory, solver=self.solver, members=members)
+        if choice.solver in (NORMAL_EQUATIONS, KERNEL):
+            return self, choice.sentence  # the step takes the one with the smaller matrix
+        return replace(self, solver=choice.solver), choice.sentence
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""
@@ -112,7 +135,7 @@ class LevenbergMarquardt(Described):
             self.solver, objective, batch, parameters.shape[1], scaled=self.scale_columns
         )
         line = system.linearize(objective, parameters, batch)
-        norms = self._column_norms(objective, line, state)
+        norms = self._column_norms(objective, system, line, state)
         scale = self._scale(norms)
         loss = tf.reduce_sum(line.terms, axis=1)
 
@@ -193,7 +216,7 @@ class LevenbergMarquardt(Described):
         batch: Batch,
         system: LinearSystem,
         line: Linearization,
-        factor: Tensor,
+        factor: Any,
         velocity: Tensor,
         scale: Tensor,
     ) -> Tensor:
@@ -205,7 +228,7 @@ class LevenbergMarquardt(Described):
             for r, before, linear in zip(
                 objective.residuals(moved, batch),
                 line.residuals,
-                along(line, velocity),
+                system.along(objective, line, velocity),
                 strict=True,
             )
         ]
@@ -213,11 +236,12 @@ class LevenbergMarquardt(Described):
         small = tf.norm(scale * found, axis=1) < 0.5 * tf.norm(scale * velocity, axis=1)
         return tf.where(small[:, None], found, 0.0)
 
-    def _column_norms(self, objective: Objective, line: Linearization, state: State) -> Tensor:
+    def _column_norms(
+        self, objective: Objective, system: LinearSystem, line: Linearization, state: State
+    ) -> Tensor:
         if not self.scale_columns:
             return state.column_norms
-        squares = [tf.reduce_sum(tf.cast(j, tf.float64) ** 2, axis=2) for j in line.jacobian]
-        norms = tf.sqrt(objective.sum_over_ranks(tf.add_n(squares)))
+        norms = tf.sqrt(system.squared_column_norms(objective, line))
         return tf.maximum(state.column_norms, norms)
 
     def _scale(self, norms: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 from sciml_par._tensorflow import tf
 from sciml_par.training.optimizers.optimizer import Batch, Objective
@@ -16,42 +17,54 @@ class Linearization(NamedTuple):
     Attributes
     ----------
     residuals : √w r of each term on this rank, [M, K_t].
-    jacobian : Jᵀ of each term on this rank, [M, p, K_t].
-    matrix : what the steps are solved with; the method's own.
+    jacobian : Jᵀ of each term on this rank, [M, p, K_t]; none where the system forms no J.
+    matrix : what the steps are solved with; the system's own.
     gradient : Jᵀ r, half of ∇L, over all ranks, [M, p], in double precision.
     terms : of the loss, over all ranks, [M, T], in double precision.
     """
 
     residuals: list[Tensor]
     jacobian: list[Tensor]
-    matrix: Tensor
+    matrix: Any
     gradient: Tensor
     terms: Tensor
 
 
-class LinearSystem(Protocol):
-    """Solves (JᵀJ + λ D²) d = Jᵀ v over the rows of all ranks, in double precision."""
+class LinearSystem(ABC):
+    """Solves (JᵀJ + λ D²) d = Jᵀ v over the rows of all ranks, in double precision.
 
+    All ranks find the same d, to the last bit.
+    """
+
+    @abstractmethod
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         """At θ: [M, p] (collective)."""
 
+    @abstractmethod
     def factorize(
         self, objective: Objective, at: Linearization, damping: Tensor, scale: Tensor
-    ) -> Tensor:
-        """What systems with λ: [M] and D: [M, p] are solved with (local)."""
+    ) -> Any:
+        """What systems with λ: [M] and D: [M, p] are solved with (collective)."""
 
-    def solve_gradient(self, objective: Objective, at: Linearization, factor: Tensor) -> Tensor:
+    @abstractmethod
+    def solve_gradient(self, objective: Objective, at: Linearization, factor: Any) -> Tensor:
         """d for v = r, [M, p]; not finite where there is no solution (collective)."""
 
+    @abstractmethod
     def solve(
-        self, objective: Objective, at: Linearization, factor: Tensor, v: list[Tensor]
+        self, objective: Objective, at: Linearization, factor: Any, v: list[Tensor]
     ) -> Tensor:
         """d for v of each term on this rank, [M, K_t] (collective)."""
 
+    def along(self, objective: Objective, at: Linearization, direction: Tensor) -> list[Tensor]:
+        """J d of each term on this rank: [M, p] -> [M, K_t] (local)."""
+        row = tf.expand_dims(direction, 1)
+        return [tf.matmul(tf.cast(row, j.dtype), j)[:, 0, :] for j in at.jacobian]
 
-def along(at: Linearization, direction: Tensor) -> list[Tensor]:
-    """J d of each term on this rank: [M, p] -> [M, K_t] (local)."""
-    return [tf.matmul(tf.cast(direction, j.dtype)[:, None, :], j)[:, 0, :] for j in at.jacobian]
+    def squared_column_norms(self, objective: Objective, at: Linearization) -> Tensor:
+        """The diagonal of JᵀJ, or an estimate of it, [M, p] (collective)."""
+        squares = [tf.reduce_sum(tf.cast(j, tf.float64) ** 2, axis=2) for j in at.jacobian]
+        return objective.sum_over_ranks(tf.add_n(squares))
 
 
 def transposed(at: Linearization, v: list[Tensor]) -> Tensor:

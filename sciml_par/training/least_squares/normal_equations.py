@@ -13,14 +13,14 @@ from sciml_par._tensorflow import tf
 from sciml_par.parallel.execution.host_function import call_on_host, can_call_on_host
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.training.least_squares import lapack, on_device
-from sciml_par.training.least_squares.linear_system import Linearization, transposed
+from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, transposed
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
 Array = npt.NDArray[np.float64]
 
 
-class NormalEquations:
+class NormalEquations(LinearSystem):
     """(JᵀJ + λ D²) d = Jᵀ v with JᵀJ: [p, p] on every rank.
 
     Each rank multiplies its own rows. One allreduce adds the lower triangles of JᵀJ, Jᵀr and the

@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, along
-from sciml_par.training.least_squares.smaller_system import AUTO, check_solver, make_system
+from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
+from sciml_par.training.least_squares.solvers import AUTO, SMALLER, check_solver, make_system
 from sciml_par.training.optimizers._checks import check_count, check_fraction, check_positive
 from sciml_par.training.optimizers.described import Described
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
@@ -95,7 +95,7 @@ class SPRING(Described):
         check_positive(name, damping=self.damping)
         check_fraction(name, momentum=self.momentum)
         check_count(name, "trials", self.trials)
-        check_solver(name, self.solver)
+        check_solver(name, self.solver, SMALLER)
 
     def with_ranks(self, size: int) -> SPRING:
         """See `Optimizer`."""
@@ -155,7 +155,8 @@ class SPRING(Described):
     ) -> Tensor:
         """φ: [M, p]; not finite where the residuals are not."""
         kept = self.momentum * state.direction
-        rest = [r - before for r, before in zip(line.residuals, along(line, kept), strict=True)]
+        linear = system.along(objective, line, kept)
+        rest = [r - before for r, before in zip(line.residuals, linear, strict=True)]
         ones = tf.ones_like(kept)
         sound = tf.math.is_finite(tf.reduce_sum(line.terms, axis=1))
 

@@ -45,6 +45,15 @@ class Objective(Protocol):
     ) -> tuple[list[Tensor], list[Tensor]]:
         """√(w/N) r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t] (local)."""
 
+    def jacobian_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> list[Tensor]:
+        """J d of each term on this rank's points: d [M, p] -> [M, K_t] (local)."""
+
+    def transposed_times(self, parameters: Tensor, batch: Batch, v: Sequence[Tensor]) -> Tensor:
+        """Jᵀ v over this rank's points: [M, K_t] of each term -> [M, p] (local)."""
+
+    def normal_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> Tensor:
+        """JᵀJ d over this rank's points: [M, p] -> [M, p] (local)."""
+
     def prepare_jacobian(self, dtype: Any) -> None:
         """Called by `init` of optimizers that use `residuals_and_jacobian` (local)."""
 
@@ -67,6 +76,19 @@ class Objective(Protocol):
 
     def from_first_rank(self, tensor: Tensor) -> Tensor:
         """What the first of the ranks that share the loss has (collective)."""
+
+    def from_rank(self, tensor: Tensor, rank: int) -> Tensor:
+        """What one of the ranks that share the loss has (collective)."""
+
+    def from_every_rank(self, tensor: Tensor) -> Tensor:
+        """What each of the ranks that share the loss has, of one shape: [P, …] (collective)."""
+
+    def sum_on_rank(self, tensor: Tensor, rank: int) -> Tensor:
+        """Σ over the ranks, on one of them: [n]; [0] on the others (collective)."""
+
+    @property
+    def ranks(self) -> int:
+        """How many share the loss."""
 
     @property
     def on_first_rank(self) -> bool:

@@ -1,0 +1,41 @@
+"""How much memory this machine has left for the processes of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_MEMINFO = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory(meminfo: Path = _MEMINFO, group: Path = _GROUP) -> int | None:
+    """Bytes that can be taken on this machine without swapping; None where that is not known.
+
+    Parameters
+    ----------
+    meminfo : Linux' file of that name.
+    group : the folder of this process's control group, whose limit counts where it is less.
+    """
+    found = [each for each in (_available(meminfo), _left_in_group(group)) if each is not None]
+    return min(found, default=None)
+
+
+def _available(meminfo: Path) -> int | None:
+    try:
+        lines = meminfo.read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) * 1024
+    return None
+
+
+def _left_in_group(group: Path) -> int | None:
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        used = (group / "memory.current").read_text().strip()
+    except OSError:
+        return None
+    return max(0, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else None
