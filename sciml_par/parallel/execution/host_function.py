@@ -76,10 +76,14 @@ def _act(
     """What does it with the addresses of arguments and results."""
 
     def act(arguments: Sequence[int], results: Sequence[int]) -> None:
-        function(
-            [_array(at, shape, dtype) for at, shape in zip(arguments, sent, strict=True)],
-            [_array(at, shape, dtype) for at, shape in zip(results, received, strict=True)],
-        )
+        given = [_array(at, shape, dtype) for at, shape in zip(arguments, sent, strict=True)]
+        wanted = [_array(at, shape, dtype) for at, shape in zip(results, received, strict=True)]
+        try:
+            function(given, wanted)
+        except Exception as error:
+            # The program's error has no other trace of where it was raised.
+            name = getattr(function, "__name__", type(function).__name__)
+            raise RuntimeError(f"{name}: {type(error).__name__}: {error}") from error
 
     return act
 

@@ -6,7 +6,9 @@ not in Fortran's order. These do neither. A row-major matrix is read as its tran
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -72,12 +74,19 @@ def solve_cholesky(factor: FloatArray, vector: FloatArray) -> None:
     )
 
 
-def limit_threads(threads: int) -> None:
-    """Let BLAS use at most as many threads as the rank has cores to itself (local)."""
-    from threadpoolctl import threadpool_limits
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let BLAS use at most so many threads meanwhile, and afterwards as many as before (local)."""
+    with _libraries().limit(limits=count, user_api="blas"):
+        yield
+
+
+@lru_cache
+def _libraries() -> Any:
+    from threadpoolctl import ThreadpoolController
 
     _blas("dsyrk")  # loads the library
-    threadpool_limits(limits=threads, user_api="blas")
+    return ThreadpoolController()
 
 
 def _i(value: int) -> Any:

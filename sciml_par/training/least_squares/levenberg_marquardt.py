@@ -8,11 +8,15 @@ from typing import Any, ClassVar, NamedTuple
 from sciml_par._tensorflow import tf
 from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, along
 from sciml_par.training.least_squares.normal_equations import NormalEquations
-from sciml_par.training.optimizers._checks import check_positive
+from sciml_par.training.optimizers._checks import check_count, check_flag, check_positive
 from sciml_par.training.optimizers.described import Described
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
 
 Tensor = Any
+
+# λ is not let fall below this share of its first value, where it changes nothing any more: the
+# trials of a step must be able to raise it to where it does.
+_LEAST_DAMPING = 1e-20
 
 
 class State(NamedTuple):
@@ -66,6 +70,7 @@ class LevenbergMarquardt(Described):
     condition_weight: ClassVar[float] = 100.0
     prefers_centres: ClassVar[bool] = True
     default_steps: ClassVar[int] = 1_000
+    least_squares: ClassVar[bool] = True
 
     _: KW_ONLY
     damping: float = 1e-2
@@ -74,7 +79,11 @@ class LevenbergMarquardt(Described):
     trials: int = 12
 
     def __post_init__(self) -> None:
-        check_positive(type(self).__name__, damping=self.damping)
+        name = type(self).__name__
+        check_positive(name, damping=self.damping)
+        check_flag(name, "geodesic", self.geodesic)
+        check_flag(name, "scale_columns", self.scale_columns)
+        check_count(name, "trials", self.trials)
 
     def with_ranks(self, size: int) -> LevenbergMarquardt:
         """See `Optimizer`."""
@@ -126,7 +135,11 @@ class LevenbergMarquardt(Described):
         )
         (end,) = tf.while_loop(unfinished, try_once, (begin,))
         after = State(
-            tf.where(end.accepted, end.damping, state.damping),
+            tf.where(
+                end.accepted,
+                tf.maximum(end.damping, _LEAST_DAMPING * self.damping),
+                state.damping,
+            ),
             norms,
             tf.norm(end.change, axis=1),
             ~end.accepted,

@@ -35,13 +35,13 @@ class NormalEquations:
         """See `LinearSystem`."""
         residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
         members, p = parameters.shape
-        # More threads than one make products of few columns slower.
-        lapack.limit_threads(max(1, min(current_world().threads, p // 500)))
         triangle, count = p * (p + 1) // 2, len(residuals)
         if not can_call_on_host():
             return on_device.linearize(objective, residuals, jacobian)
         both = [tf.cast(each, tf.float64) for each in (*residuals, *jacobian)]
-        here = call_on_host(_Products(count), both, [(members, triangle + p + count)])[0]
+        here = call_on_host(_Products(count, _threads(p)), both, [(members, triangle + p + count)])[
+            0
+        ]
         whole = objective.sum_over_ranks(here)
         packed, gradient, terms = tf.split(whole, [triangle, p, count], axis=1)
         return Linearization(residuals, jacobian, packed, gradient, terms)
@@ -56,7 +56,7 @@ class NormalEquations:
         given = [at.matrix, damping[:, None] * scale * scale]
         if not objective.on_first_rank:
             return tf.zeros([members, p, p], tf.float64)
-        return call_on_host(_factorize, given, [(members, p, p)])[0]
+        return call_on_host(_Factors(_threads(p)), given, [(members, p, p)])[0]
 
     def solve_gradient(self, objective: Objective, at: Linearization, factor: Tensor) -> Tensor:
         """See `LinearSystem`."""
@@ -78,34 +78,48 @@ def _solution(objective: Objective, factor: Tensor, right: Tensor) -> Tensor:
     return objective.from_first_rank(solution)
 
 
+def _threads(p: int) -> int:
+    """How many BLAS is to use: more than one make products of few columns slower."""
+    return max(1, min(current_world().threads, p // 500))
+
+
 @dataclass(frozen=True)
 class _Products:
     """(r_t, …, Jᵀ_t, …) -> the triangle of JᵀJ, Jᵀr and Σ r² of each term, a row a member."""
 
     terms: int
+    threads: int
 
     def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
         residuals, jacobians = arguments[: self.terms], arguments[self.terms :]
         (out,) = results
         p = jacobians[0].shape[1]
         matrix, triangle = np.empty([p, p]), p * (p + 1) // 2
-        for member, row in enumerate(out):
-            gradient = row[triangle : triangle + p]
-            for i, (r, j) in enumerate(zip(residuals, jacobians, strict=True)):
-                lapack.gram(j[member], matrix, add=i > 0)
-                lapack.times(j[member], r[member], gradient, add=i > 0)
-                row[triangle + p + i] = r[member] @ r[member]
-            lapack.pack(matrix, row[:triangle])
+        with lapack.threads(self.threads):
+            for member, row in enumerate(out):
+                gradient = row[triangle : triangle + p]
+                for i, (r, j) in enumerate(zip(residuals, jacobians, strict=True)):
+                    lapack.gram(j[member], matrix, add=i > 0)
+                    lapack.times(j[member], r[member], gradient, add=i > 0)
+                    row[triangle + p + i] = r[member] @ r[member]
+                lapack.pack(matrix, row[:triangle])
 
 
-def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-    packed, damping = arguments
-    for triangle, added, factor in zip(packed, damping, results[0], strict=True):
-        lapack.unpack(triangle, factor)
-        diagonal = np.einsum("ii->i", factor)
-        diagonal += added
-        if not (np.isfinite(diagonal).all() and lapack.cholesky(factor)):
-            factor[0, 0] = np.nan
+@dataclass(frozen=True)
+class _Factors:
+    """(triangle of JᵀJ, λ D²) -> L, a row a member; where there is none, L[0, 0] is NaN."""
+
+    threads: int
+
+    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        packed, damping = arguments
+        with lapack.threads(self.threads):
+            for triangle, added, factor in zip(packed, damping, results[0], strict=True):
+                lapack.unpack(triangle, factor)
+                diagonal = np.einsum("ii->i", factor)
+                diagonal += added
+                if not (np.isfinite(diagonal).all() and lapack.cholesky(factor)):
+                    factor[0, 0] = np.nan
 
 
 def _solve(arguments: Sequence[Array], results: Sequence[Array]) -> None:
