@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,14 +14,17 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.domain import Box
 from sciml_par.problems.problem import Problem
+from sciml_par.training.automatic import AUTO, Size, choose, largest
 from sciml_par.training.checkpoint_content import Identity
 from sciml_par.training.consistency import check_consistency
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
 from sciml_par.training.initial_networks import network_of_member, try_residuals
+from sciml_par.training.least_squares.advice import advice, residuals_of
 from sciml_par.training.loop_cache import loop_for
 from sciml_par.training.modes import Division, Ensemble, as_mode, divide
 from sciml_par.training.optimizers.initial_rate import initial_rate
+from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.phases import Phase, as_phases
 from sciml_par.training.points.feed import Feed
 from sciml_par.training.points.make_feed import make_feed
@@ -65,6 +68,8 @@ class Preparation:
     group_number : of all groups.
     run, models : descriptions of the run, and of this group's members in the order of their
         numbers.
+    points : as they were given.
+    chosen : what to say of an optimizer that was left open.
     """
 
     settings: Settings
@@ -75,6 +80,8 @@ class Preparation:
     group_number: int
     run: Description
     models: tuple[Description, ...]
+    points: Any
+    chosen: str | None
 
     @property
     def identity(self) -> Identity:
@@ -122,6 +129,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         On all ranks; see `train`.
     """
     everyone = world.communicator
+    given, chosen = _with_optimizer(given, everyone)
 
     def check() -> tuple[Settings, tuple[Phase, ...], Stops, Ensemble | None, Division]:
         ensemble = as_mode(given.mode)
@@ -155,17 +163,61 @@ def prepare(given: Arguments, world: World) -> Preparation:
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
-    _tell(everyone.attempt(lambda: _tried(stacks, settings)), everyone)
+    _tell(everyone.attempt(lambda: _tried(stacks, settings, phases)), everyone)
     return Preparation(
-        settings, phases, stops, group, tuple(stacks), division.group, run, tuple(models)
+        settings,
+        phases,
+        stops,
+        group,
+        tuple(stacks),
+        division.group,
+        run,
+        tuple(models),
+        given.points,
+        chosen,
     )
+
+
+def _with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments, str | None]:
+    """The arguments with an optimizer where it was left open, and what to say (collective)."""
+    open_ = isinstance(given.optimizer, str) and given.optimizer == AUTO and given.phases is None
+    mine = everyone.attempt(lambda: _size_of(given, everyone) if open_ else None)
+    size = largest(everyone.allgather_object(mine))
+    if not open_ or size is None:
+        return given, None
+    rates = getattr(given.mode, "learning_rates", None) is not None
+    optimizer, said = choose(size, given.precision, rates=rates)
+    return replace(given, optimizer=optimizer), said
+
+
+def _size_of(given: Arguments, everyone: Communicator) -> Size:
+    """Of the first member of this rank's group (local)."""
+    ensemble = as_mode(given.mode)
+    division = divide(ensemble, rank=everyone.rank, size=everyone.size)
+    number = division.numbers[0]
+    problem = _problem_of(number, given.problem, ensemble)
+    feed = make_feed(
+        problem,
+        given.points,
+        points_per_rank=given.points_per_rank,
+        rank=everyone.rank % (everyone.size // division.groups),
+        size=everyone.size // division.groups,
+        seed=given.seed,
+        dtype="float32",
+    )
+    network = network_of_member(
+        problem, given.network, seed=given.seed, members=division.members, dtype=given.precision
+    )
+    setup = MemberSetup(number, given.seed, problem, network, feed, 1.0)
+    parameters = ParameterLayout.of(network.trainable_variables).size
+    return Size(parameters, residuals_of(setup), feed.steps_per_epoch == 1)
 
 
 def _join(feeds: Sequence[RankFeed]) -> Feed:
     return feeds[0] if len(feeds) == 1 else StackedFeed(feeds)
 
 
-def _tried(stacks: Sequence[Stack], settings: Settings) -> list[str]:
+def _tried(stacks: Sequence[Stack], settings: Settings, phases: Sequence[Phase]) -> list[str]:
     """What there is to say of the networks, once the residuals have been tried (local)."""
     remarks: list[str] = []
     for stack in stacks:
@@ -173,6 +225,7 @@ def _tried(stacks: Sequence[Stack], settings: Settings) -> list[str]:
         remarks += try_residuals(
             stack.problem, stack.network, dtype=settings.precision, arrays=arrays
         )
+        remarks += advice(phases, stack.setups[0], settings.precision)
     return remarks
 
 

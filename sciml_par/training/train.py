@@ -75,7 +75,9 @@ def train(
     points_per_rank : in place of `points`, how many equispaced points each rank has in its slab of
         the domain, both ends included.
     mode : "data", "ensemble" or an `Ensemble`.
-    optimizer, steps : `Adam()` by default, and how many updates of the weights, 30,000.
+    optimizer, steps : `Adam()` by default, and how many updates of the weights: 30,000, and 1,000
+        of `LevenbergMarquardt`, which may end before. With "auto" it is chosen by the numbers of
+        parameters and residuals and the precision, and said.
     phases : in their place, pairs (optimizer, steps), one after the other.
     stop : `TargetLoss`, `NoProgress`, `WallTime`, or several of these.
     callbacks : functions f(progress), called between chunks of steps, or `Callback` objects.
@@ -146,6 +148,8 @@ def train(
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         shown = progress and everyone.rank == 0
         with make_reporter(shown=shown, total=meeting.steps_asked) as reporter:
+            if ready.chosen is not None:
+                reporter.note(ready.chosen)
             reporter.begin(meeting.done)
             watchers: list[Watcher] = [
                 signals,
