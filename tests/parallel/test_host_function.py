@@ -42,6 +42,20 @@ def test_results_are_those_of_the_function(n: int, compiled: bool, dtype: str) -
         np.testing.assert_array_equal(outer, np.outer(a, b))
 
 
+@pytest.mark.parametrize("compiled", [None, *COMPILED])
+def test_one_result_is_a_list_of_one(compiled: bool | None) -> None:
+    def double(arguments: Sequence[Any], results: Sequence[Any]) -> None:
+        results[0][...] = 2 * arguments[0]
+
+    def run(x: Any) -> Any:
+        (y,) = call_on_host(double, [x], [(1, 3)])
+        return y
+
+    given = np.array([[1.0, 2.0, 3.0]]) + sp.rank()
+    way = run if compiled is None else tf.function(run, jit_compile=compiled, autograph=False)
+    np.testing.assert_array_equal(way(tf.constant(given)), 2 * given)
+
+
 @pytest.mark.parametrize("compiled", COMPILED)
 def test_in_a_loop_it_keeps_its_order_with_collectives(compiled: bool) -> None:
     seen: list[float] = []

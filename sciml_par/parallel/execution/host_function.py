@@ -66,7 +66,8 @@ def call_on_host(
         function(arrays, results)
         return results
 
-    found = tf.numpy_function(call, list(tensors), [dtype] * len(received))
+    # Outside of graphs, TensorFlow gives one result without a list around it.
+    found = tf.nest.flatten(tf.numpy_function(call, list(tensors), [dtype] * len(received)))
     return [tf.ensure_shape(y, shape) for y, shape in zip(found, received, strict=True)]
 
 
