@@ -153,9 +153,9 @@ test-gpu: $(STAMP) ## prove this machine's GPUs: facts, tests, figures (GPUS=N: 
 	run="$(TIMEOUT) $(MPIRUN) -np $$gpus"; pytest="python -m pytest $(MPI_PYTEST) -m gpu"; \
 	echo "== what $$gpus rank(s) find"; $$run sciml-par info; \
 	echo "== tests on one GPU"; \
-	$(TIMEOUT) $$pytest tests/parallel tests/integration/test_two_ranks.py; \
+	$(TIMEOUT) $$pytest tests/parallel tests/training tests/integration/test_two_ranks.py; \
 	if [ "$$gpus" -gt 1 ]; then \
-	    echo "== tests on $$gpus GPUs"; $$run $$pytest tests/parallel; \
+	    echo "== tests on $$gpus GPUs"; $$run $$pytest tests/parallel tests/training; \
 	fi; \
 	echo "== figures"; $(TIMEOUT) python benchmarks/collectives.py --device gpu --ranks "$$gpus"; \
 	echo "All tests passed on $$gpus GPU(s), and the figures were measured."

@@ -3,9 +3,10 @@
 The problem is the Poisson equation with a 16×2 network in float32. On one rank: the engine's
 loop, and the same step written with a Keras model and Keras' Adam, called from Python as a
 function compiled by XLA, and as a plain graph. On two ranks: the engine's loop in data mode, with
-its allreduce and with the allreduce left out. On one rank again, with the threads of `init`: 16 and
-64 stacked members, per member, and Keras' Adam inside the loop. All are timed in turns, several
-rounds each; the figures are medians, and what counts is their ratios.
+its allreduce and with the allreduce left out. On one rank again: 16 and 64 stacked members, per
+member, as one computation on one thread and, where there are two cores, as two at once on two; and
+Keras' Adam inside the loop. All are timed in turns, several rounds each; the figures are medians,
+and what counts is their ratios.
 
     python benchmarks/training_step.py
 
@@ -34,13 +35,15 @@ HOROVOD_BEST = {"data": 524.0, "ensemble": 127.0}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", choices=("ensemble", "data", "stacked"))
-    worker = parser.parse_args().worker
+    parser.add_argument("--threads", type=int, choices=(1, 2), default=1, help="of stacked members")
+    options = parser.parse_args()
+    worker = options.worker
     if worker == "ensemble":
         report(ensemble_times())
     elif worker == "data":
         report(data_times())
     elif worker == "stacked":
-        report(stacked_times())
+        report(stacked_times(options.threads))
     else:
         compare()
 
@@ -51,6 +54,7 @@ def compare() -> None:
     data = run_ranks(2, __file__, "--worker", "data")
     alone = run_ranks(2, __file__, "--worker", "ensemble")
     stacked = run_ranks(None, __file__, "--worker", "stacked")
+    two = run_ranks(None, __file__, "--worker", "stacked", "--threads", "2")
     engine, engine_2, engine_data = ensemble["engine"], alone["engine"], data["with_allreduce"]
     rows = [
         ("ensemble, 1 rank: engine", engine, engine),
@@ -62,6 +66,7 @@ def compare() -> None:
         ("  the same without the allreduce", data["without_allreduce"], engine_data),
         ("  Horovod's best (measured elsewhere)", HOROVOD_BEST["data"], engine_data),
         *((f"stacked: {name}", value, stacked["1 member"]) for name, value in stacked.items()),
+        *((f"on two threads: {name}", value, stacked["1 member"]) for name, value in two.items()),
     ]
     print(f"{'step of':40}{'µs':>8}{'÷ engine':>10}")
     for name, microseconds, base in rows:
@@ -71,6 +76,7 @@ def compare() -> None:
         "ensemble_2_ranks": alone,
         "data_2_ranks": data,
         "stacked": stacked,
+        "stacked_two_threads": two,
     }
     write_json(RESULTS / "training_step.json", found)
 
@@ -116,31 +122,41 @@ def data_times() -> dict[str, float]:
     )
 
 
-def stacked_times() -> dict[str, float]:
-    """Microseconds per step and member of stacks, and of Keras' Adam in place of the engine's."""
+def stacked_times(threads: int) -> dict[str, float]:
+    """Microseconds per step and member of stacks on a rank with so many threads.
+
+    On one thread of Keras' Adam in place of the engine's as well.
+    """
     import keras
 
     import sciml_par
     from sciml_par.parallel import current_world
 
-    sciml_par.init()
-    alone = current_world().alone
-    stacks = {
-        f"{count} member{'s' * (count > 1)}": engine_loop(alone, points=101, members=count)
+    sciml_par.init(threads=threads)
+    engine = partial(engine_loop, current_world().alone, points=101)
+    candidates = {
+        f"{count} member{'s' * (count > 1)}": engine(members=count, threads=min(count, threads))
         for count in (1, 16, 64)
     }
-    adam = keras.optimizers.Adam(1e-3)
-    return in_turns(
-        {**stacks, "1 member, Keras' Adam": engine_loop(alone, points=101, optimizer=adam)}, ROUNDS
-    )
+    if threads == 1:
+        adam = keras.optimizers.Adam(1e-3)
+        candidates["1 member, Keras' Adam"] = engine(optimizer=adam)
+    return in_turns(candidates, ROUNDS)
 
 
 def engine_loop(
-    group: Any, *, points: int, shard_of: Any = None, members: int = 1, optimizer: Any = None
+    group: Any,
+    *,
+    points: int,
+    shard_of: Any = None,
+    members: int = 1,
+    optimizer: Any = None,
+    threads: int = 1,
 ) -> Callable[[], float]:
     """A function that does some steps of the engine and returns microseconds per step and member.
 
-    `shard_of` is the group whose division of the points is used: `group` by default.
+    `shard_of` is the group whose division of the points is used: `group` by default. The members
+    are divided into as many equal parts as there are threads.
     """
     import numpy as np
     import tensorflow as tf
@@ -148,10 +164,12 @@ def engine_loop(
     from sciml_par.networks import make_network
     from sciml_par.problems import poisson
     from sciml_par.training import Adam
+    from sciml_par.training.divided_loop import divide_loop
     from sciml_par.training.loop import Loop
     from sciml_par.training.objective import StackedObjective, field_of
     from sciml_par.training.optimizers.convert import as_optimizer
     from sciml_par.training.parameter_layout import ParameterLayout
+    from sciml_par.training.points.divided_feed import DividedFeed
     from sciml_par.training.points.make_feed import make_feed
     from sciml_par.training.stops import Stops
 
@@ -166,23 +184,32 @@ def engine_loop(
     )
     networks = [make_network(seed=j) for j in range(members)]
     layout = ParameterLayout.of(networks[0].trainable_variables)
-    objective = StackedObjective(
-        partial(field_of, problem, networks[0]),
-        problem.terms,
-        layout=layout,
-        members=members,
-        stacked=feed.stacked,
-        communicator=group,
-    )
-    loop = Loop(objective, as_optimizer(optimizer or Adam()), feed, communicator=group)
+
+    def loop_of(count: int) -> Any:
+        objective = StackedObjective(
+            partial(field_of, problem, networks[0]),
+            problem.terms,
+            layout=layout,
+            members=count,
+            stacked=feed.stacked,
+            communicator=group,
+        )
+        return Loop(objective, as_optimizer(optimizer or Adam()), feed, communicator=group)
+
+    loop, data = loop_of(members), feed.chunk(0)
     rows = [layout.flatten([v.value for v in each.trainable_variables]) for each in networks]
-    start = loop.start(tf.constant(np.stack(rows)))
+    theta = tf.constant(np.stack(rows))
+    start = loop.start(theta)
+    if threads > 1:
+        parts, thetas = [loop_of(members // threads)] * threads, tf.split(theta, threads)
+        loop = divide_loop(loop, parts, thetas, threads=threads)
+        data = DividedFeed([feed] * threads).chunk(0)
     steps = max(1, ENGINE_STEPS // members)
 
     def run() -> float:
         chunk = loop.advance(
             start,
-            feed.chunk(0),
+            data,
             Stops().limits("float32"),
             tf.ones([members, 1]),
             step=0,

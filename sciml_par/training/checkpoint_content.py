@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,20 +130,8 @@ def check_identity(content: Content, identity: Identity, path: Path) -> None:
         _check_phases(course, identity, path, texts)
 
 
-def restore(
-    content: Content,
-    meeting: Meeting,
-    identity: Identity,
-    path: Path,
-    *,
-    one_by_one: Callable[[Course], list[Course]],
-) -> None:
+def restore(content: Content, meeting: Meeting, identity: Identity, path: Path) -> None:
     """Let the courses go on where those of the checkpoint were (local).
-
-    Parameters
-    ----------
-    one_by_one : makes a course for each member of one, as it was where these could not be one
-        computation.
 
     Raises
     ------
@@ -153,11 +140,6 @@ def restore(
     """
     texts, arrays = content.texts, content.arrays
     saved_members = [tuple(course["members"]) for course in texts["courses"]]
-    for course in list(meeting.courses):
-        alone = [(number,) for number in course.stack.numbers]
-        if len(alone) > 1 and all(each in saved_members for each in alone):
-            at = meeting.courses.index(course)
-            meeting.courses[at : at + 1] = one_by_one(course)
     members = [course.stack.numbers for course in meeting.courses]
     if saved_members != members:
         raise InputError(

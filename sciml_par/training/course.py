@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.training.divided_loop import DividedLoop
 from sciml_par.training.loop import (
     NO_DECREASE,
     NO_PROGRESS,
@@ -21,9 +22,12 @@ from sciml_par.training.loop import (
     State,
 )
 from sciml_par.training.phases import Phase
+from sciml_par.training.points.divided_feed import DividedFeed
+from sciml_par.training.points.feed import Feed
 from sciml_par.training.stack import Stack
 
 FloatArray = npt.NDArray[np.float64]
+Loops = Sequence[Loop | DividedLoop]
 
 
 _NOT_COMPILED = (
@@ -71,18 +75,21 @@ class Course:
     seconds_compile, seconds_train : spent in compilation, and in steps.
     times_brought_together, largest_drift : of the replicas; see `bring_together`.
     stopped : why all members were stopped from outside, or None.
+    apart : whether each member is a computation of its own.
     """
 
     def __init__(
         self,
         stack: Stack,
         phases: Sequence[Phase],
-        loops: Sequence[Loop],
+        loops: Loops,
+        feed: Feed | DividedFeed,
         *,
         limits: Limits,
         log_every: int,
     ) -> None:
         self.stack, self.phases = stack, tuple(phases)
+        self.apart, self._feed = False, feed
         self._loops, self._limits, self._log_every = tuple(loops), limits, log_every
         self._rate_factors = [
             tf.constant((stack.rate_factor * phase.rate).astype(stack.parameters.dtype))
@@ -143,6 +150,15 @@ class Course:
         if not self.finished:
             self.stopped = reason
 
+    def take_apart(self, loops: Loops, feed: DividedFeed) -> None:
+        """Make each member a computation of its own, from where they stand (local).
+
+        Parameters
+        ----------
+        loops, feed : of which each member is a part.
+        """
+        self._loops, self._feed, self.apart = tuple(loops), feed, True
+
     def go_on(self, position: Position, leaves: Sequence[Any], *, reopen: bool) -> bool:
         """Go on from where a course of the same stack was (local).
 
@@ -179,7 +195,7 @@ class Course:
         return min(
             at.phase_start + phase.steps - at.step,
             loop.longest_chunk(at.step, self._log_every),
-            self.stack.feed.longest_chunk(at.step),
+            self._feed.longest_chunk(at.step),
         )
 
     def prepare(self) -> float:
@@ -193,7 +209,7 @@ class Course:
         try:
             chunk = self._advance(self.state, 1)
         except Exception as error:
-            if len(self.stack.numbers) == 1 or self.step > 0:
+            if len(self.stack.numbers) == 1 or self.apart:
                 error.add_note(_NOT_COMPILED)
                 raise
             raise NotStackableError from error
@@ -221,9 +237,9 @@ class Course:
 
     def terms_of(self, parameters: Any) -> FloatArray:
         """The terms of the loss at θ: [M, p] on all points, [M, T]."""
-        if self.stack.feed.steps_per_epoch > 1:
+        if self._feed.steps_per_epoch > 1:
             loop = self._loops[self.position.phase]
-            return loop.terms_at(parameters, self.stack.feed.whole(self.step))
+            return loop.terms_at(parameters, self._feed.whole(self.step))
         # The loop has been compiled already, and computes the loss before it makes a step.
         running = tf.fill(self.state.ended.shape, RUNNING)
         begin = self.state._replace(parameters=parameters, ended=running)
@@ -233,7 +249,7 @@ class Course:
         at = self.position
         return self._loops[at.phase].advance(
             state,
-            self.stack.feed.chunk(at.step),
+            self._feed.chunk(at.step),
             self._limits,
             self._rate_factors[at.phase],
             step=at.step,

@@ -87,7 +87,7 @@ def _member(
         term_losses=outcome.terms,
         times_brought_together=course.times_brought_together,
         largest_drift=course.largest_drift,
-        stacked_with=course.stack.numbers,
+        stacked_with=(setup.number,) if course.apart else course.stack.numbers,
         prediction=prediction,
         on_own_domain=own,
         weights=Weights(outcome.best, outcome.last),
@@ -101,10 +101,12 @@ def _contribution(world: Communicator, setup: MemberSetup, course: Course) -> Ra
     points, part = setup.feed.interior, setup.feed.sub_domain
     corners = None if part is None else (part.lower, part.upper)
     sample = sample_for_figures(points, world.size)
+    # Members that are one computation share its time.
+    members = len(course.stack.numbers) if course.apart else 1
     return RankContribution(
         rank=world.rank,
         points=len(points),
         shard=Shard(f"rank {world.rank}", training_points=sample, sub_domain=corners),
-        seconds_compile=course.seconds_compile,
-        seconds_train=course.seconds_train,
+        seconds_compile=course.seconds_compile / members,
+        seconds_train=course.seconds_train / members,
     )

@@ -14,7 +14,7 @@ from sciml_par.training.objective import StackedObjective, field_of, jacobians_o
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.stack import Stack
 
-_MOST = 16
+_MOST = 32
 
 
 def loop_for(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.variables import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
@@ -19,19 +20,22 @@ from sciml_par.training.checkpoint_content import Identity
 from sciml_par.training.consistency import check_consistency
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
+from sciml_par.training.divided_loop import DividedLoop, divide_loop
 from sciml_par.training.initial_networks import network_of_member, try_residuals
 from sciml_par.training.least_squares.advice import advice, residuals_of
+from sciml_par.training.loop import Loop
 from sciml_par.training.loop_cache import loop_for
 from sciml_par.training.modes import Division, Ensemble, as_mode, divide
 from sciml_par.training.optimizers.initial_rate import initial_rate
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.phases import Phase, as_phases
+from sciml_par.training.points.divided_feed import DividedFeed
 from sciml_par.training.points.feed import Feed
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points
 from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
-from sciml_par.training.stack import MemberSetup, Stack, apart, make_stacks
+from sciml_par.training.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.stops import Stops, as_stops
 
 
@@ -64,6 +68,7 @@ class Preparation:
     ----------
     settings, phases, stops : as they were asked for, checked.
     group : the ranks that train this rank's members.
+    threads : how many computations of this rank may run at the same time.
     stacks : the members of this rank's group.
     group_number : of all groups.
     run, models : descriptions of the run, and of this group's members in the order of their
@@ -76,6 +81,7 @@ class Preparation:
     phases: tuple[Phase, ...]
     stops: Stops
     group: Communicator
+    threads: int
     stacks: tuple[Stack, ...]
     group_number: int
     run: Description
@@ -101,23 +107,55 @@ class Preparation:
         """One for each stack, before its first step (local)."""
         return [self._course(stack) for stack in self.stacks]
 
-    def one_by_one(self, course: Course) -> list[Course]:
-        """One for each member of a course whose members cannot be one computation (local)."""
-        alone = apart(course.stack, precision=self.settings.precision)
-        return [self._course(stack) for stack in alone]
+    def take_apart(self, course: Course) -> None:
+        """Train the members of a course, which cannot be one computation, one by one (local).
+
+        Raises
+        ------
+        InputError
+            The state of an optimizer cannot be divided.
+        """
+        parts = self._in_parts(course.stack, len(course.stack.numbers))
+        if parts is None:
+            raise InputError(
+                "train: the members cannot be compiled as one computation, nor be trained one by "
+                "one, since an optimizer has a state without an axis for the members. Train one "
+                "member on each rank."
+            )
+        course.take_apart(*parts)
 
     def _course(self, stack: Stack) -> Course:
         steps = sum(phase.steps for phase in self.phases)
+        count = min(self.threads, len(stack.numbers))
+        parts = self._in_parts(stack, count) if count > 1 else None
+        loops, feed = parts or (self._loops(stack), stack.feed)
         return Course(
             stack,
             self.phases,
-            [
-                loop_for(stack, phase.program.with_ranks(self.group.size), self.group)
-                for phase in self.phases
-            ],
+            loops,
+            feed,
             limits=self.stops.limits(self.settings.precision),
             log_every=self.settings.steps_between_records(steps),
         )
+
+    def _loops(self, stack: Stack) -> list[Loop]:
+        ranks = self.group.size
+        return [
+            loop_for(stack, phase.program.with_ranks(ranks), self.group) for phase in self.phases
+        ]
+
+    def _in_parts(self, stack: Stack, count: int) -> tuple[list[DividedLoop], DividedFeed] | None:
+        """The loops of a stack and its points in so many parts, if it can be divided."""
+        parts = divided(stack, count, join=_join, precision=self.settings.precision)
+        of_parts = zip(*(self._loops(part) for part in parts), strict=True)
+        thetas = [tf.constant(part.parameters) for part in parts]
+        loops = [
+            divide_loop(whole, own, thetas, threads=self.threads)
+            for whole, own in zip(self._loops(stack), of_parts, strict=True)
+        ]
+        if None in loops:
+            return None
+        return [loop for loop in loops if loop], DividedFeed([part.feed for part in parts])
 
 
 def prepare(given: Arguments, world: World) -> Preparation:
@@ -169,6 +207,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         phases,
         stops,
         group,
+        _threads(world, group),
         tuple(stacks),
         division.group,
         run,
@@ -211,6 +250,11 @@ def _size_of(given: Arguments, everyone: Communicator) -> Size:
     setup = MemberSetup(number, given.seed, problem, network, feed, 1.0)
     parameters = ParameterLayout.of(network.trainable_variables).size
     return Size(parameters, residuals_of(setup), feed.steps_per_epoch == 1)
+
+
+def _threads(world: World, group: Communicator) -> int:
+    """How many computations may run at once: those of several ranks communicate, in one order."""
+    return world.threads if group.size == 1 and world.gpu is None else 1
 
 
 def _join(feeds: Sequence[RankFeed]) -> Feed:

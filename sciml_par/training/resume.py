@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from sciml_par.training.checkpoint import Checkpoint, check_checkpoint
 from sciml_par.training.checkpoint_content import Identity, check_identity, restore
 from sciml_par.training.checkpoint_file import Content
 from sciml_par.training.checkpoint_watcher import CheckpointWatcher
-from sciml_par.training.course import Course
 from sciml_par.training.meeting import Meeting
 from sciml_par.training.preparation import Preparation
 
@@ -64,9 +62,7 @@ def begin_from(
     world.on_root(lambda: _claim(checkpoint, resume))
     path = checkpoint.file(mode=ready.settings.mode, group=ready.group_number)
     identity, group = ready.identity, ready.group
-    resumed = bool(resume) and _go_on(
-        meeting, identity, checkpoint, path, group, world, one_by_one=ready.one_by_one
-    )
+    resumed = bool(resume) and _go_on(meeting, identity, checkpoint, path, group, world)
     every, writes = checkpoint.every, group.rank == 0
     return [CheckpointWatcher(path, every, identity, writes=writes, resumed=resumed)]
 
@@ -99,8 +95,6 @@ def _go_on(
     path: Path,
     group: Communicator,
     world: Communicator,
-    *,
-    one_by_one: Callable[[Course], list[Course]],
 ) -> bool:
     """Bring this group's courses to where its file left them, if there is one (collective).
 
@@ -122,7 +116,7 @@ def _go_on(
 
     def bring() -> None:
         if content is not None:
-            restore(content, meeting, identity, path, one_by_one=one_by_one)
+            restore(content, meeting, identity, path)
 
     world.attempt(bring)
     return content is not None

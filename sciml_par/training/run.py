@@ -10,13 +10,13 @@ from sciml_par.training.meeting import Meeting, Watcher, current, status_of
 from sciml_par.training.replicas import bring_together, digest_of
 
 _SECONDS_PER_CHUNK = 0.5
-_FIRST_CHUNK = 100
+_FIRST_CHUNK = 1  # a step may take a second
 
 
 def run(
     meeting: Meeting,
     *,
-    one_by_one: Callable[[Course], list[Course]],
+    take_apart: Callable[[Course], None],
     group: Communicator,
     world: Communicator,
     watchers: Sequence[Watcher],
@@ -26,9 +26,8 @@ def run(
     Parameters
     ----------
     meeting : before the first one: with the courses of this rank's group, at least one, and the
-        same on all its ranks. One whose members cannot be one computation is replaced there by
-        one for each.
-    one_by_one : makes these.
+        same on all its ranks.
+    take_apart : makes a computation of each member of a course, where they cannot be one.
     group : the ranks that train together.
     world : the ranks that meet between chunks.
     watchers : who looks on between chunks, in this order.
@@ -51,7 +50,7 @@ def run(
             if index < len(courses):
                 seconds, made = _work(courses[index], count, watchers)
         except NotStackableError:
-            courses[index : index + 1] = one_by_one(courses[index])
+            take_apart(courses[index])
             seconds, made = 0.0, 0
         _meet(meeting, group, world, watchers, seconds=seconds, notes=notes)
         notes = [note for watcher in watchers if (note := watcher.met(meeting))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -101,9 +102,20 @@ def make_stacks(
     ]
 
 
-def apart(stack: Stack, *, precision: str) -> list[Stack]:
-    """A stack for each of its members (local)."""
-    return [_stack([setup], stack.key, lambda feeds: feeds[0], precision) for setup in stack.setups]
+def divided(
+    stack: Stack, count: int, *, join: Callable[[Sequence[Any]], Feed], precision: str
+) -> list[Stack]:
+    """`count` stacks of its members in their order, as equal as can be (local).
+
+    Parameters
+    ----------
+    join : as of `make_stacks`.
+    """
+    members = len(stack.setups)
+    ends = [members * k // count for k in range(count + 1)]
+    return [
+        _stack(stack.setups[first:end], stack.key, join, precision) for first, end in pairwise(ends)
+    ]
 
 
 def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, precision: str) -> Stack:

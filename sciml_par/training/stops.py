@@ -117,14 +117,16 @@ class Stops:
         )
 
 
-def as_stops(stop: Stop | Sequence[Stop]) -> Stops:
-    """One stop or several, checked (local).
+def as_stops(stop: Stop | Sequence[Stop] | None) -> Stops:
+    """One stop or several, checked; None and an empty list are none (local).
 
     Raises
     ------
     InputError
         Something else is among them, or two of one kind.
     """
+    if stop is None:
+        return Stops()
     given = list(stop) if isinstance(stop, list | tuple) else [stop]
     names = {TargetLoss: "target", NoProgress: "progress", WallTime: "time"}
     found: dict[str, Any] = {}

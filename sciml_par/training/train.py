@@ -41,7 +41,7 @@ def train(
     optimizer: Any = None,
     steps: int | None = None,
     phases: Sequence[tuple[Any, int]] | None = None,
-    stop: Stop | Sequence[Stop] = (),
+    stop: Stop | Sequence[Stop] | None = None,
     callbacks: Any = (),
     checkpoint: Checkpoint | None = None,
     resume: bool | str = False,
@@ -79,7 +79,7 @@ def train(
         of `LevenbergMarquardt`, which may end before. With "auto" it is chosen by the numbers of
         parameters and residuals and the precision, and said.
     phases : in their place, pairs (optimizer, steps), one after the other.
-    stop : `TargetLoss`, `NoProgress`, `WallTime`, or several of these.
+    stop : `TargetLoss`, `NoProgress`, `WallTime`, or several of these; None makes all steps.
     callbacks : functions f(progress), called between chunks of steps, or `Callback` objects.
     checkpoint : where and how often to write what the training needs to go on.
     resume : go on from the checkpoint in that folder, as if there had been no interruption. All
@@ -160,7 +160,7 @@ def train(
             ]
             last = run(
                 meeting,
-                one_by_one=ready.one_by_one,
+                take_apart=ready.take_apart,
                 group=ready.group,
                 world=everyone,
                 watchers=watchers,

@@ -1,0 +1,37 @@
+"""The points of stacked members that are divided into several computations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sciml_par.training.points.feed import Feed
+
+
+class DividedFeed:
+    """What `sciml_par.training.divided_loop.DividedLoop` is given: the points of each of its parts.
+
+    Parameters
+    ----------
+    parts : the feeds of the parts, in their order, all of one form.
+
+    Attributes
+    ----------
+    steps_per_epoch : as of a `Feed`.
+    """
+
+    def __init__(self, parts: Sequence[Feed]) -> None:
+        self._parts = tuple(parts)
+        self.steps_per_epoch = parts[0].steps_per_epoch
+
+    def longest_chunk(self, step: int) -> int:
+        """See `Feed`."""
+        return min(part.longest_chunk(step) for part in self._parts)
+
+    def chunk(self, step: int) -> tuple[Any, ...]:
+        """What a chunk of each part needs that begins after `step` updates (local)."""
+        return tuple(part.chunk(step) for part in self._parts)
+
+    def whole(self, step: int) -> tuple[Any, ...]:
+        """All points of each part as they are after `step` updates (local)."""
+        return tuple(part.whole(step) for part in self._parts)

@@ -1,0 +1,283 @@
+"""Members that a rank divides over its threads are what they are in one computation."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import Dirichlet, Interval, Problem, laplacian, poisson
+from sciml_par.results import Result
+from sciml_par.training import (
+    SGD,
+    Adam,
+    Checkpoint,
+    Ensemble,
+    NoProgress,
+    Points,
+    Progress,
+    TargetLoss,
+    train,
+)
+from sciml_par.training.loop import Chunk, Loop
+
+tiny = partial(MLP, width=4, depth=1)
+MEMBERS = 5
+RATES = (1e-3, 2e-3, 3e-3, 4e-3, 5e-3)
+local = pytest.mark.ranks(most=1, reason="each rank has its own threads")
+
+
+def wave(number: int) -> Problem:
+    return poisson(k=1 + number % 2, domain=Interval(0, 1))
+
+
+def branching(u: Any, x: Any) -> Any:
+    """What has no form for several members at once."""
+    r = laplacian(u, x) - 1.0
+    return tf.cond(tf.reduce_mean(r) > 0, lambda: r, lambda: 2 * r)
+
+
+BRANCHING = Problem(Interval(0, 1), branching, conditions=[Dirichlet(0.0)], name="branching")
+MODE = Ensemble(members_per_rank=MEMBERS, problems=wave)
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that trains with so many threads."""
+
+    def small(threads: int, problem: Problem | None = None, **options: Any) -> Result:
+        monkeypatch.setattr(sp.current_world(), "threads", threads)
+        settings: dict[str, Any] = {
+            "mode": MODE,
+            "network": tiny,
+            "points": 11,
+            "steps": 60,
+            "log_every": 7,
+            "evaluation_points": 11,
+            "precision": "float64",
+            "progress": False,
+        }
+        return train(problem or wave(0), **settings | options)
+
+    return small
+
+
+def bits(result: Result) -> list[Any]:
+    return [
+        (m.number, m.steps, m.ended, m.best_step, m.loss, m.loss_steps.tobytes())
+        + (m.term_losses.tobytes(), m.weights.best.tobytes(), m.weights.last.tobytes())
+        for m in result.members
+        if m.weights is not None
+    ]
+
+
+def check_equal(result: Result, reference: Result) -> None:
+    assert len(result.members) == len(reference.members)
+    for mine, other in zip(result.members, reference.members, strict=True):
+        for name in ("number", "steps", "ended", "status", "stacked_with", "seed", "best_step"):
+            assert getattr(mine, name) == getattr(other, name), name
+        np.testing.assert_array_equal(mine.loss_steps, other.loss_steps)
+        np.testing.assert_allclose(mine.term_losses, other.term_losses, rtol=1e-9, atol=1e-14)
+        if other.weights is not None and mine.weights is not None:
+            np.testing.assert_allclose(mine.weights.best, other.weights.best, rtol=1e-9)
+            np.testing.assert_allclose(mine.weights.last, other.weights.last, rtol=1e-9)
+
+
+def stop_at(step: int) -> Any:
+    def stop(progress: Progress) -> None:
+        if progress.step >= step:
+            progress.stop("the test")
+
+    return stop
+
+
+TWO_PHASES: list[tuple[Any, int]] = [(Adam(1e-2), 30), (Adam(1e-3), 30)]
+CASES: dict[str, dict[str, Any]] = {
+    "rates": {"mode": Ensemble(members=MEMBERS, problems=wave, learning_rates=RATES)},
+    "one set of points for all": {"mode": Ensemble(members=MEMBERS)},
+    "two phases": {"steps": None, "phases": TWO_PHASES},
+    "minibatches": {"points": Points(12, batch_size=4, resample_every=20, method="uniform")},
+    "bootstrap": {"mode": Ensemble(members=MEMBERS, bootstrap=True)},
+    "Keras, each number by itself": {"optimizer": keras.optimizers.Adam(1e-2)},
+    "Keras, a scalar state": {"optimizer": keras.optimizers.Nadam(1e-2)},
+    "Keras, norms of variables": {"optimizer": keras.optimizers.AdamW(1e-2, clipnorm=1.0)},
+}
+
+
+@local
+@pytest.mark.parametrize("case", CASES)
+def test_members_on_two_threads_equal_those_on_one(case: str, on: Any) -> None:
+    """Five members are two and three."""
+    divided = on(2, **CASES[case])
+    check_equal(divided, on(1, **CASES[case]))
+    assert bits(on(2, **CASES[case])) == bits(divided)
+
+
+@local
+def test_there_may_be_more_threads_than_members(on: Any) -> None:
+    mode = Ensemble(members=2, problems=wave)
+    check_equal(on(3, mode=mode), on(1, mode=mode))
+    alone = Ensemble(members=1)
+    assert bits(on(3, mode=alone)) == bits(on(1, mode=alone))
+
+
+@local
+def test_parts_run_at_the_same_time(on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits in the middle of training for the other, which would end in an error if alone."""
+    both, advance, met = threading.Barrier(2), Loop.advance, []
+
+    def meet(loop: Loop, *arguments: Any, count: int, **others: Any) -> Chunk:
+        if count > 1:  # neither to compile nor for the loss at the end
+            met.append(both.wait(timeout=60.0))
+        return advance(loop, *arguments, count=count, **others)
+
+    monkeypatch.setattr(Loop, "advance", meet)
+    on(2)
+    assert met.count(0) == met.count(1) > 0
+
+
+@local
+def test_members_that_cannot_be_stacked_are_parts_of_their_own(on: Any) -> None:
+    """They are the same programs on one thread as on two."""
+    mode = Ensemble(members=3)
+    one, two = on(1, BRANCHING, mode=mode), on(2, BRANCHING, mode=mode)
+    assert [member.stacked_with for member in two.members] == [(0,), (1,), (2,)]
+    assert bits(one) == bits(two)
+    assert len({member.loss for member in two.members}) == 3
+    assert all(member.steps == 60 for member in two.members)
+
+
+@local
+@pytest.mark.parametrize(
+    ("problem", "before", "after"),
+    [(wave(0), 2, 2), (wave(0), 2, 1), (wave(0), 1, 3), (BRANCHING, 2, 1), (BRANCHING, 1, 2)],
+)
+def test_resumes_on_as_many_threads_and_on_others(
+    problem: Problem, before: int, after: int, on: Any, tmp_path: Path
+) -> None:
+    # Two members that cannot be stacked are so on one thread only: on two nobody has to know.
+    members = 2 if problem is BRANCHING else MEMBERS
+    mode = Ensemble(members=members, problems=lambda number: problem)
+    checkpoint = Checkpoint(tmp_path, every=5)
+    first = on(before, problem, mode=mode, checkpoint=checkpoint, callbacks=stop_at(25))
+    assert {(m.ended, m.steps) for m in first.members} == {("the test", 25)}
+    resumed = on(after, problem, mode=mode, checkpoint=checkpoint, resume=True)
+    whole = on(after, problem, mode=mode)
+    if before == after or problem is BRANCHING:
+        assert bits(resumed) == bits(whole)
+    check_equal(resumed, whole)
+
+
+@local
+@pytest.mark.parametrize(
+    "options", [{}, {"points": Points(12, batch_size=4, method="uniform")}], ids=["all", "batches"]
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_part_whose_members_have_all_ended_leaves_the_others_alone(
+    order: int, options: dict[str, Any], on: Any
+) -> None:
+    """The fast ones reach the target at different steps; the others are far from it at the end."""
+    rates = (3e-2, 2e-2, 1e-4, 1e-4)[::order]
+    mode = Ensemble(members=4, problems=[poisson(k=1)] * 4, learning_rates=rates, seeds=[5] * 4)
+    options = options | {"mode": mode, "steps": 300, "log_every": 1}
+    losses = [member.losses for member in on(1, poisson(k=1), **options).members]
+    fast = losses[::order][:2]
+    target = max(float(np.min(each)) for each in fast)
+    target += 0.3 * (float(losses[0][0]) - target)
+    one = on(1, poisson(k=1), stop=TargetLoss(target), **options)
+    check_equal(on(2, poisson(k=1), stop=TargetLoss(target), **options), one)
+    ended = [member.ended for member in one.members][::order]
+    assert ended == ["target loss", "target loss", "all steps", "all steps"]
+    steps = {member.steps for member in one.members}
+    assert len(steps) == 3, "they end at different steps"
+
+
+@local
+def test_a_phase_that_ends_early_on_one_thread_is_followed_by_the_next(on: Any) -> None:
+    options: dict[str, Any] = {
+        "mode": Ensemble(members=4, learning_rates=(1e-9, 1e-9, 1e-2, 1e-2)),
+        "steps": None,
+        "phases": [(Adam(1e-2), 60), (Adam(1e-3), 20)],
+        "stop": NoProgress(20, least_progress=0.01),
+    }
+    one = on(1, **options)
+    check_equal(on(2, **options), one)
+    assert one.members[0].steps < 80 and one.members[3].steps == 80
+
+
+@local
+def test_a_member_whose_loss_is_not_finite_ends_alone(on: Any) -> None:
+    def residual(u: Any, x: Any) -> Any:
+        return u(x) - 1.0 + 1e-3 * tf.sqrt(40.0 - u(x) ** 2)
+
+    problem = Problem(Interval(0, 1), residual, name="one")
+    mode = Ensemble(members=4, learning_rates=(1e-3, 2e-3, 1e3, 1e3))
+    one = on(1, problem, mode=mode, log_every=1)
+    assert [m.ended for m in one.members] == ["all steps", "all steps", "not finite", "not finite"]
+    check_equal(on(2, problem, mode=mode, log_every=1), one)
+
+
+@local
+def test_an_error_on_one_thread_is_raised_when_the_others_are_done(
+    on: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance, made = Loop.advance, []
+
+    def fail(loop: Loop, state: Any, *arguments: Any, count: int, **others: Any) -> Chunk:
+        if count > 1 and len(state.steps) == 2:
+            raise RuntimeError("the part of two members")
+        chunk = advance(loop, state, *arguments, count=count, **others)
+        made.append(chunk.done)
+        return chunk
+
+    monkeypatch.setattr(Loop, "advance", fail)
+    with pytest.raises(RuntimeError, match="the part of two members"):
+        on(2)
+    assert made[:2] == [1, 1] and len(made) == 3 and made[2] > 1
+    assert not [t for t in threading.enumerate() if t.name.startswith("part of a loop")]
+
+
+@local
+def test_callbacks_see_all_members(on: Any) -> None:
+    seen = []
+
+    def look(progress: Progress) -> None:
+        weights = [network.weights[0].numpy().tobytes() for network in progress.networks()]
+        seen.append((progress.step, progress.steps, len(set(weights)), tuple(progress.losses)))
+
+    on(2, callbacks=look)
+    assert seen[-1] == (60, 60, MEMBERS, (0, 1, 2, 3, 4))
+    assert {each[1:] for each in seen} == {seen[-1][1:]}
+
+
+@dataclass(frozen=True)
+class Coupled(SGD):
+    """Its state cannot be divided among members."""
+
+    def start(self, layout: Any, parameters: Any) -> Any:
+        members = parameters.shape[0]
+        return (*super().start(layout, parameters), tf.zeros([members, members], parameters.dtype))
+
+    def update(self, layout: Any, parameters: Any, gradient: Any, state: Any, *at: Any) -> Any:
+        parameters, new = super().update(layout, parameters, gradient, state[:-1], *at)
+        return parameters, (*new, state[-1])
+
+
+@local
+def test_members_of_an_optimizer_that_couples_them_are_not_divided(on: Any) -> None:
+    assert bits(on(2, optimizer=Coupled(1e-3))) == bits(on(1, optimizer=Coupled(1e-3)))
+
+
+@pytest.mark.ranks(least=2, reason="needs ranks that share members")
+def test_ranks_that_share_members_communicate_in_one_thread(on: Any) -> None:
+    mode = Ensemble(members=2, ranks_per_member=sp.size(), problems=wave)
+    check_equal(on(2, mode=mode), on(1, mode=mode))
