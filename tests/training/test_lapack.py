@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sciml_par.training.least_squares import lapack
 
@@ -60,10 +60,18 @@ def test_threads_are_those_from_before_afterwards() -> None:
     def blas() -> list[int]:
         return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
 
-    with lapack.threads(3):
+    lapack.gram(rows_of(2, 2), np.empty([2, 2]), add=False)  # loads the library
+    with threadpool_limits(3, user_api="blas"):
         before = blas()
         assert set(before) == {3}
         with pytest.raises(KeyError), lapack.threads(2):
             assert set(blas()) == {2}
             raise KeyError
+        assert blas() == before
+        first, second = lapack.threads(1), lapack.threads(1)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(blas()) == {1}
+        second.__exit__(None, None, None)
         assert blas() == before

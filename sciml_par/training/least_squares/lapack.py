@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -76,17 +77,47 @@ def solve_cholesky(factor: FloatArray, vector: FloatArray) -> None:
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let BLAS use at most so many threads meanwhile, and afterwards as many as before (local)."""
-    with _libraries().limit(limits=count, user_api="blas"):
+    """Let BLAS use at most so many threads meanwhile, and afterwards as many as before (local).
+
+    Where several programs compute at the same time, what the first of them asks for holds until
+    the last of them is done.
+    """
+    limit = _limit()
+    limit.begin(count)
+    try:
         yield
+    finally:
+        limit.end()
+
+
+class _Limit:
+    """The limit of BLAS' threads, which is one for the process."""
+
+    def __init__(self) -> None:
+        from threadpoolctl import ThreadpoolController
+
+        _blas("dsyrk")  # loads the library
+        self._libraries = ThreadpoolController()
+        self._lock = threading.Lock()
+        self._users = 0
+        self._set: Any = None
+
+    def begin(self, count: int) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._set = self._libraries.limit(limits=count, user_api="blas")
+            self._users += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._set.restore_original_limits()
 
 
 @lru_cache
-def _libraries() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    _blas("dsyrk")  # loads the library
-    return ThreadpoolController()
+def _limit() -> _Limit:
+    return _Limit()
 
 
 def _i(value: int) -> Any:
