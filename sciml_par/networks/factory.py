@@ -20,8 +20,20 @@ _OF_MODELS = ("trainable_variables", "parameters", "variables")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+# Where a factory has such an argument and says None, or nothing, it is for the training to say.
+_OPEN = ("box", "initial_weights")
+_NAMED = ("seed", "dtype", *_OPEN)
+
+
 def make_network(
-    network: Any = None, d: int = 1, m: int = 1, *, seed: int = 0, dtype: str = "float32"
+    network: Any = None,
+    d: int = 1,
+    m: int = 1,
+    *,
+    seed: int = 0,
+    dtype: str = "float32",
+    box: Any = None,
+    initial_weights: str | None = None,
 ) -> Network:
     """A network of weights of its own, from whatever `train(network=…)` takes (local).
 
@@ -40,6 +52,12 @@ def make_network(
         begin at this seed; afterwards they go on where they were.
     dtype : {"float32", "float64"}
         Models are made in this precision where their layers do not say otherwise.
+    box : pair (lower, upper), optional
+        The corners of the box of the points. It is given to what has an argument `box` and no
+        other value for it than None.
+    initial_weights : str, optional
+        As for `sciml_par.networks.MLP`. It is given to what has an argument `initial_weights` and
+        no other value for it than None.
 
     Returns
     -------
@@ -67,7 +85,8 @@ def make_network(
         return as_network(network, d, m, dtype=dtype)
     with _precision(dtype), _random_numbers(seed):
         # Weights of models that are not built yet are drawn when as_network builds them.
-        return as_network(_called(network, d, m, seed, dtype), d, m, dtype=dtype)
+        values = {"seed": seed, "dtype": dtype, "box": box, "initial_weights": initial_weights}
+        return as_network(_called(network, d, m, values), d, m, dtype=dtype)
 
 
 def is_factory(network: Any) -> bool:
@@ -77,6 +96,16 @@ def is_factory(network: Any) -> bool:
     return callable(network) and not any(map(partial(_has, network), _OF_MODELS))
 
 
+def takes(network: Any, name: str) -> bool:
+    """Whether what makes models leaves this argument, `box` or `initial_weights`, open (local)."""
+    try:
+        found = {parameter.name: parameter for parameter in _parameters(network)}
+    except (TypeError, ValueError):  # some built-in callables have none
+        return False
+    parameter = found.get(name)
+    return parameter is not None and _is_open(parameter)
+
+
 def _has(value: Any, name: str) -> bool:
     try:
         return hasattr(value, name)
@@ -84,10 +113,9 @@ def _has(value: Any, name: str) -> bool:
         return True
 
 
-def _called(make: Callable[..., Any], d: int, m: int, seed: int, dtype: str) -> Any:
+def _called(make: Callable[..., Any], d: int, m: int, values: dict[str, Any]) -> Any:
     """What a factory makes, called with the arguments that it takes."""
     positional, named = _arguments(make)
-    values = {"seed": seed, "dtype": dtype}
     made = make(*(d, m)[:positional], **{name: values[name] for name in named})
     if made is None:
         raise InputError(
@@ -97,23 +125,25 @@ def _called(make: Callable[..., Any], d: int, m: int, seed: int, dtype: str) -> 
 
 
 def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
-    """How many of (d, m), and which of seed and dtype, a factory is to be called with."""
+    """How many of (d, m), and which of those with names, a factory is to be called with."""
     try:
         parameters = _parameters(make)
     except (TypeError, ValueError):  # some built-in callables have none
         return 2, ("seed", "dtype")
     needed = [p for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
-    needed = [p for p in needed if p.name not in ("seed", "dtype")]
+    needed = [p for p in needed if p.name not in _NAMED]
     kinds = {p.kind for p in parameters}
     # Arguments with defaults, such as a width, are not meant for the numbers d and m.
     positional = 2 if needed or inspect.Parameter.VAR_POSITIONAL in kinds else 0
     if inspect.isclass(make) and not needed:
         positional = 0
+    named: tuple[str, ...]
     named = tuple(name for name in ("seed", "dtype") if name in {p.name for p in parameters})
     if inspect.Parameter.VAR_KEYWORD in kinds and positional:
         named = ("seed", "dtype")
+    named += tuple(p.name for p in parameters if p.name in _OPEN and _is_open(p))
     others = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    unknown = [p.name for p in needed[2:]] + [n for n in others if n not in ("seed", "dtype")]
+    unknown = [p.name for p in needed[2:]] + [n for n in others if n not in _NAMED]
     if unknown or len(needed) == 1:
         raise InputError(
             f"network: {_name(make)} is called as network(d, m, seed=..., dtype=...) or without "
@@ -121,6 +151,12 @@ def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
             f"with functools.partial or a lambda."
         )
     return positional, named
+
+
+def _is_open(parameter: inspect.Parameter) -> bool:
+    """Whether an argument has a name by which it can be given, and no value yet but None."""
+    by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    return by_name and (parameter.default is parameter.empty or parameter.default is None)
 
 
 def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -94,7 +94,8 @@ def _key_of_mlp(model: Any) -> Any:
         config = model.get_config()
     except Exception:  # that of a subclass may be anything
         return Identity(model)
-    kept = {name: value for name, value in config.items() if name not in ("name", "seed")}
+    initial = ("name", "seed", "initial_weights", "box")
+    kept = {name: value for name, value in config.items() if name not in initial}
     return (type(model), tuple(sorted(kept.items())))
 
 

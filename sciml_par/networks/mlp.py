@@ -13,6 +13,13 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks import taylor
 from sciml_par.networks.activation import activation_named
+from sciml_par.networks.initial_weights import (
+    CENTRES,
+    checked_box,
+    checked_initial_weights,
+    first_layer,
+    hidden_biases,
+)
 
 # A Keras model needs Keras when it is defined; this way it comes without TensorFlow's messages.
 if TYPE_CHECKING:
@@ -28,8 +35,7 @@ class MLP(keras.Model):
     r"""A dense network u(x) = W_{D+1} σ(W_D … σ(W_1 x + b_1) … + b_D) + b_{D+1}.
 
     A plain Keras 3 model: it is called, compiled, saved and loaded as any other. Its weights exist
-    from construction on, in the order W1, b1, W2, b2, …; kernels are drawn by Glorot and Bengio's
-    normal rule (2010, eq. 12 in its truncated normal form), biases are zero.
+    from construction on, in the order W1, b1, W2, b2, …
 
     Parameters
     ----------
@@ -45,6 +51,17 @@ class MLP(keras.Model):
         One of `sciml_par.networks.ACTIVATIONS`; the output layer is linear.
     seed : int
         Non-negative. The same seed gives the same weights; layers draw from seeds of their own.
+    initial_weights : {"glorot", "centres"}, optional
+        "glorot": kernels are drawn by Glorot and Bengio's normal rule (2010, eq. 12 in its
+        truncated normal form), biases are zero. "centres": the units of the first layer are
+        σ(w·(x − x₀)), w of random directions and x₀, their centres, uniform in `box`; the larger
+        its side, the smaller is w, so that the units of x do not matter. Later kernels are
+        Glorot's, later hidden biases from U(−0.5, 0.5), and that of the output is zero. By default
+        "glorot", unless an optimizer of `sciml_par.train` prefers the other.
+    box : pair (lower, upper) of sequences of d numbers, optional
+        The corners of the box of the points x, or a `sciml_par.problems.Box`. "centres" needs it,
+        and no other initial weights depend on it. `sciml_par.train` gives it to networks that it
+        makes.
     dtype : {"float32", "float64"}
     name : str, optional
         Name of the Keras model.
@@ -52,7 +69,8 @@ class MLP(keras.Model):
     Raises
     ------
     InputError
-        A size below 1, an unknown activation, a negative seed or another dtype.
+        A size below 1, an unknown activation, a negative seed, another dtype, unknown initial
+        weights, or centres without a box.
 
     Examples
     --------
@@ -74,6 +92,8 @@ class MLP(keras.Model):
         depth: int = 2,
         activation: str = "tanh",
         seed: int = 0,
+        initial_weights: str | None = None,
+        box: Any = None,
         dtype: str = "float32",
         name: str | None = None,
     ) -> None:
@@ -81,11 +101,19 @@ class MLP(keras.Model):
             {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}, seed, dtype
         )
         function = activation_named(activation)
+        bounds = None if box is None else checked_box(box, int(inputs))
+        if checked_initial_weights(initial_weights) == CENTRES and bounds is None:
+            raise InputError(
+                f"MLP: initial_weights={CENTRES!r} needs the box in which the points lie: "
+                f"box=(lower, upper), or box=problem.domain"
+            )
         super().__init__(name=name, dtype=dtype)
         self.input_size, self.output_size = int(inputs), int(outputs)
         self.width, self.depth, self.seed = int(width), int(depth), int(seed)
         self.activation = function.name
         self._activation = function
+        self.initial_weights = initial_weights
+        self.box = bounds if initial_weights == CENTRES else None
         self._dense = _dense_layers(self, dtype)
         self.build((None, self.input_size))
 
@@ -217,22 +245,39 @@ class MLP(keras.Model):
             "seed": self.seed,
             "dtype": self.dtype_policy.name,
             "name": self.name,
+            # Left out where they are not given, which constructors of subclasses may not know.
+            **({"initial_weights": self.initial_weights} if self.initial_weights else {}),
+            **({"box": [list(corner) for corner in self.box]} if self.box else {}),
         }
 
 
 def _dense_layers(model: MLP, dtype: str) -> list[keras.layers.Dense]:
     units = [model.width] * model.depth + [model.output_size]
-    seeds = np.random.SeedSequence(model.seed).generate_state(len(units))
     names = [f"hidden_{i + 1}" for i in range(model.depth)] + ["output"]
     return [
         keras.layers.Dense(
-            size,
-            kernel_initializer=keras.initializers.GlorotNormal(seed=int(seed)),
-            name=name,
-            dtype=dtype,
+            size, kernel_initializer=kernel, bias_initializer=bias, name=name, dtype=dtype
         )
-        for size, seed, name in zip(units, seeds, names, strict=True)
+        for size, name, (kernel, bias) in zip(
+            units, names, _initializers(model, dtype), strict=True
+        )
     ]
+
+
+def _initializers(model: MLP, dtype: str) -> list[tuple[Any, Any]]:
+    """What kernel and bias of each layer begin with, as Keras takes it."""
+    sequence = np.random.SeedSequence(model.seed)
+    seeds = sequence.generate_state(model.depth + 1)
+    found = [(keras.initializers.GlorotNormal(seed=int(seed)), "zeros") for seed in seeds]
+    if model.box is None:
+        return found
+    constant, rng = keras.initializers.Constant, np.random.default_rng(sequence.spawn(1)[0])
+    kernel, bias = first_layer(model.box, model.width, rng=rng, dtype=dtype)
+    found[0] = (constant(kernel), constant(bias))
+    for number in range(1, model.depth):
+        biases = hidden_biases(model.width, rng=rng, dtype=dtype)
+        found[number] = (found[number][0], constant(biases))
+    return found
 
 
 def _is_integer(value: Any) -> bool:

@@ -32,7 +32,7 @@ class Condition:
     not_in_residual: ClassVar[tuple[str, ...]] = ("weight", "where")
     value: Value
     where: Where | None
-    weight: float
+    weight: float | None
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -40,7 +40,8 @@ class Condition:
             checked_number(self.value, f"{name}: value, unless a function of x,")
         if self.where is not None and not callable(self.where):
             raise InputError(f"{name}: where must be a function of the boundary points [k, d]")
-        checked_weight(self.weight, name)
+        if self.weight is not None:
+            checked_weight(self.weight, name)
 
     def points(self, domain: Box, n: int) -> tuple[FloatArray, FloatArray]:
         """Boundary points and outward unit normals, [k, d] each, where the condition holds (local).
@@ -113,8 +114,10 @@ class Dirichlet(Condition):
         A number, or x: [k, d] -> [k, m] in TensorFlow operations.
     where : callable, optional
         NumPy boundary points [k, d] -> booleans [k]: the part where the condition holds.
-    weight : float
-        Factor of the mean square in the loss; non-negative, dimensionless.
+    weight : float, optional
+        Factor of the mean square in the loss; non-negative, dimensionless. By default 1, or what
+        the problem or an optimizer has for conditions without a weight of their own; see
+        `Problem.with_condition_weight`.
 
     Examples
     --------
@@ -126,7 +129,7 @@ class Dirichlet(Condition):
     value: Value = 0.0
     _: KW_ONLY
     where: Where | None = None
-    weight: float = 1.0
+    weight: float | None = None
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         return u(x)
@@ -146,7 +149,7 @@ class Neumann(Condition):
     value: Value = 0.0
     _: KW_ONLY
     where: Where | None = None
-    weight: float = 1.0
+    weight: float | None = None
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         return _normal_derivative(u, x, normals)
@@ -170,7 +173,7 @@ class Robin(Condition):
     value: Value = 0.0
     _: KW_ONLY
     where: Where | None = None
-    weight: float = 1.0
+    weight: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from sciml_par.problems._arguments import (
     checked_outputs,
     unique,
 )
-from sciml_par.problems._checks import as_columns
+from sciml_par.problems._checks import as_columns, checked_weight
 from sciml_par.problems._tape import Function
 from sciml_par.problems.captured import refuse_trainable
 from sciml_par.problems.conditions import Condition
@@ -48,6 +49,8 @@ class Problem:
     residual : callable, Residual, or a sequence of these
         (u, x: [n, d]) -> r: [n, k], left side minus right side. A plain function has the weight 1.
     conditions : sequence of Dirichlet, Neumann, Robin
+        Those without a weight of their own have the weight 1, unless `with_condition_weight` or the
+        optimizer of a training says otherwise.
     exact : callable, optional
         The exact solution, x: [n, d] -> [n, m], NumPy; [n] is taken as [n, 1] where m = 1.
     outputs : int, str or sequence of str
@@ -116,6 +119,7 @@ class Problem:
         self._residuals = as_residuals(residual)
         self._conditions = as_conditions(conditions)
         self._exact = exact
+        self._condition_weight: float | None = None
         self._terms = self._make_terms()
         if exact is not None:
             self._evaluate_exact(domain.sample(5, seed=0))
@@ -134,6 +138,11 @@ class Problem:
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions on the boundary."""
         return self._conditions
+
+    @property
+    def condition_weight(self) -> float | None:
+        """What conditions without a weight of their own have, or None where nothing says it."""
+        return self._condition_weight
 
     @property
     def outputs(self) -> int:
@@ -183,6 +192,46 @@ class Problem:
     def __repr__(self) -> str:
         terms = ", ".join(term.name for term in self._terms)
         return f"Problem({self._name!r}, {self._domain!r}, outputs={self.outputs}, terms: {terms})"
+
+    def with_condition_weight(self, weight: float) -> Self:
+        """The problem in which conditions without a weight of their own have this one (local).
+
+        Conditions with a weight, and equations, keep theirs. `train` leaves such a problem as it
+        is; otherwise the optimizer may take another weight than 1 for such conditions.
+
+        Parameters
+        ----------
+        weight : float
+            Factor of the mean square in the loss; non-negative, dimensionless.
+
+        Returns
+        -------
+        Problem
+            Of the same class, and with all else that this one has; this one stays as it is.
+
+        Raises
+        ------
+        InputError
+            The weight is not a finite number, or negative.
+
+        Examples
+        --------
+        >>> from sciml_par.problems import Dirichlet, Interval, Problem, derivative
+        >>> problem = Problem(
+        ...     Interval(0, 1), lambda u, x: derivative(u, x, 0), conditions=[Dirichlet(1.0)]
+        ... )
+        >>> [term.weight for term in problem.with_condition_weight(50).terms]
+        [1.0, 50.0]
+        """
+        # The constructor of a subclass may take anything, so it is not called.
+        other = copy.copy(self)
+        other._condition_weight = checked_weight(weight, "with_condition_weight")
+        parts: list[Residual | Condition] = [*self._residuals, *self._conditions]
+        other._terms = tuple(
+            term.with_weight(other._weight_of(part))
+            for term, part in zip(self._terms, parts, strict=True)
+        )
+        return other
 
     def field(self, network: Field | Function, *, jet: JetFunction | None = None) -> Field:
         """The field u as made of a network's: by the scaling of inputs and the ansatz (local).
@@ -303,6 +352,10 @@ class Problem:
         parts += [(c.kind, c) for c in self._conditions]
         names = unique([name for name, _ in parts])
         return tuple(
-            Term(name, float(p.weight), partial(p.points, self._domain), p.residual, self._name)
+            Term(name, self._weight_of(p), partial(p.points, self._domain), p.residual, self._name)
             for name, (_, p) in zip(names, parts, strict=True)
         )
+
+    def _weight_of(self, part: Residual | Condition) -> float:
+        given = self._condition_weight if part.weight is None else part.weight
+        return 1.0 if given is None else float(given)

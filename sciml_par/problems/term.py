@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,12 @@ class Term:
         if isinstance(u, Field) and u.has_jet:
             u = u.with_plan(self._plan(u, arrays))
         return self._checked(self.function(u, *arrays), arrays)
+
+    def with_weight(self, weight: float) -> Term:
+        """The same term with another weight; it has the same residual, and so its plans (local)."""
+        other = replace(self, weight=weight)
+        object.__setattr__(other, "_plans", self._plans)
+        return other
 
     def sum_of_squares(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
         """Σ_i |r(x_i)|² over points and components: a scalar, without the weight (local)."""

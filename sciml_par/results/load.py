@@ -247,7 +247,9 @@ def _given_model(network: Any, problem: Problem | None, member: Member) -> Any:
 
     weights, d = member.weights.best, member.prediction.dimension
     m = member.prediction.components if problem is None else problem.network_outputs
-    model = make_network(network, d, m, dtype=weights.dtype.name).model
+    # Initial weights that need a box may have any: the saved ones take their place.
+    box = (-1.0,) * d, (1.0,) * d
+    model = make_network(network, d, m, dtype=weights.dtype.name, box=box).model
     variables = model.trainable_variables
     count = sum(math.prod(v.shape) for v in variables)
     dtypes = {str(v.dtype) for v in variables}

@@ -24,6 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # Keras numbers its models by itself, and seeds are of initial weights.
 _NOT_OF_AN_ARCHITECTURE = ("name", "seed", "build_config", "compile_config")
+_INITIAL_WEIGHTS = ("initial_weights", "box")  # of MLP; a layer may well have a box of its own
 
 
 def architecture_of(model: Any) -> str:
@@ -49,7 +50,9 @@ def _config_text(model: Any) -> str:
 
 def _without_names(config: Any) -> Any:
     if isinstance(config, dict):
-        kept = {k: v for k, v in config.items() if k not in _NOT_OF_AN_ARCHITECTURE}
+        initial = _INITIAL_WEIGHTS if "initial_weights" in config else ()
+        left_out = (*_NOT_OF_AN_ARCHITECTURE, *initial)
+        kept = {k: v for k, v in config.items() if k not in left_out}
         return {str(k): _without_names(v) for k, v in kept.items()}
     if isinstance(config, list | tuple):
         return [_without_names(each) for each in config]

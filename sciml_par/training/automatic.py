@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.arguments import Arguments
+from sciml_par.training.initial_networks import network_of_member
+from sciml_par.training.least_squares.advice import residuals_of
 from sciml_par.training.least_squares.levenberg_marquardt import LevenbergMarquardt
+from sciml_par.training.modes import as_mode, divide, problem_of
 from sciml_par.training.optimizers.adam import Adam
+from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.stack import MemberSetup
 
 AUTO = "auto"
 
@@ -69,3 +77,38 @@ def choose(size: Size, precision: str, *, rates: bool = False) -> tuple[Any, str
         f"residuals, {precision}{reason}"
     )
     return chosen, said
+
+
+def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments, str | None]:
+    """The arguments with an optimizer where it was left open, and what to say (collective)."""
+    open_ = isinstance(given.optimizer, str) and given.optimizer == AUTO and given.phases is None
+    mine = everyone.attempt(lambda: _size_of(given, everyone) if open_ else None)
+    size = largest(everyone.allgather_object(mine))
+    if not open_ or size is None:
+        return given, None
+    rates = getattr(given.mode, "learning_rates", None) is not None
+    optimizer, said = choose(size, given.precision, rates=rates)
+    return replace(given, optimizer=optimizer), said
+
+
+def _size_of(given: Arguments, everyone: Communicator) -> Size:
+    """Of the first member of this rank's group (local)."""
+    ensemble = as_mode(given.mode)
+    division = divide(ensemble, rank=everyone.rank, size=everyone.size)
+    number = division.numbers[0]
+    problem = problem_of(number, given.problem, ensemble)
+    feed = make_feed(
+        problem,
+        given.points,
+        points_per_rank=given.points_per_rank,
+        rank=everyone.rank % (everyone.size // division.groups),
+        size=everyone.size // division.groups,
+        seed=given.seed,
+        dtype="float32",
+    )
+    network = network_of_member(
+        problem, given.network, seed=given.seed, members=division.members, dtype=given.precision
+    )
+    setup = MemberSetup(number, given.seed, problem, network, feed, 1.0)
+    parameters = ParameterLayout.of(network.trainable_variables).size
+    return Size(parameters, residuals_of(setup), feed.steps_per_epoch == 1)

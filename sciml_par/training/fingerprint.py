@@ -71,7 +71,7 @@ def _unwrap(function: Any) -> tuple[Any, dict[str, float]]:
             numbers |= _numbers(positional | function.keywords)
             function = function.func
         elif isinstance(function, MethodType):
-            numbers |= _numbers(getattr(function.__self__, "__dict__", {}))
+            numbers |= _numbers(_attributes(function.__self__))
             function = function.__func__
         elif hasattr(function, "python_function"):
             function = function.python_function
@@ -81,6 +81,13 @@ def _unwrap(function: Any) -> tuple[Any, dict[str, float]]:
             function = MethodType(type(function).__call__, function)
         else:
             return function, numbers
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """What an object holds, without what its class says not to be read by the residual."""
+    left_out = getattr(type(value), "not_in_residual", ())
+    held = getattr(value, "__dict__", {})
+    return {name: held[name] for name in held if name not in left_out}
 
 
 def _parts(function: FunctionType, depth: int, seen: set[int]) -> Iterator[FunctionType]:

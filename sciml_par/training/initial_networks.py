@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.networks.initial_weights import CENTRES
 from sciml_par.networks.network import Network
 from sciml_par.problems import _tape
 from sciml_par.problems.field import Field
@@ -21,7 +23,13 @@ Tensor = Any
 
 
 def network_of_member(
-    problem: Problem, network: Any, *, seed: int, members: int, dtype: str
+    problem: Problem,
+    network: Any,
+    *,
+    seed: int,
+    members: int,
+    dtype: str,
+    optimizer: Any = None,
 ) -> Network:
     """A member's network before its training (local).
 
@@ -30,6 +38,8 @@ def network_of_member(
     network : what makes a model, or a model, as for `sciml_par.networks.make_network`.
     members : how many there are on all ranks.
     dtype : of the training.
+    optimizer : of the first phase. Where it has an attribute `prefers_centres` that is true, and
+        `network` leaves open what its initial weights are, they have centres in the domain.
 
     Raises
     ------
@@ -37,7 +47,8 @@ def network_of_member(
         It cannot serve as the problem's field, or one model is given for several members.
     """
     # It imports TensorFlow, which is not to be there before `init`.
-    from sciml_par.networks.factory import is_factory, make_network
+    from sciml_par.networks.factory import is_factory, make_network, takes
+    from sciml_par.networks.mlp import MLP
 
     if network is not None and members > 1 and not is_factory(network):
         raise InputError(
@@ -46,7 +57,47 @@ def network_of_member(
             f"network=lambda: keras.Sequential([...])."
         )
     d, m = problem.domain.dimension, problem.network_outputs
-    return make_network(network, d, m, seed=seed, dtype=dtype)
+    prefers = bool(getattr(optimizer, "prefers_centres", False))
+    made = make_network(
+        network,
+        d,
+        m,
+        seed=seed,
+        dtype=dtype,
+        box=box_of_inputs(problem),
+        initial_weights=CENTRES if prefers else None,
+    )
+    if not prefers or not isinstance(made.model, MLP) or made.model is network:
+        return made
+    open_to_it = takes(MLP if network is None else network, "initial_weights")
+    remarks = _of_initial_weights(made.model, open_to_it, type(optimizer).__name__)
+    return replace(made, remarks=(*made.remarks, *remarks))
+
+
+def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The corners of the box in which the network's inputs lie, if scaled then so (local)."""
+    domain = problem.domain
+    if problem.input_scaling:
+        return (-1.0,) * domain.dimension, (1.0,) * domain.dimension
+    return tuple(domain.lower.tolist()), tuple(domain.upper.tolist())
+
+
+def _of_initial_weights(model: Any, open_to_it: bool, optimizer: str) -> tuple[str, ...]:
+    """What there is to say of a network made for an optimizer that prefers centres (local)."""
+    if open_to_it and model.initial_weights == CENTRES:
+        return (
+            f"the units of the network's first layer begin with centres spread over the domain, "
+            f"which {optimizer} prefers; network=functools.partial(MLP, initial_weights='glorot') "
+            f"changes it.",
+        )
+    if not open_to_it and model.initial_weights is None:
+        return (
+            f"the network begins with Glorot's weights, but {optimizer} is quicker where the units "
+            f"of the first layer have centres spread over the domain; let the function that makes "
+            f"the network take the arguments initial_weights and box and pass them on to MLP, or "
+            f"make the choice there: MLP(..., initial_weights='glorot').",
+        )
+    return ()
 
 
 def try_residuals(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,21 +13,20 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.variables import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
-from sciml_par.problems.domain import Box
-from sciml_par.problems.problem import Problem
-from sciml_par.training.automatic import AUTO, Size, choose, largest
+from sciml_par.training.arguments import Arguments
+from sciml_par.training.automatic import with_optimizer
 from sciml_par.training.checkpoint_content import Identity
+from sciml_par.training.condition_weights import ConditionWeight
 from sciml_par.training.consistency import check_consistency
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
 from sciml_par.training.divided_loop import DividedLoop, divide_loop
 from sciml_par.training.initial_networks import network_of_member, try_residuals
-from sciml_par.training.least_squares.advice import advice, residuals_of
+from sciml_par.training.least_squares.advice import advice
 from sciml_par.training.loop import Loop
 from sciml_par.training.loop_cache import loop_for
-from sciml_par.training.modes import Division, Ensemble, as_mode, divide
+from sciml_par.training.modes import Division, Ensemble, as_mode, divide, problem_of
 from sciml_par.training.optimizers.initial_rate import initial_rate
-from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.phases import Phase, as_phases
 from sciml_par.training.points.divided_feed import DividedFeed
 from sciml_par.training.points.feed import Feed
@@ -37,27 +36,6 @@ from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
 from sciml_par.training.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.stops import Stops, as_stops
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arguments:
-    """What `train` was called with."""
-
-    problem: Problem
-    network: Any
-    points: Any
-    points_per_rank: Any
-    mode: Any
-    optimizer: Any
-    steps: Any
-    phases: Sequence[Any] | None
-    stop: Any
-    keep: str
-    seed: int
-    precision: str
-    log_every: int | None
-    evaluation_points: int
-    evaluation_domain: Box | None
 
 
 @dataclass(frozen=True)
@@ -167,7 +145,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         On all ranks; see `train`.
     """
     everyone = world.communicator
-    given, chosen = _with_optimizer(given, everyone)
+    given, chosen = with_optimizer(given, everyone)
 
     def check() -> tuple[Settings, tuple[Phase, ...], Stops, Ensemble | None, Division]:
         ensemble = as_mode(given.mode)
@@ -187,8 +165,9 @@ def prepare(given: Arguments, world: World) -> Preparation:
     run = describe_run(settings, phases, stops, division, given.problem, given.evaluation_domain)
     check_consistency(run, everyone)
     group = training_group(division, world)
+    weight = everyone.attempt(lambda: ConditionWeight(phases))
     member = partial(
-        _set_up, given, settings, phases, ensemble, members=division.members, group=group
+        _set_up, given, settings, phases, ensemble, weight, members=division.members, group=group
     )
     made = everyone.attempt(lambda: [member(number) for number in division.numbers])
     for model, _ in made:
@@ -201,7 +180,8 @@ def prepare(given: Arguments, world: World) -> Preparation:
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
-    _tell(everyone.attempt(lambda: _tried(stacks, settings, phases)), everyone)
+    remarks = everyone.attempt(lambda: _tried(stacks, settings, phases))
+    _tell([*weight.remarks, *remarks], everyone)
     return Preparation(
         settings,
         phases,
@@ -215,41 +195,6 @@ def prepare(given: Arguments, world: World) -> Preparation:
         given.points,
         chosen,
     )
-
-
-def _with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments, str | None]:
-    """The arguments with an optimizer where it was left open, and what to say (collective)."""
-    open_ = isinstance(given.optimizer, str) and given.optimizer == AUTO and given.phases is None
-    mine = everyone.attempt(lambda: _size_of(given, everyone) if open_ else None)
-    size = largest(everyone.allgather_object(mine))
-    if not open_ or size is None:
-        return given, None
-    rates = getattr(given.mode, "learning_rates", None) is not None
-    optimizer, said = choose(size, given.precision, rates=rates)
-    return replace(given, optimizer=optimizer), said
-
-
-def _size_of(given: Arguments, everyone: Communicator) -> Size:
-    """Of the first member of this rank's group (local)."""
-    ensemble = as_mode(given.mode)
-    division = divide(ensemble, rank=everyone.rank, size=everyone.size)
-    number = division.numbers[0]
-    problem = _problem_of(number, given.problem, ensemble)
-    feed = make_feed(
-        problem,
-        given.points,
-        points_per_rank=given.points_per_rank,
-        rank=everyone.rank % (everyone.size // division.groups),
-        size=everyone.size // division.groups,
-        seed=given.seed,
-        dtype="float32",
-    )
-    network = network_of_member(
-        problem, given.network, seed=given.seed, members=division.members, dtype=given.precision
-    )
-    setup = MemberSetup(number, given.seed, problem, network, feed, 1.0)
-    parameters = ParameterLayout.of(network.trainable_variables).size
-    return Size(parameters, residuals_of(setup), feed.steps_per_epoch == 1)
 
 
 def _threads(world: World, group: Communicator) -> int:
@@ -297,13 +242,14 @@ def _set_up(
     settings: Settings,
     phases: Sequence[Phase],
     ensemble: Ensemble | None,
+    weight: ConditionWeight,
     number: int,
     *,
     members: int,
     group: Communicator,
 ) -> tuple[Description, MemberSetup]:
     """One member before its training, and what its ranks must have in common (local)."""
-    problem = _problem_of(number, given.problem, ensemble)
+    problem = weight.applied_to(problem_of(number, given.problem, ensemble))
     seed = member_seed(settings.seed, number)
     if ensemble is not None and ensemble.seeds is not None:
         seed = int(ensemble.seeds[number])
@@ -318,7 +264,12 @@ def _set_up(
         bootstrap=seed if ensemble is not None and ensemble.bootstrap else None,
     )
     network = network_of_member(
-        problem, given.network, seed=seed, members=members, dtype=settings.precision
+        problem,
+        given.network,
+        seed=seed,
+        members=members,
+        dtype=settings.precision,
+        optimizer=phases[0].optimizer,
     )
     described = describe_model(settings, problem, feed=feed, phases=phases, network=network)
     factor = _rate_factor(number, ensemble, phases)
@@ -328,19 +279,6 @@ def _set_up(
 def _of_setup(setup: MemberSetup) -> Description:
     """What else decides the result of a member."""
     return {"seed": repr(setup.seed), "factor of the learning rate": repr(setup.rate_factor)}
-
-
-def _problem_of(number: int, problem: Problem, ensemble: Ensemble | None) -> Problem:
-    if ensemble is None or ensemble.problems is None:
-        return problem
-    problems = ensemble.problems
-    chosen = problems(number) if callable(problems) else problems[number]
-    if not isinstance(chosen, Problem):
-        raise InputError(
-            f"Ensemble: expected problems to give a Problem for each member; for member {number} "
-            f"it gave {chosen!r}."
-        )
-    return chosen
 
 
 def _rate_factor(number: int, ensemble: Ensemble | None, phases: Sequence[Phase]) -> float:

@@ -13,6 +13,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.architectures import fields_on_root
 from sciml_par.training.argument_texts import texts_of
+from sciml_par.training.arguments import Arguments
 from sciml_par.training.callbacks import CallbackWatcher, as_callbacks
 from sciml_par.training.checkpoint import Checkpoint
 from sciml_par.training.collect import collect
@@ -22,7 +23,7 @@ from sciml_par.training.meeting import Meeting, Watcher, failure_text
 from sciml_par.training.modes import ENSEMBLE, Ensemble
 from sciml_par.training.other_names import refuse_others
 from sciml_par.training.outcome import outcomes_of
-from sciml_par.training.preparation import Arguments, prepare
+from sciml_par.training.preparation import prepare
 from sciml_par.training.progress import make_reporter
 from sciml_par.training.progress_watcher import ProgressWatcher, TimeWatcher
 from sciml_par.training.resume import begin_from, compare_checkpoints

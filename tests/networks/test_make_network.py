@@ -125,6 +125,46 @@ def test_the_seed_reaches_mlp():
     assert make_network(None, 1, 1, seed=8).model.seed == 8
 
 
+UNIT = ((0.0,), (1.0,))
+
+
+def noting(seen, d, m, *, box, initial_weights=None, seed=0, dtype="float32"):
+    seen.append((box, initial_weights))
+    return MLP(d, m, width=3, initial_weights=initial_weights, box=box, seed=seed, dtype=dtype)
+
+
+@pytest.mark.parametrize("wanted", [None, "glorot", "centres"])
+def test_box_and_initial_weights_reach_what_takes_them(wanted):
+    seen = []
+    make_network(functools.partial(noting, seen), 1, 1, box=UNIT, initial_weights=wanted)
+    assert seen == [(UNIT, wanted)]
+    for make in (None, MLP, functools.partial(MLP, width=3)):
+        model = make_network(make, 1, 1, box=UNIT, initial_weights=wanted).model
+        assert model.initial_weights == wanted
+    for make in (with_keywords, two, small):
+        made = make_network(make, 1, 1, box=UNIT, initial_weights=wanted).model
+        assert getattr(made, "initial_weights", None) is None
+
+
+def test_a_choice_that_has_been_made_stays():
+    glorot = functools.partial(MLP, initial_weights="glorot")
+    assert make_network(glorot, box=UNIT, initial_weights="centres").model.box is None
+    own = functools.partial(MLP, box=((0.0,), (3.0,)), initial_weights="centres")
+    assert make_network(own, box=UNIT).model.box == ((0.0,), (3.0,))
+    model = make_network(functools.partial(MLP, initial_weights="centres"), box=UNIT).model
+    assert model.box == UNIT
+    with pytest.raises(InputError, match="needs the box"):
+        make_network(functools.partial(MLP, initial_weights="centres"))
+
+
+def test_a_model_is_not_touched_by_what_is_wanted():
+    model = MLP(1, 1)
+    before = model.get_weights()
+    assert make_network(model, box=UNIT, initial_weights="centres").model is model
+    for found, expected in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

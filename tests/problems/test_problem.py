@@ -14,6 +14,7 @@ from sciml_par.problems import (
     Neumann,
     Problem,
     Residual,
+    Robin,
     laplacian,
 )
 
@@ -211,3 +212,78 @@ def test_bad_residuals():
     wrong = Residual(equation, data=lambda x: np.zeros((2, 1)))
     with pytest.raises(InputError, match=r"data of the residual must have the shape \[5, k\]"):
         wrong.points(UNIT, 5)
+
+
+def weights(problem):
+    return [term.weight for term in problem.terms]
+
+
+def with_conditions(*conditions, kind=Problem, **more):
+    residual = Residual(equation, weight=3.0)
+    return kind(UNIT, residual, conditions=conditions, **more)
+
+
+def test_conditions_without_a_weight_have_that_of_the_problem():
+    problem = with_conditions(
+        Dirichlet(), Neumann(weight=2.0), Robin(1.0, 1.0), Dirichlet(weight=1)
+    )
+    assert problem.condition_weight is None
+    assert weights(problem) == [3.0, 1.0, 2.0, 1.0, 1.0]
+    other = problem.with_condition_weight(100)
+    assert (other.condition_weight, weights(other)) == (100.0, [3.0, 100.0, 2.0, 100.0, 1.0])
+    assert weights(problem) == [3.0, 1.0, 2.0, 1.0, 1.0]
+    assert weights(other.with_condition_weight(7)) == [3.0, 7.0, 2.0, 7.0, 1.0]
+    assert [c.weight for c in other.conditions] == [None, 2.0, None, 1]
+    assert [t.name for t in other.terms] == [t.name for t in problem.terms]
+
+
+def test_another_weight_of_conditions_keeps_all_else():
+    problem = with_conditions(
+        Dirichlet(0.5), exact=parabola, ansatz=lambda N, x: x * N(x), input_scaling=True, name="p"
+    )
+    field = problem.field(MLP(1, 1, width=4, dtype="float64"))
+    ends = problem.terms[1]
+    arrays = [tf.constant(a) for a in ends.points(2)]
+    before = ends.residual(field, *arrays)
+    other = problem.with_condition_weight(4)
+    assert (other.name, other.ansatz, other.domain) == ("p", problem.ansatz, UNIT)
+    assert other.input_scaling and other.exact_function is parabola
+    np.testing.assert_array_equal(other.terms[1].residual(field, *arrays), before)
+
+
+def test_plans_are_recorded_once_for_all_weights():
+    runs = []
+
+    def counted(u, x):
+        runs.append(1)
+        return laplacian(u, x)
+
+    model = MLP(1, 1, width=3)
+    problem = Problem(UNIT, counted, conditions=[Dirichlet()])
+    parameters = model.trainable_variables
+    u = problem.field(model, jet=lambda x, second: model.jet(parameters, x, second))
+    x = tf.constant([[0.25]])
+    problem.terms[0].residual(u, x)
+    recorded = len(runs)
+    problem.with_condition_weight(9).terms[0].residual(u, x)
+    assert recorded > 1 and len(runs) == recorded + 1  # the residual itself, and no plan
+
+
+class Own(Problem):
+    """Whose constructor takes other arguments, and which holds more."""
+
+    def __init__(self, slope):
+        self.slope = slope
+        super().__init__(UNIT, equation, conditions=[Neumann(slope)])
+
+
+def test_a_problem_of_a_class_of_ones_own_stays_one():
+    other = Own(2.0).with_condition_weight(5)
+    assert type(other) is Own and other.slope == 2.0
+    assert weights(other) == [1.0, 5.0]
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf"), "100", None, True])
+def test_weights_of_conditions_that_are_refused(weight):
+    with pytest.raises(InputError, match="with_condition_weight: weight must"):
+        with_conditions(Dirichlet()).with_condition_weight(weight)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sciml_par.problems import Dirichlet
 from sciml_par.training.fingerprint import of_array, of_function, of_value
 
 nu = 0.5
@@ -122,3 +123,9 @@ def test_arrays() -> None:
     assert of_array(x) != of_array(x[::-1])
     assert of_array(x) != of_array(x[:, None])
     assert of_array(x) != of_array(x + 1e-5)
+
+
+def test_what_a_condition_has_beside_its_residual_is_no_matter_of_it():
+    texts = {of_function(Dirichlet(weight=w).residual) for w in (None, 1.0, 3.0)}
+    assert len(texts) == 1
+    assert of_function(Dirichlet(2.0).residual) not in texts

@@ -1,5 +1,7 @@
 """The networks of a training before it: one for each member, tried on the problem."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -8,7 +10,9 @@ from keras import layers
 
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import Interval, Problem, derivative, laplacian
+from sciml_par.problems import Box, Interval, Problem, derivative, laplacian
+from sciml_par.training import Adam
+from sciml_par.training.architectures import architecture_of
 from sciml_par.training.initial_networks import network_of_member, try_residuals
 from sciml_par.training.objective import field_of
 
@@ -17,10 +21,18 @@ pytestmark = pytest.mark.ranks(most=1, reason="local: each rank makes its own ne
 CURVED = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) - 1)
 
 
-def make(network, problem=CURVED, seeds=(1,), members=None):
+class Preferring:
+    """Stands for an optimizer to which initial weights with centres are better."""
+
+    prefers_centres = True
+
+
+def make(network, problem=CURVED, seeds=(1,), members=None, optimizer=None):
     members = len(seeds) if members is None else members
     return [
-        network_of_member(problem, network, seed=seed, members=members, dtype="float32")
+        network_of_member(
+            problem, network, seed=seed, members=members, dtype="float32", optimizer=optimizer
+        )
         for seed in seeds
     ]
 
@@ -84,3 +96,94 @@ def test_a_compiled_model_is_said():
     model = small()()
     model.compile("adam", "mse")
     assert any("does not use its optimizer" in text for text in remarks(model))
+
+
+def made_for(network, optimizer, problem=CURVED):
+    (made,) = make(network, problem, optimizer=optimizer)
+    return made.model, " ".join(made.remarks)
+
+
+def make_mlp(d, m, *, seed, dtype, initial_weights=None, box=None):
+    return MLP(d, m, width=5, seed=seed, dtype=dtype, initial_weights=initial_weights, box=box)
+
+
+TAKING = [None, MLP, functools.partial(MLP, width=4), make_mlp]
+
+
+@pytest.mark.parametrize("network", TAKING)
+def test_an_optimizer_may_prefer_centres(network):
+    model, said = made_for(network, Preferring())
+    assert (model.initial_weights, model.box) == ("centres", ((0.0,), (1.0,)))
+    assert "centres spread over the domain, which Preferring prefers; " in said
+    assert "functools.partial(MLP, initial_weights='glorot') changes it" in said
+
+
+@pytest.mark.parametrize("network", TAKING)
+def test_no_other_optimizer_changes_the_initial_weights(network):
+    for optimizer in (None, Adam(), type("Indifferent", (), {"prefers_centres": False})()):
+        model, said = made_for(network, optimizer)
+        assert (model.initial_weights, model.box, said) == (None, None, "")
+        plain = MLP(1, 1, width=model.width, depth=model.depth, seed=1)
+        for found, expected in zip(model.get_weights(), plain.get_weights(), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_what_the_user_chose_is_left_and_nothing_is_said():
+    glorot = functools.partial(MLP, initial_weights="glorot")
+    model, said = made_for(glorot, Preferring())
+    assert (model.initial_weights, said) == ("glorot", "")
+    chosen = functools.partial(MLP, initial_weights="centres")
+    for optimizer in (Adam(), Preferring()):
+        model, said = made_for(chosen, optimizer)
+        assert (model.initial_weights, model.box, said) == ("centres", ((0.0,), (1.0,)), "")
+    for given in (keras.Sequential([keras.Input((1,)), layers.Dense(1)]), MLP(1, 1, width=3)):
+        before = given.get_weights()
+        model, said = made_for(given, Preferring())
+        assert model is given and said == ""
+        for found, expected in zip(model.get_weights(), before, strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert made_for(small(), Preferring())[1] == ""
+
+
+def test_a_function_that_takes_no_initial_weights_gets_advice():
+    for network in (lambda: MLP(1, 1), lambda d, m, **options: MLP(d, m, width=3, **options)):
+        model, said = made_for(network, Preferring())
+        assert model.initial_weights is None
+        assert "take the arguments initial_weights and box" in said
+    explicit = lambda d, m, box: MLP(d, m, initial_weights="centres", box=box)  # noqa: E731
+    assert made_for(explicit, Preferring())[1] == ""
+
+
+def test_the_box_is_that_of_what_the_network_sees():
+    box = Box([0, -5], [100, 5])
+    models = {
+        scaled: made_for(None, Preferring(), Problem(box, laplacian, input_scaling=scaled))[0]
+        for scaled in (False, True)
+    }
+    assert models[False].box == ((0.0, -5.0), (100.0, 5.0))
+    assert models[True].box == ((-1.0, -1.0), (1.0, 1.0))
+    # So it makes no difference to the field at the beginning whether the inputs are scaled.
+    x = box.sample(20, seed=1).astype("float32")
+    z = ((x - [50, 0]) / [50, 5]).astype("float32")
+    np.testing.assert_allclose(models[False](x), models[True](z), atol=2e-5)
+
+
+def test_members_have_centres_of_their_own_and_one_key():
+    first, second = make(None, seeds=(1, 2), optimizer=Preferring())
+    assert first.key == second.key == make(None)[0].key
+    assert np.all(first.model.get_weights()[0] != second.model.get_weights()[0])
+    assert architecture_of(first.model) == architecture_of(make(None)[0].model)
+
+
+class Boxed(layers.Layer):
+    def __init__(self, box):
+        super().__init__()
+        self.box = box
+
+    def get_config(self):
+        return {**super().get_config(), "box": self.box}
+
+
+def test_a_box_that_is_no_matter_of_initial_weights_is_one_of_the_architecture():
+    digests = {architecture_of(keras.Sequential([Boxed(side)])) for side in (1, 2)}
+    assert len(digests) == 2

@@ -40,8 +40,9 @@ def call_on_host(
 ) -> list[Any]:
     """Let a program call `function` at this place, with memory of the host (local).
 
-    It has no gradient. In a compiled program it keeps its order with collectives and other calls
-    like it; several may run at a time where several programs do.
+    It has no gradient. Its results must depend on its arguments only: when it is called, and
+    between which collectives, is the program's choice. Several calls may run at a time where
+    several programs do.
 
     Parameters
     ----------

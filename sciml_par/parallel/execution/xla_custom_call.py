@@ -122,7 +122,10 @@ class Bridge:
         xs: Sequence[Any],
         shapes: Sequence[Shape],
     ) -> list[Any]:
-        """Put a call of `act` into the graph under construction, in its order (local).
+        """Put a call of `act` into the graph under construction (local).
+
+        It has no place in the order of collectives: programs that are to run at the same time
+        must not share a variable, and what it returns depends on its operands only.
 
         Parameters
         ----------
@@ -135,7 +138,15 @@ class Bridge:
         self.others.add(
             number, lambda frame: act(addresses(frame, sent), result_addresses(frame, received))
         )
-        return self._call(number, xs, shapes, self.order(), target=GENERAL_TARGET)
+        dtype = xs[0].dtype.name
+        return custom_call(
+            xs,
+            [ArrayType(dtype, shape_of(x)) for x in xs],
+            [ArrayType(dtype, shape) for shape in shapes],
+            number,
+            self._platforms,
+            target=GENERAL_TARGET,
+        )
 
     def failing(self, act: Callable[[], None], operand: Any) -> Any:
         """A call that fails with the error that `act` raises, in a plain graph (local).

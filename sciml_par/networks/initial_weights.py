@@ -1,0 +1,111 @@
+"""Initial weights of dense networks: Glorot's, or with centres spread over a box."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+BoxBounds = tuple[tuple[float, ...], tuple[float, ...]]
+
+GLOROT, CENTRES = "glorot", "centres"
+
+# Norms of the weights at most, in coordinates that measure a box in its sides. By experiment: 3 on
+# [0, 1]², 4 on [−1, 1], whose side is 2, and between 1.5 and 2.5 in more dimensions.
+_STEEPEST = {1: 8.0, 2: 3.0}
+_STEEPEST_OTHERWISE = 2.0
+_FLATTEST = 0.3
+_HIDDEN_BIAS = 0.5
+
+
+def checked_initial_weights(value: Any) -> str | None:
+    """Let the name of initial weights through, or None (local)."""
+    if value is None or (isinstance(value, str) and value in (GLOROT, CENTRES)):
+        return value
+    raise InputError(f"MLP: initial_weights must be {GLOROT!r}, {CENTRES!r} or None, got {value!r}")
+
+
+def checked_box(box: Any, d: int) -> BoxBounds:
+    """The corners of a box, given as a pair or by an object with `lower` and `upper` (local).
+
+    Raises
+    ------
+    InputError
+        Something else; or corners that are not d finite numbers each, lower below upper.
+    """
+    corners = (box.lower, box.upper) if hasattr(box, "lower") and hasattr(box, "upper") else box
+    if not isinstance(corners, tuple | list | np.ndarray) or len(corners) != 2:
+        raise InputError(
+            f"MLP: box must be a pair (lower, upper) of {d} numbers each, or a Box, got {box!r}"
+        )
+    lower, upper = (_corner(corner, d, box) for corner in corners)
+    if not all(low < high for low, high in zip(lower, upper, strict=True)):
+        raise InputError(
+            f"MLP: lower must be below upper on every axis of the box, got {list(lower)} and "
+            f"{list(upper)}"
+        )
+    return lower, upper
+
+
+def _corner(values: Any, d: int, box: Any) -> tuple[float, ...]:
+    """One number for each axis; a single one is that of all axes."""
+    if isinstance(values, Real):
+        values = [values] * d
+    try:
+        corner = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        corner = np.empty(0)
+    if corner.shape != (d,) or not np.all(np.isfinite(corner)):
+        raise InputError(
+            f"MLP: the corners of the box must be {d} finite numbers each, one for each of the "
+            f"network's inputs, got {box!r}"
+        )
+    return tuple(map(float, corner))
+
+
+def first_layer(
+    box: BoxBounds, units: int, *, rng: np.random.Generator, dtype: str
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Weights [d, units] and biases [units] of units whose centres lie in a box (local).
+
+    In coordinates z = (x − lower) / (upper − lower) unit j is σ(s_j e_j · (z − z_j)) with a random
+    direction e_j, a steepness s_j from U(0.3 s, s) and a centre z_j from U([0, 1]^d), which is
+
+        w_ij = s_j e_ij / (upper_i − lower_i)        b_j = −Σ_i w_ij x_ij,   x_j the centre in x.
+
+    So what the units are in the box depends neither on the units of x nor on its origin. The
+    steepness s is 8 for d = 1, 3 for d = 2, and 2 otherwise, dimensionless.
+
+    Raises
+    ------
+    InputError
+        The weights cannot be held in `dtype`.
+    """
+    lower, upper = (np.array(corner) for corner in box)
+    d = len(lower)
+    directions = rng.normal(size=(units, d))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    steepness = _STEEPEST.get(d, _STEEPEST_OTHERWISE) * rng.uniform(_FLATTEST, 1.0, (units, 1))
+    share = rng.uniform(size=(units, d))
+    centres = (1 - share) * lower + share * upper
+    with np.errstate(over="ignore"):
+        weights = (steepness * directions / (upper - lower)).T.astype(dtype)
+        # Of the rounded weights, so that the centres are where they were drawn in any precision.
+        biases = -np.sum(weights.T.astype(np.float64) * centres, axis=1).astype(dtype)
+    if not (np.all(np.isfinite(weights)) and np.all(np.isfinite(biases))):
+        raise InputError(
+            f"MLP: with centres in the box {list(box)} the initial weights are out of the range "
+            f"of {dtype}; choose other units, or let the problem scale its inputs: "
+            f"Problem(..., input_scaling=True)"
+        )
+    return weights, biases
+
+
+def hidden_biases(units: int, *, rng: np.random.Generator, dtype: str) -> npt.NDArray[Any]:
+    """Biases [units] of a later hidden layer, from U(−0.5, 0.5) (local)."""
+    return rng.uniform(-_HIDDEN_BIAS, _HIDDEN_BIAS, units).astype(dtype)
