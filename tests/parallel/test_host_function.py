@@ -57,7 +57,7 @@ def test_one_result_is_a_list_of_one(compiled: bool | None) -> None:
 
 
 @pytest.mark.parametrize("compiled", COMPILED)
-def test_in_a_loop_it_keeps_its_order_with_collectives(compiled: bool) -> None:
+def test_in_a_loop_beside_collectives(compiled: bool) -> None:
     seen: list[float] = []
 
     def note(arguments: Sequence[Any], results: Sequence[Any]) -> None:
