@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from sciml_par.training import (
     TargetLoss,
     train,
 )
+from sciml_par.training.arguments import Arguments
+from sciml_par.training.preparation import Preparation, prepare
 
 pytestmark = pytest.mark.filterwarnings("ignore:train. :RuntimeWarning")
 tiny = partial(MLP, width=4, depth=1)
@@ -161,8 +164,9 @@ def test_a_residual_with_measured_values_is_computed_at_the_training_points_alon
     assert np.isnan(member.validation_loss)
 
 
-def test_a_loss_that_is_not_a_number_from_the_first_step_on_or_later() -> None:
-    """A trial that leaves the domain of the root is passed over; the loss stays finite."""
+@pytest.mark.ranks(most=2, reason="the loop is the same on any number")
+def test_trial_points_without_a_finite_loss_are_passed_over() -> None:
+    """Where u > 0.9 the root does not exist; the least squares are as near to it as they can."""
     rooted = Problem(Interval(0, 1), lambda u, x: u(x) - 1.0 + 1e-3 * tf.sqrt(0.9 - u(x)))
     member = small(rooted, steps=30).members[0]
     assert member.finite
@@ -170,24 +174,33 @@ def test_a_loss_that_is_not_a_number_from_the_first_step_on_or_later() -> None:
     assert (np.diff(member.losses) <= 0).all()
 
 
-def said(**options: Any) -> list[str]:
-    """What the training warns of."""
+def prepared(**options: Any) -> tuple[Preparation, list[str]]:
+    """What is there before the first step, and what the preparation warns of (collective)."""
+    given: dict[str, Any] = {each.name: None for each in fields(Arguments)}
+    given |= {"problem": problem(), "network": tiny, "points": POINTS, "precision": "float64"}
+    given |= {"optimizer": LevenbergMarquardt(), "mode": "data", "keep": "best", "seed": 0}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        small(problem(), **{"steps": 1, **options})
-    return [str(each.message) for each in caught if "train: " in str(each.message)]
+        found = prepare(
+            Arguments(**{**given, "stop": (), "evaluation_points": 11, **options}),
+            sp.current_world(),
+        )
+    return found, [str(each.message) for each in caught]
 
 
 def test_precision_batches_and_few_points_are_told_once_on_rank_0() -> None:
-    assert not any("residuals are few" in each for each in said())
+    def said(**options: Any) -> str:
+        return " ".join(prepared(**options)[1])
+
+    first = int(sp.rank() == 0)
     few = said(points=POINTS[::4], precision="float32")
-    single = [each for each in few if "single precision LevenbergMarquardt" in each]
-    points = [each for each in few if "12 residuals are few for 13 parameters" in each]
-    assert len(single) == len(points) == (sp.rank() == 0)
-    assert all("points for 31 residuals" in each for each in points)
+    assert few.count("single precision LevenbergMarquardt") == first
+    assert few.count("12 residuals are few for 13 parameters") == first
+    assert few.count("points for 31 residuals") == first
     batches = said(points=Points(36, batch_size=12))
-    assert any("leave batch_size out" in each for each in batches) == (sp.rank() == 0)
-    assert not any("LevenbergMarquardt" in each for each in said(optimizer=Adam(), points=5))
+    assert batches.count("leave batch_size out") == first
+    for other in (said(), said(optimizer=Adam(), points=5, precision="float32")):
+        assert not any(word in other for word in ("are few", "single precision", "batch_size"))
 
 
 def test_over_fitting_is_seen_at_points_not_trained_on(tmp_path: Path) -> None:
@@ -208,34 +221,41 @@ def test_over_fitting_is_seen_at_points_not_trained_on(tmp_path: Path) -> None:
 
 
 def test_the_loss_elsewhere_is_that_of_the_problem() -> None:
-    """With a residual that is known where the network is: L = ∫ (1 + x)² dx + 3 u(0)² …"""
-    known = Problem(
-        Interval(0, 1),
-        Residual(lambda u, x: 0 * u(x) + 1 + x, weight=3.0),
-    )
+    """Of a residual that does not see the network it is 3 ∫ (1 + x)² dx = 7."""
+    known = Problem(Interval(0, 1), Residual(lambda u, x: 0 * u(x) + 1 + x, weight=3.0))
     member = small(known, points=64, steps=1).members[0]
-    assert member.validation_loss == pytest.approx(3 * 7 / 3, rel=2e-3)
+    assert member.validation_loss == pytest.approx(7, rel=2e-3)
     assert member.validation_loss != member.loss
 
 
 @pytest.mark.parametrize(
-    ("options", "chosen"),
+    ("options", "kind", "reason"),
     [
-        ({}, "LevenbergMarquardt, for 13 parameters, 39 residuals, float64"),
-        ({"precision": "float32"}, "Adam, for 13 .*precision='float64' would allow"),
-        ({"points": Points(36, batch_size=12)}, "Adam, for 13 .*minibatches"),
-        ({"network": partial(MLP, width=60, depth=2)}, "Adam, for 3,841 .*2,000 parameters"),
+        ({}, "LevenbergMarquardt", "13 parameters, 39 residuals, float64"),
+        ({"precision": "float32"}, "Adam", "precision='float64' would allow"),
+        ({"points": Points(36, batch_size=12)}, "Adam", "minibatches"),
+        ({"network": partial(MLP, width=60, depth=2)}, "Adam", "more than 2,000 parameters"),
+        ({"points": 2_000_000, "network": partial(MLP, width=40, depth=1)}, "Adam", "long steps"),
+        ({"mode": Ensemble(members_per_rank=2)}, "LevenbergMarquardt", "13 parameters"),
+        (
+            {"mode": Ensemble(members=sp.size(), learning_rates=[1e-3] * sp.size())},
+            "Adam",
+            "learning rates",
+        ),
     ],
 )
-def test_auto_chooses_by_the_size(
-    options: dict[str, Any], chosen: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import re
+def test_auto_chooses_by_the_size(options: dict[str, Any], kind: str, reason: str) -> None:
+    found, _ = prepared(optimizer="auto", **options)
+    assert type(found.phases[0].optimizer).__name__ == kind
+    assert found.chosen is not None
+    assert f"optimizer: {kind}, for " in found.chosen
+    assert reason in found.chosen
 
-    result = small(problem(), **{"optimizer": "auto", "steps": 2, "progress": True, **options})
-    out = capsys.readouterr().out
-    assert len(re.findall("optimizer: " + chosen, out)) == (sp.rank() == 0)
+
+def test_auto_says_what_it_has_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    result = small(problem(), optimizer="auto", steps=2, progress=True, precision="float32")
     assert result.members[0].steps == 2
+    assert capsys.readouterr().out.count("optimizer: Adam, for 13") == (sp.rank() == 0)
 
 
 def test_auto_beside_phases_is_refused() -> None:
@@ -245,11 +265,9 @@ def test_auto_beside_phases_is_refused() -> None:
         small(problem(), optimizer=None, phases=[("auto", 3)])
 
 
+@pytest.mark.ranks(most=1, reason="on several, the mean is that of a rank's points")
 def test_a_residual_that_is_not_pointwise() -> None:
-    """On one rank the Jacobian is right; the loss falls to that of the least squares."""
     whole = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) - tf.reduce_mean(u(x)) - x)
-    if sp.size() > 1:
-        return
     member = small(whole, steps=20).members[0]
     assert (np.diff(member.losses) <= 0).all()
     assert member.loss < 1e-3 * member.losses[0]
