@@ -38,8 +38,9 @@ def test_networks_and_optimizers() -> None:
     updates = classes(training, training.FirstOrder)
     assert updates == {"Adam", "AdamW", "SGD", "RMSprop"}
     assert "Adam, AdamW, SGD and RMSprop" in SECTION
+    assert "Levenberg–Marquardt" in SECTION
     steps = {n for n in dir(training) if hasattr(getattr(training, n), "step")}
-    assert steps == updates | {"FirstOrder"} and "no L-BFGS" in SECTION
+    assert steps == updates | {"FirstOrder", "LevenbergMarquardt"} and "no L-BFGS" in SECTION
 
 
 @pytest.mark.parametrize(
