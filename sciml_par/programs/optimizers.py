@@ -39,9 +39,16 @@ def _levenberg_marquardt(rate: float) -> Any:
     return LevenbergMarquardt()
 
 
+def _lbfgs(rate: float) -> Any:
+    from sciml_par.training import LBFGS
+
+    return LBFGS()
+
+
 OPTIMIZERS = {
     AUTO: NamedOptimizer(lambda rate: AUTO, None, "float64", False),
     "adam": NamedOptimizer(_adam, 30_000, "float32", True),
+    "lbfgs": NamedOptimizer(_lbfgs, 10_000, "float64", False),
     "lm": NamedOptimizer(_levenberg_marquardt, 1_000, "float64", False),
 }
 """By name; what is added here is an option of all training programs."""

@@ -26,7 +26,7 @@ from sciml_par.programs.output_folder import output_folder
 _HELP = {
     "mode": "data: all ranks train one model, each on its part of the domain (default); "
     "ensemble: each rank trains models of its own",
-    "optimizer": "adam (default); lm: Levenberg-Marquardt, for a few thousand parameters at most; "
+    "optimizer": "adam (default); lbfgs; lm: Levenberg-Marquardt, for a few thousand parameters at most; "
     "auto: what suits the numbers of parameters and points",
     "precision": "default float32 with adam, else float64",
     "steps": "updates of the weights, at most (default {})",

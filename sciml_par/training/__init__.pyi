@@ -11,6 +11,8 @@ from .modes import Ensemble as Ensemble
 from .optimizers.adam import Adam as Adam
 from .optimizers.adamw import AdamW as AdamW
 from .optimizers.optimizer import FirstOrder as FirstOrder
+from .optimizers.quasi_newton.lbfgs import LBFGS as LBFGS
+from .optimizers.quasi_newton.ss_broyden import SSBroyden as SSBroyden
 from .optimizers.rmsprop import RMSprop as RMSprop
 from .optimizers.schedules import Constant as Constant
 from .optimizers.schedules import CosineDecay as CosineDecay

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 from sciml_par.parallel.groups.communicator import Communicator
@@ -13,12 +14,17 @@ from sciml_par.training.least_squares.advice import residuals_of
 from sciml_par.training.least_squares.levenberg_marquardt import LevenbergMarquardt
 from sciml_par.training.modes import as_mode, divide, problem_of
 from sciml_par.training.optimizers.adam import Adam
+from sciml_par.training.optimizers.quasi_newton.lbfgs import LBFGS
 from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.phases import DEFAULT_STEPS
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.stack import MemberSetup
 
 AUTO = "auto"
 
+Pairs = list[tuple[Any, Any]]
+
+_STEPS_WITH_ADAM = 10_000
 _MOST_PARAMETERS = 2_000
 _MOST_PRODUCTS = 2e10  # a few seconds on one core
 
@@ -51,11 +57,12 @@ def largest(sizes: Sequence[Size | None]) -> Size | None:
     )
 
 
-def choose(size: Size, precision: str, *, rates: bool = False) -> tuple[Any, str]:
-    """The optimizer for problems of this size, and a line that says so (local).
+def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tuple[Pairs, str]:
+    """The phases for problems of this size, and a line that says so (local).
 
     Parameters
     ----------
+    steps : of all phases; None for as many as are usual.
     rates : whether members have learning rates of their own.
     """
     parameters, residuals = size.parameters, size.residuals
@@ -64,19 +71,38 @@ def choose(size: Size, precision: str, *, rates: bool = False) -> tuple[Any, str
         against = "members have learning rates"
     elif not size.whole:
         against = "steps use minibatches"
-    elif parameters > _MOST_PARAMETERS:
-        against = f"more than {_MOST_PARAMETERS:,} parameters"
-    elif residuals * parameters**2 > _MOST_PRODUCTS:
-        against = "so many residuals make long steps"
     elif precision != "float64":
-        against = "precision='float64' would allow LevenbergMarquardt"
-    chosen: Any = LevenbergMarquardt() if against is None else Adam()
+        against = "precision='float64' would allow methods that go on to smaller errors"
+    first_order = against is not None
+    if parameters > _MOST_PARAMETERS:
+        against = against or f"more than {_MOST_PARAMETERS:,} parameters"
+    elif residuals * parameters**2 > _MOST_PRODUCTS:
+        against = against or "so many residuals make long steps of least squares"
+    if against is None:
+        phases = _one(LevenbergMarquardt(), steps)
+    elif first_order:
+        phases = _one(Adam(), steps)
+    else:
+        phases = _adam_first(LBFGS(), steps)
+    names = ", then ".join(type(optimizer).__name__ for optimizer, _ in phases)
     reason = "" if against is None else f" ({against})"
     said = (
-        f"optimizer: {type(chosen).__name__}, for {parameters:,} parameters, {residuals:,} "
-        f"residuals, {precision}{reason}"
+        f"optimizer: {names}, for {parameters:,} parameters, {residuals:,} residuals, "
+        f"{precision}{reason}"
     )
-    return chosen, said
+    return phases, said
+
+
+def _one(optimizer: Any, steps: Any) -> Pairs:
+    usual = getattr(optimizer, "default_steps", DEFAULT_STEPS)
+    return [(optimizer, usual if steps is None else steps)]
+
+
+def _adam_first(optimizer: Any, steps: Any) -> Pairs:
+    """A fifth of the steps by Adam, from which the other one goes on."""
+    whole = _STEPS_WITH_ADAM if steps is None else steps
+    begin = whole // 5 if isinstance(whole, Integral) else 0
+    return [(Adam(), begin), (optimizer, whole - begin)] if begin > 0 else [(optimizer, whole)]
 
 
 def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments, str | None]:
@@ -87,8 +113,8 @@ def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments,
     if not open_ or size is None:
         return given, None
     rates = getattr(given.mode, "learning_rates", None) is not None
-    optimizer, said = choose(size, given.precision, rates=rates)
-    return replace(given, optimizer=optimizer), said
+    phases, said = choose(size, given.precision, given.steps, rates=rates)
+    return replace(given, optimizer=None, steps=None, phases=phases), said
 
 
 def _size_of(given: Arguments, everyone: Communicator) -> Size:

@@ -97,8 +97,8 @@ class Loop:
     Parameters
     ----------
     objective, optimizer : what to minimize, and how.
-    feed : gives the batch of a step; only `batch` and `steps_per_epoch` are used here, so that the
-        loop serves all feeds of one kind.
+    feed : gives the batch of a step; only `batch`, `steps_per_epoch` and `same_points` are used
+        here, so that the loop serves all feeds of one kind.
     communicator : the ranks that share the objective.
     """
 
@@ -113,6 +113,7 @@ class Loop:
         self._objective, self._optimizer = objective, optimizer
         self._batch = feed.batch
         self._epoch = feed.steps_per_epoch
+        self._same_points = feed.same_points
         compiled = compiles_collectives(communicator)
         register_gradients()
         self._run = tf.function(self._steps, jit_compile=compiled, autograph=False)
@@ -215,7 +216,12 @@ class Loop:
             return tf.logical_and(done < count, tf.reduce_any(state.ended == RUNNING))
 
         def step(done: Tensor, state: State, _t: Tensor, records: Tensor) -> Any:
-            at = At(first + done - phase_start + 1, rate_factor)
+            at = At(
+                first + done - phase_start + 1,
+                rate_factor,
+                running=state.ended == RUNNING,
+                same_points=self._same_points,
+            )
             batch = self._batch(data, first + done)
             before = state.steps
             state, terms = self._step(state, batch, limits, at, first + done)

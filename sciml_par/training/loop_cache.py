@@ -22,7 +22,15 @@ def loop_for(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
 
     TensorFlow compiles a loop again where shapes or types differ from those before. A loop is used
     again only where all that it computes is known to be the same.
+
+    Raises
+    ------
+    InputError
+        The optimizer is not for this many parameters.
     """
+    check = getattr(optimizer, "check", None)
+    if check is not None:
+        check(stack.layout, len(stack.numbers), stack.parameters.dtype)
     key = _key(stack, optimizer, group)
     if key is None:
         return _make(stack, optimizer, group)

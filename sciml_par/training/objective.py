@@ -74,6 +74,7 @@ class StackedObjective:
         self.layout = layout
         self._jacobians = tuple(jacobians)
         self._field, self._terms = field, tuple(terms)
+        self.term_count = len(self._terms)
         self._members, self._stacked = members, tuple(stacked)
         self._communicator = communicator
         self._values_here = self._values

@@ -40,7 +40,8 @@ def test_networks_and_optimizers() -> None:
     assert "Adam, AdamW, SGD and RMSprop" in SECTION
     assert "Levenberg–Marquardt" in SECTION
     steps = {n for n in dir(training) if hasattr(getattr(training, n), "step")}
-    assert steps == updates | {"FirstOrder", "LevenbergMarquardt"} and "no L-BFGS" in SECTION
+    assert steps == updates | {"FirstOrder", "LBFGS", "SSBroyden", "LevenbergMarquardt"}
+    assert "quasi-Newton methods LBFGS and" in SECTION
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ class SmallObjective:
 
     def __init__(self, dtype: str = "float64") -> None:
         rng = np.random.default_rng(5)
-        self.layout = LAYOUT
+        self.layout, self.term_count = LAYOUT, 1
         self._x = tf.constant(rng.normal(size=(12, 2)), dtype)
         self._y = tf.constant(rng.normal(size=(12, 1)), dtype)
 

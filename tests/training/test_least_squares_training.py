@@ -234,8 +234,8 @@ def test_the_loss_elsewhere_is_that_of_the_problem() -> None:
         ({}, "LevenbergMarquardt", "13 parameters, 39 residuals, float64"),
         ({"precision": "float32"}, "Adam", "precision='float64' would allow"),
         ({"points": Points(36, batch_size=12)}, "Adam", "minibatches"),
-        ({"network": partial(MLP, width=60, depth=2)}, "Adam", "more than 2,000 parameters"),
-        ({"points": 2_000_000, "network": partial(MLP, width=40, depth=1)}, "Adam", "long steps"),
+        ({"network": partial(MLP, width=60, depth=2)}, "Adam, then LBFGS", "than 2,000 parameters"),
+        ({"points": 2_000_000, "network": partial(MLP, width=40, depth=1)}, "Adam, then", "long"),
         ({"mode": Ensemble(members_per_rank=2)}, "LevenbergMarquardt", "13 parameters"),
         (
             {"mode": Ensemble(members=sp.size(), learning_rates=[1e-3] * sp.size())},
@@ -246,9 +246,9 @@ def test_the_loss_elsewhere_is_that_of_the_problem() -> None:
 )
 def test_auto_chooses_by_the_size(options: dict[str, Any], kind: str, reason: str) -> None:
     found, _ = prepared(optimizer="auto", **options)
-    assert type(found.phases[0].optimizer).__name__ == kind
+    assert type(found.phases[0].optimizer).__name__ == kind.partition(",")[0]
     assert found.chosen is not None
-    assert f"optimizer: {kind}, for " in found.chosen
+    assert f"optimizer: {kind}" in found.chosen
     assert reason in found.chosen
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from engine import Engine
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.problems import poisson as poisson_on
-from sciml_par.training import Points
+from sciml_par.training import LBFGS, Points, SSBroyden
 
 
 def poisson() -> Problem:
@@ -45,11 +46,19 @@ CASES = [
 COMPILED_CASES = CASES[3:]  # ranks without a point, all kinds of terms, batches
 
 
-def engines(problem: Problem, points: Any, model: Any) -> tuple[Engine, Engine]:
+# Uneven points and empty shards, and batches, which a step begins anew on.
+QUASI_NEWTON_CASES = [
+    pytest.param(LBFGS(), *CASES[4].values, id="LBFGS"),
+    pytest.param(LBFGS(memory=2), *CASES[5].values, id="LBFGS, batches"),
+    pytest.param(SSBroyden(), *CASES[3].values, id="SSBroyden"),
+]
+
+
+def engines(problem: Problem, points: Any, model: Any, **options: Any) -> tuple[Engine, Engine]:
     """The loss shared by all ranks, and the serial one that every rank has for itself."""
     world = sp.current_world()
-    shared = Engine(problem, world.communicator, model, points=points)
-    serial = Engine(problem, world.alone, model, points=points)
+    shared = Engine(problem, world.communicator, model, points=points, **options)
+    serial = Engine(problem, world.alone, model, points=points, **options)
     assert shared.feed.totals == serial.feed.totals == serial.feed.counts
     return shared, serial
 
@@ -85,6 +94,20 @@ def test_weights_after_50_compiled_steps_are_those_of_one_rank(
     assert relative(ends[0], ends[1]) < 1e-9
     world = sp.current_world().communicator
     assert len(set(world.allgather_object(ends[0].tobytes()))) == 1
+
+
+@pytest.mark.parametrize(("optimizer", "problem", "points"), QUASI_NEWTON_CASES)
+def test_line_searches_decide_as_on_one_rank(optimizer: Any, problem: Problem, points: Any) -> None:
+    """Ranks that made other numbers of evaluations would wait for one another."""
+    shared, serial = engines(problem, points, network(problem), optimizer=optimizer)
+    ends = [engine.advance(engine.start(), 12).state for engine in (shared, serial)]
+    thetas = [end.parameters.numpy() for end in ends]
+    assert relative(thetas[1], serial.parameters) > 1e-2, "nothing was trained"
+    assert relative(thetas[0], thetas[1]) < 1e-7
+    world = sp.current_world().communicator
+    leaves = [leaf.numpy().tobytes() for leaf in tf.nest.flatten(ends[0].optimizer)]
+    assert len(set(world.allgather_object((thetas[0].tobytes(), *leaves)))) == 1
+    assert optimizer.report(ends[0].optimizer).measures["step length"].numpy() > 0
 
 
 def test_empty_shards_occur() -> None:

@@ -16,6 +16,7 @@ from sciml_par.errors import InputError, OutputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Problem, laplacian, poisson, two_sines
 from sciml_par.training import (
+    LBFGS,
     Adam,
     Checkpoint,
     Ensemble,
@@ -23,6 +24,7 @@ from sciml_par.training import (
     Points,
     Progress,
     Result,
+    SSBroyden,
     TargetLoss,
     WallTime,
     train,
@@ -49,6 +51,12 @@ def branching(u: Any, x: Any) -> Any:
 
 BRANCHING = Problem(Interval(-1, 1), branching, conditions=[Dirichlet(0.0)], exact=np.cos)
 TWO_PHASES: list[tuple[Any, int]] = [(Adam(1e-2), 30), (Adam(1e-3), 30)]
+QUASI_NEWTON: dict[str, Any] = {
+    "steps": None,
+    "phases": [(Adam(1e-2), 10), (LBFGS(memory=8), 25), (SSBroyden(), 25)],
+    "mode": Ensemble(members_per_rank=2),
+    "precision": "float64",
+}
 CASES: dict[str, tuple[dict[str, Any], int]] = {
     "float32": ({}, 25),
     "float64": ({"precision": "float64"}, 25),
@@ -58,6 +66,8 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
     "no progress": ({"stop": NoProgress(40, least_progress=0.9)}, 25),
     "stacked members": ({"mode": Ensemble(members_per_rank=3)}, 25),
     "minibatches": ({"points": Points(24, batch_size=8, resample_every=20, method="uniform")}, 35),
+    "in a phase of LBFGS": (QUASI_NEWTON, 25),
+    "in a phase of SSBroyden": (QUASI_NEWTON, 50),
     "a Keras optimizer": ({"optimizer": keras.optimizers.AdamW(1e-2, clipnorm=1.0)}, 25),
     "members one by one": (
         {"mode": Ensemble(members_per_rank=2, problems=lambda number: BRANCHING)},

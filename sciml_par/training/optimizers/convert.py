@@ -12,7 +12,7 @@ from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.optimizers.optimizer import Optimizer
 
 _METHODS = ("init", "step", "finish", "with_ranks", "describe", "key")
-_EXPECTED = "expected an optimizer, such as Adam(1e-3) or keras.optimizers.Adam(1e-3)"
+_EXPECTED = "expected an optimizer, such as Adam(1e-3), LBFGS() or keras.optimizers.Adam(1e-3)"
 
 
 def as_optimizer(value: Any) -> Optimizer:

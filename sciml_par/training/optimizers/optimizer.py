@@ -22,9 +22,11 @@ class Objective(Protocol):
     Attributes
     ----------
     layout : how the p parameters of a member lie in its row.
+    term_count : T, how many terms the loss has.
     """
 
     layout: ParameterLayout
+    term_count: int
 
     def value(self, parameters: Tensor, batch: Batch) -> Tensor:
         """The terms of the loss with their weights, [M, T]; L is their sum (collective)."""
@@ -65,10 +67,16 @@ class At:
     ----------
     number : the step's number in its phase, counted from 1; an integer scalar.
     rate_factor : what each member's learning rate is to be multiplied by, [M, 1].
+    running : the members whose step will count, [M]; None where all do. The others have ended, and
+        what becomes of them is thrown away, so that no evaluation need be made for them.
+    same_points : whether all steps have the same batch, so that a loss and a gradient that were
+        computed in the step before are still those of the same parameters.
     """
 
     number: Tensor
     rate_factor: Tensor
+    running: Tensor | None = None
+    same_points: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,12 @@ class Feed(Protocol):
     stacked : for every term, whether its weights and each of its arrays have an axis for the
         members: a nest of booleans of the structure of a batch.
     steps_per_epoch : how many steps see every point once; 1 where every step uses all.
+    same_points : whether all steps have the same batch.
     """
 
     stacked: tuple[Any, ...]
     steps_per_epoch: int
+    same_points: bool
 
     def longest_chunk(self, step: int) -> int:
         """How many steps one chunk may have at most, beginning after `step` updates (local)."""

@@ -76,6 +76,7 @@ class SourcesFeed:
         self.batch = BatchOf(tuple(source.take for source in sources), tuple(views))
         self.stacked = self.batch.rows([source.stacked for source in self.sources])
         self.steps_per_epoch = max(source.steps_per_epoch for source in self.sources)
+        self.same_points = all(isinstance(source, Fixed) for source in self.sources)
         self.key: Hashable = (self.batch, self.steps_per_epoch, self.stacked)
 
     def longest_chunk(self, step: int) -> int:

@@ -1,0 +1,1 @@
+"""Quasi-Newton methods: curvature from gradients, and a line search in every step."""

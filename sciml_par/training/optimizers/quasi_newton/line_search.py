@@ -1,0 +1,163 @@
+"""A line search for the strong Wolfe conditions, for several members at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.training.optimizers.quasi_newton.cubic import Point, between, beyond
+
+Tensor = Any
+Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+_BRACKETING, _ZOOMING, _DONE = 0, 1, 2
+# An interval that has kept more than this share of its width is halved next.
+_SLOW = 2 / 3
+
+
+class Found(NamedTuple):
+    """Where a line search has ended.
+
+    Attributes
+    ----------
+    length : α, [M]; 0 where no point with a lower loss was found.
+    losses : the terms of the loss there, [M, T].
+    gradient : ∇L there, [M, p].
+    wolfe : whether the point satisfies the conditions, [M].
+    evaluations : how many points were tried; an integer scalar.
+    """
+
+    length: Tensor
+    losses: Tensor
+    gradient: Tensor
+    wolfe: Tensor
+    evaluations: Tensor
+
+
+class _Search(NamedTuple):
+    """Where it stands: `low` and `high` enclose the minimum when `stage` is _ZOOMING."""
+
+    stage: Tensor
+    trial: Tensor
+    low: Point
+    high: Point
+    width: Tensor
+    best: Point
+    losses: Tensor
+    gradient: Tensor
+    wolfe: Tensor
+    count: Tensor
+
+
+def strong_wolfe(
+    evaluate: Evaluate,
+    parameters: Tensor,
+    direction: Tensor,
+    losses: Tensor,
+    gradient: Tensor,
+    first: Tensor,
+    *,
+    running: Tensor,
+    sufficient_decrease: float,
+    curvature: float,
+    most: int,
+    only_here: Tensor | bool = False,
+) -> Found:
+    """Find a step length α > 0 along d for which, with φ(α) = L(θ + α d),
+
+        φ(α) ≤ φ(0) + c₁ α φ'(0)    and    |φ'(α)| ≤ c₂ |φ'(0)|.
+
+    Nocedal and Wright (2006), algorithms 3.5 and 3.6: steps grow until they enclose such a length,
+    and the interval then shrinks around it; lengths come from cubic interpolation. A point without
+    a finite loss or slope counts as too far. A member also ends when its interval has become so
+    small that the change of the loss within it is rounding error. It is collective, since
+    `evaluate` is: all ranks evaluate the same number of times, as long as they have the same
+    arguments. Members that are done wait for the others.
+
+    Parameters
+    ----------
+    evaluate : the terms of the loss [M, T] and ∇L [M, p] at θ: [M, p].
+    parameters, direction : θ and d, [M, p]. Where d is no direction of descent nothing is found.
+    losses, gradient : at θ, [M, T] and [M, p].
+    first : the first length to try, [M].
+    running : which members take part, [M].
+    sufficient_decrease, curvature : 0 < c₁ < c₂ < 1.
+    most : how many points to try at most. After that it is the best one that counts, if it is
+        better than θ.
+    only_here : evaluate at θ and nothing else, and return that; a scalar. A caller who needs this
+        before a search can so have both in one loop, and the evaluation is compiled once.
+    """
+    dtype = parameters.dtype
+    epsilon = float(np.finfo(dtype.as_numpy_dtype).eps)
+    zero = tf.zeros_like(first)
+    value = tf.reduce_sum(losses, axis=1)
+    start = Point(zero, value, tf.reduce_sum(gradient * direction, axis=1))
+    possible = running & tf.math.is_finite(value) & tf.math.is_finite(start.slope)
+    possible &= start.slope < 0
+    most = tf.where(only_here, 1, most)
+
+    def evaluated(length: Tensor) -> tuple[Point, Tensor, Tensor]:
+        losses, gradient = evaluate(parameters + length[:, None] * direction)
+        value = tf.reduce_sum(losses, axis=1)
+        slope = tf.reduce_sum(gradient * direction, axis=1)
+        finite = tf.math.is_finite(value) & tf.math.is_finite(slope)
+        value = tf.where(finite, value, tf.constant(float("inf"), dtype))
+        return Point(length, value, tf.where(finite, slope, zero)), losses, gradient
+
+    def go_on(s: _Search) -> Tensor:
+        return tf.reduce_any(s.stage != _DONE) & (s.count < most)
+
+    def body(s: _Search) -> tuple[_Search]:
+        active = s.stage != _DONE
+        point, losses, gradient = evaluated(tf.where(active, s.trial, s.best.length))
+        limit = start.value + sufficient_decrease * point.length * start.slope
+        # Where both values are the same but for rounding, the slopes decide.
+        rounding = epsilon * tf.abs(s.low.value)
+        too_far = (point.value > limit) | (point.value > s.low.value + rounding)
+        wolfe = active & ~too_far & (tf.abs(point.slope) <= -curvature * start.slope)
+        better = (active & (wolfe | (point.value < s.best.value))) | only_here
+        zooming = s.stage == _ZOOMING
+        # While no end has been found, the interval goes on to infinity.
+        ahead = tf.where(zooming, tf.sign(s.high.length - s.low.length), tf.ones_like(zero))
+        turned = point.slope * ahead >= 0
+        high = point.where(too_far, s.low.where(turned, s.high))
+        low = s.low.where(too_far, point)
+        zooming |= too_far | turned
+        width = tf.abs(high.length - low.length)
+        halve = zooming & (s.stage == _ZOOMING) & (width > _SLOW * s.width)
+        trial = tf.where(zooming, between(low, high, halve=halve), beyond(s.low, point))
+        resolved = tf.abs(low.slope) * width <= epsilon * tf.abs(start.value)
+        resolved |= (trial == low.length) | (trial == high.length) | ~tf.math.is_finite(trial)
+        ended = ~active | wolfe | (zooming & resolved)
+        stage = tf.where(zooming, _ZOOMING, _BRACKETING)
+        found = _Search(
+            stage=tf.where(ended, _DONE, stage),
+            trial=trial,
+            low=low,
+            high=high,
+            width=width,
+            best=point.where(better, s.best),
+            losses=tf.where(better[:, None], losses, s.losses),
+            gradient=tf.where(better[:, None], gradient, s.gradient),
+            wolfe=s.wolfe | wolfe,
+            count=s.count + 1,
+        )
+        return (found,)
+
+    begin = _Search(
+        stage=tf.where(possible | only_here, _BRACKETING, _DONE),
+        trial=tf.where(only_here, zero, first),
+        low=start,
+        high=start,
+        width=zero,
+        best=start,
+        losses=losses,
+        gradient=gradient,
+        wolfe=tf.zeros_like(possible),
+        count=tf.constant(0),
+    )
+    (end,) = tf.while_loop(go_on, body, (begin,))
+    return Found(end.best.length, end.losses, end.gradient, end.wolfe, end.count)

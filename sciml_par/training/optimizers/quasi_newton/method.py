@@ -1,0 +1,264 @@
+"""What quasi-Newton methods share: a direction, a line search, and what is learned from a step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.training.optimizers._checks import check_count, check_number
+from sciml_par.training.optimizers.described import Described
+from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
+from sciml_par.training.optimizers.quasi_newton.line_search import Found, strong_wolfe
+from sciml_par.training.parameter_layout import ParameterLayout
+
+Tensor = Any
+Memory = Any
+
+
+class Pair(NamedTuple):
+    """What one step has shown of the curvature.
+
+    Attributes
+    ----------
+    step : s = θ_new − θ, [M, p].
+    change : y = ∇L(θ_new) − ∇L(θ) on the points of this step, [M, p].
+    length : α, [M].
+    gradient : ∇L(θ), [M, p].
+    fresh : the members that had no memory before the step, whose direction was −∇L, [M].
+    good : the members for which sᵀy is positive beyond rounding, [M]. The others learn nothing.
+    """
+
+    step: Tensor
+    change: Tensor
+    length: Tensor
+    gradient: Tensor
+    fresh: Tensor
+    good: Tensor
+
+
+class State(NamedTuple):
+    """Where M members stand between two steps.
+
+    Attributes
+    ----------
+    parameters : the θ to which losses and gradient belong, [M, p]; NaN before the first step.
+    losses, gradient : the terms of the loss there, [M, T], and ∇L, [M, p].
+    length : α of the last step, [M]; 0 where it found no better point.
+    fresh : 1 for members without a memory, [M].
+    stuck : 1 for members that no step can improve, [M].
+    memory : of the method.
+    """
+
+    parameters: Tensor
+    losses: Tensor
+    gradient: Tensor
+    length: Tensor
+    fresh: Tensor
+    stuck: Tensor
+    memory: Memory
+
+
+class _Start(NamedTuple):
+    """Where a step begins: values at θ, where it leads, and who goes along −∇L."""
+
+    losses: Tensor
+    gradient: Tensor
+    direction: Tensor
+    fresh: Tensor
+
+
+class QuasiNewton(Described, ABC):
+    """A method that goes along −H ∇L, with H from the gradients of the steps before.
+
+    A frozen dataclass with the fields below. A step costs one evaluation of loss and gradient for
+    every point that its line search tries, most often one, since the values at the point where a
+    step ends serve the next one. Where the points change with the steps, as with minibatches, a
+    step costs one evaluation more: it begins with the loss and the gradient on its own points, so
+    that its line search and its pair (s, y) are of one and the same function.
+
+    Where a line search finds no better point, the parameters stay and the memory is forgotten; the
+    next step goes along −∇L. If that fails too, the member is stuck.
+    """
+
+    sufficient_decrease: float
+    curvature: float
+    evaluations: int
+
+    @abstractmethod
+    def start(self, parameters: Tensor) -> Memory:
+        """A memory from which nothing is read before the first pair has come (local)."""
+
+    @abstractmethod
+    def direction(self, memory: Memory, gradient: Tensor, number: Tensor) -> Tensor:
+        """−H ∇L for members that have a memory, [M, p] (local)."""
+
+    @abstractmethod
+    def learn(self, memory: Memory, pair: Pair, number: Tensor) -> Memory:
+        """The memory with the pair of step `number` (local).
+
+        What fresh members had in it does not count any more.
+        """
+
+    def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
+        """See that the method can be used for this many members and parameters (local).
+
+        Raises
+        ------
+        InputError
+            It cannot.
+        """
+
+    def with_ranks(self, size: int) -> Self:
+        """See `Optimizer`: the same on any number of ranks."""
+        return self
+
+    def init(self, objective: Objective, parameters: Tensor) -> State:
+        """See `Optimizer`."""
+        members = parameters.shape[0]
+        self.check(objective.layout, members, parameters.dtype)
+        return State(
+            parameters=tf.fill(parameters.shape, tf.constant(float("nan"), parameters.dtype)),
+            losses=tf.zeros([members, objective.term_count], parameters.dtype),
+            gradient=tf.zeros_like(parameters),
+            length=tf.zeros([members], parameters.dtype),
+            fresh=tf.ones([members], tf.int32),
+            stuck=tf.zeros([members], tf.int32),
+            memory=self.start(parameters),
+        )
+
+    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
+        """See `Optimizer`: the parameters as they are."""
+        return parameters
+
+    def report(self, state: State) -> Report:
+        """The step length and |∇L|, and which members are stuck (local)."""
+        measures = {"step length": state.length, "|gradient|": tf.norm(state.gradient, axis=1)}
+        return Report(measures, tf.cast(state.stuck, tf.bool))
+
+    def step(
+        self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
+    ) -> tuple[Tensor, State, Tensor]:
+        """See `Optimizer`."""
+        running = tf.ones_like(state.fresh, tf.bool) if at.running is None else at.running
+        start, found = self._searched(objective, parameters, state, batch, at, running)
+        losses, gradient, direction, fresh = start
+        moved = found.length > 0
+        end = tf.where(moved[:, None], parameters + found.length[:, None] * direction, parameters)
+        s, y = end - parameters, found.gradient - gradient
+        good = moved & (_dot(s, y) > _epsilon(s.dtype) * tf.norm(s, axis=1) * tf.norm(y, axis=1))
+        pair = Pair(s, y, found.length, gradient, fresh, good)
+        # On other points the next step may succeed.
+        stuck = ~moved & fresh & at.same_points
+        after = State(
+            parameters=end,
+            losses=found.losses,
+            gradient=found.gradient,
+            length=found.length,
+            fresh=tf.cast(~moved | (fresh & ~good), tf.int32),
+            stuck=tf.cast(stuck, tf.int32),
+            memory=(),
+        )
+        after = tf.nest.map_structure(
+            lambda new, old: tf.where(_like(running, new), new, old),
+            after,
+            state._replace(memory=()),
+        )
+        return end, after._replace(memory=self.learn(state.memory, pair, at.number)), losses
+
+    def _searched(
+        self,
+        objective: Objective,
+        parameters: Tensor,
+        state: State,
+        batch: Batch,
+        at: At,
+        running: Tensor,
+    ) -> tuple[_Start, Found]:
+        """Where the step begins and leads from there, and what its line search has found.
+
+        It has two turns where values at θ are missing: the first evaluates there, the second
+        searches. As turns of one loop they have one evaluation to compile. All ranks have the same
+        parameters, and so make the same turns.
+        """
+        known = tf.reduce_all(state.parameters == parameters, axis=1) & at.same_points
+        # A stuck member would only use up the evaluations of the others.
+        searching = running & ~(known & tf.cast(state.stuck, tf.bool))
+        missing = tf.cast(tf.reduce_any(running & ~known), tf.int32)
+
+        def turn(left: Tensor, start: _Start, _found: Found) -> tuple[Tensor, _Start, Found]:
+            only_here = left > 0
+            direction, first, fresh = self._direction(state, start.gradient, at.number)
+            direction = tf.where(only_here, tf.zeros_like(direction), direction)
+            found = strong_wolfe(
+                lambda point: objective.value_and_gradient(point, batch),
+                parameters,
+                direction,
+                start.losses,
+                start.gradient,
+                first,
+                running=searching,
+                sufficient_decrease=self.sufficient_decrease,
+                curvature=self.curvature,
+                most=self.evaluations,
+                only_here=only_here,
+            )
+            # Members whose values are known keep them to the bit, whatever the others need.
+            new = (only_here & ~known)[:, None]
+            losses = tf.where(new, found.losses, start.losses)
+            gradient = tf.where(new, found.gradient, start.gradient)
+            return left - 1, _Start(losses, gradient, direction, fresh), found
+
+        zero, no = tf.zeros_like(state.length), tf.zeros_like(running)
+        nothing = _Start(state.losses, state.gradient, tf.zeros_like(parameters), no)
+        begin = (missing, nothing, Found(zero, state.losses, state.gradient, no, tf.constant(0)))
+        _, start, found = tf.while_loop(lambda left, *_: left >= 0, turn, begin)
+        return start, found
+
+    def _direction(
+        self, state: State, gradient: Tensor, number: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The direction [M, p], the first length to try [M], and who goes along −∇L [M]."""
+        direction = self.direction(state.memory, gradient, number)
+        # By rounding, a direction may lead upwards or be no number at all.
+        fresh = tf.cast(state.fresh, tf.bool) | ~(_dot(direction, gradient) < 0)
+        direction = tf.where(fresh[:, None], -gradient, direction)
+        # Nothing is known of the scale before the first pair: the step has length 1 in θ.
+        norm = tf.norm(gradient, axis=1)
+        one = tf.ones_like(norm)
+        first = tf.where(fresh & (norm > 0), one / tf.where(norm > 0, norm, one), one)
+        return direction, first, fresh
+
+    def _check_line_search(self) -> None:
+        name = type(self).__name__
+        check_number(name, "curvature", self.curvature, "in (0, 1)", lambda c: 0 < c < 1)
+        check_number(
+            name,
+            "sufficient_decrease",
+            self.sufficient_decrease,
+            "in (0, 0.5)",
+            lambda c: 0 < c < 0.5,
+        )
+        if self.sufficient_decrease >= self.curvature:
+            raise InputError(
+                f"{name}: expected sufficient_decrease < curvature, without which no step need "
+                f"satisfy both; got {self.sufficient_decrease!r} and {self.curvature!r}."
+            )
+        check_count(name, "evaluations", self.evaluations)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """Σ a b of each member, [M]."""
+    return tf.reduce_sum(a * b, axis=1)
+
+
+def _like(mask: Tensor, tensor: Tensor) -> Tensor:
+    """A mask of the members [M] with as many axes as the tensor."""
+    return tf.reshape(mask, [-1] + [1] * (tensor.shape.rank - 1))
+
+
+def _epsilon(dtype: Any) -> float:
+    return float(np.finfo(dtype.as_numpy_dtype).eps)
