@@ -26,8 +26,8 @@ from sciml_par.programs.output_folder import output_folder
 _HELP = {
     "mode": "data: all ranks train one model, each on its part of the domain (default); "
     "ensemble: each rank trains models of its own",
-    "optimizer": "adam (default); lbfgs; lm: Levenberg-Marquardt, for a few thousand parameters at most; "
-    "auto: what suits the numbers of parameters and points",
+    "optimizer": "adam (default); lbfgs; lm: Levenberg-Marquardt, for a few thousand parameters at "
+    "most; auto: what suits the numbers of parameters and points",
     "precision": "default float32 with adam, else float64",
     "steps": "updates of the weights, at most (default {})",
     "points": "equispaced points per rank, both ends included (default {})",
