@@ -101,7 +101,7 @@ def _one(optimizer: Any, steps: Any) -> Pairs:
 def _adam_first(optimizer: Any, steps: Any) -> Pairs:
     """A fifth of the steps by Adam, from which the other one goes on."""
     whole = _STEPS_WITH_ADAM if steps is None else steps
-    begin = whole // 5 if isinstance(whole, Integral) else 0
+    begin = int(whole) // 5 if isinstance(whole, Integral) else 0
     return [(Adam(), begin), (optimizer, whole - begin)] if begin > 0 else [(optimizer, whole)]
 
 
