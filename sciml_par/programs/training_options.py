@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sciml_par._text import counted
+from sciml_par.programs.optimizers import OPTIMIZERS
 from sciml_par.programs.options import (
     add_output_options,
     add_verbose_option,
@@ -23,12 +24,14 @@ from sciml_par.programs.options import (
 from sciml_par.programs.output_folder import output_folder
 
 _HELP = {
-    "default": "default %(default)s",
     "mode": "data: all ranks train one model, each on its part of the domain (default); "
     "ensemble: each rank trains models of its own",
-    "steps": "updates of the weights (default %(default)s)",
+    "optimizer": "adam (default); lbfgs; lm: Levenberg-Marquardt, for a few thousand parameters at "
+    "most; auto: what suits the numbers of parameters and points",
+    "precision": "default float32 with adam, else float64",
+    "steps": "updates of the weights, at most (default {})",
     "points": "equispaced points per rank, both ends included (default {})",
-    "rate": "of Adam (default %(default)s)",
+    "rate": "of adam (default 0.001)",
     "scale": "multiply the learning rate by the number of ranks (default in mode data)",
     "width": "units per hidden layer (default %(default)s)",
     "depth": "hidden layers (default %(default)s)",
@@ -45,12 +48,16 @@ _HELP = {
 }
 
 
+_RATE = 1e-3
+
+
 class TrainingOptions(argparse.Namespace):
     """The options that every training program has; --help says what they mean."""
 
     program: str
     mode: str
-    steps: int
+    optimizer: str
+    steps: int | None
     points: int
     learning_rate: float
     scale_learning_rate: bool
@@ -79,14 +86,14 @@ class TrainingOptions(argparse.Namespace):
         """
         from sciml_par.networks import MLP
         from sciml_par.parallel import size
-        from sciml_par.training import Adam, Checkpoint, Ensemble
+        from sciml_par.training import Checkpoint, Ensemble
 
         scale = size() if self.scale_learning_rate else 1
         return {
             "mode": "data" if self.mode == "data" else Ensemble(members_per_rank=self.members),
             "points_per_rank": self.points,
             "network": partial(MLP, width=self.width, depth=self.depth),
-            "optimizer": Adam(learning_rate=self.learning_rate * scale),
+            "optimizer": OPTIMIZERS[self.optimizer].make(self.learning_rate * scale),
             "steps": self.steps,
             "stop": self._stops(),
             "checkpoint": Checkpoint(
@@ -117,10 +124,11 @@ class TrainingOptions(argparse.Namespace):
         world = current_world()
         ranks = counted(world.communicator.size, "rank")
         members = f", {counted(self.members, 'member')} per rank"
+        steps = "" if self.steps is None else f", {self.steps:,} steps"
         if world.communicator.rank == 0:
             print(
                 f"{self.program}: mode {self.mode}, {ranks}"
-                f"{members if self.mode == 'ensemble' else ''}, {self.steps:,} steps, "
+                f"{members if self.mode == 'ensemble' else ''}, {self.optimizer}{steps}, "
                 f"{self.precision}, {counted(world.threads, 'thread')} per rank",
                 flush=True,
             )
@@ -170,7 +178,13 @@ def parse_training_options(
             parser.error("--members needs --mode ensemble: data mode trains one model on all ranks")
         if options.resume and options.output is None:
             parser.error("--resume needs --output: the folder of the run that is to go on")
+        named = OPTIMIZERS[options.optimizer]
+        if options.learning_rate is not None and not named.has_rate:
+            parser.error(f"--learning-rate is of adam; --optimizer {options.optimizer} has none")
     options.program = parser.prog
+    options.steps = options.steps or named.steps
+    options.precision = options.precision or named.precision
+    options.learning_rate = options.learning_rate or _RATE
     if options.points is None:
         options.points = points[options.mode]
     if options.scale_learning_rate is None:
@@ -187,14 +201,15 @@ def make_training_parser(
     add = parser.add_argument
     whole, natural, number = positive_integer, integer_from(0), positive_number
     add("--mode", choices=("data", "ensemble"), default="data", help=_HELP["mode"])
-    add("--steps", type=whole, default=30_000, metavar="N", help=_HELP["steps"])
+    add("--optimizer", choices=tuple(OPTIMIZERS), default="adam", help=_HELP["optimizer"])
+    add("--steps", type=whole, metavar="N", help=_HELP["steps"].format(_usual_steps()))
     add("--points", type=integer_from(2), metavar="N", help=_HELP["points"].format(modes))
-    add("--learning-rate", type=number, default=1e-3, metavar="R", help=_HELP["rate"])
+    add("--learning-rate", type=number, metavar="R", help=_HELP["rate"])
     add("--scale-learning-rate", action=argparse.BooleanOptionalAction, help=_HELP["scale"])
     add("--width", type=whole, default=16, metavar="N", help=_HELP["width"])
     add("--depth", type=whole, default=2, metavar="N", help=_HELP["depth"])
     add("--seed", type=natural, default=0, metavar="N", help=_HELP["seed"])
-    add("--precision", choices=("float32", "float64"), default="float32", help=_HELP["default"])
+    add("--precision", choices=("float32", "float64"), help=_HELP["precision"])
     add("--members", type=whole, default=1, metavar="M", help=_HELP["members"])
     add_output_options(parser, f"runs/{parser.prog}-MODE")
     add("--log-every", type=whole, metavar="N", help=_HELP["log"])
@@ -206,3 +221,8 @@ def make_training_parser(
     add("--no-plots", dest="plots", action="store_false", help="write no figures")
     add_verbose_option(parser)
     return parser
+
+
+def _usual_steps() -> str:
+    known = {name: each.steps for name, each in OPTIMIZERS.items() if each.steps is not None}
+    return ", ".join(f"{steps:,} of {name}" for name, steps in known.items())

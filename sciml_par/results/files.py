@@ -99,6 +99,7 @@ def _summarize_member(member: Member) -> dict[str, Any]:
         "loss": _number_or_none(member.loss),
         "best_loss": _number_or_none(member.best_loss),
         "best_step": member.best_step,
+        "validation_loss": _number_or_none(member.validation_loss),
         "kept": member.kept,
         "terms": list(member.terms),
         "coordinates": list(member.prediction.coordinates),

@@ -191,6 +191,7 @@ def _member(
         **{name: entry[name] for name in names.split()},
         loss=_number(entry["loss"], math.nan),
         best_loss=_number(entry["best_loss"], math.inf),
+        validation_loss=_number(entry.get("validation_loss"), math.nan),
         loss_steps=history.steps,
         losses=history.losses,
         terms=tuple(entry["terms"]),

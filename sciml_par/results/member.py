@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -21,6 +22,7 @@ WALL_TIME = "wall time"
 """What `ended` may be where a training was stopped from outside."""
 FAR_ABOVE = 1e3
 """A loss that ends at more than this many times its best has diverged."""
+_MANY_TIMES = 10
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ class Member:
     weights : best and last, on rank 0 and on the ranks that trained it; None elsewhere.
     architecture : of its network, as a text that is equal for networks of equal architecture.
     contributions : of the ranks that trained it, in order.
+    validation_loss : the loss of the weights that predict at points that were not trained on, where
+        an optimizer of least squares was among those of the training; NaN where it is unknown.
     """
 
     number: int
@@ -177,6 +181,7 @@ class Member:
     weights: Weights | None
     architecture: str
     contributions: tuple[RankContribution, ...]
+    validation_loss: float = math.nan
 
     @property
     def own(self) -> Prediction | PredictionElsewhere:
@@ -225,6 +230,14 @@ class Member:
         """The last loss as a multiple of the best (dimensionless)."""
         rounding = float(np.finfo(np.float32).eps) ** 2
         return self.loss / max(self.best_loss, rounding)
+
+    @property
+    def over_fitted(self) -> bool:
+        """Whether the loss at other points is known to be many times that at the training points.
+
+        Many are more than 10.
+        """
+        return self.validation_loss > _MANY_TIMES * self.kept_loss
 
     @property
     def seconds_compile(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ def with_weights(member: Member, fields: Sequence[TrainedField], kept: str) -> M
     if member.kept == kept:
         return member
     field = field_of_member(member, fields)
-    changed = replace(member, kept=kept)
+    changed = replace(member, kept=kept, validation_loss=math.nan)
 
     def predict(before: Prediction | PredictionElsewhere) -> Prediction:
         assert isinstance(before, Prediction)
@@ -42,6 +43,7 @@ def with_errors(member: Member, kept: str, errors: tuple[float, float]) -> Membe
     return replace(
         member,
         kept=kept,
+        validation_loss=math.nan,
         prediction=PredictionElsewhere(member.prediction.known, errors[0]),
         on_own_domain=PredictionElsewhere(member.on_own_domain.known, errors[1]),
     )

@@ -21,7 +21,15 @@ def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
     diverged = [m for m in members if m.status == DIVERGED]
     risen = [m for m in members if m.finite and m not in diverged and m.rise > _RISE]
     apart = [m for m in members if m.times_brought_together]
-    told = {_never: never, _ended: ended, _diverged: diverged, _risen: risen, _apart: apart}
+    fitted = [m for m in members if m.over_fitted]
+    told = {
+        _never: never,
+        _ended: ended,
+        _diverged: diverged,
+        _risen: risen,
+        _over_fitted: fitted,
+        _apart: apart,
+    }
     found = [say(_who(which, mode), which) for say, which in told.items() if which]
     return [*found, *_one_after_the_other(members)]
 
@@ -70,6 +78,15 @@ def _risen(who: str, members: Sequence[Member]) -> str:
     after = f" after step {members[0].best_step:,}" if len(members) == 1 else ""
     return (
         f"{who}: the loss ended at {last}, {times} times its best, {best}{after}; {_kept(members)}."
+    )
+
+
+def _over_fitted(who: str, members: Sequence[Member]) -> str:
+    names = ("kept_loss", "validation_loss")
+    loss, other = (range_of([getattr(m, n) for m in members], "{:.2e}") for n in names)
+    return (
+        f"{who}: the loss is {loss} at the training points and {other} at others: the points are "
+        f"too few for the parameters; take more, or a smaller network."
     )
 
 

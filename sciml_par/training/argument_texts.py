@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par.problems.problem import Problem
-from sciml_par.training.preparation import Arguments
+from sciml_par.training.arguments import Arguments
 
 _LONGEST, _LONGEST_LIST = 200, 20
 

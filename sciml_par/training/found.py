@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,10 +16,12 @@ from sciml_par.training.architectures import architecture_of
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.course import Course
 from sciml_par.training.evaluate import evaluate
+from sciml_par.training.least_squares.advice import uses_least_squares
 from sciml_par.training.outcome import Outcome
 from sciml_par.training.preparation import Preparation
 from sciml_par.training.settings import BEST
 from sciml_par.training.stack import MemberSetup
+from sciml_par.training.validation import validation_loss
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,7 +33,10 @@ def members_found(
     whole: Box,
     world: Communicator,
 ) -> list[Member]:
-    """The members of this rank's group, whose weights are left in their networks (local)."""
+    """The members of this rank's group, whose weights are left in their networks.
+
+    It is collective in the group.
+    """
     found = []
     given = iter(outcomes)
     for course in courses:
@@ -58,6 +64,11 @@ def _member(
     own = prediction
     if problem.domain != whole:
         own = evaluate(problem, setup.network, layout, kept, problem.domain, settings)
+    validation = math.nan
+    if uses_least_squares(ready.phases):
+        validation = validation_loss(
+            setup, ready.points, kept, layout=layout, settings=settings, group=ready.group
+        )
     return Member(
         number=setup.number,
         rank=ready.group.world_ranks[0],
@@ -82,6 +93,7 @@ def _member(
         weights=Weights(outcome.best, outcome.last),
         architecture=architecture_of(setup.network.model),
         contributions=(_contribution(world, setup, course),),
+        validation_loss=validation,
     )
 
 

@@ -126,6 +126,20 @@ def divide(ensemble: Ensemble | None, *, rank: int, size: int) -> Division:
     return Division(group, groups, tuple(map(int, numbers)), members)
 
 
+def problem_of(number: int, problem: Problem, ensemble: Ensemble | None) -> Problem:
+    """The problem of a member, where `problem` is that of the call (local)."""
+    if ensemble is None or ensemble.problems is None:
+        return problem
+    problems = ensemble.problems
+    chosen = problems(number) if callable(problems) else problems[number]
+    if not isinstance(chosen, Problem):
+        raise InputError(
+            f"Ensemble: expected problems to give a Problem for each member; for member {number} "
+            f"it gave {chosen!r}."
+        )
+    return chosen
+
+
 def _ranks_per_member(ensemble: Ensemble, size: int) -> int:
     asked = ensemble.ranks_per_member
     if asked is None:

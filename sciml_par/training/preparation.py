@@ -13,8 +13,8 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.variables import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
-from sciml_par.problems.domain import Box
-from sciml_par.problems.problem import Problem
+from sciml_par.training.arguments import Arguments
+from sciml_par.training.automatic import with_optimizer
 from sciml_par.training.checkpoint_content import Identity
 from sciml_par.training.condition_weights import ConditionWeight
 from sciml_par.training.consistency import check_consistency
@@ -22,9 +22,10 @@ from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
 from sciml_par.training.divided_loop import DividedLoop, divide_loop
 from sciml_par.training.initial_networks import network_of_member, try_residuals
+from sciml_par.training.least_squares.advice import advice
 from sciml_par.training.loop import Loop
 from sciml_par.training.loop_cache import loop_for
-from sciml_par.training.modes import Division, Ensemble, as_mode, divide
+from sciml_par.training.modes import Division, Ensemble, as_mode, divide, problem_of
 from sciml_par.training.optimizers.initial_rate import initial_rate
 from sciml_par.training.phases import Phase, as_phases
 from sciml_par.training.points.divided_feed import DividedFeed
@@ -36,27 +37,6 @@ from sciml_par.training.settings import Settings
 from sciml_par.training.sizes import for_sizes
 from sciml_par.training.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.stops import Stops, as_stops
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arguments:
-    """What `train` was called with."""
-
-    problem: Problem
-    network: Any
-    points: Any
-    points_per_rank: Any
-    mode: Any
-    optimizer: Any
-    steps: Any
-    phases: Sequence[Any] | None
-    stop: Any
-    keep: str
-    seed: int
-    precision: str
-    log_every: int | None
-    evaluation_points: int
-    evaluation_domain: Box | None
 
 
 @dataclass(frozen=True)
@@ -72,6 +52,8 @@ class Preparation:
     group_number : of all groups.
     run, models : descriptions of the run, and of this group's members in the order of their
         numbers.
+    points : as they were given.
+    chosen : what to say of an optimizer that was left open.
     """
 
     settings: Settings
@@ -83,6 +65,8 @@ class Preparation:
     group_number: int
     run: Description
     models: tuple[Description, ...]
+    points: Any
+    chosen: str | None
 
     @property
     def identity(self) -> Identity:
@@ -162,6 +146,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         On all ranks; see `train`.
     """
     everyone = world.communicator
+    given, chosen = with_optimizer(given, everyone)
 
     def check() -> tuple[Settings, tuple[Phase, ...], Stops, Ensemble | None, Division]:
         ensemble = as_mode(given.mode)
@@ -196,9 +181,9 @@ def prepare(given: Arguments, world: World) -> Preparation:
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
-    tried = everyone.attempt(lambda: _tried(stacks, settings))
-    phases, chosen = for_sizes(phases, stacks, group, everyone)
-    _tell([*weight.remarks, *tried, *chosen], everyone)
+    tried = everyone.attempt(lambda: _tried(stacks, settings, phases))
+    phases, solvers = for_sizes(phases, stacks, group, everyone)
+    _tell([*weight.remarks, *tried, *solvers], everyone)
     return Preparation(
         settings,
         phases,
@@ -209,6 +194,8 @@ def prepare(given: Arguments, world: World) -> Preparation:
         division.group,
         run,
         tuple(models),
+        given.points,
+        chosen,
     )
 
 
@@ -221,7 +208,7 @@ def _join(feeds: Sequence[RankFeed]) -> Feed:
     return feeds[0] if len(feeds) == 1 else StackedFeed(feeds)
 
 
-def _tried(stacks: Sequence[Stack], settings: Settings) -> list[str]:
+def _tried(stacks: Sequence[Stack], settings: Settings, phases: Sequence[Phase]) -> list[str]:
     """What there is to say of the networks, once the residuals have been tried (local)."""
     remarks: list[str] = []
     for stack in stacks:
@@ -229,6 +216,7 @@ def _tried(stacks: Sequence[Stack], settings: Settings) -> list[str]:
         remarks += try_residuals(
             stack.problem, stack.network, dtype=settings.precision, arrays=arrays
         )
+        remarks += advice(phases, stack.setups[0], settings.precision)
     return remarks
 
 
@@ -263,7 +251,7 @@ def _set_up(
     group: Communicator,
 ) -> tuple[Description, MemberSetup]:
     """One member before its training, and what its ranks must have in common (local)."""
-    problem = weight.applied_to(_problem_of(number, given.problem, ensemble))
+    problem = weight.applied_to(problem_of(number, given.problem, ensemble))
     seed = member_seed(settings.seed, number)
     if ensemble is not None and ensemble.seeds is not None:
         seed = int(ensemble.seeds[number])
@@ -293,19 +281,6 @@ def _set_up(
 def _of_setup(setup: MemberSetup) -> Description:
     """What else decides the result of a member."""
     return {"seed": repr(setup.seed), "factor of the learning rate": repr(setup.rate_factor)}
-
-
-def _problem_of(number: int, problem: Problem, ensemble: Ensemble | None) -> Problem:
-    if ensemble is None or ensemble.problems is None:
-        return problem
-    problems = ensemble.problems
-    chosen = problems(number) if callable(problems) else problems[number]
-    if not isinstance(chosen, Problem):
-        raise InputError(
-            f"Ensemble: expected problems to give a Problem for each member; for member {number} "
-            f"it gave {chosen!r}."
-        )
-    return chosen
 
 
 def _rate_factor(number: int, ensemble: Ensemble | None, phases: Sequence[Phase]) -> float:

@@ -10,7 +10,7 @@ from sciml_par.training.meeting import Meeting, Watcher, current, status_of
 from sciml_par.training.replicas import bring_together, digest_of
 
 _SECONDS_PER_CHUNK = 0.5
-_FIRST_CHUNK = 100
+_FIRST_CHUNK = 1  # a step may take a second
 
 
 def run(

@@ -13,6 +13,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.architectures import fields_on_root
 from sciml_par.training.argument_texts import texts_of
+from sciml_par.training.arguments import Arguments
 from sciml_par.training.callbacks import CallbackWatcher, as_callbacks
 from sciml_par.training.checkpoint import Checkpoint
 from sciml_par.training.collect import collect
@@ -22,7 +23,7 @@ from sciml_par.training.meeting import Meeting, Watcher, failure_text
 from sciml_par.training.modes import ENSEMBLE, Ensemble
 from sciml_par.training.other_names import refuse_others
 from sciml_par.training.outcome import outcomes_of
-from sciml_par.training.preparation import Arguments, prepare
+from sciml_par.training.preparation import prepare
 from sciml_par.training.progress import make_reporter
 from sciml_par.training.progress_watcher import ProgressWatcher, TimeWatcher
 from sciml_par.training.resume import begin_from, compare_checkpoints
@@ -75,7 +76,9 @@ def train(
     points_per_rank : in place of `points`, how many equispaced points each rank has in its slab of
         the domain, both ends included.
     mode : "data", "ensemble" or an `Ensemble`.
-    optimizer, steps : `Adam()` by default, and how many updates of the weights, 30,000.
+    optimizer, steps : `Adam()` by default, and how many updates of the weights: 30,000, and 1,000
+        of `LevenbergMarquardt`, which may end before. With "auto" it is chosen by the numbers of
+        parameters and residuals and the precision, and said.
     phases : in their place, pairs (optimizer, steps), one after the other.
     stop : `TargetLoss`, `NoProgress`, `WallTime`, or several of these; None makes all steps.
     callbacks : functions f(progress), called between chunks of steps, or `Callback` objects.
@@ -146,6 +149,8 @@ def train(
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         shown = progress and everyone.rank == 0
         with make_reporter(shown=shown, total=meeting.steps_asked) as reporter:
+            if ready.chosen is not None:
+                reporter.note(ready.chosen)
             reporter.begin(meeting.done)
             watchers: list[Watcher] = [
                 signals,

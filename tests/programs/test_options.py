@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from sciml_par.programs import integer_from, parse_training_options, positive_number
+from sciml_par.programs.optimizers import OPTIMIZERS
 from sciml_par.programs.options import only_rank_0_prints
 
 POINTS = {"data": 51, "ensemble": 101}
@@ -75,3 +76,27 @@ def test_options_of_long_runs(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             parse(*wrong)
         assert message in capsys.readouterr().err
+
+
+def test_optimizers_have_their_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    adam, lm, auto = parse(), parse("--optimizer", "lm"), parse("--optimizer", "auto")
+    assert (adam.optimizer, adam.steps, adam.precision) == ("adam", 30_000, "float32")
+    assert (lm.steps, lm.precision) == (1_000, "float64")
+    assert (auto.steps, auto.precision) == (None, "float64")
+    chosen = parse("--optimizer", "lm", "--steps", "7", "--precision", "float32")
+    assert (chosen.steps, chosen.precision) == (7, "float32")
+    assert parse("--learning-rate", "0.5").learning_rate == 0.5
+    with pytest.raises(SystemExit):
+        parse("--optimizer", "lm", "--learning-rate", "0.5")
+    assert "--optimizer lm has none" in capsys.readouterr().err
+    for name, each in OPTIMIZERS.items():
+        made = each.make(1e-3)
+        assert made == name if name == "auto" else hasattr(made, "step")
+
+
+def test_help_names_the_usual_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("--help")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "30,000 of adam, 10,000 of lbfgs, 1,000 of lm" in said
+    assert "--optimizer {auto,adam,lbfgs,lm}" in said

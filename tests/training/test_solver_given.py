@@ -23,7 +23,7 @@ def _train(solver: str) -> Any:
     return train(
         problems.poisson(),
         network=_network,
-        points=20,
+        points=50,
         precision="float64",
         optimizer=LevenbergMarquardt(solver=solver),
         steps=3,

@@ -48,7 +48,7 @@ def step_of(objective: Any, optimizer: SPRING) -> Callable[..., Any]:
     """One step as a graph that is not compiled."""
 
     def step(theta: Any, state: Any, batch: Any) -> Any:
-        at = At(tf.constant(1), tf.ones([theta.shape[0], 1], theta.dtype))
+        at = At(tf.constant(1), tf.ones([theta.shape[0], 1], theta.dtype), same_points=True)
         return optimizer.step(objective, theta, state, batch, at)
 
     return tf.function(step, autograph=False)

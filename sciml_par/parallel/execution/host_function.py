@@ -67,7 +67,8 @@ def call_on_host(
         function(arrays, results)
         return results
 
-    found = tf.numpy_function(call, list(tensors), [dtype] * len(received))
+    # Outside of graphs, TensorFlow gives one result without a list around it.
+    found = tf.nest.flatten(tf.numpy_function(call, list(tensors), [dtype] * len(received)))
     return [tf.ensure_shape(y, shape) for y, shape in zip(found, received, strict=True)]
 
 
@@ -77,10 +78,14 @@ def _act(
     """What does it with the addresses of arguments and results."""
 
     def act(arguments: Sequence[int], results: Sequence[int]) -> None:
-        function(
-            [_array(at, shape, dtype) for at, shape in zip(arguments, sent, strict=True)],
-            [_array(at, shape, dtype) for at, shape in zip(results, received, strict=True)],
-        )
+        given = [_array(at, shape, dtype) for at, shape in zip(arguments, sent, strict=True)]
+        wanted = [_array(at, shape, dtype) for at, shape in zip(results, received, strict=True)]
+        try:
+            function(given, wanted)
+        except Exception as error:
+            # The program's error has no other trace of where it was raised.
+            name = getattr(function, "__name__", type(function).__name__)
+            raise RuntimeError(f"{name}: {type(error).__name__}: {error}") from error
 
     return act
 

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.host_function import call_on_host
-from sciml_par.parallel.groups.world import current_world
 from sciml_par.training.least_squares import lapack
 from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, transposed
+from sciml_par.training.least_squares.on_host import algebra_on_host
 from sciml_par.training.least_squares.panels import Panels
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
@@ -45,13 +44,13 @@ class BlockCholesky(LinearSystem):
         """See `LinearSystem`."""
         residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
         members, p = parameters.shape
-        lapack.limit_threads(max(1, min(current_world().threads, p // 500)))
         panels = Panels(p, objective.ranks)
         rows = [tf.cast(j, tf.float64) for j in jacobian]
         owned: Owned = {}
         for k in range(panels.count):
             shape = (members, *panels.shape(k))
-            here = call_on_host(_Product(panels.first(k), panels.end(k)), rows, [shape])[0]
+            product = _Product(panels.first(k), panels.end(k))
+            here = algebra_on_host(product, rows, [shape], columns=p)[0]
             whole = objective.sum_on_rank(tf.reshape(here, [-1]), panels.owner(k))
             if panels.owner(k) == objective.rank:
                 owned[k] = tf.reshape(whole, shape)
@@ -67,24 +66,26 @@ class BlockCholesky(LinearSystem):
     ) -> _Matrix:
         """See `LinearSystem`; panels that are not finite where there is no factor."""
         panels, left = at.matrix.panels, dict(at.matrix.owned)
-        members = scale.shape[0]
+        members, p = scale.shape
         added = damping[:, None] * scale * scale
         factor: Owned = {}
         for k in range(panels.count):
             shape = (members, *panels.shape(k))
             if panels.owner(k) == objective.rank:
                 mine = added[:, panels.first(k) : panels.end(k)]
-                panel = factor[k] = call_on_host(_factorize, [left.pop(k), mine], [shape])[0]
+                given = [left.pop(k), mine]
+                panel = factor[k] = algebra_on_host(_factorize, given, [shape], columns=p)[0]
             else:
                 panel = tf.zeros(shape, tf.float64)
             if k == panels.count - 1:
                 break
             panel = objective.from_rank(panel, panels.owner(k))
             if left:
-                reduced = call_on_host(
+                reduced = algebra_on_host(
                     _Subtract(tuple(panels.first(j) - panels.first(k) for j in left)),
                     [panel, *left.values()],
                     [tuple(other.shape) for other in left.values()],
+                    columns=p,
                 )
                 left = dict(zip(left, reduced, strict=True))
         return _Matrix(panels, factor)
@@ -109,7 +110,8 @@ def _solution(objective: Objective, factor: _Matrix, right: Tensor) -> Tensor:
             first = panels.first(k)
             if panels.owner(k) == objective.rank:
                 rest = solution[:, first:]
-                found = call_on_host(substitute, [factor.owned[k], rest], [tuple(rest.shape)])[0]
+                given, shape = [factor.owned[k], rest], tuple(rest.shape)
+                found = algebra_on_host(substitute, given, [shape], columns=shape[1])[0]
                 solution = tf.concat([solution[:, :first], found], axis=1)
             solution = objective.from_rank(solution, panels.owner(k))
     return solution

@@ -90,9 +90,9 @@ def choose_system(
 ) -> Choice:
     """The solver that is taken, which a function of these numbers decides (local).
 
-    The kernel where there are fewer residuals than parameters. Else normal equations as long as they
-    fit and take no more than `MOST_MULTIPLICATIONS`; divided over the ranks where there are several,
-    and from 2,000 parameters on; without any matrix beyond.
+    The kernel where there are fewer residuals than parameters. Else normal equations as long as
+    they fit and take no more than `MOST_MULTIPLICATIONS`; divided over the ranks where there are
+    several, and from 2,000 parameters on; without any matrix beyond.
 
     Parameters
     ----------

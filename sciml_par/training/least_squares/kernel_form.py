@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.host_function import call_on_host, can_call_on_host
-from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.execution.host_function import can_call_on_host
 from sciml_par.parallel.requests.request import even_rows
 from sciml_par.training.least_squares import lapack
 from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.least_squares.normal_equations import NormalEquations
+from sciml_par.training.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -58,9 +58,6 @@ class KernelForm(LinearSystem):
         """See `LinearSystem`."""
         residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
         p, count = parameters.shape[1], len(residuals)
-        # More threads than one make products of few columns slower.
-        rows = sum(self.residuals_of_ranks)
-        lapack.limit_threads(max(1, min(current_world().threads, rows // 500)))
         here = [tf.cast(r, tf.float64) for r in residuals]
         squares = tf.stack([tf.reduce_sum(r**2, axis=1) for r in here], axis=1)
         slopes = tf.concat([tf.cast(j, tf.float64) for j in jacobian], axis=2)
@@ -133,7 +130,7 @@ def _kernel(objective: Objective, columns: Tensor) -> Tensor:
     if not can_call_on_host():
         return objective.sum_over_ranks(tf.matmul(columns, columns, transpose_b=True))
     shape = (members, rows * (rows + 1) // 2)
-    return objective.sum_over_ranks(call_on_host(_gram, [columns], [shape])[0])
+    return objective.sum_over_ranks(algebra_on_host(_gram, [columns], [shape], columns=rows)[0])
 
 
 def _gram(arguments: Sequence[Array], results: Sequence[Array]) -> None:

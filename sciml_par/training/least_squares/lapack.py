@@ -6,7 +6,10 @@ not in Fortran's order. These do neither. A row-major matrix is read as its tran
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import threading
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -139,12 +142,49 @@ def join_triangular_factors(factor: FloatArray, other: FloatArray) -> None:
     )  # fmt: skip
 
 
-def limit_threads(threads: int) -> None:
-    """Let BLAS use at most as many threads as the rank has cores to itself (local)."""
-    from threadpoolctl import threadpool_limits
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let BLAS use at most so many threads meanwhile, and afterwards as many as before (local).
 
-    _blas("dsyrk")  # loads the library
-    threadpool_limits(limits=threads, user_api="blas")
+    Where several programs compute at the same time, what the first of them asks for holds until
+    the last of them is done.
+    """
+    limit = _limit()
+    limit.begin(count)
+    try:
+        yield
+    finally:
+        limit.end()
+
+
+class _Limit:
+    """The limit of BLAS' threads, which is one for the process."""
+
+    def __init__(self) -> None:
+        from threadpoolctl import ThreadpoolController
+
+        _blas("dsyrk")  # loads the library
+        self._libraries = ThreadpoolController()
+        self._lock = threading.Lock()
+        self._users = 0
+        self._set: Any = None
+
+    def begin(self, count: int) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._set = self._libraries.limit(limits=count, user_api="blas")
+            self._users += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._set.restore_original_limits()
+
+
+@lru_cache
+def _limit() -> _Limit:
+    return _Limit()
 
 
 def _i(value: int) -> Any:

@@ -15,11 +15,15 @@ from sciml_par.training.least_squares.solvers import (
     check_solver,
     make_system,
 )
-from sciml_par.training.optimizers._checks import check_positive
+from sciml_par.training.optimizers._checks import check_count, check_flag, check_positive
 from sciml_par.training.optimizers.described import Described
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
 
 Tensor = Any
+
+# λ is not let fall below this share of its first value, where it changes nothing any more: the
+# trials of a step must be able to raise it to where it does.
+_LEAST_DAMPING = 1e-20
 
 
 class State(NamedTuple):
@@ -77,6 +81,7 @@ class LevenbergMarquardt(Described):
     condition_weight: ClassVar[float] = 100.0
     prefers_centres: ClassVar[bool] = True
     default_steps: ClassVar[int] = 1_000
+    least_squares: ClassVar[bool] = True
 
     _: KW_ONLY
     damping: float = 1e-2
@@ -86,8 +91,12 @@ class LevenbergMarquardt(Described):
     solver: str = AUTO
 
     def __post_init__(self) -> None:
-        check_positive(type(self).__name__, damping=self.damping)
-        check_solver(type(self).__name__, self.solver)
+        name = type(self).__name__
+        check_positive(name, damping=self.damping)
+        check_flag(name, "geodesic", self.geodesic)
+        check_flag(name, "scale_columns", self.scale_columns)
+        check_count(name, "trials", self.trials)
+        check_solver(name, self.solver)
 
     def with_ranks(self, size: int) -> LevenbergMarquardt:
         """See `Optimizer`."""
@@ -149,17 +158,23 @@ class LevenbergMarquardt(Described):
         members = parameters.shape[0]
         begin = _Trials(
             tf.zeros([members], tf.int32),
-            tf.zeros([members], tf.bool),
+            # Members that have ended try nothing, for which the others would wait.
+            tf.zeros([members], tf.bool) if at.running is None else ~at.running,
             state.damping,
             tf.fill([members], tf.constant(2.0, tf.float64)),
             tf.zeros(parameters.shape, tf.float64),
         )
         (end,) = tf.while_loop(unfinished, try_once, (begin,))
         after = State(
-            tf.where(end.accepted, end.damping, state.damping),
+            tf.where(
+                end.accepted,
+                tf.maximum(end.damping, _LEAST_DAMPING * self.damping),
+                state.damping,
+            ),
             norms,
             tf.norm(end.change, axis=1),
-            ~end.accepted,
+            # On other points the next step may succeed.
+            ~end.accepted & at.same_points,
         )
         changed = parameters + tf.cast(end.change, parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)

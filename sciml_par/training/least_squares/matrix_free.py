@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
+from sciml_par.training.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -104,7 +104,7 @@ class MatrixFree(LinearSystem):
         members, _, k = root.shape
         scaled = root / scale[:, :, None]
         shapes = [tuple(root.shape), (members, k)]
-        vectors, values = call_on_host(_singular, [scaled], shapes)
+        vectors, values = algebra_on_host(_singular, [scaled], shapes, columns=k)
         return _Factor(vectors, values, damping, scale)
 
     def solve_gradient(self, objective: Objective, at: Linearization, factor: _Factor) -> Tensor:
@@ -136,7 +136,7 @@ class MatrixFree(LinearSystem):
         root = sketch
         if objective.on_first_rank:
             given = [sketch, tf.tile(test[None], [members, 1, 1])]
-            root = call_on_host(_nystrom, given, [(members, p, k)])[0]
+            root = algebra_on_host(_nystrom, given, [(members, p, k)], columns=k)[0]
         return objective.from_first_rank(root)
 
     def _solution(

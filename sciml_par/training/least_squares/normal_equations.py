@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.host_function import call_on_host, can_call_on_host
-from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.execution.host_function import can_call_on_host
 from sciml_par.training.least_squares import lapack, on_device
 from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, transposed
+from sciml_par.training.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -35,13 +35,12 @@ class NormalEquations(LinearSystem):
         """See `LinearSystem`."""
         residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
         members, p = parameters.shape
-        # More threads than one make products of few columns slower.
-        lapack.limit_threads(max(1, min(current_world().threads, p // 500)))
         triangle, count = p * (p + 1) // 2, len(residuals)
         if not can_call_on_host():
             return on_device.linearize(objective, residuals, jacobian)
         both = [tf.cast(each, tf.float64) for each in (*residuals, *jacobian)]
-        here = call_on_host(_Products(count), both, [(members, triangle + p + count)])[0]
+        shape = (members, triangle + p + count)
+        here = algebra_on_host(_Products(count), both, [shape], columns=p)[0]
         whole = objective.sum_over_ranks(here)
         packed, gradient, terms = tf.split(whole, [triangle, p, count], axis=1)
         return Linearization(residuals, jacobian, packed, gradient, terms)
@@ -56,7 +55,7 @@ class NormalEquations(LinearSystem):
         given = [at.matrix, damping[:, None] * scale * scale]
         if not objective.on_first_rank:
             return tf.zeros([members, p, p], tf.float64)
-        return call_on_host(_factorize, given, [(members, p, p)])[0]
+        return algebra_on_host(_factorize, given, [(members, p, p)], columns=p)[0]
 
     def solve_gradient(self, objective: Objective, at: Linearization, factor: Tensor) -> Tensor:
         """See `LinearSystem`."""
@@ -74,7 +73,8 @@ def _solution(objective: Objective, factor: Tensor, right: Tensor) -> Tensor:
     if not can_call_on_host():
         solution = on_device.solve(factor, right)
     elif objective.on_first_rank:
-        solution = call_on_host(_solve, [factor, right], [tuple(right.shape)])[0]
+        shape = tuple(right.shape)
+        solution = algebra_on_host(_solve, [factor, right], [shape], columns=shape[1])[0]
     return objective.from_first_rank(solution)
 
 
@@ -99,6 +99,7 @@ class _Products:
 
 
 def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    """(triangle of JᵀJ, λ D²) -> L, a row a member; where there is none, L[0, 0] is NaN."""
     packed, damping = arguments
     for triangle, added, factor in zip(packed, damping, results[0], strict=True):
         lapack.unpack(triangle, factor)

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.execution.host_function import call_on_host
-from sciml_par.parallel.groups.world import current_world
 from sciml_par.training.least_squares import lapack
 from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem, transposed
+from sciml_par.training.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -36,7 +35,6 @@ class OrthogonalFactors(LinearSystem):
         """See `LinearSystem`."""
         residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
         members, p = parameters.shape
-        lapack.limit_threads(max(1, min(current_world().threads, p // 500)))
         r = tf.cast(tf.concat(residuals, axis=1), tf.float64)
         rows = tf.cast(tf.concat(jacobian, axis=2), tf.float64)
         terms = [tf.reduce_sum(tf.cast(each, tf.float64) ** 2, axis=1) for each in residuals]
@@ -44,10 +42,10 @@ class OrthogonalFactors(LinearSystem):
         whole = objective.sum_over_ranks(tf.concat([gradient, tf.stack(terms, axis=1)], axis=1))
         columns = tf.concat([rows, r[:, None]], axis=1)
         size = (p + 1) * (p + 2) // 2
-        here = call_on_host(_factors, [columns], [(members, size)])[0]
+        here = algebra_on_host(_factors, [columns], [(members, size)], columns=p)[0]
         everyone = objective.from_every_rank(here)
         if objective.on_first_rank and objective.ranks > 1:
-            here = call_on_host(_joined, [everyone], [(members, size)])[0]
+            here = algebra_on_host(_joined, [everyone], [(members, size)], columns=p)[0]
         return Linearization(residuals, jacobian, here, whole[:, :p], whole[:, p:])
 
     def factorize(
@@ -59,13 +57,14 @@ class OrthogonalFactors(LinearSystem):
         if not objective.on_first_rank:
             return tf.zeros([members, 0, 0], tf.float64)
         added = tf.pad(tf.sqrt(damping)[:, None] * scale, [[0, 0], [0, 1]])
-        return call_on_host(_damped, [at.matrix, added], [shape])[0]
+        return algebra_on_host(_damped, [at.matrix, added], [shape], columns=p)[0]
 
     def solve_gradient(self, objective: Objective, at: Linearization, factor: Tensor) -> Tensor:
         """See `LinearSystem`."""
         solution = at.gradient
         if objective.on_first_rank:
-            solution = call_on_host(_solve_last, [factor], [tuple(solution.shape)])[0]
+            shape = tuple(solution.shape)
+            solution = algebra_on_host(_solve_last, [factor], [shape], columns=shape[1])[0]
         return objective.from_first_rank(solution)
 
     def solve(
@@ -75,7 +74,8 @@ class OrthogonalFactors(LinearSystem):
         right = objective.sum_over_ranks(transposed(at, v))
         solution = right
         if objective.on_first_rank:
-            solution = call_on_host(_solve_any, [factor, right], [tuple(right.shape)])[0]
+            given, shape = [factor, right], tuple(right.shape)
+            solution = algebra_on_host(_solve_any, given, [shape], columns=shape[1])[0]
         return objective.from_first_rank(solution)
 
 

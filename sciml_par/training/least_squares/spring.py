@@ -145,7 +145,7 @@ class SPRING(Described):
             tf.where(found, power, 1.0),
             search.size,
             tf.norm(change, axis=1),
-            ~found & (state.power == 1),
+            ~found & (state.power == 1) & at.same_points,
         )
         changed = parameters + tf.cast(change, parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)

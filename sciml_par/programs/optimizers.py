@@ -1,0 +1,54 @@
+"""The optimizers that programs have names for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class NamedOptimizer:
+    """An optimizer on the command line.
+
+    Attributes
+    ----------
+    make : called with the learning rate, which it may ignore; imports TensorFlow.
+    steps : how many are usual; None where `train` knows.
+    precision : in which it is used.
+    has_rate : whether it has a learning rate.
+    """
+
+    make: Callable[[float], Any]
+    steps: int | None
+    precision: str
+    has_rate: bool
+
+
+def _adam(rate: float) -> Any:
+    from sciml_par.training import Adam
+
+    return Adam(learning_rate=rate)
+
+
+def _levenberg_marquardt(rate: float) -> Any:
+    from sciml_par.training import LevenbergMarquardt
+
+    return LevenbergMarquardt()
+
+
+def _lbfgs(rate: float) -> Any:
+    from sciml_par.training import LBFGS
+
+    return LBFGS()
+
+
+OPTIMIZERS = {
+    AUTO: NamedOptimizer(lambda rate: AUTO, None, "float64", False),
+    "adam": NamedOptimizer(_adam, 30_000, "float32", True),
+    "lbfgs": NamedOptimizer(_lbfgs, 10_000, "float64", False),
+    "lm": NamedOptimizer(_levenberg_marquardt, 1_000, "float64", False),
+}
+"""By name; what is added here is an option of all training programs."""

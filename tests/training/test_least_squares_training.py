@@ -1,0 +1,273 @@
+"""Trainings by Levenberg–Marquardt: ranks, members, phases, stops, checkpoints, remarks."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from engine import Engine, losses
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP
+from sciml_par.problems import Interval, Problem, Residual, laplacian, poisson
+from sciml_par.results.remarks import remarks
+from sciml_par.training import (
+    Adam,
+    Checkpoint,
+    Ensemble,
+    LevenbergMarquardt,
+    NoProgress,
+    Points,
+    Progress,
+    Result,
+    TargetLoss,
+    train,
+)
+from sciml_par.training.arguments import Arguments
+from sciml_par.training.preparation import Preparation, prepare
+
+pytestmark = pytest.mark.filterwarnings("ignore:train. :RuntimeWarning")
+tiny = partial(MLP, width=4, depth=1)
+POINTS = np.linspace(0, 1, 37)[:, None]  # not divided evenly by any number of ranks here
+small = partial(
+    train,
+    network=tiny,
+    points=POINTS,
+    precision="float64",
+    optimizer=LevenbergMarquardt(),
+    evaluation_points=11,
+    log_every=3,
+    progress=False,
+)
+
+
+def problem(k: int = 1) -> Problem:
+    """Not on [-1, 1], where it is symmetric."""
+    return poisson(k=k, domain=Interval(0, 1))
+
+
+@pytest.mark.parametrize("points", [Interval(0, 1).sample(n, seed=1) for n in (23, 1)], ids=len)
+def test_any_number_of_ranks_makes_the_steps_of_one(points: Any) -> None:
+    """With shards that are uneven or empty."""
+    world = sp.current_world()
+    model = MLP(1, 1, width=4, depth=1, seed=7, dtype="float64")
+    make = partial(Engine, problem(), model=model, points=points, log_every=1)
+    make = partial(make, optimizer=LevenbergMarquardt())
+    found = []
+    for group in (world.communicator, world.alone):
+        engine = make(group)
+        chunk = engine.advance(engine.start(), 12)
+        found.append((losses(chunk), chunk.state.parameters.numpy()[0]))
+    (shared, theta), (serial, expected) = found
+    assert (np.diff(shared) <= 1e-20).all()
+    assert shared[-1] < 0.1 * shared[0]
+    np.testing.assert_allclose(shared[:8], serial[:8], rtol=1e-6, atol=1e-14)
+    assert len(set(world.communicator.allgather_object(theta.tobytes()))) == 1
+    if sp.size() == 1:
+        np.testing.assert_array_equal(theta, expected)
+
+
+def stop_at(step: int) -> Any:
+    def stop(progress: Progress) -> None:
+        if progress.step >= step:
+            progress.stop("the test")
+
+    return stop
+
+
+PHASES = [(Adam(1e-2), 20), (LevenbergMarquardt(), 20)]
+phased = partial(small, optimizer=None, phases=PHASES)
+
+
+def bits(result: Result) -> list[Any]:
+    """All that a training has found but times."""
+    return [
+        (m.steps, m.ended, m.loss, m.best_step, m.losses.tobytes(), m.term_losses.tobytes())
+        for m in result.members
+    ]
+
+
+@cache
+def uninterrupted() -> Result:
+    return phased(problem())
+
+
+@pytest.mark.parametrize("at", [10, 20, 31])
+def test_resumed_is_as_if_uninterrupted(at: int, tmp_path: Path) -> None:
+    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    checkpoint = Checkpoint(folder, every=5)
+    first = phased(problem(), checkpoint=checkpoint, callbacks=stop_at(at))
+    assert first.members[0].ended == "the test"
+    resumed = phased(problem(), checkpoint=checkpoint, resume=True)
+    assert bits(resumed) == bits(uninterrupted())
+
+
+def test_the_least_squares_go_below_adam_and_never_up() -> None:
+    member = uninterrupted().members[0]
+    after = member.losses[member.loss_steps > 20]
+    assert (np.diff(after) <= 0).all()
+    assert after[-1] < 0.2 * member.losses[member.loss_steps <= 20].min()
+
+
+@pytest.mark.ranks(most=2, reason="the loop is the same on any number")
+def test_stops() -> None:
+    start = uninterrupted().members[0].losses[0]
+    target = phased(problem(), stop=TargetLoss(0.5 * start)).members[0]
+    assert (target.ended, target.loss <= 0.5 * start) == ("target loss", True)
+    idle = phased(problem(), stop=NoProgress(2, least_progress=0.9)).members[0]
+    assert idle.ended == "no progress"
+    assert idle.steps < 40
+
+
+@pytest.mark.ranks(most=2, reason="as above")
+def test_a_phase_that_is_stuck_gives_way_to_the_next() -> None:
+    """The least squares of u are zero at once; Adam's phase begins where they have ended."""
+    at_zero = Problem(Interval(0, 1), lambda u, x: u(x))
+    member = small(
+        at_zero, optimizer=None, phases=[(LevenbergMarquardt(), 900), (Adam(1e-6), 10)]
+    ).members[0]
+    assert member.ended == "all steps"
+    assert member.steps < 910
+    alone = small(at_zero, steps=900).members[0]
+    assert alone.ended == "no further decrease"
+    assert alone.steps == member.steps - 10
+    assert alone.best_loss < 1e-25
+
+
+def test_members_of_an_ensemble_are_trained_as_alone() -> None:
+    both = small(problem(), mode=Ensemble(members=sp.size() * 2, seeds=[5, 6] * sp.size()), steps=9)
+    for number, seed in enumerate((5, 6)):
+        one = small(problem(), mode=Ensemble(members=sp.size(), seeds=[seed] * sp.size()), steps=9)
+        np.testing.assert_allclose(
+            both.members[number].losses[:3], one.members[0].losses[:3], rtol=1e-9
+        )
+
+
+def test_learning_rates_of_members_are_refused() -> None:
+    mode = Ensemble(members=sp.size(), learning_rates=[1e-3] * sp.size())
+    with pytest.raises(InputError, match="LevenbergMarquardt has not"):
+        small(problem(), mode=mode)
+
+
+@pytest.mark.ranks(most=1, reason="measured values are those of all points")
+def test_a_residual_with_measured_values_is_computed_at_the_training_points_alone() -> None:
+    y = np.sin(POINTS)
+    member = small(Problem(Interval(0, 1), lambda u, x: u(x) - tf.constant(y)), steps=15).members[0]
+    assert member.loss < 1e-6
+    assert np.isnan(member.validation_loss)
+
+
+@pytest.mark.ranks(most=2, reason="the loop is the same on any number")
+def test_trial_points_without_a_finite_loss_are_passed_over() -> None:
+    """Where u > 0.9 the root does not exist; the least squares are as near to it as they can."""
+    rooted = Problem(Interval(0, 1), lambda u, x: u(x) - 1.0 + 1e-3 * tf.sqrt(0.9 - u(x)))
+    member = small(rooted, steps=30).members[0]
+    assert member.finite
+    assert np.isfinite(member.losses).all()
+    assert (np.diff(member.losses) <= 0).all()
+
+
+def prepared(**options: Any) -> tuple[Preparation, list[str]]:
+    """What is there before the first step, and what the preparation warns of (collective)."""
+    given: dict[str, Any] = {each.name: None for each in fields(Arguments)}
+    given |= {"problem": problem(), "network": tiny, "points": POINTS, "precision": "float64"}
+    given |= {"optimizer": LevenbergMarquardt(), "mode": "data", "keep": "best", "seed": 0}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = prepare(
+            Arguments(**{**given, "stop": (), "evaluation_points": 11, **options}),
+            sp.current_world(),
+        )
+    return found, [str(each.message) for each in caught]
+
+
+def test_precision_batches_and_few_points_are_told_once_on_rank_0() -> None:
+    def said(**options: Any) -> str:
+        return " ".join(prepared(**options)[1])
+
+    first = int(sp.rank() == 0)
+    few = said(points=POINTS[::4], precision="float32")
+    assert few.count("single precision LevenbergMarquardt") == first
+    assert few.count("12 residuals are few for 13 parameters") == first
+    assert few.count("points for 31 residuals") == first
+    batches = said(points=Points(36, batch_size=12))
+    assert batches.count("leave batch_size out") == first
+    for other in (said(), said(optimizer=Adam(), points=5, precision="float32")):
+        assert not any(word in other for word in ("are few", "single precision", "batch_size"))
+
+
+def test_over_fitting_is_seen_at_points_not_trained_on(tmp_path: Path) -> None:
+    few = small(problem(), points=POINTS[::9], steps=60)
+    member = few.members[0]
+    assert member.validation_loss > 1e3 * member.kept_loss
+    assert member.over_fitted
+    assert any("too few for the parameters" in each for each in remarks(few.members, mode="data"))
+    everyone = sp.current_world().communicator.allgather_object(member.validation_loss)
+    assert len(set(everyone)) == 1
+    many = uninterrupted().members[0]
+    assert not many.over_fitted
+    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    few.save(folder / "run", plots=False)
+    sp.barrier()
+    assert Result.load(folder / "run").members[0].validation_loss == member.validation_loss
+    assert np.isnan(few.using("last").members[0].validation_loss) == (member.kept != "last")
+
+
+def test_the_loss_elsewhere_is_that_of_the_problem() -> None:
+    """Of a residual that does not see the network it is 3 ∫ (1 + x)² dx = 7."""
+    known = Problem(Interval(0, 1), Residual(lambda u, x: 0 * u(x) + 1 + x, weight=3.0))
+    member = small(known, points=64, steps=1).members[0]
+    assert member.validation_loss == pytest.approx(7, rel=2e-3)
+    assert member.validation_loss != member.loss
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "reason"),
+    [
+        ({}, "LevenbergMarquardt", "13 parameters, 39 residuals, float64"),
+        ({"precision": "float32"}, "Adam", "precision='float64' would allow"),
+        ({"points": Points(36, batch_size=12)}, "Adam", "minibatches"),
+        ({"network": partial(MLP, width=60, depth=2)}, "Adam, then LBFGS", "than 2,000 parameters"),
+        ({"points": 2_000_000, "network": partial(MLP, width=40, depth=1)}, "Adam, then", "long"),
+        ({"mode": Ensemble(members_per_rank=2)}, "LevenbergMarquardt", "13 parameters"),
+        (
+            {"mode": Ensemble(members=sp.size(), learning_rates=[1e-3] * sp.size())},
+            "Adam",
+            "learning rates",
+        ),
+    ],
+)
+def test_auto_chooses_by_the_size(options: dict[str, Any], kind: str, reason: str) -> None:
+    found, _ = prepared(optimizer="auto", **options)
+    assert type(found.phases[0].optimizer).__name__ == kind.partition(",")[0]
+    assert found.chosen is not None
+    assert f"optimizer: {kind}" in found.chosen
+    assert reason in found.chosen
+
+
+def test_auto_says_what_it_has_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    result = small(problem(), optimizer="auto", steps=2, progress=True, precision="float32")
+    assert result.members[0].steps == 2
+    assert capsys.readouterr().out.count("optimizer: Adam, for 13") == (sp.rank() == 0)
+
+
+def test_auto_beside_phases_is_refused() -> None:
+    with pytest.raises(InputError, match="not both"):
+        small(problem(), optimizer="auto", phases=PHASES)
+    with pytest.raises(InputError, match="expected an optimizer"):
+        small(problem(), optimizer=None, phases=[("auto", 3)])
+
+
+@pytest.mark.ranks(most=1, reason="on several, the mean is that of a rank's points")
+def test_a_residual_that_is_not_pointwise() -> None:
+    whole = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) - tf.reduce_mean(u(x)) - x)
+    member = small(whole, steps=20).members[0]
+    assert (np.diff(member.losses) <= 0).all()
+    assert member.loss < 1e-3 * member.losses[0]
