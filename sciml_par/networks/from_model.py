@@ -85,7 +85,7 @@ def _network_of_mlp(model: Any, d: int, m: int, dtype: str) -> Network:
     if len(variables) < len(model.variables) and chain is not None:
         return _network_of_chain(model, chain)
     return Network(
-        model, variables, model.apply, model.jet, _key_of_mlp(model), _remarks(model), chain
+        model, variables, model.apply, model.jet, _key_of_mlp(model), _remarks(model), chain=chain
     )
 
 
@@ -129,7 +129,7 @@ def _network_of_chain(model: Any, chain: DenseChain) -> Network:
     variables = tuple(model.trainable_variables)
     shapes = tuple((tuple(v.shape), str(v.dtype)) for v in variables)
     key = ("chain", chain.key, shapes)
-    return Network(model, variables, chain.apply, chain.jet, key, _remarks(model), chain)
+    return Network(model, variables, chain.apply, chain.jet, key, _remarks(model), chain=chain)
 
 
 def _build(model: Any, d: int, dtype: str) -> None:

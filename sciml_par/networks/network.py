@@ -24,6 +24,7 @@ class Network:
         `sciml_par.networks.MLP.jet`; None where derivatives are to come from nested tapes.
     key : hashable; networks of equal keys have the same functions, so that one compiled loop
         serves them, and they can be stacked.
+    notes : sentences for the user, about what was chosen for him.
     chain : the model as a chain of dense layers, where it is one and has a jet of them.
     remarks : sentences for the user, about what is not used or may not be meant.
     """
@@ -34,6 +35,7 @@ class Network:
     jet: Callable[..., tuple[Tensor, Tensor, Tensor]] | None
     key: Hashable
     remarks: tuple[str, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
     chain: DenseChain | None = field(default=None, compare=False)
 
 

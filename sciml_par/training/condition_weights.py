@@ -51,7 +51,7 @@ class ConditionWeight:
         return self._made[id(problem)][1]
 
     @property
-    def remarks(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """What there is to say of it, once it has been applied."""
         if self._first is None or self._weight == 1.0:
             return ()

@@ -29,7 +29,7 @@ def network_of_member(
     seed: int,
     members: int,
     dtype: str,
-    optimizer: Any = None,
+    optimizers: Sequence[Any] = (),
 ) -> Network:
     """A member's network before its training (local).
 
@@ -38,7 +38,7 @@ def network_of_member(
     network : what makes a model, or a model, as for `sciml_par.networks.make_network`.
     members : how many there are on all ranks.
     dtype : of the training.
-    optimizer : of the first phase. Where it has an attribute `prefers_centres` that is true, and
+    optimizers : of the phases. Where one has an attribute `prefers_centres` that is true, and
         `network` leaves open what its initial weights are, they have centres in the domain.
 
     Raises
@@ -57,7 +57,7 @@ def network_of_member(
             f"network=lambda: keras.Sequential([...])."
         )
     d, m = problem.domain.dimension, problem.network_outputs
-    prefers = bool(getattr(optimizer, "prefers_centres", False))
+    prefers = [each for each in optimizers if getattr(each, "prefers_centres", False)]
     made = make_network(
         network,
         d,
@@ -70,8 +70,9 @@ def network_of_member(
     if not prefers or not isinstance(made.model, MLP) or made.model is network:
         return made
     open_to_it = takes(MLP if network is None else network, "initial_weights")
-    remarks = _of_initial_weights(made.model, open_to_it, type(optimizer).__name__)
-    return replace(made, remarks=(*made.remarks, *remarks))
+    return replace(
+        made, notes=_of_initial_weights(made.model, open_to_it, type(prefers[0]).__name__)
+    )
 
 
 def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:

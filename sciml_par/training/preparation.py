@@ -53,7 +53,7 @@ class Preparation:
     run, models : descriptions of the run, and of this group's members in the order of their
         numbers.
     points : as they were given.
-    chosen : what to say of an optimizer that was left open.
+    notes : sentences for the user, about what was chosen for him.
     """
 
     settings: Settings
@@ -66,7 +66,7 @@ class Preparation:
     run: Description
     models: tuple[Description, ...]
     points: Any
-    chosen: str | None
+    notes: tuple[str, ...]
 
     @property
     def identity(self) -> Identity:
@@ -183,7 +183,9 @@ def prepare(given: Arguments, world: World) -> Preparation:
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
     tried = everyone.attempt(lambda: _tried(stacks, settings, phases))
     phases, solvers = for_sizes(phases, stacks, group, everyone)
-    _tell([*weight.remarks, *tried, *solvers], everyone)
+    _tell(tried, everyone)
+    of_networks = [note for setup in setups for note in setup.network.notes]
+    notes = dict.fromkeys([*([chosen] if chosen else []), *weight.notes, *of_networks, *solvers])
     return Preparation(
         settings,
         phases,
@@ -195,7 +197,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         run,
         tuple(models),
         given.points,
-        chosen,
+        tuple(notes),
     )
 
 
@@ -271,7 +273,7 @@ def _set_up(
         seed=seed,
         members=members,
         dtype=settings.precision,
-        optimizer=phases[0].optimizer,
+        optimizers=[phase.optimizer for phase in phases],
     )
     described = describe_model(settings, problem, feed=feed, phases=phases, network=network)
     factor = _rate_factor(number, ensemble, phases)

@@ -149,8 +149,8 @@ def train(
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         shown = progress and everyone.rank == 0
         with make_reporter(shown=shown, total=meeting.steps_asked) as reporter:
-            if ready.chosen is not None:
-                reporter.note(ready.chosen)
+            for note in ready.notes:
+                reporter.note(note)
             reporter.begin(meeting.done)
             watchers: list[Watcher] = [
                 signals,

@@ -38,7 +38,6 @@ def test_networks_and_optimizers() -> None:
     updates = classes(training, training.FirstOrder)
     assert updates == {"Adam", "AdamW", "SGD", "RMSprop"}
     assert "Adam, AdamW, SGD and RMSprop" in SECTION
-    assert "Levenberg–Marquardt" in SECTION
     steps = {n for n in dir(training) if hasattr(getattr(training, n), "step")}
     residuals = {"LevenbergMarquardt", "SPRING"}
     assert steps == updates | residuals | {"FirstOrder", "LBFGS", "SSBroyden"}

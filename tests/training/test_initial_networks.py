@@ -27,11 +27,11 @@ class Preferring:
     prefers_centres = True
 
 
-def make(network, problem=CURVED, seeds=(1,), members=None, optimizer=None):
+def make(network, problem=CURVED, seeds=(1,), members=None, optimizers=()):
     members = len(seeds) if members is None else members
     return [
         network_of_member(
-            problem, network, seed=seed, members=members, dtype="float32", optimizer=optimizer
+            problem, network, seed=seed, members=members, dtype="float32", optimizers=optimizers
         )
         for seed in seeds
     ]
@@ -99,8 +99,8 @@ def test_a_compiled_model_is_said():
 
 
 def made_for(network, optimizer, problem=CURVED):
-    (made,) = make(network, problem, optimizer=optimizer)
-    return made.model, " ".join(made.remarks)
+    (made,) = make(network, problem, optimizers=[optimizer])
+    return made.model, " ".join(made.notes)
 
 
 def make_mlp(d, m, *, seed, dtype, initial_weights=None, box=None):
@@ -169,7 +169,7 @@ def test_the_box_is_that_of_what_the_network_sees():
 
 
 def test_members_have_centres_of_their_own_and_one_key():
-    first, second = make(None, seeds=(1, 2), optimizer=Preferring())
+    first, second = make(None, seeds=(1, 2), optimizers=[Adam(), Preferring()])
     assert first.key == second.key == make(None)[0].key
     assert np.all(first.model.get_weights()[0] != second.model.get_weights()[0])
     assert architecture_of(first.model) == architecture_of(make(None)[0].model)

@@ -247,9 +247,8 @@ def test_the_loss_elsewhere_is_that_of_the_problem() -> None:
 def test_auto_chooses_by_the_size(options: dict[str, Any], kind: str, reason: str) -> None:
     found, _ = prepared(optimizer="auto", **options)
     assert type(found.phases[0].optimizer).__name__ == kind.partition(",")[0]
-    assert found.chosen is not None
-    assert f"optimizer: {kind}" in found.chosen
-    assert reason in found.chosen
+    assert f"optimizer: {kind}" in found.notes[0]
+    assert reason in found.notes[0]
 
 
 def test_auto_says_what_it_has_chosen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
+import contextlib
+import io
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -57,16 +58,16 @@ small = partial(
     log_every=2,
     evaluation_points=11,
     precision="float64",
-    progress=False,
+    progress=True,
 )
 
 
 def trained(*args: Any, **more: Any) -> tuple[Result, list[str]]:
-    """What was found, and what was said on this rank."""
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
+    """What was found, and what was said on this rank before the first step."""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
         result = small(*args, **more)
-    return result, [str(each.message) for each in seen if each.category is RuntimeWarning]
+    lines = output.getvalue().splitlines()
+    return result, [line for line in lines if not line.startswith(("compiling", "step", "resumed"))]
 
 
 def losses(result: Result) -> Any:
@@ -78,7 +79,7 @@ def test_conditions_without_a_weight_have_that_of_the_optimizer() -> None:
     given, nothing = trained(problem(100.0), optimizer=Descent())
     np.testing.assert_array_equal(losses(found), losses(given))
     sentence = (
-        "train: conditions without a weight of their own count 100 times, the default of Descent; "
+        "conditions without a weight of their own count 100 times, the default of Descent; "
         "Dirichlet(…, weight=1) changes it."
     )
     assert said == [sentence] * (sp.rank() == 0)
@@ -169,21 +170,20 @@ def test_no_default_is_none() -> None:
     indifferent = type("Indifferent", (Descent,), {"condition_weight": None})()
     weight = ConditionWeight([Phase(indifferent, 1), Phase(Adam(), 1)])
     given = problem()
-    assert weight.applied_to(given) is given and weight.remarks == ()
+    assert weight.applied_to(given) is given and weight.notes == ()
     ones = ConditionWeight([Phase(type("One", (Descent,), {"condition_weight": 1})(), 1)])
-    assert ones.applied_to(given).terms[1].weight == 1.0 and ones.remarks == ()
+    assert ones.applied_to(given).terms[1].weight == 1.0 and ones.notes == ()
 
 
-def test_the_first_optimizer_chooses_the_initial_weights() -> None:
+def test_the_optimizer_of_any_phase_chooses_the_initial_weights() -> None:
     network = partial(MLP, width=4, depth=1)
-    found, said = trained(problem(1.0), network=network, optimizer=Descent())
-    model = found.networks[0]
-    assert (model.initial_weights, model.box) == ("centres", ((0.0,), (2.0,)))
-    assert len(said) == (sp.rank() == 0)
-    assert all("which Descent prefers" in each for each in said)
     phases = [(Adam(1e-3), 2), (Descent(), 2)]
-    found, said = trained(problem(1.0), network=network, steps=None, phases=phases)
-    assert (found.networks[0].initial_weights, said) == (None, [])
+    for options in ({"optimizer": Descent()}, {"steps": None, "phases": phases}):
+        found, said = trained(problem(1.0), network=network, **options)
+        model = found.networks[0]
+        assert (model.initial_weights, model.box) == ("centres", ((0.0,), (2.0,)))
+        assert len(said) == (sp.rank() == 0)
+        assert all("which Descent prefers" in each for each in said)
     found, said = trained(problem(1.0), optimizer=Descent())
     assert (found.networks[0].initial_weights, said) == ("glorot", [])
 
