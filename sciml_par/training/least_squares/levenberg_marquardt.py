@@ -15,6 +15,7 @@ from sciml_par.training.least_squares.solvers import (
     check_solver,
     make_system,
 )
+from sciml_par.training.least_squares.trial import Trial, Trials
 from sciml_par.training.optimizers._checks import check_count, check_flag, check_positive
 from sciml_par.training.optimizers.described import Described
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
@@ -35,16 +36,6 @@ class State(NamedTuple):
     column_norms: Tensor
     step_length: Tensor
     stuck: Tensor
-
-
-class _Trials(NamedTuple):
-    """What the trials of one step change; each with the members as first axis."""
-
-    tried: Tensor
-    accepted: Tensor
-    damping: Tensor
-    growth: Tensor
-    change: Tensor
 
 
 @dataclass(frozen=True)
@@ -146,17 +137,13 @@ class LevenbergMarquardt(Described):
         line = system.linearize(objective, parameters, batch)
         norms = self._column_norms(objective, system, line, state)
         scale = self._scale(norms)
-        loss = tf.reduce_sum(line.terms, axis=1)
+        trial = Trial(objective, batch, parameters, system, line, scale, self.geodesic)
 
-        def unfinished(trials: _Trials) -> Tensor:
-            open_ = ~trials.accepted & (trials.tried < self.trials)
-            return tf.reduce_any(open_)
-
-        def try_once(trials: _Trials) -> tuple[_Trials]:
-            return (self._try(objective, parameters, batch, system, line, scale, loss, trials),)
+        def unfinished(trials: Trials) -> Tensor:
+            return tf.reduce_any(~trials.accepted & (trials.tried < self.trials))
 
         members = parameters.shape[0]
-        begin = _Trials(
+        begin = Trials(
             tf.zeros([members], tf.int32),
             # Members that have ended try nothing, for which the others would wait.
             tf.zeros([members], tf.bool) if at.running is None else ~at.running,
@@ -164,7 +151,7 @@ class LevenbergMarquardt(Described):
             tf.fill([members], tf.constant(2.0, tf.float64)),
             tf.zeros(parameters.shape, tf.float64),
         )
-        (end,) = tf.while_loop(unfinished, try_once, (begin,))
+        (end,) = tf.while_loop(unfinished, lambda trials: (trial(trials),), (begin,))
         after = State(
             tf.where(
                 end.accepted,
@@ -178,78 +165,6 @@ class LevenbergMarquardt(Described):
         )
         changed = parameters + tf.cast(end.change, parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)
-
-    def _try(
-        self,
-        objective: Objective,
-        parameters: Tensor,
-        batch: Batch,
-        system: LinearSystem,
-        line: Linearization,
-        scale: Tensor,
-        loss: Tensor,
-        trials: _Trials,
-    ) -> _Trials:
-        """One value of λ for every member; those that have found a step keep it."""
-        factor = system.factorize(objective, line, trials.damping, scale)
-        velocity = -system.solve_gradient(objective, line, factor)
-        change = velocity
-        if self.geodesic:
-            change += self._acceleration(
-                objective, parameters, batch, system, line, factor, velocity, scale
-            )
-        moved = parameters + tf.cast(change, parameters.dtype)
-        squares = [
-            tf.reduce_sum(tf.cast(r, tf.float64) ** 2, axis=1)
-            for r in objective.residuals(moved, batch)
-        ]
-        reached = tf.reduce_sum(objective.sum_over_ranks(tf.stack(squares, axis=1)), axis=1)
-        # |r|² − |r + J v|², by the equation that v solves.
-        foreseen = -tf.reduce_sum(line.gradient * velocity, axis=1)
-        foreseen += trials.damping * tf.reduce_sum((scale * velocity) ** 2, axis=1)
-        good = reached < loss  # false where it is not a number
-        ratio = (loss - reached) / foreseen
-        factor_down = tf.maximum(1 - (2 * ratio - 1) ** 3, 1 / 3)
-        now = good & ~trials.accepted
-        goes_on = ~good & ~trials.accepted
-        return _Trials(
-            trials.tried + tf.cast(~trials.accepted, tf.int32),
-            trials.accepted | good,
-            tf.where(
-                now,
-                trials.damping * factor_down,
-                tf.where(goes_on, trials.damping * trials.growth, trials.damping),
-            ),
-            tf.where(goes_on, 2 * trials.growth, trials.growth),
-            tf.where(now[:, None], change, trials.change),
-        )
-
-    def _acceleration(
-        self,
-        objective: Objective,
-        parameters: Tensor,
-        batch: Batch,
-        system: LinearSystem,
-        line: Linearization,
-        factor: Any,
-        velocity: Tensor,
-        scale: Tensor,
-    ) -> Tensor:
-        """a, or zero where it is not small beside v."""
-        h = 0.1
-        moved = parameters + tf.cast(h * velocity, parameters.dtype)
-        curvature = [
-            (2 / h) * ((r - before) / h - linear)
-            for r, before, linear in zip(
-                objective.residuals(moved, batch),
-                line.residuals,
-                system.along(objective, line, velocity),
-                strict=True,
-            )
-        ]
-        found = -0.5 * system.solve(objective, line, factor, curvature)
-        small = tf.norm(scale * found, axis=1) < 0.5 * tf.norm(scale * velocity, axis=1)
-        return tf.where(small[:, None], found, 0.0)
 
     def _column_norms(
         self, objective: Objective, system: LinearSystem, line: Linearization, state: State
