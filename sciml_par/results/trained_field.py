@@ -30,6 +30,7 @@ class TrainedField:
     def __init__(self, make: Callable[[], tuple[Function, Any]], *, architecture: str) -> None:
         self._make = make
         self.architecture = architecture
+        self._programs: dict[Any, Any] = {}
 
     @property
     def model(self) -> Any:
@@ -48,8 +49,8 @@ class TrainedField:
 
     def of_members(self, weights: Array, x: Array) -> Array:
         """u with the weights [M, p] of M members at x: [n, d], [M, n, m]; compiled (local)."""
-        points = tf.constant(x, weights.dtype.name)
-        return np.asarray(self._compiled(tf.constant(weights), points).numpy())
+        given = tf.constant(weights), tf.constant(x, weights.dtype.name)
+        return np.asarray(self._program(*given)(*given).numpy())
 
     def parameters(self, flat: Tensor) -> list[Tensor]:
         """The tensors of a vector [p] (local)."""
@@ -60,9 +61,16 @@ class TrainedField:
     def _made(self) -> tuple[Function, Any]:
         return self._make()
 
-    @cached_property
-    def _compiled(self) -> Any:
-        return tf.function(self._of_all, jit_compile=True, autograph=False)
+    def _program(self, *given: Tensor) -> Any:
+        """Compiled for arguments of these shapes.
+
+        Called directly, TensorFlow would warn of tracing where there are results of many trainings.
+        """
+        specs = tuple(tf.TensorSpec(each.shape, each.dtype) for each in given)
+        if specs not in self._programs:
+            function = tf.function(self._of_all, jit_compile=True, autograph=False)
+            self._programs[specs] = function.get_concrete_function(*specs)
+        return self._programs[specs]
 
     def _of_one(self, flat: Tensor, x: Tensor) -> Tensor:
         function, _ = self._made
