@@ -12,6 +12,7 @@ from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.collectives.call_options import CallOptions
 from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, scattered
+from sciml_par.parallel.execution.host_function import prepare_host_functions
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.problems.field import Field
@@ -133,6 +134,7 @@ class StackedObjective:
 
     def prepare_jacobian(self, dtype: Any) -> None:
         """Find out how each term is to be differentiated; outside of any graph (local)."""
+        prepare_host_functions()
         for jacobian in self._jacobians:
             jacobian.prepare(dtype)
 
