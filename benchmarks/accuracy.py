@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import statistics
 import time
@@ -63,6 +64,7 @@ class Options(argparse.Namespace):
     environments: Path
     json: Path
     figure: Path
+    draw: list[Path] | None
     ranks: bool
     per_iteration: bool
 
@@ -73,6 +75,8 @@ def main() -> None:
         measure_per_iteration(options)
     elif options.ranks:
         compare_ranks(options)
+    elif options.draw:
+        draw_records(options.draw, options.figure)
     else:
         compare_optimizers(options)
 
@@ -111,6 +115,13 @@ def parsed(arguments: Sequence[str] | None = None) -> Options:
     )
     add("--json", type=Path, default=RESULTS / "accuracy.json", metavar="FILE")
     add("--figure", type=Path, default=RESULTS / "accuracy.png", metavar="FILE")
+    add(
+        "--draw",
+        type=Path,
+        nargs="+",
+        metavar="JSON",
+        help="train nothing: print the table and draw the figure of what these files hold",
+    )
     add("--ranks", action="store_true", help="time per iteration on two ranks against one")
     add("--per-iteration", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments, namespace=Options())
@@ -183,6 +194,23 @@ def compare_optimizers(options: Options) -> None:
     if found:
         reporting.draw(found, options.figure)
         print(f"written to {options.figure}")
+
+
+def draw_records(files: Sequence[Path], figure: Path) -> None:
+    """Print the table and draw the figure of trainings that were made before."""
+    import _accuracy_report as reporting
+    from _accuracy_curves import Curve
+
+    found: dict[tuple[str, str], list[Any]] = {}
+    for file in files:
+        for each in json.loads(file.read_text())["trainings"]:
+            curve = Curve(
+                [tuple(row) for row in each["rows"]], each["compile_seconds"], each["ended"]
+            )
+            found.setdefault((each["problem"], each["optimizer"]), []).append(curve)
+    print(reporting.table(found, {}))
+    reporting.draw(found, figure)
+    print(f"written to {figure}")
 
 
 def trained(case: Any, optimizer: str, seed: int, options: Options) -> Any:
