@@ -45,10 +45,17 @@ def _lbfgs(rate: float) -> Any:
     return LBFGS()
 
 
+def _ss_broyden(rate: float) -> Any:
+    from sciml_par.training import SSBroyden
+
+    return SSBroyden()
+
+
 OPTIMIZERS = {
     AUTO: NamedOptimizer(lambda rate: AUTO, None, "float64", False),
     "adam": NamedOptimizer(_adam, 30_000, "float32", True),
     "lbfgs": NamedOptimizer(_lbfgs, 10_000, "float64", False),
     "lm": NamedOptimizer(_levenberg_marquardt, 1_000, "float64", False),
+    "ssbroyden": NamedOptimizer(_ss_broyden, 10_000, "float64", False),
 }
 """By name; what is added here is an option of all training programs."""

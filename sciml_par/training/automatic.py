@@ -15,6 +15,7 @@ from sciml_par.training.least_squares.levenberg_marquardt import LevenbergMarqua
 from sciml_par.training.modes import as_mode, divide, problem_of
 from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.optimizers.quasi_newton.lbfgs import LBFGS
+from sciml_par.training.optimizers.quasi_newton.ss_broyden import SSBroyden
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.phases import DEFAULT_STEPS
 from sciml_par.training.points.make_feed import make_feed
@@ -26,6 +27,7 @@ Pairs = list[tuple[Any, Any]]
 
 _STEPS_WITH_ADAM = 10_000
 _MOST_PARAMETERS = 2_000
+_MOST_WITH_A_MATRIX = 3_000  # of p² numbers, which each step of SSBroyden reads and writes
 _MOST_PRODUCTS = 2e10  # a few seconds on one core
 
 
@@ -83,7 +85,8 @@ def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tu
     elif first_order:
         phases = _one(Adam(), steps)
     else:
-        phases = _adam_first(LBFGS(), steps)
+        dense = parameters <= _MOST_WITH_A_MATRIX
+        phases = _adam_first(SSBroyden() if dense else LBFGS(), steps)
     names = ", then ".join(type(optimizer).__name__ for optimizer, _ in phases)
     reason = "" if against is None else f" ({against})"
     said = (

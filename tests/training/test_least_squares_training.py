@@ -235,7 +235,11 @@ def test_the_loss_elsewhere_is_that_of_the_problem() -> None:
         ({"precision": "float32"}, "Adam", "precision='float64' would allow"),
         ({"points": Points(36, batch_size=12)}, "Adam", "minibatches"),
         ({"network": partial(MLP, width=60, depth=2)}, "Adam, then LBFGS", "than 2,000 parameters"),
-        ({"points": 2_000_000, "network": partial(MLP, width=40, depth=1)}, "Adam, then", "long"),
+        (
+            {"points": 2_000_000, "network": partial(MLP, width=40, depth=1)},
+            "Adam, then SSB",
+            "long",
+        ),
         ({"mode": Ensemble(members_per_rank=2)}, "LevenbergMarquardt", "13 parameters"),
         (
             {"mode": Ensemble(members=sp.size(), learning_rates=[1e-3] * sp.size())},

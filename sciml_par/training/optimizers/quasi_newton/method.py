@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -83,6 +83,8 @@ class QuasiNewton(Described, ABC):
     Where a line search finds no better point, the parameters stay and the memory is forgotten; the
     next step goes along −∇L. If that fails too, the member is stuck.
     """
+
+    default_steps: ClassVar[int] = 10_000
 
     sufficient_decrease: float
     curvature: float
