@@ -76,7 +76,7 @@ def main() -> None:
     elif options.ranks:
         compare_ranks(options)
     elif options.draw:
-        draw_records(options.draw, options.figure)
+        draw_records(options)
     else:
         compare_optimizers(options)
 
@@ -196,21 +196,24 @@ def compare_optimizers(options: Options) -> None:
         print(f"written to {options.figure}")
 
 
-def draw_records(files: Sequence[Path], figure: Path) -> None:
+def draw_records(options: Options) -> None:
     """Print the table and draw the figure of trainings that were made before."""
     import _accuracy_report as reporting
     from _accuracy_curves import Curve
 
     found: dict[tuple[str, str], list[Any]] = {}
-    for file in files:
-        for each in json.loads(file.read_text())["trainings"]:
-            curve = Curve(
-                [tuple(row) for row in each["rows"]], each["compile_seconds"], each["ended"]
-            )
-            found.setdefault((each["problem"], each["optimizer"]), []).append(curve)
+    assert options.draw is not None
+    trainings = [
+        each for file in options.draw for each in json.loads(file.read_text())["trainings"]
+    ]
+    chosen = [each for each in trainings if each["problem"] in options.problems]
+    for each in sorted(chosen, key=lambda each: options.problems.index(each["problem"])):
+        rows = [tuple(row) for row in each["rows"]]
+        curve = Curve(rows, each["compile_seconds"], each["ended"])
+        found.setdefault((each["problem"], each["optimizer"]), []).append(curve)
     print(reporting.table(found, {}))
-    reporting.draw(found, figure)
-    print(f"written to {figure}")
+    reporting.draw(found, options.figure)
+    print(f"written to {options.figure}")
 
 
 def trained(case: Any, optimizer: str, seed: int, options: Options) -> Any:
