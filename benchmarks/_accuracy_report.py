@@ -79,7 +79,7 @@ def draw(found: Curves, file: Path) -> None:
 
     problems = list(dict.fromkeys(problem for problem, _ in found))
     optimizers = list(dict.fromkeys(optimizer for _, optimizer in found))
-    columns = min(len(problems), 3)
+    columns = 2 if len(problems) == 4 else min(len(problems), 3)
     rows = -(-len(problems) // columns)
     with paper_style():
         # The legend stands below all panels, in a strip of its own.
