@@ -102,7 +102,7 @@ def draw(found: Curves, file: Path) -> None:
             handles.values(), handles.keys(), loc="center", ncols=3 * columns, frameon=False
         )
         file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file, dpi=200)
+        figure.savefig(file, dpi=112)
 
 
 def panel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,8 @@ def by_engine(case: Case, phases: list[tuple[Any, int]], seed: int, limits: Limi
     """By `sciml_par.train`; the last row is what its result predicts (collective)."""
     problem = case.make()
     recorder = Recorder(case, problem, limits)
+    # The cases are those of the literature, some of them with fewer points than is good.
+    warnings.filterwarnings("ignore", message=".* residuals are few for .*")
     result = training.train(
         problem,
         network=network_factory(case, problem, seed),

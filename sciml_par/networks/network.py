@@ -6,8 +6,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sciml_par.networks.dense_chain import DenseChain
-
 Tensor = Any
 
 
@@ -25,7 +23,8 @@ class Network:
     key : hashable; networks of equal keys have the same functions, so that one compiled loop
         serves them, and they can be stacked.
     notes : sentences for the user, about what was chosen for him.
-    chain : the model as a chain of dense layers, where it is one and has a jet of them.
+    chain : the model as a `sciml_par.networks.dense_chain.DenseChain`, where it is one; a module
+        that imports TensorFlow, so that it is not named as a type here.
     remarks : sentences for the user, about what is not used or may not be meant.
     """
 
@@ -36,7 +35,7 @@ class Network:
     key: Hashable
     remarks: tuple[str, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
-    chain: DenseChain | None = field(default=None, compare=False)
+    chain: Any = field(default=None, compare=False)
 
 
 class Identity:

@@ -24,6 +24,7 @@ FIGURE_FILES = {
     f"{name}.{kind}" for name in ("prediction", "error", "loss") for kind in ("png", "pdf")
 }
 MEMBER_KEYS = {
+    "validation_loss",
     "architecture",
     "best_loss",
     "best_step",

@@ -82,7 +82,12 @@ def test_in_another_thread_nothing_is_caught() -> None:
 
 @pytest.mark.ranks(most=1, reason="local")
 def test_one_ctrl_c_that_comes_twice_is_one() -> None:
-    with signals_caught(sp.current_world()) as watcher:
-        for _ in range(2):  # a launcher and a terminal pass it on
-            signal.raise_signal(signal.SIGINT)
+    # A shell that starts tests in the background has them ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with signals_caught(sp.current_world()) as watcher:
+            for _ in range(2):  # a launcher and a terminal pass it on
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert watcher.stop() == "SIGINT"

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.networks.dense_chain import DenseLayer
 from sciml_par.networks.network import Network
 from sciml_par.problems._tape import is_watched
 from sciml_par.problems.field import Field
@@ -34,9 +33,12 @@ class NotRecordedError(Exception):
 
 @dataclass(frozen=True)
 class _Products:
-    """The products of one layer in one evaluation: inputs a_q: [w, n], outputs z_q: [w', n]."""
+    """The products of one layer in one evaluation: inputs a_q: [w, n], outputs z_q: [w', n].
 
-    layer: DenseLayer
+    The layer is a `sciml_par.networks.dense_chain.DenseLayer`.
+    """
+
+    layer: Any
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
 
@@ -69,7 +71,7 @@ class RecordedLayers:
         _refuse_watched(x)
         return chain.jet(parameters, x, second, self._record_of)
 
-    def _record_of(self, layer: DenseLayer) -> Any:
+    def _record_of(self, layer: Any) -> Any:
         def record(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
             followed = [tf.identity(z) for z in outputs]
             for z in followed:
