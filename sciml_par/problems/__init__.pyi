@@ -5,8 +5,9 @@ from .conditions import Condition as Condition
 from .conditions import Dirichlet as Dirichlet
 from .conditions import Neumann as Neumann
 from .conditions import Robin as Robin
-from .domain import Box as Box
-from .domain import Interval as Interval
+from .domains.box import Box as Box
+from .domains.box import Interval as Interval
+from .domains.domain import Domain as Domain
 from .field import Field as Field
 from .operators import derivative as derivative
 from .operators import divergence as divergence

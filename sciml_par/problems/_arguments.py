@@ -10,7 +10,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer
 from sciml_par.problems._names import checked_names, component_names
 from sciml_par.problems.conditions import Condition
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.transformed import Ansatz
 

@@ -12,7 +12,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import is_integer
 from sciml_par.problems.conditions import Dirichlet
-from sciml_par.problems.domain import Box, Interval
+from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.operators import laplacian
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.residual import Residual

@@ -26,7 +26,7 @@ from sciml_par.problems._checks import as_columns, checked_weight
 from sciml_par.problems._tape import Function
 from sciml_par.problems.captured import refuse_trainable
 from sciml_par.problems.conditions import Condition
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.field import Field, JetFunction
 from sciml_par.problems.recording import trace
 from sciml_par.problems.residual import Residual

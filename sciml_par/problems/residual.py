@@ -13,7 +13,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import as_columns, checked_weight
 from sciml_par.problems.captured import evaluate_data
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 
 Data = Callable[[npt.NDArray[np.float64]], npt.ArrayLike]
 

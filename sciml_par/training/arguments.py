@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.problem import Problem
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par.networks.network import Network
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.training.fingerprint import of_function, of_value
 from sciml_par.training.modes import Division

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.networks.network import Network
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.results.trained_field import Function
 from sciml_par.training.objective import field_of

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sciml_par.evaluation.figures.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.training.architectures import architecture_of
 from sciml_par.training.collect import sample_for_figures

@@ -8,7 +8,7 @@ from typing import Any
 
 from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.architectures import fields_on_root

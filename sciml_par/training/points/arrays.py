@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

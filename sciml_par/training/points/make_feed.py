@@ -7,7 +7,7 @@ from typing import Any
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions import Condition
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.training.fingerprint import of_value
 from sciml_par.training.points.boundary import BoundaryPoints

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.sampling import GRID
 from sciml_par.problems.term import Term

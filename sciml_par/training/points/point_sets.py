@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions import Condition
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.sampling import GRID
 from sciml_par.training.points.arrays import as_boundary_points, as_points

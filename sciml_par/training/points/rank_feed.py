@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.problems.domain import Box
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.term import Term
 from sciml_par.training.points.feed import Batch, Rows
 from sciml_par.training.points.fixed import Fixed, stack_fixed

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer, is_integer
 from sciml_par.problems._names import checked_names, coordinate_names
-from sciml_par.problems.faces import Face, faces_of, points_on
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.faces import Face, faces_of, points_on
 from sciml_par.problems.sampling import (
     GRID,
     RANDOM_METHODS,
@@ -29,7 +30,7 @@ _ROUNDING = 8 * float(np.finfo(np.float32).eps)
 """Of coordinates that have passed through single precision, relative to the largest bound."""
 
 
-class Box:
+class Box(Domain):
     """The closed box {x : lower_i <= x_i <= upper_i} in d dimensions; immutable.
 
     Parameters
@@ -96,16 +97,6 @@ class Box:
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates, d of them."""
         return self._names
-
-    @property
-    def dimension(self) -> int:
-        """Number d of axes."""
-        return int(self._lower.size)
-
-    @property
-    def extent(self) -> FloatArray:
-        """Edge lengths upper - lower [d]."""
-        return self._upper - self._lower
 
     @property
     def volume(self) -> float:
@@ -321,6 +312,30 @@ class Box:
             rng = checked_generator(rng, what)
         count = checked_integer(n, f"{what}: n", least=1)
         return points_on(faces, self._lower, self._upper, count, method=name, rng=rng)
+
+    @property
+    def faces(self) -> tuple[str, ...]:
+        """Names of the 2d faces, such as "x=lower" and "x=upper" of the axis x."""
+        return tuple(f"{name}={end}" for name in self._names for end in ("lower", "upper"))
+
+    def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
+        """Which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
+
+        Raises
+        ------
+        InputError
+            There is no face of such a name.
+        """
+        points, found = self.snap(x), np.zeros(len(x), np.bool_)
+        for name in faces:
+            if name not in self.faces:
+                raise InputError(
+                    f"{self} has no face {name!r}; its faces are {', '.join(self.faces)}"
+                )
+            axis, upper = divmod(self.faces.index(name), 2)
+            bound = self._upper if upper else self._lower
+            found |= points[:, axis] == bound[axis]
+        return found
 
     def snap(self, x: npt.ArrayLike) -> FloatArray:
         """Points with coordinates on the bounds where they miss these by rounding (local).

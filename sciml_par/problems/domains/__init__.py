@@ -1,0 +1,1 @@
+"""Domains: where equations hold, with their points and boundaries."""
