@@ -22,6 +22,8 @@ from .optimizers.schedules import PiecewiseConstantDecay as PiecewiseConstantDec
 from .optimizers.schedules import Schedule as Schedule
 from .optimizers.sgd import SGD as SGD
 from .optimizers.warm_up import WarmUp as WarmUp
+from .points.adapting import RAD as RAD
+from .points.adapting import RAR as RAR
 from .points.points import Points as Points
 from .stops import NoProgress as NoProgress
 from .stops import TargetLoss as TargetLoss

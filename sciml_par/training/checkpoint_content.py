@@ -85,6 +85,7 @@ def content_of(meeting: Meeting, identity: Identity) -> Content:
             ),
             f"course-{i}/terms": course.terms,
         }
+        arrays |= {f"course-{i}/{name}": kept for name, kept in course.kept_points.items()}
         courses.append(
             {
                 "members": course.stack.numbers,
@@ -170,6 +171,11 @@ def _restore_course(
     course.records = [arrays[f"course-{i}/records"]]
     course.seconds_compile = saved["seconds_compile"]
     course.seconds_train = saved["seconds_train"]
+    course.restore_points(
+        {name: arrays[f"course-{i}/{name}"] for name in course.kept_points}
+        if f"course-{i}/points" in arrays
+        else {}
+    )
     if not course.go_on(position, leaves, reopen=reopen):
         raise InputError(
             f"train: the checkpoint {path} holds tensors of other shapes or types than this "

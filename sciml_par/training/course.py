@@ -184,6 +184,18 @@ class Course:
             self._next_phase()
         return True
 
+    @property
+    def kept_points(self) -> dict[str, npt.NDArray[Any]]:
+        """What a checkpoint holds of the points, if they depend on more than the step."""
+        source = self._feed.adaptive
+        return {} if source is None else source.kept()
+
+    def restore_points(self, kept: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on with the points of a checkpoint (local)."""
+        source = self._feed.adaptive
+        if source is not None:
+            source.restore(kept)
+
     def last_step_of(self, member: int) -> int:
         """After how many steps of the loop this member, of M, had its last update."""
         return int(self.updates[member] + self.position.behind[member])
@@ -219,6 +231,7 @@ class Course:
 
     def advance(self, count: int) -> float:
         """Do `count` steps, or fewer if all members end, and return the seconds."""
+        self._adapt_points()
         chunk = self._advance(self.state, count)
         self.state, self.terms = chunk.state, chunk.terms
         self.position.step += chunk.done
@@ -228,6 +241,23 @@ class Course:
         if self._has_next_phase():
             self._next_phase()
         return chunk.seconds
+
+    def _adapt_points(self) -> None:
+        """Let the points follow the residual, where it is time."""
+        feed, at, state = self._feed, self.position, self.state
+        source, loop = feed.adaptive, self._loops[at.phase]
+        if source is None or not source.due(at.step):
+            return
+        assert not isinstance(feed, DividedFeed) and isinstance(loop, Loop)
+
+        def squares(arrays: Sequence[Any]) -> FloatArray:
+            batch = feed.candidates(arrays, source.dtype)
+            return loop.squares_at(state.parameters, batch, source.counts)
+
+        source.adapt(at.step, squares)
+        # The losses at other points do not compare: what is best begins anew.
+        none = tf.fill(state.best_loss.shape, tf.constant(np.inf, state.best_loss.dtype))
+        self.state = state._replace(best_loss=none, reference_loss=none)
 
     def final_parameters(self) -> Any:
         """θ: [M, p] at the end; the best in place of those whose loss is not finite."""

@@ -118,6 +118,7 @@ class Loop:
         register_gradients()
         self._run = tf.function(self._steps, jit_compile=compiled, autograph=False)
         self._value = tf.function(objective.value, jit_compile=compiled, autograph=False)
+        self._squares = tf.function(objective.squares, jit_compile=compiled, autograph=False)
         self._programs: dict[Any, Any] = {}
 
     def start(self, parameters: Tensor, before: State | None = None) -> State:
@@ -192,6 +193,16 @@ class Loop:
         """The terms of the loss at θ: [M, p] on a batch: [M, T] (collective)."""
         program = self._program(self._value, (parameters, batch))
         return np.asarray(program(parameters, batch).numpy(), np.float64)
+
+    def squares_at(self, parameters: Tensor, batch: Batch, counts: tuple[int, ...]) -> np.ndarray:
+        """Σ_t w_t |r_t|² over the equations, at points of all ranks: [M, N] (collective).
+
+        Parameters
+        ----------
+        batch : as of `StackedObjective.squares`; counts likewise.
+        """
+        found = self._squares(parameters, batch, counts)
+        return np.asarray(found.numpy(), np.float64).T
 
     def _program(self, function: Any, arguments: tuple[Any, ...]) -> Any:
         """The function for arguments of these shapes and types.

@@ -117,6 +117,22 @@ class StackedObjective:
         """√w r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t] (local)."""
         return self._of_members(self._jacobian_of_one, parameters, batch)
 
+    def squares(self, parameters: Tensor, batch: Batch, counts: Sequence[int]) -> Tensor:
+        """Σ_t w_t |r_t|² at points of all ranks, over the first terms: [N, M] (collective).
+
+        Parameters
+        ----------
+        batch : this rank's points with the weights w_t, the same points for each term; with an axis
+            for the members where there are several.
+        counts : how many points each rank has, [P].
+        """
+        shared = self._members == 1
+        flags = [
+            (rows.weights.shape.rank > 0, tuple(not shared for _ in rows.arrays)) for rows in batch
+        ]
+        mine = self._of_members(self._squares_of_one, parameters, batch, flags)
+        return self.gather(tf.transpose(mine), counts)
+
     def jacobian_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> list[Tensor]:
         """J d of each term on this rank's points: d [M, p] -> [M, K_t] (local)."""
         both = tf.concat([parameters, direction], axis=1)
@@ -240,6 +256,16 @@ class StackedObjective:
         )
         return tf.concat([self.layout.flatten(gradients), terms], axis=0)
 
+    def _squares_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
+        u = self._field(self.layout.unflatten(flat))
+        if not _has_points(batch[0]):
+            return tf.zeros([0], flat.dtype)
+        parts = [
+            rows.weights * tf.reduce_sum(tf.square(term.residual(u, *rows.arrays)), axis=1)
+            for term, rows in zip(self._terms, batch, strict=False)
+        ]
+        return tf.add_n(parts)
+
     def _residuals_of_one(self, flat: Tensor, batch: Batch) -> list[Tensor]:
         u = self._field(self.layout.unflatten(flat))
         return [
@@ -297,21 +323,26 @@ class StackedObjective:
         return tf.stack(values)
 
     def _of_members(
-        self, function: Callable[[Tensor, Batch], Any], parameters: Tensor, batch: Batch
+        self,
+        function: Callable[[Tensor, Batch], Any],
+        parameters: Tensor,
+        batch: Batch,
+        stacked: Sequence[Any] | None = None,
     ) -> Any:
         """`function` of every member: [M, p] -> [M, …], or a nest of these."""
+        stacked = self._stacked if stacked is None else stacked
         if self._members == 1:
-            alone = _select(self._stacked, batch, lambda array: array[0])
+            alone = _select(stacked, batch, lambda array: array[0])
             return tf.nest.map_structure(lambda y: y[None], function(parameters[0], alone))
         own: list[Tensor] = []
         shared: list[Tensor] = []
-        for row, flags in zip(batch, self._stacked, strict=True):
+        for row, flags in zip(batch, stacked, strict=True):
             for leaf, flag in zip(_leaves(row), _leaves(flags), strict=True):
                 (own if flag else shared).append(leaf)
 
         def of_one(flat_and_own: tuple[Tensor, list[Tensor]]) -> Any:
             flat, mine = flat_and_own
-            return function(flat, _join(self._stacked, list(mine), list(shared)))
+            return function(flat, _join(stacked, list(mine), list(shared)))
 
         return tf.vectorized_map(of_one, (parameters, own), fallback_to_while_loop=False)
 

@@ -94,6 +94,12 @@ class Preparation:
         InputError
             The state of an optimizer cannot be divided.
         """
+        if course.stack.feed.adaptive is not None:
+            raise InputError(
+                "train: the members cannot be compiled as one computation, and points that follow "
+                "the residual are not for members that are trained one by one. Train one member on "
+                "each rank, or leave out adapt."
+            )
         parts = self._in_parts(course.stack, len(course.stack.numbers))
         if parts is None:
             raise InputError(
@@ -106,7 +112,8 @@ class Preparation:
     def _course(self, stack: Stack) -> Course:
         steps = sum(phase.steps for phase in self.phases)
         count = min(self.threads, len(stack.numbers))
-        parts = self._in_parts(stack, count) if count > 1 else None
+        divisible = count > 1 and stack.feed.adaptive is None
+        parts = self._in_parts(stack, count) if divisible else None
         loops, feed = parts or (self._loops(stack), stack.feed)
         return Course(
             stack,

@@ -17,6 +17,8 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Problem, laplacian, poisson, two_sines
 from sciml_par.training import (
     LBFGS,
+    RAD,
+    RAR,
     Adam,
     Checkpoint,
     Ensemble,
@@ -66,6 +68,11 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
     "no progress": ({"stop": NoProgress(40, least_progress=0.9)}, 25),
     "stacked members": ({"mode": Ensemble(members_per_rank=3)}, 25),
     "minibatches": ({"points": Points(24, batch_size=8, resample_every=20, method="uniform")}, 35),
+    "points by the residual": ({"points": Points(23, adapt=RAD(20))}, 45),
+    "points added, before they are": (
+        {"points": Points(23, adapt=RAR(30)), "mode": Ensemble(members_per_rank=2)},
+        30,
+    ),
     "in a phase of LBFGS": (QUASI_NEWTON, 25),
     "in a phase of SSBroyden": (QUASI_NEWTON, 50),
     "a Keras optimizer": ({"optimizer": keras.optimizers.AdamW(1e-2, clipnorm=1.0)}, 25),

@@ -18,11 +18,13 @@ class DividedFeed:
     Attributes
     ----------
     steps_per_epoch : as of a `Feed`.
+    adaptive : None; points that follow the residual are of one computation.
     """
 
     def __init__(self, parts: Sequence[Feed]) -> None:
         self._parts = tuple(parts)
         self.steps_per_epoch = parts[0].steps_per_epoch
+        self.adaptive: Any = None
 
     def longest_chunk(self, step: int) -> int:
         """See `Feed`."""

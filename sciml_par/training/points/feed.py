@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 Tensor = Any
@@ -39,12 +40,25 @@ class Feed(Protocol):
     steps_per_epoch : how many steps see every point once; 1 where every step uses all.
     same_points : whether all steps have the same batch.
     rows_of_ranks : how many points each rank has in a step, for each term: [T][P].
+    adaptive : the interior points, where they follow the residual.
     """
 
     stacked: tuple[Any, ...]
     steps_per_epoch: int
     same_points: bool
     rows_of_ranks: tuple[tuple[int, ...], ...]
+
+    @property
+    def adaptive(self) -> Any:
+        """See the attributes."""
+
+    def candidates(self, arrays: Sequence[Any], dtype: str) -> Batch:
+        """Candidates of the interior points as rows of the equations, with the weights w (local).
+
+        Parameters
+        ----------
+        arrays : of each member, what the interior points have beside their weights.
+        """
 
     def longest_chunk(self, step: int) -> int:
         """How many steps one chunk may have at most, beginning after `step` updates (local)."""

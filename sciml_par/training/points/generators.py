@@ -14,6 +14,7 @@ class Purpose(IntEnum):
     CONDITION = 2
     ORDER = 3
     BOOTSTRAP = 4
+    ADAPTING = 5
 
 
 def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:

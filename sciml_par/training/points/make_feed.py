@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,11 @@ from sciml_par.errors import InputError
 from sciml_par.problems.conditions import Condition
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.term import Term
 from sciml_par.training.fingerprint import of_value
 from sciml_par.training.points.boundary import BoundaryPoints
 from sciml_par.training.points.division import longest_axis, slab
-from sciml_par.training.points.part import Part, Place, make_part
+from sciml_par.training.points.part import Part, Place, make_adaptive_part, make_part
 from sciml_par.training.points.per_rank import check_per_rank, make_per_rank
 from sciml_par.training.points.point_sets import (
     ConditionSet,
@@ -70,15 +72,9 @@ def make_feed(
     else:
         interior = InteriorSet(problem.residuals, domain, wanted, own_seed)
         redrawn = interior.redrawn
-        first = make_part(
-            interior,
-            equations,
-            place,
-            number=0,
-            batch_size=batch_sizes.get(INTERIOR),
-            resample_every=wanted.resample_every,
-        )
-        sub_domain = _sub_domain(interior, INTERIOR in batch_sizes, domain, place)
+        first = _interior_part(interior, equations, place, wanted, batch_sizes.get(INTERIOR))
+        elsewhere = INTERIOR in batch_sizes or wanted.adapt is not None
+        sub_domain = _sub_domain(interior, elsewhere, domain, place)
     sets = _condition_sets(problem, wanted, own_seed, first.total)
     if wanted.resample_every is not None and not (redrawn or any(s.redrawn for s in sets)):
         raise InputError(
@@ -103,6 +99,25 @@ def make_feed(
         )
     description = _description(points_per_rank, wanted) | _digests(problem, parts)
     return _joined(problem, parts, sub_domain, description)
+
+
+def _interior_part(
+    interior: InteriorSet,
+    equations: Sequence[Term],
+    place: Place,
+    points: Points,
+    batch_size: int | None,
+) -> Part:
+    if points.adapt is not None:
+        return make_adaptive_part(interior, equations, place, points.adapt)
+    return make_part(
+        interior,
+        equations,
+        place,
+        number=0,
+        batch_size=batch_size,
+        resample_every=points.resample_every,
+    )
 
 
 def _condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
@@ -169,6 +184,7 @@ def _description(points_per_rank: Any, points: Points) -> dict[str, str]:
         "method of the points": repr(points.method),
         "batch_size": repr(settings.get("batch_size")),
         "resample_every": repr(points.resample_every),
+        "adapt": repr(points.adapt),
         "seed of the points": repr(points.seed),
     }
     return found | named

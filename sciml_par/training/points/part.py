@@ -11,13 +11,15 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems.term import Term
 from sciml_par.training.fingerprint import of_array
+from sciml_par.training.points.adapting import Adapting
+from sciml_par.training.points.adaptive import Adaptive
 from sciml_par.training.points.bootstrap import bootstrap_counts
 from sciml_par.training.points.division import own_rows, piece
 from sciml_par.training.points.draws import BatchesOfDraws, Draws, WholeDraws
 from sciml_par.training.points.fixed import Fixed
 from sciml_par.training.points.minibatches import Minibatches
 from sciml_par.training.points.order import Order
-from sciml_par.training.points.point_sets import Arrays, PointSet, check_pointwise
+from sciml_par.training.points.point_sets import Arrays, InteriorSet, PointSet, check_pointwise
 from sciml_par.training.points.pool import Pool
 from sciml_par.training.points.source import Source
 
@@ -114,6 +116,41 @@ def make_part(
     rows_of_ranks = tuple(end - first for first, end in pieces)
     digests = tuple(map(of_array, every_row))
     return Part(source, point_set.columns, arrays, total, rows_of_ranks, digests)
+
+
+def make_adaptive_part(
+    interior: InteriorSet, terms: Sequence[Term], place: Place, adapting: Adapting
+) -> Part:
+    """This rank's part of interior points that follow the residual (local).
+
+    Raises
+    ------
+    InputError
+        They are to be a bootstrap sample as well, or there are too few candidates.
+    """
+    if place.bootstrap is not None:
+        raise InputError(
+            f"train: bootstrap gives every member a sample of the same points, and "
+            f"{type(adapting).__name__} chooses others. Leave out one of the two."
+        )
+    check_pointwise(interior)
+    every_row = interior.complete(interior.points(0))
+    _check(len(every_row[0]), terms, None)
+    source = Adaptive(
+        [interior],
+        adapting,
+        [[term.weight for term in terms]],
+        rank=place.rank,
+        size=place.size,
+        seed=place.seed,
+        dtype=place.dtype,
+    )
+    capacity = source.capacity
+    pieces = (piece(capacity, rank, place.size) for rank in range(place.size))
+    rows_of_ranks = tuple(end - first for first, end in pieces)
+    arrays = tuple(source.rows()[1])
+    digests = tuple(map(of_array, every_row))
+    return Part(source, interior.columns, arrays, capacity, rows_of_ranks, digests)
 
 
 def weights_of(

@@ -47,6 +47,7 @@ def check_per_rank(number: Any, points: Points) -> None:
         ("a random method for them", points.method_of(INTERIOR) != GRID),
         ("batch_size", INTERIOR in points.batch_size),
         ("resample_every", points.resample_every is not None),
+        ("adapt", points.adapt is not None),
     ):
         if given:
             raise InputError(

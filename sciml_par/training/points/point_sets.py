@@ -72,6 +72,11 @@ class InteriorSet:
         rng = generator(self._seed, Purpose.INTERIOR, draw)
         return (self._domain.interior(self._number, method=self._method, rng=rng),)
 
+    def candidates(self, number: int, rng: np.random.Generator) -> FloatArray:
+        """Random points of the domain, of which some may be chosen: [number, d] (local)."""
+        method = "sobol" if self._method == GRID else self._method
+        return self._domain.interior(number, method=method, rng=rng)
+
     def complete(self, points: Arrays) -> Arrays:
         """See `PointSet`."""
         return with_data(self._residuals, points[0])

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems.sampling import GRID, method_name
+from sciml_par.training.points.adapting import Adapting, checked_adapting
 from sciml_par.training.points.arrays import as_array
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,6 +43,7 @@ class Points:
     batch_size : how many of all ranks' interior points a step uses; by default all of them. Or a
         dictionary of such numbers by "interior" and the names of conditions in the loss.
     resample_every : after how many steps random points are drawn anew; by default never.
+    adapt : `RAD(every)` or `RAR(every, add=…)`, by which the interior points follow the residual.
     seed : of the random points and of the order of batches; by default that of the run.
     conditions : points for single conditions by their names in the loss, in place of those of the
         boundary: x: [N, d], or a pair (x, outward unit normals).
@@ -65,6 +67,7 @@ class Points:
     method: Any = GRID
     batch_size: Any = None
     resample_every: int | None = None
+    adapt: Adapting | None = None
     seed: int | None = None
     conditions: Mapping[str, Any] | None = None
 
@@ -78,6 +81,7 @@ class Points:
         for name, least in (("resample_every", 1), ("seed", 0)):
             if getattr(self, name) is not None:
                 put(self, name, _integer(getattr(self, name), f"Points: {name}", least))
+        put(self, "adapt", checked_adapting(self.adapt))
         put(self, "conditions", _conditions(self.conditions))
         self._check_method()
 
@@ -107,6 +111,7 @@ class Points:
                 f"Points: numbers per axis {self.interior} are for the method 'grid'; give one "
                 f"number of points for {self.method_of(INTERIOR)!r}."
             )
+        self._check_adapt()
         if self.resample_every is None:
             return
         if isinstance(self.interior, np.ndarray):
@@ -121,6 +126,21 @@ class Points:
                 "Points: resample_every draws random points anew, and these are on a grid. Choose "
                 "a random method, for example method='sobol'."
             )
+
+    def _check_adapt(self) -> None:
+        if self.adapt is None:
+            return
+        name = type(self.adapt).__name__
+        for what, given in (
+            ("interior points that are given as an array", isinstance(self.interior, np.ndarray)),
+            ("batch_size for the interior points", INTERIOR in self.batch_size),
+            ("resample_every", self.resample_every is not None),
+        ):
+            if given:
+                raise InputError(
+                    f"Points: {name} chooses the interior points by the residual, all of which a "
+                    f"step uses; got {what} as well. Leave out one of the two."
+                )
 
 
 def _interior(value: Any) -> Number | FloatArray | None:

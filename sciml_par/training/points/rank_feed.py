@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.term import Term
+from sciml_par.training.points.adaptive import Adaptive, stack_adaptive
 from sciml_par.training.points.feed import Batch, Rows
 from sciml_par.training.points.fixed import Fixed, stack_fixed
 from sciml_par.training.points.minibatches import Minibatches, stack_minibatches
@@ -84,6 +86,32 @@ class SourcesFeed:
         self.steps_per_epoch = max(source.steps_per_epoch for source in self.sources)
         self.same_points = all(isinstance(source, Fixed) for source in self.sources)
         self.key: Hashable = (self.batch, self.steps_per_epoch, self.stacked)
+
+    @property
+    def adaptive(self) -> Adaptive | None:
+        """The interior points, where they follow the residual."""
+        first = self.sources[0]
+        return first if isinstance(first, Adaptive) else None
+
+    def candidates(self, arrays: Sequence[Arrays], dtype: str) -> Batch:
+        """Candidates of the interior points as rows of the equations, with the weights w (local).
+
+        Parameters
+        ----------
+        arrays : of each member, what the interior points have beside their weights.
+        """
+        source = self.adaptive
+        assert source is not None
+        joined = [np.stack(each) for each in zip(*arrays, strict=True)]
+        if len(arrays) == 1:
+            joined = [array[0] for array in joined]
+        tensors = [tf.constant(array, dtype) for array in joined]
+        weights = [tf.constant(weight, dtype) for weight in source.term_weights]
+        return tuple(
+            Rows(weights[view.weight], tuple(tensors[i] for i in view.columns))
+            for view in self.batch.views
+            if view.source == 0
+        )
 
     def longest_chunk(self, step: int) -> int:
         """See `Feed`."""
@@ -189,6 +217,8 @@ def difference(feeds: Sequence[RankFeed]) -> str | None:
 def _stack(sources: Sequence[Any]) -> Source:
     if isinstance(sources[0], Fixed):
         return stack_fixed(sources)
+    if isinstance(sources[0], Adaptive):
+        return stack_adaptive(sources)
     return (
         stack_minibatches(sources) if isinstance(sources[0], Minibatches) else stack_pools(sources)
     )

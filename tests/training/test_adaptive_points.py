@@ -1,0 +1,161 @@
+"""Interior points that follow the residual: RAD draws them anew, RAR adds some."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP
+from sciml_par.problems import Dirichlet, Interval, Problem, laplacian
+from sciml_par.training import RAD, RAR, Ensemble, Points, train
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.points.rank_feed import RankFeed
+
+tiny = partial(MLP, width=4, depth=1)
+local = pytest.mark.ranks(most=1, reason="concerns each rank by itself")
+INTERVAL = Interval(0, 2)
+
+
+def layer() -> Problem:
+    """A right-hand side that is large near x = 0.5 only, and an equation that is not linear."""
+    return Problem(
+        INTERVAL,
+        lambda u, x: laplacian(u, x) - u(x) ** 2 - 100 / (1 + (30 * (x - 0.5)) ** 2),
+        conditions=[Dirichlet(0.1)],
+    )
+
+
+def feed_of(adapt: Any, *, rank: int = 0, size: int = 1, points: int = 20) -> RankFeed:
+    return make_feed(
+        layer(), Points(points, adapt=adapt), rank=rank, size=size, seed=3, dtype="float64"
+    )
+
+
+def adapted(feed: RankFeed, step: int, squares: Any) -> Any:
+    """The rows of the equation after the points have followed |r|² = squares(x)."""
+    source = feed.adaptive
+    assert source is not None
+
+    def at_all(arrays: Any) -> Any:
+        """What all ranks have at all candidates; they draw the same."""
+        number = sum(source.counts)
+        alone = feed_of(source.adapting).adaptive
+        assert alone is not None
+        found: list[Any] = []
+        alone.adapt(step, lambda every: found.append(every[0][0]) or np.zeros((1, number)))
+        begin = sum(source.counts[: source.rank])
+        np.testing.assert_array_equal(arrays[0][0], found[0][begin : begin + len(arrays[0][0])])
+        return squares(found[0])[:, 0][None]
+
+    source.adapt(step, at_all)
+    return feed.whole(step)[0]
+
+
+@local
+def test_rad_draws_in_proportion_to_the_residual() -> None:
+    feed = feed_of(RAD(10, k=2, c=0, candidates=20_000), points=1000)
+    source = feed.adaptive
+    assert source is not None
+    # p ∝ |r|² = x on [0, 2]: the mean of x is 4/3, and its standard error here about 0.015.
+    source.adapt(10, lambda arrays: arrays[0][0][:, 0][None])
+    x = feed.whole(10)[0].arrays[0].numpy()
+    assert x.shape == (1000, 1)
+    assert len(np.unique(x)) == 1000
+    assert abs(x.mean() - 4 / 3) < 0.06
+    # A large c spreads them evenly.
+    even = feed_of(RAD(10, k=2, c=1e6, candidates=20_000), points=1000)
+    assert even.adaptive is not None
+    even.adaptive.adapt(10, lambda arrays: arrays[0][0][:, 0][None])
+    assert abs(even.whole(10)[0].arrays[0].numpy().mean() - 1) < 0.08
+
+
+@local
+@pytest.mark.parametrize("size", (1, 3))
+def test_rar_adds_the_points_of_the_largest_residuals(size: int) -> None:
+    feeds = [feed_of(RAR(10, add=3, most=25), rank=r, size=size) for r in range(size)]
+    near = lambda x: -np.abs(x - 0.5)  # noqa: E731
+    for step, number in ((10, 23), (20, 25)):
+        rows = [adapted(feed, step, near) for feed in feeds]
+        x = np.concatenate([each.arrays[0].numpy() for each in rows])[:, 0]
+        weights = np.concatenate([each.weights.numpy() for each in rows])
+        np.testing.assert_allclose(weights[:number], 1 / number)
+        np.testing.assert_array_equal(weights[number:], 0)
+        np.testing.assert_array_equal(x[:20], INTERVAL.grid(20)[:, 0])
+        assert np.abs(x[20:number] - 0.5).max() < 0.05
+    assert feeds[0].adaptive is not None
+    assert not feeds[0].adaptive.due(30)  # there are as many as there may be
+
+
+@local
+def test_values_that_are_not_finite_choose_no_other_points_than_large_ones() -> None:
+    squares = np.array([1.0, np.nan, 4.0, np.inf])
+    candidates = np.arange(4.0)[:, None]
+    rng = np.random.default_rng(0)
+    chosen = RAR(1, add=3).next_points(np.empty((0, 1)), candidates, squares, capacity=3, rng=rng)
+    np.testing.assert_array_equal(chosen[:, 0], [1, 2, 3])
+    drawn = RAD(1, c=0).next_points(candidates, candidates, np.zeros(4), capacity=4, rng=rng)
+    np.testing.assert_array_equal(drawn, candidates)
+
+
+small = partial(
+    train,
+    network=tiny,
+    steps=45,
+    log_every=5,
+    evaluation_points=11,
+    precision="float64",
+    progress=False,
+)
+
+
+@pytest.mark.parametrize("adapt", (RAD(20), RAR(20, add=7)), ids=("RAD", "RAR"))
+def test_any_number_of_ranks_and_stacked_members_have_the_same_points(adapt: Any) -> None:
+    points = Points(23, adapt=adapt)
+    together = small(layer(), points=points, mode="data")
+    alone = small(layer(), points=points, mode="ensemble").members[0]
+    np.testing.assert_allclose(together.members[0].losses, alone.losses, rtol=1e-7)
+    stacked = small(layer(), points=points, mode=Ensemble(members_per_rank=2)).members[0]
+    np.testing.assert_allclose(stacked.losses, alone.losses, rtol=1e-7)
+    # The loss at the new points is that of other points.
+    fixed = small(layer(), points=23, mode="ensemble").members[0]
+    np.testing.assert_allclose(alone.losses[:4], fixed.losses[:4], rtol=1e-9)
+    assert np.all(np.abs(alone.losses[5:] / fixed.losses[5:] - 1) > 1e-3)
+    assert alone.best_step >= 40  # of the points that there were last
+
+
+@local
+@pytest.mark.parametrize(
+    ("make", "message"),
+    (
+        (lambda: RAD(0), "RAD: every must be an integer of at least 1"),
+        (lambda: RAD(10, k=-1), "RAD: k must be at least 0"),
+        (lambda: RAD(10, k=0, c=0), "must not both be 0"),
+        (lambda: RAR(10, add=0), "RAR: add must be an integer of at least 1"),
+        (lambda: Points(10, adapt=RAD), r"adapt must be RAD\(every\) or RAR"),
+        (lambda: Points(10, adapt=100), r"adapt must be RAD\(every\) or RAR"),
+        (lambda: Points(np.ones((3, 1)), adapt=RAD(5)), "given as an array as well"),
+        (lambda: Points(10, batch_size=5, adapt=RAD(5)), "batch_size for the interior points"),
+        (
+            lambda: Points(10, method="sobol", resample_every=5, adapt=RAD(5)),
+            "got resample_every as well",
+        ),
+        (lambda: feed_of(RAR(5, most=10)), "most=10, and there are 20"),
+        (lambda: feed_of(RAD(5, candidates=10)), "got 10 candidates for 20 points"),
+    ),
+)
+def test_refuses_what_does_not_go_together(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_is_for_the_points_of_the_whole_job_and_no_bootstrap() -> None:
+    with pytest.raises(InputError, match="got adapt as well"):
+        small(layer(), points=Points(adapt=RAD(5)), points_per_rank=9)
+    with pytest.raises(InputError, match="bootstrap gives every member a sample"):
+        members = Ensemble(members=sp.size(), bootstrap=True)
+        small(layer(), points=Points(adapt=RAD(5)), mode=members)
