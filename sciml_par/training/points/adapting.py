@@ -111,6 +111,7 @@ class RAD(Adapting):
     Points(interior=2000, method='sobol', adapt=RAD(every=1000))
     """
 
+    _: KW_ONLY
     k: float = 1.0
     c: float = 1.0
 
@@ -182,6 +183,7 @@ class RAR(Adapting):
 
     grows: ClassVar[bool] = True
 
+    _: KW_ONLY
     add: int = 10
     most: int | None = None
 
