@@ -123,7 +123,9 @@ class Ball(Domain):
     def _surely_contains(self, other: Region) -> bool:
         if isinstance(other, Ball):
             return self._distance(other) + other._radius <= self._radius
-        farthest = np.maximum(np.abs(other.lower - self._center), np.abs(other.upper - self._center))
+        farthest = np.maximum(
+            np.abs(other.lower - self._center), np.abs(other.upper - self._center)
+        )
         return bool(np.linalg.norm(farthest) <= self._radius)
 
     def _surely_apart(self, other: Region) -> bool:

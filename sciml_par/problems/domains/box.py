@@ -384,6 +384,10 @@ class Box(Domain):
         length = np.linalg.norm(normals, axis=1, keepdims=True)
         return np.asarray(normals / np.maximum(length, 1.0))
 
+    def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
+        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
+        return np.asarray(self.outward_normals(x).any(axis=1))
+
     def on_edges(self, x: npt.ArrayLike) -> BoolArray:
         """Which points of the boundary lie on several faces: x: [n, d] -> [n] (local)."""
         return np.asarray(np.count_nonzero(self.outward_normals(x), axis=1) > 1)

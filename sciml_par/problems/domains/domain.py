@@ -35,6 +35,7 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 INITIAL = "initial"
+_SHOWN = 16  # names of faces in a message
 
 
 class Domain(Region):
@@ -268,10 +269,10 @@ class Domain(Region):
         return found
 
     def _no_face(self, name: Any) -> InputError:
-        others = [alias for surface in self._surfaces for alias in surface.aliases]
-        also = f"; also understood: {', '.join(dict.fromkeys(others))}" if others else ""
+        others = tuple(dict.fromkeys(a for surface in self._surfaces for a in surface.aliases))
+        also = f"; also understood: {_listed(others)}" if others else ""
         return InputError(
-            f"{self} has no face {name!r}; its faces are {', '.join(self.faces)}{also}"
+            f"{self} has no face {name!r}; its faces are {_listed(self.faces) or 'none'}{also}"
         )
 
     def snap(self, x: npt.ArrayLike) -> FloatArray:
@@ -295,6 +296,14 @@ class Domain(Region):
         mean = self._mean_normals(x)
         length = np.linalg.norm(mean, axis=1, keepdims=True)
         return np.asarray(mean / np.where(length > 0, length, 1.0))
+
+    def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
+        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
+        points = self._as_points(x, "on_boundary")
+        found = np.zeros(len(points), np.bool_)
+        for surface in self._surfaces:
+            found |= surface.near(points, None, self._rounding)
+        return found
 
     def on_edges(self, x: npt.ArrayLike) -> BoolArray:
         """Which points of the boundary have several normals: x: [n, d] -> [n] (local)."""
@@ -444,6 +453,12 @@ def _common_names(first: Domain, second: Domain) -> tuple[str, ...]:
             f"and {chosen[1]}"
         )
     return chosen[0] if chosen else default
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names, or the first of many."""
+    more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _counts(n: int, measures: FloatArray, method: str) -> npt.NDArray[np.int64]:

@@ -21,7 +21,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 ROUNDING = 8 * float(np.finfo(np.float32).eps)
 """Of coordinates that have passed through single precision, relative to the largest one."""
-_MOST_LATTICE = 2**22
+_LATTICES = 4
+_MOST_LATTICE = 2**16  # points for each that is wanted
 
 
 class Region(ABC):
@@ -129,13 +130,16 @@ class Region(ABC):
             return self._kept_lattice(counts, ends)
         wanted = checked_integer(n, "grid: n", least=1)
         total = wanted * float(np.prod(self.extent)) / self.volume
-        while True:
+        best = np.empty((0, self.dimension))
+        for _ in range(_LATTICES):
             counts = proportional(self.extent, max(1, round(total)), least=least)
             found = self._kept_lattice(counts, ends)
-            if len(found) or total > _MOST_LATTICE:
+            if abs(len(found) - wanted) < abs(len(best) - wanted) or not len(best):
+                best = found
+            total *= wanted / len(found) if len(found) else 2.0
+            if total > _MOST_LATTICE * max(1, wanted):
                 break
-            total *= 2
-        return found if len(found) else self._by_sequence(wanted)
+        return best if len(best) else self._by_sequence(wanted)
 
     def _kept_lattice(self, counts: Sequence[int], ends: bool) -> FloatArray:
         x = lattice(self.lower, self.upper, counts, ends=ends)

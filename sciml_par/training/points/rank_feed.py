@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.term import Term
 from sciml_par.training.points.feed import Batch, Rows
 from sciml_par.training.points.fixed import Fixed, stack_fixed
@@ -124,7 +124,7 @@ class RankFeed(SourcesFeed):
         arrays: Sequence[Arrays],
         totals: Sequence[int],
         rows_of_ranks: Sequence[tuple[int, ...]],
-        sub_domain: Box | None,
+        sub_domain: Domain | None,
         description: dict[str, str],
     ) -> None:
         super().__init__(sources, views, rows_of_ranks)
