@@ -5,9 +5,14 @@ from .conditions import Condition as Condition
 from .conditions import Dirichlet as Dirichlet
 from .conditions import Neumann as Neumann
 from .conditions import Robin as Robin
+from .domains.ball import Ball as Ball
 from .domains.box import Box as Box
 from .domains.box import Interval as Interval
 from .domains.domain import Domain as Domain
+from .domains.ellipse import Ellipse as Ellipse
+from .domains.point_cloud import PointCloud as PointCloud
+from .domains.polygon import Polygon as Polygon
+from .domains.space_time import Time as Time
 from .field import Field as Field
 from .operators import derivative as derivative
 from .operators import divergence as divergence

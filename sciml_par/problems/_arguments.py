@@ -10,7 +10,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer
 from sciml_par.problems._names import checked_names, component_names
 from sciml_par.problems.conditions import Condition
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.transformed import Ansatz
 
@@ -22,7 +22,7 @@ ANSATZ_TAKES = (
 )
 
 
-def checked_outputs(outputs: Any, domain: Box) -> tuple[str, ...]:
+def checked_outputs(outputs: Any, domain: Domain) -> tuple[str, ...]:
     """The names of the components."""
     if not isinstance(outputs, (str, tuple, list)):
         count = checked_integer(outputs, "Problem: outputs, unless names,", least=1)
@@ -35,7 +35,7 @@ def checked_outputs(outputs: Any, domain: Box) -> tuple[str, ...]:
     if both:
         raise InputError(
             f"Problem: {both[0]!r} is the name of an output and of a coordinate; give others with "
-            f"outputs=(...), or with Box(..., names=(...))"
+            f"outputs=(...), or names=(...) of the domain"
         )
     return names
 

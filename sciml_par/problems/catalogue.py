@@ -13,6 +13,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems._checks import is_integer
 from sciml_par.problems.conditions import Dirichlet
 from sciml_par.problems.domains.box import Box, Interval
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators import laplacian
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.residual import Residual
@@ -68,7 +69,7 @@ def poisson(*, k: int = 2, domain: Box | None = None) -> Problem:
 def function_approximation(
     function: Callable[[FloatArray], npt.ArrayLike],
     *,
-    domain: Box,
+    domain: Domain,
     outputs: int = 1,
     name: str = "function approximation",
 ) -> Problem:
@@ -79,7 +80,7 @@ def function_approximation(
     function : callable
         f, written once, in NumPy: x: [n, d] (float64) -> [n, m], or [n] where m = 1. It is the
         exact solution, and its values at the training points, computed once, are the data.
-    domain : Box
+    domain : Domain
     outputs : int
         Number m of components.
     name : str

@@ -13,7 +13,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_number, checked_weight
 from sciml_par.problems._tape import Function
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators import FieldLike, jacobian
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ class Condition:
         if self.weight is not None:
             checked_weight(self.weight, name)
 
-    def points(self, domain: Box, n: int) -> tuple[FloatArray, FloatArray]:
+    def points(self, domain: Domain, n: int) -> tuple[FloatArray, FloatArray]:
         """Boundary points and outward unit normals, [k, d] each, where the condition holds (local).
 
         Raises
@@ -76,7 +76,7 @@ class Condition:
             )
         return chosen
 
-    def no_points(self, tried: int, domain: Box) -> InputError:
+    def no_points(self, tried: int, domain: Domain) -> InputError:
         """What to say where the condition holds at none of `tried` points (local)."""
         return InputError(
             f"{type(self).__name__}: where selects none of the {tried} points on the "

@@ -26,7 +26,7 @@ from sciml_par.problems._checks import as_columns, checked_weight
 from sciml_par.problems._tape import Function
 from sciml_par.problems.captured import refuse_trainable
 from sciml_par.problems.conditions import Condition
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.field import Field, JetFunction
 from sciml_par.problems.recording import trace
 from sciml_par.problems.residual import Residual
@@ -45,7 +45,8 @@ class Problem:
 
     Parameters
     ----------
-    domain : Box
+    domain : Domain
+        Such as `Interval`, `Box`, `Ball` or `Polygon`, and what is combined of them.
     residual : callable, Residual, or a sequence of these
         (u, x: [n, d]) -> r: [n, k], left side minus right side. A plain function has the weight 1.
     conditions : sequence of Dirichlet, Neumann, Robin
@@ -92,7 +93,7 @@ class Problem:
 
     def __init__(
         self,
-        domain: Box,
+        domain: Domain,
         residual: Equation | Sequence[Equation],
         *,
         conditions: Sequence[Condition] = (),
@@ -103,8 +104,11 @@ class Problem:
         input_scaling: bool = False,
         name: str = "",
     ) -> None:
-        if not isinstance(domain, Box):
-            raise InputError(f"Problem: domain must be a Box or an Interval, got {domain!r}")
+        if not isinstance(domain, Domain):
+            raise InputError(
+                f"Problem: domain must be a Domain, such as Interval(0, 1) or Ball([0, 0], 1), got "
+                f"{domain!r}"
+            )
         if exact is not None and not callable(exact):
             raise InputError(f"Problem: exact must be a function of x, got {exact!r}")
         self._domain, self._name = domain, str(name)
@@ -125,7 +129,7 @@ class Problem:
             self._evaluate_exact(domain.sample(5, seed=0))
 
     @property
-    def domain(self) -> Box:
+    def domain(self) -> Domain:
         """Where the equations hold."""
         return self._domain
 

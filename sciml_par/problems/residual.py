@@ -13,7 +13,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import as_columns, checked_weight
 from sciml_par.problems.captured import evaluate_data
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 
 Data = Callable[[npt.NDArray[np.float64]], npt.ArrayLike]
 
@@ -59,7 +59,9 @@ class Residual:
                 raise InputError(f"Residual: {what} must be callable, got {type(value).__name__}")
         checked_weight(self.weight, "Residual")
 
-    def points(self, domain: Box, n: int | tuple[int, ...]) -> tuple[npt.NDArray[np.float64], ...]:
+    def points(
+        self, domain: Domain, n: int | tuple[int, ...]
+    ) -> tuple[npt.NDArray[np.float64], ...]:
         """The grid points x: [k, d] of the domain, and the data there, if any (local)."""
         return self.payload(domain.grid(n))
 

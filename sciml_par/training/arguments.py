@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 
 
@@ -28,4 +28,4 @@ class Arguments:
     precision: str
     log_every: int | None
     evaluation_points: int
-    evaluation_domain: Box | None
+    evaluation_domain: Domain | None

@@ -11,6 +11,7 @@ from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.training.description import Description
 
@@ -55,10 +56,16 @@ def _first_difference(everyone: Sequence[Description]) -> str:
     return "the order of what they describe"
 
 
-def common_domain(problem: Problem, communicator: Communicator) -> Box:
-    """The smallest box around the domains of all ranks' problems (collective)."""
-    mine = (problem.domain.lower.tolist(), problem.domain.upper.tolist())
-    corners = communicator.allgather_object(mine)
-    lower = np.min([low for low, _ in corners], axis=0)
-    upper = np.max([high for _, high in corners], axis=0)
-    return problem.domain.with_bounds(lower, upper)
+def common_domain(problem: Problem, communicator: Communicator) -> Domain:
+    """The domain of all ranks' problems, or the smallest box around theirs (collective)."""
+    domain = problem.domain
+    everyone = communicator.allgather_object(
+        (repr(domain), domain.lower.tolist(), domain.upper.tolist())
+    )
+    if len({text for text, _, _ in everyone}) == 1:
+        return domain
+    lower = np.min([low for _, low, _ in everyone], axis=0)
+    upper = np.max([high for _, _, high in everyone], axis=0)
+    if isinstance(domain, Box):
+        return domain.with_bounds(lower, upper)
+    return Box(lower, upper, names=domain.names)

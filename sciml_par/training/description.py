@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par.networks.network import Network
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.training.fingerprint import of_function, of_value
 from sciml_par.training.modes import Division
@@ -32,7 +32,7 @@ def describe_run(
     stops: Stops,
     division: Division,
     problem: Problem,
-    evaluation_domain: Box | None,
+    evaluation_domain: Domain | None,
 ) -> Description:
     """What all ranks must have in common, in the order in which it is compared (local)."""
     found = {name: of_value(value) for name, value in asdict(settings).items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,18 @@ from sciml_par._tensorflow import tf
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.networks.network import Network
 from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.trained_field import Function
 from sciml_par.training.objective import field_of
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.settings import Settings
+
+FloatArray = npt.NDArray[np.float64]
+
+_DRAWN = 2  # dimensions in which fields are drawn over triangles
+_FEWEST = 16  # points
+_BEYOND = 1e-3  # of the spacing of the grid
 
 
 def evaluate(
@@ -23,23 +31,53 @@ def evaluate(
     network: Network,
     layout: ParameterLayout,
     weights: npt.NDArray[Any],
-    domain: Box,
+    domain: Domain,
     settings: Settings,
 ) -> Prediction:
-    """The prediction with weights [p] on equispaced points of `domain` (local)."""
-    x = domain.grid(settings.evaluation_points)
+    """The prediction with weights [p] on equispaced points of `domain` (local).
+
+    Other points are marked as outside, so that no figure draws over a hole; see `points_of`.
+    """
+    x, inside = points_of(domain, settings.evaluation_points)
     u = values_of(problem, network)
     parameters = layout.unflatten(tf.constant(weights))
     values = u(parameters, tf.constant(x, settings.precision)).numpy().astype(np.float64)
-    u_exact = np.full_like(values, np.nan) if problem.exact is None else problem.exact(x)
+    u_exact = np.full_like(values, np.nan)
+    if problem.exact is not None:
+        # It need not be known, or finite, anywhere else.
+        u_exact[inside] = problem.exact(x[inside])
     return Prediction(
         "prediction",
         x,
         values,
         u_exact,
+        inside=inside,
         coordinates=domain.names,
         fields=problem.output_names,
     )
+
+
+def points_of(domain: Domain, n: int) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Where a prediction is evaluated: x: [k, d], and which of them lie in the domain (local).
+
+    n equispaced points, about. In the plane, those of a grid on the whole box around the domain,
+    together with points of its boundary and others just outside, so that the triangles between
+    them, of which figures consist, end at the boundary. Points of the boundary are as dense as
+    those of the grid.
+    """
+    if isinstance(domain, Box) or domain.dimension != _DRAWN or not math.isfinite(domain.volume):
+        x = domain.grid(n)
+        return x, np.ones(len(x), np.bool_)
+    box = Box(domain.lower, domain.upper)
+    grid = box.grid(max(_FEWEST, round(n * box.volume / domain.volume)))
+    spacing = math.sqrt(domain.volume / n)
+    on, normals = domain.boundary(max(_FEWEST, round(domain.surface / spacing)))
+    beyond = on + _BEYOND * spacing * normals
+    x = np.concatenate([grid, on, beyond])
+    inside = np.concatenate(
+        [domain.contains(grid), np.ones(len(on), np.bool_), np.zeros(len(on), np.bool_)]
+    )
+    return x, inside
 
 
 def values_of(problem: Problem, network: Network) -> Function:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sciml_par.evaluation.figures.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.training.architectures import architecture_of
 from sciml_par.training.collect import sample_for_figures
@@ -30,7 +30,7 @@ def members_found(
     ready: Preparation,
     courses: Sequence[Course],
     outcomes: Sequence[Outcome],
-    whole: Box,
+    whole: Domain,
     world: Communicator,
 ) -> list[Member]:
     """The members of this rank's group, whose weights are left in their networks.
@@ -51,7 +51,7 @@ def _member(
     course: Course,
     setup: MemberSetup,
     outcome: Outcome,
-    whole: Box,
+    whole: Domain,
     world: Communicator,
 ) -> Member:
     problem, settings, layout = setup.problem, ready.settings, course.stack.layout

@@ -8,7 +8,7 @@ from typing import Any
 
 from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.architectures import fields_on_root
@@ -51,7 +51,7 @@ def train(
     precision: str = "float32",
     log_every: int | None = None,
     evaluation_points: int = 201,
-    evaluation_domain: Box | None = None,
+    evaluation_domain: Domain | None = None,
     progress: bool = True,
     **others: Any,
 ) -> Result:

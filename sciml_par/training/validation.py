@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.objective import field_of
 from sciml_par.training.parameter_layout import ParameterLayout
@@ -65,10 +66,14 @@ def validation_loss(
 def _other_points(
     setup: MemberSetup, points: Any, settings: Settings, group: Communicator
 ) -> RankFeed:
+    domain = setup.problem.domain
+    if math.isnan(domain.volume):
+        raise InputError("a cloud has no other points than its own")
     wanted = Points.of(points)
     given = wanted.interior
     if isinstance(given, np.ndarray):
-        interior: Any = _midpoints(given)
+        midpoints = _midpoints(given)
+        interior: Any = midpoints[domain.contains(midpoints)]
     else:
         interior = min(max(setup.feed.totals[0], _LEAST_POINTS), _MOST_POINTS)
     other = replace(

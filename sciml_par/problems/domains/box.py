@@ -1,9 +1,9 @@
-"""Domains: axis-parallel boxes in any dimension, with their points."""
+"""Axis-parallel boxes in any dimension, with their points."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,13 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer, is_integer
 from sciml_par.problems._names import checked_names, coordinate_names
+from sciml_par.problems.domains._vectors import checked_vector
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.faces import Face, faces_of, points_on
+from sciml_par.problems.domains.faces import BoxFace, Face, faces_of, points_on
+from sciml_par.problems.domains.region import ROUNDING, Region
+from sciml_par.problems.domains.surface import Surface
 from sciml_par.problems.sampling import (
     GRID,
-    RANDOM_METHODS,
     checked_generator,
     method_name,
     proportional,
@@ -26,8 +28,8 @@ from sciml_par.problems.sampling import (
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_ROUNDING = 8 * float(np.finfo(np.float32).eps)
-"""Of coordinates that have passed through single precision, relative to the largest bound."""
+_SIDES = (("left", "right"), ("bottom", "top"), ("front", "back"))
+_TIMES = ("t", "time")
 
 
 class Box(Domain):
@@ -66,7 +68,7 @@ class Box(Domain):
         *,
         names: Sequence[str] | None = None,
     ) -> None:
-        low, high = _bounds("lower", lower), _bounds("upper", upper)
+        low, high = checked_vector(lower, "lower"), checked_vector(upper, "upper")
         if low.shape != high.shape:
             raise InputError(
                 f"lower and upper must have one number per axis each, "
@@ -118,25 +120,13 @@ class Box(Domain):
             return Box(lower, upper, names=self._names)
         return Interval(float(np.ravel(lower)[0]), float(np.ravel(upper)[0]), name=self._names[0])
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Box):
-            return NotImplemented
-        return np.array_equal(self._lower, other._lower) and np.array_equal(
-            self._upper, other._upper
-        )
-
-    def __hash__(self) -> int:
-        return hash((tuple(self._lower), tuple(self._upper)))
+    @property
+    def _key(self) -> Hashable:
+        return ("box", tuple(self._lower.tolist()), tuple(self._upper.tolist()))
 
     def contains(self, x: npt.ArrayLike) -> BoolArray:
         """Whether points lie in the closed box: x: [n, d] -> [n] (local)."""
-        points = np.asarray(x, dtype=np.float64)
-        if points.ndim != 2 or points.shape[1] != self.dimension:
-            raise InputError(
-                f"contains: points must have the shape [n, {self.dimension}], "
-                f"got {list(points.shape)}"
-            )
-        return np.asarray(np.all((self._lower <= points) & (points <= self._upper), axis=1))
+        return self._within(self._as_points(x, "contains"))
 
     def grid(self, n: int | Sequence[int]) -> FloatArray:
         """Equispaced points, both ends of every axis included (local).
@@ -172,29 +162,50 @@ class Box(Domain):
             )
         return [checked_integer(count, "grid: n per axis", least=2) for count in counts]
 
-    def sample(self, n: int, *, seed: int, method: str = "sobol") -> FloatArray:
-        """Scattered points inside the box (local).
+    def grid_size(self, n: int | Sequence[int]) -> int:
+        """How many points `grid(n)` has (local)."""
+        return math.prod(self.grid_shape(n))
+
+    def gauss_legendre(self, n: int | Sequence[int]) -> tuple[FloatArray, FloatArray]:
+        """Points and weights for integrals over the box: ∫ f dx ≈ Σ_i w_i f(x_i) (local).
+
+        The product of one-dimensional rules (Golub and Welsch, Math. Comp. 23, 1969), exact where
+        f is a polynomial of degree at most 2n − 1 in each coordinate.
 
         Parameters
         ----------
-        n : int
-            Exact number of points; 0 gives an empty array.
-        seed : int
-            Non-negative; the same seed gives the same points.
-        method : {"sobol", "halton", "latin-hypercube", "uniform"}
-            Scrambled Sobol' sequence (balanced best for n a power of 2), scrambled Halton
-            sequence, Latin hypercube, or independent uniform points.
+        n : int or sequence of d ints
+            How many points on each axis, at least 1.
 
         Returns
         -------
-        x : array [n, d]
+        x : array [k, d]
+            Inside the box; the last axis varies fastest.
+        weights : array [k]
+            Positive; their sum is the volume.
+
+        Examples
+        --------
+        >>> from sciml_par.problems import Interval
+        >>> x, weights = Interval(0, 3).gauss_legendre(2)
+        >>> round(float(weights @ x[:, 0] ** 3), 12)
+        20.25
         """
-        count, entropy = (
-            checked_integer(n, "sample: n", least=0),
-            checked_integer(seed, "sample: seed", least=0),
-        )
-        name = method_name(method, "sample: method", allowed=RANDOM_METHODS)
-        return self._scattered(count, name, np.random.default_rng(entropy))
+        given: Any = [n] * self.dimension if is_integer(n) else list(np.ravel(np.asarray(n)))
+        if len(given) != self.dimension:
+            raise InputError(
+                f"gauss_legendre: n must be an int, or {self.dimension} ints, one per axis, got "
+                f"{n!r}"
+            )
+        counts = [checked_integer(each, "gauss_legendre: n per axis", least=1) for each in given]
+        rules = [np.polynomial.legendre.leggauss(count) for count in counts]
+        half, centre = self.extent / 2, (self._lower + self._upper) / 2
+        axes = [c + h * nodes for c, h, (nodes, _) in zip(centre, half, rules, strict=True)]
+        x = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.dimension)
+        weights = np.ones(1)
+        for h, (_, rule) in zip(half, rules, strict=True):
+            weights = np.multiply.outer(weights, h * rule).ravel()
+        return x, weights
 
     def interior(
         self,
@@ -315,8 +326,23 @@ class Box(Domain):
 
     @property
     def faces(self) -> tuple[str, ...]:
-        """Names of the 2d faces, such as "x=lower" and "x=upper" of the axis x."""
+        """Names of the 2d faces, such as "x=lower" and "x=upper" of the axis x.
+
+        Conditions understand also "left" and "right" for the first axis, "bottom" and "top" for the
+        second, "front" and "back" for the third, the lower one first; of these an axis named t or
+        time is left out, whose faces are "initial" and "final".
+        """
         return tuple(f"{name}={end}" for name in self._names for end in ("lower", "upper"))
+
+    @property
+    def _aliases(self) -> tuple[str, ...]:
+        """Further names of the faces, in their order; an empty text where there is none."""
+        found: list[str] = []
+        sides = iter(_SIDES)
+        for name in self._names:
+            time = name.lower() in _TIMES
+            found += ("initial", "final") if time else next(sides, ("", ""))
+        return tuple(found)
 
     def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
         """Which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
@@ -327,12 +353,11 @@ class Box(Domain):
             There is no face of such a name.
         """
         points, found = self.snap(x), np.zeros(len(x), np.bool_)
-        for name in faces:
-            if name not in self.faces:
-                raise InputError(
-                    f"{self} has no face {name!r}; its faces are {', '.join(self.faces)}"
-                )
-            axis, upper = divmod(self.faces.index(name), 2)
+        for name in (faces,) if isinstance(faces, str) else faces:
+            known = self.faces if name in self.faces else self._aliases
+            if not name or name not in known:
+                raise self._no_face(name)
+            axis, upper = divmod(known.index(name), 2)
             bound = self._upper if upper else self._lower
             found |= points[:, axis] == bound[axis]
         return found
@@ -343,7 +368,7 @@ class Box(Domain):
         x: [n, d] -> [n, d]. A number like 0.7 is another one in single precision, and a point on
         the boundary may thereby have come to lie outside.
         """
-        points = np.array(x, dtype=np.float64)
+        points = self._as_points(x, "snap")
         for bound in (self._lower, self._upper):
             points = np.where(np.abs(points - bound) <= self._tolerance, bound, points)
         return points
@@ -359,10 +384,40 @@ class Box(Domain):
         length = np.linalg.norm(normals, axis=1, keepdims=True)
         return np.asarray(normals / np.maximum(length, 1.0))
 
+    def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
+        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
+        return np.asarray(self.outward_normals(x).any(axis=1))
+
+    def on_edges(self, x: npt.ArrayLike) -> BoolArray:
+        """Which points of the boundary lie on several faces: x: [n, d] -> [n] (local)."""
+        return np.asarray(np.count_nonzero(self.outward_normals(x), axis=1) > 1)
+
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        return np.asarray(np.all((self._lower - margin <= x) & (x <= self._upper + margin), axis=1))
+
+    @property
+    def _surfaces(self) -> tuple[Surface, ...]:
+        each = zip(faces_of(self._lower, self._upper), self.faces, self._aliases, strict=True)
+        return tuple(
+            BoxFace(face, self._lower, self._upper, (name,), (alias,) if alias else ())
+            for face, name, alias in each
+        )
+
+    @property
+    def _polygon(self) -> Any:
+        if self.dimension != 2:
+            return None
+        import shapely
+
+        return shapely.box(*self._lower, *self._upper)
+
+    def _surely_contains(self, other: Region) -> bool:
+        return bool(np.all((self._lower <= other.lower) & (other.upper <= self._upper)))
+
     @property
     def _tolerance(self) -> FloatArray:
         largest = np.maximum(np.abs(self._lower), np.abs(self._upper))
-        return np.minimum(_ROUNDING * np.maximum(largest, self.extent), self.extent / 4)
+        return np.minimum(ROUNDING * np.maximum(largest, self.extent), self.extent / 4)
 
 
 class Interval(Box):
@@ -390,16 +445,3 @@ class Interval(Box):
 
     def __repr__(self) -> str:
         return f"Interval({self._lower[0]}, {self._upper[0]}{self._names_given(one=True)})"
-
-
-def _bounds(name: str, value: npt.ArrayLike) -> FloatArray:
-    try:
-        array = np.atleast_1d(np.array(value, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{name} must be a number or a sequence of numbers, got {value!r}"
-        ) from error
-    if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)):
-        raise InputError(f"{name} must hold one finite number per axis, got {value!r}")
-    array.setflags(write=False)
-    return array

@@ -2,36 +2,62 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import functools
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.sampling import GRID
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_integer
+from sciml_par.problems._names import coordinate_names
+from sciml_par.problems.domains.combined_regions import (
+    CombinedRegion,
+    DifferenceRegion,
+    IntersectionRegion,
+    UnionRegion,
+)
+from sciml_par.problems.domains.region import Region
+from sciml_par.problems.domains.rejection import exactly
+from sciml_par.problems.domains.slab import SlabRegion, cuts_of_equal_volume
+from sciml_par.problems.domains.surface import Surface
+from sciml_par.problems.sampling import (
+    GRID,
+    RANDOM_METHODS,
+    allotted,
+    checked_generator,
+    method_name,
+)
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
+INITIAL = "initial"
+_SHOWN = 16  # names of faces in a message
 
-class Domain(ABC):
+
+class Domain(Region):
     """A bounded part of ℝ^d; immutable.
 
-    Subclasses are geometries: `Box` and `Interval` first. Equal domains have equal points for equal
-    numbers and seeds; a domain can be hashed.
+    Subclasses are geometries: `Interval`, `Box`, `Ball`, `Ellipse`, `Polygon`, `PointCloud`. Two of
+    one dimension are combined: ``a | b`` has the points of either, ``a & b`` those of both, and
+    ``a - b`` those of a that are not inside b; ``space * Time(0, 1)`` has t as last coordinate.
+    Equal domains have equal points for equal numbers and seeds; a domain can be hashed.
+
+    Examples
+    --------
+    >>> from sciml_par.problems import Ball, Box
+    >>> plate = Box([0, 0], [4, 2]) - Ball([2, 1], 0.5)
+    >>> round(plate.volume, 6), plate.faces
+    (7.214602, ('x=lower', 'x=upper', 'y=lower', 'y=upper', 'surface'))
     """
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def lower(self) -> FloatArray:
-        """Lower bounds [d] of the smallest axis-parallel box around the domain."""
-
-    @property
-    @abstractmethod
-    def upper(self) -> FloatArray:
-        """Upper bounds [d] of that box."""
+    _is_time: ClassVar[bool] = False
+    _combines: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -39,30 +65,92 @@ class Domain(ABC):
         """Names of the coordinates, d of them."""
 
     @property
-    @abstractmethod
-    def volume(self) -> float:
-        """The length, area or volume, in units of the coordinates."""
-
-    @property
-    @abstractmethod
     def faces(self) -> tuple[str, ...]:
         """Names of the parts of the boundary, for conditions that hold `on` some of them."""
+        return tuple(dict.fromkeys(name for s in self._surfaces for name in s.names))
 
     @property
-    def dimension(self) -> int:
-        """Number d of coordinates."""
-        return int(self.lower.size)
+    def surface(self) -> float:
+        """The measure of the boundary: for d = 1 its number of points, then length, area, ….
 
-    @property
-    def extent(self) -> FloatArray:
-        """Edge lengths upper − lower [d] of the box around the domain."""
-        return self.upper - self.lower
+        Where a combined domain has a part of a face only, by 65,536 quasi-random points.
+        """
+        return sum(surface.measure for surface in self._surfaces)
 
-    @abstractmethod
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, Domain) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __or__(self, other: Domain) -> Domain:
+        return Union(self, other)
+
+    def __and__(self, other: Domain) -> Domain:
+        return Intersection(self, other)
+
+    def __sub__(self, other: Domain) -> Domain:
+        return Difference(self, other)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Domain) and not other._is_time:
+            raise InputError(
+                f"a domain is multiplied by a time, as in domain * Time(0, 1); got {other!r}. "
+                f"Products of intervals are boxes: Box(lower, upper)."
+            )
+        return NotImplemented
+
     def contains(self, x: npt.ArrayLike) -> BoolArray:
-        """Whether points lie in the domain or on its boundary: x: [n, d] -> [n] (local)."""
+        """Whether points lie in the domain or on its boundary: x: [n, d] -> [n] (local).
 
-    @abstractmethod
+        Points that lie outside by no more than the rounding of single precision count as on the
+        boundary, except with boxes, whose bounds are exact numbers; see `snap`.
+        """
+        return self._within(self._as_points(x, "contains"), self._rounding)
+
+    def grid(self, n: int | Sequence[int]) -> FloatArray:
+        """Equispaced points, those of a grid on the box around the domain that lie in it (local).
+
+        Parameters
+        ----------
+        n : int or sequence of d ints
+            About how many points; or how many the grid on the box has on each axis.
+
+        Returns
+        -------
+        x : array [k, d]
+            The last axis varies fastest.
+        """
+        return self._lattice(n, ends=True)
+
+    def grid_size(self, n: int | Sequence[int]) -> int:
+        """How many points `grid(n)` has (local)."""
+        return len(self.grid(n))
+
+    def sample(self, n: int, *, seed: int, method: str = "sobol") -> FloatArray:
+        """Scattered points inside the domain (local).
+
+        Parameters
+        ----------
+        n : int
+            Exact number of points; 0 gives an empty array.
+        seed : int
+            Non-negative; the same seed gives the same points.
+        method : {"sobol", "halton", "latin-hypercube", "uniform"}
+            Scrambled Sobol' sequence (balanced best for n a power of 2), scrambled Halton
+            sequence, Latin hypercube, or independent uniform points.
+
+        Returns
+        -------
+        x : array [n, d]
+        """
+        count, entropy = (
+            checked_integer(n, "sample: n", least=0),
+            checked_integer(seed, "sample: seed", least=0),
+        )
+        name = method_name(method, "sample: method", allowed=RANDOM_METHODS)
+        return self._scattered(count, name, np.random.default_rng(entropy))
+
     def interior(
         self,
         n: int | Sequence[int],
@@ -70,9 +158,37 @@ class Domain(ABC):
         method: str = GRID,
         rng: np.random.Generator | None = None,
     ) -> FloatArray:
-        """Points in the domain by any method, x: [k, d]; k = n for a random one (local)."""
+        """Points in the domain by any method (local).
 
-    @abstractmethod
+        Random ones are uniform in the domain: the unit cube is mapped onto a simple shape around
+        it, in equal volumes, and points outside are dropped.
+
+        Parameters
+        ----------
+        n : int or sequence of d ints
+            As for `grid`; for a random method the exact number of points.
+        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
+        rng : numpy.random.Generator
+            For a random method.
+
+        Returns
+        -------
+        x : array [k, d]
+        """
+        name = method_name(method, "interior: method")
+        if name == GRID:
+            return self.grid(n)
+        count = checked_integer(n, "interior: n of a random method", least=0)
+        return self._scattered(count, name, checked_generator(rng, "interior"))
+
+    def _scattered(self, n: int, method: str, rng: np.random.Generator) -> FloatArray:
+        share = self.volume / self._candidates
+        if share > 1 - 1e-12:
+            share = 1.0
+        return exactly(
+            self._place_all, n, coordinates=self._coordinates, share=share, method=method, rng=rng
+        )[0]
+
     def boundary(
         self,
         n: int,
@@ -81,9 +197,60 @@ class Domain(ABC):
         rng: np.random.Generator | None = None,
         with_initial: bool = True,
     ) -> tuple[FloatArray, FloatArray]:
-        """Points on the boundary and the outward unit normals there, [k, d] each (local)."""
+        """Points on the boundary and the outward unit normals there (local).
 
-    @abstractmethod
+        Parameters
+        ----------
+        n : int
+            How many points for d > 1, at least one on each part of the boundary. The parts get
+            points in proportion to their measures. On a grid n is met about, and no point lies on
+            an edge. Ignored for d = 1.
+        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
+        rng : numpy.random.Generator
+            For a random method.
+        with_initial : bool
+            Whether the initial face of a domain with a time belongs to it; see `initial`.
+
+        Returns
+        -------
+        x : array [k, d]
+        normals : array [k, d]
+        """
+        surfaces = [s for s in self._surfaces if with_initial or INITIAL not in s.names]
+        return self._on_surfaces(surfaces, n, method, rng, what="boundary")
+
+    def initial(
+        self, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Points where the time is least, and outward normals (local).
+
+        The arguments and what is returned are as for `boundary`.
+
+        Raises
+        ------
+        InputError
+            The domain has no time.
+        """
+        surfaces = [s for s in self._surfaces if INITIAL in s.names]
+        if not surfaces:
+            raise InputError(
+                f"{self} has no initial face, as none of its coordinates is a time; a domain with "
+                f"one is domain * Time(0, 1)"
+            )
+        return self._on_surfaces(surfaces, n, method, rng, what="initial")
+
+    def _on_surfaces(
+        self, surfaces: Sequence[Surface], n: Any, method: str, rng: Any, *, what: str
+    ) -> tuple[FloatArray, FloatArray]:
+        name = method_name(method, f"{what}: method")
+        if name != GRID and self.dimension > 1:
+            rng = checked_generator(rng, what)
+        count = 1 if self.dimension == 1 else checked_integer(n, f"{what}: n", least=1)
+        counts = _counts(count, np.array([s.measure for s in surfaces]), name)
+        found = [s.points(int(k), name, rng) for s, k in zip(surfaces, counts, strict=True)]
+        x, normals = (np.concatenate(each) for each in zip(*found, strict=True))
+        return x, normals
+
     def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
         """Which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
 
@@ -92,3 +259,212 @@ class Domain(ABC):
         InputError
             There is no face of such a name; the message lists those that there are.
         """
+        points, found = self._as_points(x, "on_faces"), np.zeros(len(x), np.bool_)
+        for name in (faces,) if isinstance(faces, str) else faces:
+            surfaces = [surface for surface in self._surfaces if surface.answers_to(name)]
+            if not surfaces:
+                raise self._no_face(name)
+            for surface in surfaces:
+                found |= surface.near(points, name, self._rounding)
+        return found
+
+    def _no_face(self, name: Any) -> InputError:
+        others = tuple(dict.fromkeys(a for surface in self._surfaces for a in surface.aliases))
+        also = f"; also understood: {_listed(others)}" if others else ""
+        return InputError(
+            f"{self} has no face {name!r}; its faces are {_listed(self.faces) or 'none'}{also}"
+        )
+
+    def snap(self, x: npt.ArrayLike) -> FloatArray:
+        """Points moved onto the boundary where they miss it by rounding (local).
+
+        x: [n, d] -> [n, d]. A number like 0.7 is another one in single precision, and a point on
+        the boundary may thereby have come to lie outside.
+        """
+        points = self._as_points(x, "snap").copy()
+        for surface in self._surfaces:
+            foot, _, kept = surface.project(points)
+            close = np.linalg.norm(points - foot, axis=1) <= self._rounding
+            points = np.where((close & kept)[:, None], foot, points)
+        return points
+
+    def outward_normals(self, x: npt.ArrayLike) -> FloatArray:
+        """Outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
+
+        Zero at points inside. On an edge, where several faces meet, it is the mean direction.
+        """
+        mean = self._mean_normals(x)
+        length = np.linalg.norm(mean, axis=1, keepdims=True)
+        return np.asarray(mean / np.where(length > 0, length, 1.0))
+
+    def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
+        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
+        points = self._as_points(x, "on_boundary")
+        found = np.zeros(len(points), np.bool_)
+        for surface in self._surfaces:
+            found |= surface.near(points, None, self._rounding)
+        return found
+
+    def on_edges(self, x: npt.ArrayLike) -> BoolArray:
+        """Which points of the boundary have several normals: x: [n, d] -> [n] (local)."""
+        length = np.linalg.norm(self._mean_normals(x), axis=1)
+        return np.asarray((length > 0) & (length < 1 - 1e-6))
+
+    def _mean_normals(self, x: npt.ArrayLike) -> FloatArray:
+        """The mean of the normals of all parts of the boundary on which a point lies."""
+        points = self._as_points(x, "outward_normals")
+        total, number = np.zeros_like(points), np.zeros((len(points), 1))
+        for surface in self._surfaces:
+            foot, normals, kept = surface.project(points)
+            near = kept & (np.linalg.norm(points - foot, axis=1) <= self._rounding)
+            total += near[:, None] * normals
+            number += near[:, None]
+        return np.asarray(total / np.maximum(number, 1.0))
+
+    def split(self, parts: int) -> tuple[Domain, ...]:
+        """Parts of equal volume, cut across the longest axis of the box around it (local).
+
+        The volumes are equal to rounding where the domain is a box, a ball, an ellipse or bounded
+        by straight lines in the plane, and otherwise as exactly as 16,384 quasi-random points tell.
+
+        Raises
+        ------
+        InputError
+            `parts` is not an integer of at least 1, or the parts would be too thin to hold
+            distinct points in single precision.
+        """
+        count = checked_integer(parts, "split: parts", least=1)
+        if count == 1:
+            return (self,)
+        axis = int(np.argmax(self.extent))
+        cuts = self._cuts(axis, np.arange(1, count) / count)
+        bounds = [self.lower[axis], *cuts, self.upper[axis]]
+        if np.diff(bounds).min() < 2 * self._rounding:
+            raise InputError(
+                f"split: {count} parts of {self} would be too thin to hold distinct points in "
+                f"single precision"
+            )
+        slabs = (
+            SlabRegion(self.lower, self.upper, axis, low, high)
+            for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+        )
+        return tuple(Part(self, slab, self.volume / count) for slab in slabs)
+
+    def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
+        """Below which coordinates on an axis these shares of the volume lie (local)."""
+        polygon = self._polygon
+        if polygon is not None:
+            return cuts_of_equal_volume(polygon, axis, shares)
+        x = self.sample(2**14, seed=0)[:, axis]
+        return np.quantile(x, shares)
+
+    def _as_points(self, x: npt.ArrayLike, what: str) -> FloatArray:
+        points = np.asarray(x, dtype=np.float64)
+        if points.ndim != 2 or points.shape[1] != self.dimension:
+            raise InputError(
+                f"{what}: points must have the shape [n, {self.dimension}], "
+                f"got {list(points.shape)}"
+            )
+        return points
+
+
+class CombinedDomain(CombinedRegion, Domain):
+    """Two domains combined to one; see `Domain`.
+
+    Its box is the smallest one where all operands are bounded by straight lines in the plane, and
+    otherwise that of the operands. Its volume is exact there, and where one operand lies in the
+    other, or apart from it, as far as their boxes and radii tell; otherwise it is the mean of 16
+    estimates by 4,096 quasi-random points each, with their standard error as `volume_error`.
+    """
+
+    def __init__(self, first: Domain, second: Domain) -> None:
+        for other in (first, second):
+            _check_operand(self.sign, first, other)
+        super().__init__(first, second)
+        self._names = _common_names(first, second)
+        self._operands = (first, second)
+        if not np.all(self.lower < self.upper) or not self.volume > 0:
+            raise InputError(f"{self} is empty: no points lie in it")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates, d of them."""
+        return self._names
+
+    def __repr__(self) -> str:
+        return f"({self._operands[0]!r} {self.sign} {self._operands[1]!r})"
+
+
+class Union(UnionRegion, CombinedDomain):
+    """a | b; see `CombinedDomain`."""
+
+
+class Intersection(IntersectionRegion, CombinedDomain):
+    """a & b; see `CombinedDomain`."""
+
+
+class Difference(DifferenceRegion, CombinedDomain):
+    """a - b; see `CombinedDomain`."""
+
+
+class Part(IntersectionRegion, Domain):
+    """What of a domain lies between two planes across an axis, as `Domain.split` gives it."""
+
+    def __init__(self, whole: Domain, slab: SlabRegion, volume: float) -> None:
+        super().__init__(whole, slab)
+        self._whole, self._slab, self._volume = whole, slab, volume
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates, d of them."""
+        return self._whole.names
+
+    @functools.cached_property
+    def _measured(self) -> tuple[float, float]:
+        return self._volume, self._whole.volume_error
+
+    def __repr__(self) -> str:
+        axis, low, high = self._slab.axis, self._slab.low, self._slab.high
+        return f"({self._whole!r} with {low:g} <= {self.names[axis]} <= {high:g})"
+
+
+def _check_operand(sign: str, first: Domain, other: Any) -> None:
+    if not isinstance(other, Domain):
+        raise InputError(f"{first} {sign} …: expected another domain, got {other!r}")
+    if other.dimension != first.dimension:
+        raise InputError(
+            f"domains of one dimension are combined; {first} has {first.dimension} and {other} "
+            f"has {other.dimension}"
+        )
+    if not other._combines:
+        raise InputError(
+            f"{other} knows its points only, and cannot be combined with another domain; choose "
+            f"points by NumPy, as in PointCloud(x[other.contains(x)])"
+        )
+
+
+def _common_names(first: Domain, second: Domain) -> tuple[str, ...]:
+    """The names of both; those that were chosen where the others are the default ones."""
+    default = coordinate_names(first.dimension)
+    chosen = list(dict.fromkeys(d.names for d in (first, second) if d.names != default))
+    if len(chosen) > 1:
+        raise InputError(
+            f"domains that are combined must have coordinates of the same names; got {chosen[0]} "
+            f"and {chosen[1]}"
+        )
+    return chosen[0] if chosen else default
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names, or the first of many."""
+    more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _counts(n: int, measures: FloatArray, method: str) -> npt.NDArray[np.int64]:
+    """How many of n points each part of the boundary has, in proportion to these, at least one."""
+    if not np.all(np.isfinite(measures)):
+        measures = np.ones_like(measures)
+    if method == GRID:
+        return np.maximum(1, np.round(n * measures / measures.sum())).astype(np.int64)
+    return allotted(n, measures)

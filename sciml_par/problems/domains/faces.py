@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.problems.domains.surface import OnSurface, Surface, all_kept
 from sciml_par.problems.sampling import GRID, allotted, proportional, unit_points
 
 FloatArray = npt.NDArray[np.float64]
@@ -28,6 +29,53 @@ def faces_of(lower: FloatArray, upper: FloatArray) -> list[Face]:
         for axis in range(len(lower))
         for bound, sign in ((lower, -1.0), (upper, 1.0))
     ]
+
+
+class BoxFace(Surface):
+    """A face of a box as a part of a boundary; see `Surface`."""
+
+    def __init__(
+        self,
+        face: Face,
+        lower: FloatArray,
+        upper: FloatArray,
+        names: tuple[str, ...],
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        self._face, self._lower, self._upper = face, lower, upper
+        self.names, self.aliases = names, aliases
+        self.coordinates = len(lower) - 1
+        self._others = [axis for axis in range(len(lower)) if axis != face.axis]
+        self._normal = np.zeros(len(lower))
+        self._normal[face.axis] = face.sign
+
+    @property
+    def measure(self) -> float:
+        """See `Surface`."""
+        return float(np.prod((self._upper - self._lower)[self._others]))
+
+    def place(self, unit: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        x = np.empty((len(unit), len(self._lower)))
+        x[:, self._face.axis] = self._face.position
+        low, high = self._lower[self._others], self._upper[self._others]
+        # lower + extent may round to just above upper.
+        x[:, self._others] = np.minimum(low + (high - low) * unit, high)
+        return all_kept(x, self._normals(len(unit)))
+
+    def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """See `Surface`."""
+        x = _on_face(self._face, self._lower, self._upper, n, GRID, None)
+        return x, self._normals(len(x))
+
+    def project(self, x: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        foot = np.clip(x, self._lower, self._upper)
+        foot[:, self._face.axis] = self._face.position
+        return all_kept(foot, self._normals(len(x)))
+
+    def _normals(self, n: int) -> FloatArray:
+        return np.repeat(self._normal[None], n, axis=0)
 
 
 def points_on(

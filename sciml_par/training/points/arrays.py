@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def as_array(value: Any, what: str) -> FloatArray:
     return array.astype(np.float64)
 
 
-def as_points(array: FloatArray, domain: Box, what: str) -> FloatArray:
+def as_points(array: FloatArray, domain: Domain, what: str) -> FloatArray:
     """Points of the domain: [n, d], or [n] where d = 1 (local).
 
     What lies outside by no more than the rounding of single precision is moved onto the boundary.
@@ -71,12 +71,12 @@ def as_points(array: FloatArray, domain: Box, what: str) -> FloatArray:
 
 
 def as_boundary_points(
-    value: tuple[FloatArray, FloatArray | None], domain: Box, what: str
+    value: tuple[FloatArray, FloatArray | None], domain: Domain, what: str
 ) -> tuple[FloatArray, FloatArray]:
     """Points of the boundary with outward unit normals, [n, d] each (local).
 
     Normals that are not given are those of the faces. On an edge, which belongs to several faces,
-    that is the mean direction, which suits conditions that do not use it; see `on_one_face`.
+    that is the mean direction, which suits conditions that do not use it.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def as_boundary_points(
         return as_points(array, domain, what), _as_normals(normals, array, domain, what)
     x = domain.snap(as_points(array, domain, what))
     normals = domain.outward_normals(x)
-    inside = ~normals.any(axis=1)
+    inside = ~domain.on_boundary(x)
     if inside.any():
         first = int(np.argmax(inside))
         raise InputError(
@@ -99,12 +99,7 @@ def as_boundary_points(
     return x, normals
 
 
-def on_one_face(normals: FloatArray) -> npt.NDArray[np.bool_]:
-    """Which normals are those of a single face of a box: [n, d] -> [n] (local)."""
-    return np.asarray(np.count_nonzero(normals, axis=1) == 1)
-
-
-def _as_normals(normals: FloatArray, x: FloatArray, domain: Box, what: str) -> FloatArray:
+def _as_normals(normals: FloatArray, x: FloatArray, domain: Domain, what: str) -> FloatArray:
     n, d = len(x), domain.dimension
     found = normals[:, None] if normals.ndim == 1 and d == 1 else normals
     if found.shape != (n, d):

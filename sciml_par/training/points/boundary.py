@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions import Condition, Dirichlet
 from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import INITIAL, Domain
 from sciml_par.problems.sampling import GRID
-from sciml_par.training.points.arrays import as_boundary_points, on_one_face
+from sciml_par.training.points.arrays import as_boundary_points
 from sciml_par.training.points.points import Points
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,7 +34,7 @@ class BoundaryPoints:
     derived : those that were given without normals.
     """
 
-    domain: Box
+    domain: Domain
     number: int | Given
     initial: int | Given | None
     method: str
@@ -40,7 +42,7 @@ class BoundaryPoints:
     derived: tuple[Given, ...] = ()
 
     @classmethod
-    def of(cls, domain: Box, points: Points, interior: int) -> BoundaryPoints:
+    def of(cls, domain: Domain, points: Points, interior: int) -> BoundaryPoints:
         """What `points` say of the boundary, where the equations have `interior` points (local).
 
         Raises
@@ -93,7 +95,8 @@ class BoundaryPoints:
         """See that points which were given without normals do not lack those of a condition."""
         for x, normals in self.derived:
             chosen = condition.holds_at(x)
-            check_normals(condition, normals[chosen], f"points of the condition {name!r}")
+            given = x[chosen], normals[chosen]
+            check_normals(condition, given, self.domain, f"points of the condition {name!r}")
 
     def _most(self, rng: np.random.Generator) -> Given:
         if isinstance(self.number, tuple):
@@ -103,13 +106,24 @@ class BoundaryPoints:
         )
 
 
-def default_number(domain: Box, interior: int) -> int:
-    """As dense on the boundary as in the interior: 2d N^((d−1)/d)."""
+def default_number(domain: Domain, interior: int) -> int:
+    """As dense on the boundary, of measure S, as inside: S (N/V)^((d−1)/d).
+
+    For a box 2d N^((d−1)/d), which is the same for a cube.
+    """
     d = domain.dimension
-    return max(2 * d, round(2 * d * interior ** ((d - 1) / d)))
+    number = 2 * d * interior ** ((d - 1) / d)
+    if not isinstance(domain, Box) and math.isfinite(domain.volume):
+        number = domain.surface * (interior / domain.volume) ** ((d - 1) / d)
+    return max(2 * d, round(number))
 
 
-def _check_initial(x: FloatArray, domain: Box) -> None:
+def _check_initial(x: FloatArray, domain: Domain) -> None:
+    if not isinstance(domain, Box) and INITIAL not in domain.faces:
+        raise InputError(
+            f"train: initial points are those of a domain with a time, such as "
+            f"domain * Time(0, 1); got some for {domain}."
+        )
     elsewhere = domain.snap(x)[:, -1] != domain.lower[-1]
     if elsewhere.any():
         first = int(np.argmax(elsewhere))
@@ -120,12 +134,28 @@ def _check_initial(x: FloatArray, domain: Box) -> None:
         )
 
 
-def check_normals(condition: Condition, normals: FloatArray, what: str) -> None:
+def check_normals(condition: Condition, given: Given, domain: Domain, what: str) -> None:
     """Refuse points on edges where a condition uses the normal (local)."""
-    on_edges = int(np.count_nonzero(~on_one_face(normals)))
+    x, normals = given
+    on_edges = int(np.count_nonzero(domain.on_edges(x)))
     if on_edges and not isinstance(condition, Dirichlet):
         raise InputError(
-            f"train: {on_edges} of {len(normals)} {what} lie on edges, where two faces meet and "
+            f"train: {on_edges} of {len(x)} {what} lie on edges, where two faces meet and "
             f"{type(condition).__name__} has no normal. Leave them out, or give a pair "
             f"(x, normals)."
+        )
+    check_known(condition, normals, what)
+
+
+def check_known(condition: Condition, normals: FloatArray, what: str) -> None:
+    """Refuse points without a normal where a condition uses it (local).
+
+    Only a cloud of points may have such.
+    """
+    unknown = int(np.count_nonzero(~normals.any(axis=1)))
+    if unknown and not isinstance(condition, Dirichlet):
+        raise InputError(
+            f"train: no normal is known at {unknown} of {len(normals)} {what}, and "
+            f"{type(condition).__name__} needs one. Make the domain as PointCloud(x, boundary=..., "
+            f"normals=...)."
         )

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -32,8 +33,8 @@ def own_rows(x: FloatArray, axis: int | None, *, rank: int, size: int) -> IntArr
     return np.argsort(x[:, axis], kind="stable")[first:end]
 
 
-def slab(x: FloatArray, domain: Box, *, rank: int, size: int) -> Box | None:
-    """The part of a box between the points of neighbouring ranks (local).
+def slab(x: FloatArray, domain: Domain, *, rank: int, size: int) -> Domain | None:
+    """The part of the box around a domain between the points of neighbouring ranks (local).
 
     x: [n, d], all points. None where the part is empty or has no thickness.
     """
@@ -49,9 +50,11 @@ def slab(x: FloatArray, domain: Box, *, rank: int, size: int) -> Box | None:
         upper[axis] = sorted_x[end - 1 : end + 1].mean()
     if first == end or not lower[axis] < upper[axis]:
         return None
-    return domain.with_bounds(lower, upper)
+    if isinstance(domain, Box):
+        return domain.with_bounds(lower, upper)
+    return Box(lower, upper, names=domain.names)
 
 
-def longest_axis(domain: Box) -> int:
-    """The axis along which a box is divided; the first among equal ones."""
+def longest_axis(domain: Domain) -> int:
+    """The axis along which a domain is divided; the first among equal ones."""
     return int(np.argmax(domain.extent))

@@ -8,7 +8,7 @@ from typing import Any
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions import Condition
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
 from sciml_par.training.fingerprint import of_value
@@ -63,7 +63,7 @@ def make_feed(
     place = Place(rank, size, longest_axis(domain), own_seed, dtype, bootstrap)
     equations = problem.terms[: len(problem.residuals)]
     redrawn = False
-    sub_domain: Box | None
+    sub_domain: Domain | None
     if points_per_rank is not None:
         check_per_rank(points_per_rank, wanted)
         first, sub_domain = make_per_rank(
@@ -167,7 +167,9 @@ def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:
     return found
 
 
-def _sub_domain(interior: InteriorSet, batches: bool, domain: Box, place: Place) -> Box | None:
+def _sub_domain(
+    interior: InteriorSet, batches: bool, domain: Domain, place: Place
+) -> Domain | None:
     if interior.given or (batches and place.size > 1):
         return None
     return slab(interior.points(0)[0], domain, rank=place.rank, size=place.size)
@@ -207,7 +209,7 @@ def _digests(problem: Problem, parts: list[Part]) -> dict[str, str]:
 
 
 def _joined(
-    problem: Problem, parts: list[Part], sub_domain: Box | None, description: dict[str, str]
+    problem: Problem, parts: list[Part], sub_domain: Domain | None, description: dict[str, str]
 ) -> RankFeed:
     views, arrays, totals, rows = [], [], [], []
     for i, part in enumerate(parts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.sampling import GRID
 from sciml_par.problems.term import Term
@@ -58,11 +57,11 @@ def check_per_rank(number: Any, points: Points) -> None:
 
 
 def make_per_rank(
-    residuals: Sequence[Residual], terms: Sequence[Term], domain: Box, number: Any, place: Place
-) -> tuple[Part, Box]:
+    residuals: Sequence[Residual], terms: Sequence[Term], domain: Domain, number: Any, place: Place
+) -> tuple[Part, Domain]:
     """This rank's equispaced points, both ends included, and its slab of the domain (local)."""
     slabs = domain.split(place.size)
-    numbers = [math.prod(each.grid_shape(number)) for each in slabs]
+    numbers = [each.grid_size(number) for each in slabs]
     total, before = sum(numbers), sum(numbers[: place.rank])
     mine = slabs[place.rank]
     arrays = with_data(residuals, mine.grid(number))

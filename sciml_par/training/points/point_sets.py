@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions import Condition
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.sampling import GRID
 from sciml_par.training.points.arrays import as_boundary_points, as_points
-from sciml_par.training.points.boundary import BoundaryPoints, check_normals
+from sciml_par.training.points.boundary import BoundaryPoints, check_known, check_normals
 from sciml_par.training.points.generators import Purpose, generator
 from sciml_par.training.points.points import INTERIOR, Points
 
@@ -51,7 +51,7 @@ class InteriorSet:
     """The points of the equations; see `PointSet`."""
 
     def __init__(
-        self, residuals: Sequence[Residual], domain: Box, points: Points, seed: int
+        self, residuals: Sequence[Residual], domain: Domain, points: Points, seed: int
     ) -> None:
         self._residuals, self._domain, self._seed = residuals, domain, seed
         self._method = points.method_of(INTERIOR)
@@ -145,7 +145,9 @@ class ConditionSet:
             chosen_by = condition
         self.identity: tuple[Any, ...] = ((boundary.identity, id(chosen_by), number, seed),) * 2
         # The same for any seed, so that members of an ensemble have points of one shape.
-        self._wanted = len(self._holding(generator(0, Purpose.CONDITION, number, 0))[0])
+        _, normals = self._holding(generator(0, Purpose.CONDITION, number, 0))
+        self._wanted = len(normals)
+        check_known(condition, normals, f"points of {type(condition).__name__}")
         if self._wanted == 0:
             tried = len(boundary.draw(self._generator(0))[0])
             raise condition.no_points(tried, boundary.domain)
@@ -200,7 +202,7 @@ class GivenSet:
 
 
 def given_set(
-    condition: Condition, name: str, value: tuple[FloatArray, FloatArray | None], domain: Box
+    condition: Condition, name: str, value: tuple[FloatArray, FloatArray | None], domain: Domain
 ) -> GivenSet:
     """The points that `Points.conditions` has for a condition (local).
 
@@ -212,5 +214,5 @@ def given_set(
     what = f"points of the condition {name!r}"
     x, normals = as_boundary_points(value, domain, what)
     if value[1] is None:
-        check_normals(condition, normals, what)
+        check_normals(condition, (x, normals), domain, what)
     return GivenSet((x, normals))

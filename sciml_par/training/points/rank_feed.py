@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.term import Term
 from sciml_par.training.points.adaptive import Adaptive, stack_adaptive
 from sciml_par.training.points.feed import Batch, Rows
@@ -152,7 +152,7 @@ class RankFeed(SourcesFeed):
         arrays: Sequence[Arrays],
         totals: Sequence[int],
         rows_of_ranks: Sequence[tuple[int, ...]],
-        sub_domain: Box | None,
+        sub_domain: Domain | None,
         description: dict[str, str],
     ) -> None:
         super().__init__(sources, views, rows_of_ranks)

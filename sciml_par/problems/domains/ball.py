@@ -1,0 +1,186 @@
+"""Balls in any dimension: discs in the plane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_number
+from sciml_par.problems._names import checked_names, coordinate_names
+from sciml_par.problems.domains._vectors import checked_vector
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.region import Region
+from sciml_par.problems.domains.sphere import coordinates_of, directions, spread
+from sciml_par.problems.domains.surface import OnSurface, Surface, all_kept
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+SURFACE = "surface"
+
+
+class Ball(Domain):
+    """The closed ball {x : |x − center| <= radius} in d dimensions, a disc for d = 2; immutable.
+
+    Parameters
+    ----------
+    center : number or sequence of d numbers
+    radius : float
+        Positive, in units of the coordinates.
+    names : sequence of d strings, optional
+        Of the coordinates; as for `Box`.
+
+    Raises
+    ------
+    InputError
+        The radius is not positive, or a number is not finite.
+
+    Examples
+    --------
+    >>> from sciml_par.problems import Ball
+    >>> disc = Ball([0, 0], 2)
+    >>> round(disc.volume, 6), round(disc.surface, 6), disc.faces
+    (12.566371, 12.566371, ('surface',))
+    """
+
+    def __init__(
+        self, center: npt.ArrayLike, radius: float, *, names: Sequence[str] | None = None
+    ) -> None:
+        self._center = checked_vector(center, "Ball: center")
+        self._radius = checked_number(radius, "Ball: radius")
+        if self._radius <= 0:
+            raise InputError(f"Ball: radius must be positive, got {radius!r}")
+        d = self._center.size
+        default = coordinate_names(d)
+        what = "Ball: names of the coordinates"
+        self._names = default if names is None else checked_names(names, what, count=d)
+
+    @property
+    def center(self) -> FloatArray:
+        """The centre [d]."""
+        return self._center
+
+    @property
+    def radius(self) -> float:
+        """The radius."""
+        return self._radius
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates, d of them."""
+        return self._names
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower bounds [d] of the box around it."""
+        return self._center - self._radius
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper bounds [d] of the box around it."""
+        return self._center + self._radius
+
+    @property
+    def volume(self) -> float:
+        """π^(d/2) r^d / Γ(d/2 + 1)."""
+        half = self.dimension / 2
+        return math.pi**half * self._radius**self.dimension / math.gamma(half + 1)
+
+    @property
+    def _key(self) -> Hashable:
+        return ("ball", tuple(self._center.tolist()), self._radius)
+
+    def __repr__(self) -> str:
+        given = self._names != coordinate_names(self.dimension)
+        names = f", names={self._names!r}" if given else ""
+        return f"Ball({self._center.tolist()}, {self._radius}{names})"
+
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        return np.asarray(np.linalg.norm(x - self._center, axis=1) <= self._radius + margin)
+
+    @property
+    def _coordinates(self) -> int:
+        return 1 + coordinates_of(self.dimension)
+
+    @property
+    def _candidates(self) -> float:
+        return self.volume
+
+    def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
+        # The share of the volume within the distance s of the centre is (s/r)^d.
+        distance = self._radius * unit[:, :1] ** (1 / self.dimension)
+        x = self._center + distance * directions(unit[:, 1:], self.dimension)
+        return x, np.ones(len(x), np.bool_)
+
+    @property
+    def _surfaces(self) -> tuple[Surface, ...]:
+        return (SphereSurface(self._center, self._radius),)
+
+    def _surely_contains(self, other: Region) -> bool:
+        if isinstance(other, Ball):
+            return self._distance(other) + other._radius <= self._radius
+        farthest = np.maximum(
+            np.abs(other.lower - self._center), np.abs(other.upper - self._center)
+        )
+        return bool(np.linalg.norm(farthest) <= self._radius)
+
+    def _surely_apart(self, other: Region) -> bool:
+        if isinstance(other, Ball):
+            return self._distance(other) >= self._radius + other._radius
+        nearest = np.clip(self._center, other.lower, other.upper)
+        return bool(np.linalg.norm(nearest - self._center) >= self._radius)
+
+    def _distance(self, other: Ball) -> float:
+        return float(np.linalg.norm(self._center - other._center))
+
+    def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
+        """The squared cosine of a uniform direction has a beta distribution, and so do the cuts."""
+        from scipy.special import betaincinv
+
+        half = (self.dimension + 1) / 2
+        return self.lower[axis] + 2 * self._radius * betaincinv(half, half, shares)
+
+
+class SphereSurface(Surface):
+    """The sphere |x − center| = radius; see `Surface`."""
+
+    names = (SURFACE,)
+
+    def __init__(self, center: FloatArray, radius: float) -> None:
+        self._center, self._radius = center, radius
+        self.coordinates = max(1, coordinates_of(center.size))
+
+    @property
+    def measure(self) -> float:
+        """2 π^(d/2) r^(d−1) / Γ(d/2)."""
+        half = self._center.size / 2
+        unit = 2 * math.pi**half / math.gamma(half)
+        return unit * float(self._radius) ** (self._center.size - 1)
+
+    def place(self, unit: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        return self._along(directions(unit, self._center.size))
+
+    def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """See `Surface`."""
+        return self._along(spread(n, self._center.size))[:2]
+
+    def points(
+        self, n: int, method: str, rng: np.random.Generator | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Surface`; for d = 1 both ends."""
+        return self.grid(n) if self._center.size == 1 else super().points(n, method, rng)
+
+    def project(self, x: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        away = x - self._center
+        length = np.linalg.norm(away, axis=1, keepdims=True)
+        away = np.where(length > 0, away, np.eye(1, self._center.size))
+        return self._along(away / np.where(length > 0, length, 1.0))
+
+    def _along(self, direction: FloatArray) -> OnSurface:
+        return all_kept(self._center + self._radius * direction, direction)

@@ -1,0 +1,262 @@
+"""Union, intersection and difference of regions, with the parts of their boundaries that remain."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.domains.kept_surface import KeptSurface
+from sciml_par.problems.domains.region import Region
+from sciml_par.problems.domains.surface import Surface
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class CombinedRegion(Region):
+    """What the three have in common."""
+
+    sign: str
+
+    def __init__(self, first: Region, second: Region) -> None:
+        self._first, self._second = first, second
+
+    @property
+    def _key(self) -> Hashable:
+        return (self.sign, self._first._key, self._second._key)
+
+    @property
+    def _leaves(self) -> tuple[Region, ...]:
+        return (*self._first._leaves, *self._second._leaves)
+
+    @functools.cached_property
+    def _surfaces(self) -> tuple[Surface, ...]:
+        """The surfaces of all operands, as far as they bound the result.
+
+        A surface keeps its names. A name that several have belongs to all of them, and each has it
+        with its number as well, in the order of the operands: "surface 1", "surface 2".
+        """
+        owned = [(i, s) for i, leaf in enumerate(self._leaves) for s in leaf._surfaces]
+        total = Counter(name for _, s in owned for name in (*s.names, *s.aliases))
+        seen = Counter[str]()
+        found = []
+        for i, surface in owned:
+            seen.update((*surface.names, *surface.aliases))
+            numbers = {
+                name: f"{name} {seen[name]}"
+                for name in (*surface.names, *surface.aliases)
+                if total[name] > 1
+            }
+            # A boundary that two operands share has its points from the first of them.
+            earlier = self._leaves[:i]
+            step = 1e-6 * float(self.extent.max())
+            kept = KeptSurface(surface, self, earlier, numbers, step=step)
+            if kept.share > 0:
+                found.append(kept)
+        return tuple(found)
+
+    @functools.cached_property
+    def _polygon(self) -> Any:
+        first, second = self._first._polygon, self._second._polygon
+        return None if first is None or second is None else self._of_polygons(first, second)
+
+    @staticmethod
+    @abstractmethod
+    def _of_polygons(first: Any, second: Any) -> Any:
+        """The result for two geometries of shapely."""
+
+    @functools.cached_property
+    def _measured(self) -> tuple[float, float]:
+        """The volume and its standard error."""
+        if self._polygon is not None:
+            return float(self._polygon.area), 0.0
+        common = self._common_volume()
+        return self._estimated_volume() if common is None else self._of_volumes(common)
+
+    def _common_volume(self) -> float | None:
+        """The volume of the intersection of the operands, where it follows from theirs."""
+        a, b = self._first, self._second
+        if a.volume_error or b.volume_error:
+            return None
+        if a._surely_apart(b) or b._surely_apart(a):
+            return 0.0
+        if a._surely_contains(b):
+            return b.volume
+        return a.volume if b._surely_contains(a) else None
+
+    @abstractmethod
+    def _of_volumes(self, common: float) -> tuple[float, float]:
+        """The volume, and that its error is 0, where the common volume is known."""
+
+    @property
+    def volume(self) -> float:
+        """See `Region`."""
+        return self._measured[0]
+
+    @property
+    def volume_error(self) -> float:
+        """See `Region`."""
+        return self._measured[1]
+
+    @functools.cached_property
+    def _bounds(self) -> tuple[FloatArray, FloatArray]:
+        if self._polygon is not None and not self._polygon.is_empty:
+            bounds = np.array(self._polygon.bounds)
+            return bounds[:2], bounds[2:]
+        return self._combined_bounds()
+
+    @abstractmethod
+    def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
+        """A box around the result, by those around the operands."""
+
+    @property
+    def lower(self) -> FloatArray:
+        """See `Region`."""
+        return self._bounds[0]
+
+    @property
+    def upper(self) -> FloatArray:
+        """See `Region`."""
+        return self._bounds[1]
+
+    @property
+    def _cheaper(self) -> Region:
+        """The operand with the fewer candidates."""
+        pair = (self._first, self._second)
+        return min(pair, key=lambda region: region._candidates)
+
+
+class UnionRegion(CombinedRegion):
+    """The points of either region."""
+
+    sign = "|"
+
+    def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
+        a, b = self._first, self._second
+        return np.minimum(a.lower, b.lower), np.maximum(a.upper, b.upper)
+
+    def _of_volumes(self, common: float) -> tuple[float, float]:
+        return self._first.volume + self._second.volume - common, 0.0
+
+    @staticmethod
+    def _of_polygons(first: Any, second: Any) -> Any:
+        return first.union(second)
+
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        return self._first._within(x, margin) | self._second._within(x, margin)
+
+    def _surely_contains(self, other: Region) -> bool:
+        return self._first._surely_contains(other) or self._second._surely_contains(other)
+
+    def _surely_apart(self, other: Region) -> bool:
+        return self._first._surely_apart(other) and self._second._surely_apart(other)
+
+    @property
+    def _coordinates(self) -> int:
+        return 1 + max(self._first._coordinates, self._second._coordinates)
+
+    @property
+    def _candidates(self) -> float:
+        return self._first._candidates + self._second._candidates
+
+    def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """One number chooses the operand; what lies in both counts for the first one."""
+        a, b = self._first, self._second
+        in_first = unit[:, 0] * self._candidates < a._candidates
+        x, kept = np.empty((len(unit), self.dimension)), np.zeros(len(unit), np.bool_)
+        for region, rows in ((a, in_first), (b, ~in_first)):
+            x[rows], kept[rows] = region._place(unit[rows, 1 : 1 + region._coordinates])
+        return x, kept & (in_first | ~a._within(x))
+
+
+class IntersectionRegion(CombinedRegion):
+    """The points of both regions."""
+
+    sign = "&"
+
+    def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
+        a, b = self._first, self._second
+        return np.maximum(a.lower, b.lower), np.minimum(a.upper, b.upper)
+
+    def _of_volumes(self, common: float) -> tuple[float, float]:
+        return common, 0.0
+
+    @staticmethod
+    def _of_polygons(first: Any, second: Any) -> Any:
+        return first.intersection(second)
+
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        return self._first._within(x, margin) & self._second._within(x, margin)
+
+    def _surely_contains(self, other: Region) -> bool:
+        return self._first._surely_contains(other) and self._second._surely_contains(other)
+
+    def _surely_apart(self, other: Region) -> bool:
+        return (
+            self._first._surely_apart(other)
+            or self._second._surely_apart(other)
+            or super()._surely_apart(other)
+        )
+
+    @property
+    def _in_box(self) -> bool:
+        """Whether the box around it has fewer candidates than either operand."""
+        return float(np.prod(self.extent)) < self._cheaper._candidates
+
+    @property
+    def _coordinates(self) -> int:
+        return self.dimension if self._in_box else self._cheaper._coordinates
+
+    @property
+    def _candidates(self) -> float:
+        return float(np.prod(self.extent)) if self._in_box else self._cheaper._candidates
+
+    def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
+        if self._in_box:
+            return super()._place(unit)
+        x, kept = self._cheaper._place(unit)
+        return x, kept & self._within(x)
+
+
+class DifferenceRegion(CombinedRegion):
+    """The points of the first region that are not inside the second."""
+
+    sign = "-"
+
+    def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
+        return self._first.lower, self._first.upper
+
+    def _of_volumes(self, common: float) -> tuple[float, float]:
+        return self._first.volume - common, 0.0
+
+    @staticmethod
+    def _of_polygons(first: Any, second: Any) -> Any:
+        return first.difference(second)
+
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        return self._first._within(x, margin) & ~self._second._within(x, -margin)
+
+    def _surely_contains(self, other: Region) -> bool:
+        apart = self._second._surely_apart(other) or other._surely_apart(self._second)
+        return apart and self._first._surely_contains(other)
+
+    def _surely_apart(self, other: Region) -> bool:
+        return self._first._surely_apart(other) or self._second._surely_contains(other)
+
+    @property
+    def _coordinates(self) -> int:
+        return self._first._coordinates
+
+    @property
+    def _candidates(self) -> float:
+        return self._first._candidates
+
+    def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
+        x, kept = self._first._place(unit)
+        return x, kept & ~self._second._within(x)

@@ -1,0 +1,311 @@
+"""Domains that are known by points only."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_integer, is_integer
+from sciml_par.problems._names import checked_names, coordinate_names
+from sciml_par.problems.domains._vectors import checked_points
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.point_files import read_points
+from sciml_par.problems.domains.surface import OnSurface, Surface
+from sciml_par.problems.sampling import GRID, checked_generator, method_name
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+BOUNDARY = "boundary"
+
+
+class PointCloud(Domain):
+    """A domain of which points are known, and nothing between them; immutable.
+
+    Of n points that are asked for, it gives some of its own: on a grid every so manieth one in
+    their order, by any random method that many at random, each at most once, and all of them where
+    it has no more than n. Its volume is not known (NaN); it contains its own points, and is
+    combined with a time, but with no other domain. Its face is "boundary".
+
+    Parameters
+    ----------
+    x : array-like [n, d]
+        Points inside, each once; or [n] where d = 1.
+    boundary : array-like [k, d], optional
+        Points on the boundary.
+    normals : array-like [k, d], optional
+        Outward normals there, of any length but 0. Without them, conditions that use the normal
+        are refused.
+    names : sequence of d strings, optional
+        Of the coordinates; as for `Box`.
+
+    Raises
+    ------
+    InputError
+        An array has another shape, a number is not finite, a normal is zero, or all points have
+        one coordinate in common.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sciml_par.problems import PointCloud
+    >>> cloud = PointCloud(np.random.default_rng(0).random((500, 2)))
+    >>> cloud.interior(100).shape, cloud.faces
+    ((100, 2), ())
+    """
+
+    _combines: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        x: npt.ArrayLike,
+        *,
+        boundary: npt.ArrayLike | None = None,
+        normals: npt.ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self._x = checked_points(x, "PointCloud: x")
+        d = self._x.shape[1]
+        self._on = np.empty((0, d))
+        if boundary is not None:
+            self._on = checked_points(boundary, "PointCloud: boundary", d=d)
+        self._normals = _checked_normals(normals, self._on)
+        default = coordinate_names(d)
+        what = "PointCloud: names of the coordinates"
+        self._names = default if names is None else checked_names(names, what, count=d)
+        every = np.concatenate([self._x, self._on])
+        self._bounds = every.min(axis=0), every.max(axis=0)
+        flat = np.flatnonzero(self._bounds[0] == self._bounds[1])
+        if len(flat):
+            raise InputError(
+                f"PointCloud: all points have the same coordinate {self._names[flat[0]]} = "
+                f"{every[0, flat[0]]:g}; leave that coordinate out"
+            )
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        boundary: str | Path | None = None,
+        normals: str | Path | None = None,
+        names: Sequence[str] | None = None,
+    ) -> PointCloud:
+        """A cloud whose points are in a file (local).
+
+        Parameters
+        ----------
+        path : str or Path
+            A .csv file with a row for each point, whose first line may hold the names of the
+            coordinates; a .npy file with an array [n, d]; or a .npz file with an array "x", and
+            "boundary" and "normals" where these are known.
+        boundary, normals : str or Path, optional
+            Files of those arrays, .csv or .npy.
+        names : as for `PointCloud`.
+
+        Raises
+        ------
+        InputError
+            A file is missing, has another format, or holds no such array; the message names it.
+        """
+        arrays, header = read_points(path)
+        for what, other in ((BOUNDARY, boundary), ("normals", normals)):
+            if other is not None:
+                arrays[what] = read_points(other)[0]["x"]
+        try:
+            return cls(
+                arrays["x"],
+                boundary=arrays.get(BOUNDARY),
+                normals=arrays.get("normals"),
+                names=header if names is None else names,
+            )
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates, d of them."""
+        return self._names
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower bounds [d] of the box around all points."""
+        return self._bounds[0]
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper bounds [d] of the box around all points."""
+        return self._bounds[1]
+
+    @property
+    def volume(self) -> float:
+        """Not known: NaN."""
+        return float("nan")
+
+    @property
+    def volume_error(self) -> float:
+        """Not known: NaN."""
+        return float("nan")
+
+    @property
+    def surface(self) -> float:
+        """Not known: NaN."""
+        return float("nan")
+
+    @functools.cached_property
+    def _key(self) -> Hashable:
+        digest = hashlib.blake2b(self._x.tobytes(), digest_size=16)
+        for array in (self._on, self._normals):
+            digest.update(array.tobytes())
+        return ("cloud", self._x.shape, len(self._on), digest.hexdigest())
+
+    def __repr__(self) -> str:
+        on = f", {len(self._on)} on the boundary" if len(self._on) else ""
+        names = (
+            f", names={self._names!r}" if self._names != coordinate_names(len(self.lower)) else ""
+        )
+        digest = str(self._key[-1])[:12]  # type: ignore[index]
+        return f"PointCloud(<{len(self._x)} points{on}, digest {digest}>{names})"
+
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        distance, _ = self._tree.query(x)
+        return np.asarray(distance <= max(margin, self._rounding))
+
+    @functools.cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import KDTree
+
+        return KDTree(np.concatenate([self._x, self._on]))
+
+    @property
+    def _coordinates(self) -> int:
+        return 1
+
+    @property
+    def _candidates(self) -> float:
+        return float("nan")
+
+    def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """One number chooses one of the points; only of use with a time."""
+        return self._x[_chosen(unit, len(self._x))], np.ones(len(unit), np.bool_)
+
+    def _lattice(self, n: int | Sequence[int], *, ends: bool) -> FloatArray:
+        if not is_integer(n):
+            raise InputError(
+                f"grid: a cloud has points in no order of axes; give one number, got {n!r}"
+            )
+        return self._x[_every(len(self._x), checked_integer(n, "grid: n", least=1))]
+
+    def _scattered(self, n: int, method: str, rng: np.random.Generator) -> FloatArray:
+        return self._x[_some(len(self._x), n, rng)]
+
+    @functools.cached_property
+    def _surfaces(self) -> tuple[Surface, ...]:
+        return (CloudSurface(self._on, self._normals),) if len(self._on) else ()
+
+    def _on_surfaces(
+        self, surfaces: Sequence[Surface], n: Any, method: str, rng: Any, *, what: str
+    ) -> tuple[FloatArray, FloatArray]:
+        if not len(self._on):
+            raise InputError(
+                f"{self} has no points on the boundary, which conditions need; give them as "
+                f"PointCloud(x, boundary=..., normals=...)"
+            )
+        name = method_name(method, f"{what}: method")
+        if name != GRID:
+            rng = checked_generator(rng, what)
+        return surfaces[0].points(checked_integer(n, f"{what}: n", least=1), name, rng)
+
+    def split(self, parts: int) -> tuple[Domain, ...]:
+        """Parts of equally many points along the longest axis; see `Domain.split`."""
+        count = checked_integer(parts, "split: parts", least=1)
+        if count > len(self._x):
+            raise InputError(f"split: {self} has too few points for {count} parts")
+        order = np.argsort(self._x[:, int(np.argmax(self.extent))], kind="stable")
+        return tuple(
+            PointCloud(self._x[np.sort(rows)], names=self._names)
+            for rows in np.array_split(order, count)
+        )
+
+
+class CloudSurface(Surface):
+    """Points on a boundary; see `Surface`. A normal of zero is one that is not known."""
+
+    names = (BOUNDARY,)
+    coordinates = 1
+
+    def __init__(self, x: FloatArray, normals: FloatArray) -> None:
+        self._x, self._normals = x, normals
+
+    @functools.cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import KDTree
+
+        return KDTree(self._x)
+
+    @property
+    def measure(self) -> float:
+        """Not known: NaN."""
+        return float("nan")
+
+    def place(self, unit: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        rows = _chosen(unit, len(self._x))
+        return OnSurface(self._x[rows], self._normals[rows], np.ones(len(rows), np.bool_))
+
+    def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """See `Surface`."""
+        rows = _every(len(self._x), n)
+        return self._x[rows], self._normals[rows]
+
+    def points(
+        self, n: int, method: str, rng: np.random.Generator | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Surface`; each at most once."""
+        if method == GRID:
+            return self.grid(n)
+        assert rng is not None
+        rows = _some(len(self._x), n, rng)
+        return self._x[rows], self._normals[rows]
+
+    def project(self, x: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        _, rows = self._tree.query(x)
+        return OnSurface(self._x[rows], self._normals[rows], np.ones(len(x), np.bool_))
+
+
+def _chosen(unit: FloatArray, number: int) -> npt.NDArray[np.int64]:
+    return np.minimum((unit[:, 0] * number).astype(np.int64), number - 1)
+
+
+def _every(number: int, n: int) -> npt.NDArray[np.int64]:
+    """n rows at equal distances, or all."""
+    return np.arange(number) if n >= number else np.arange(n) * number // n
+
+
+def _some(number: int, n: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """n rows at random, each at most once, or all; in their order."""
+    return np.sort(rng.permutation(number)[:n])
+
+
+def _checked_normals(normals: npt.ArrayLike | None, x: FloatArray) -> FloatArray:
+    """Unit normals [k, d]; zeros where they are not known."""
+    if normals is None:
+        return np.zeros_like(x)
+    array = checked_points(normals, "PointCloud: normals", d=x.shape[1])
+    if array.shape != x.shape:
+        raise InputError(
+            f"PointCloud: normals must be those of the {len(x)} points of boundary=, got "
+            f"{len(array)}"
+        )
+    length = np.linalg.norm(array, axis=1, keepdims=True)
+    if not length.all():
+        raise InputError(f"PointCloud: normal {int(np.argmin(length))} is zero")
+    return np.asarray(array / length)

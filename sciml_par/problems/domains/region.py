@@ -1,0 +1,185 @@
+"""What the geometry of a shape consists of: membership, a map onto it, and its surfaces."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_integer, is_integer
+from sciml_par.problems.domains.rejection import exactly, kept_share
+from sciml_par.problems.domains.surface import Surface
+from sciml_par.problems.sampling import proportional
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+ROUNDING = 8 * float(np.finfo(np.float32).eps)
+"""Of coordinates that have passed through single precision, relative to the largest one."""
+_LATTICES = 4
+_MOST_LATTICE = 2**16  # points for each that is wanted
+
+
+class Region(ABC):
+    """A closed, bounded part of ℝ^d; immutable. What is known of it without names and errors."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def lower(self) -> FloatArray:
+        """Lower bounds [d] of an axis-parallel box around it, the smallest where that is known."""
+
+    @property
+    @abstractmethod
+    def upper(self) -> FloatArray:
+        """Upper bounds [d] of that box."""
+
+    @property
+    @abstractmethod
+    def volume(self) -> float:
+        """The length, area or volume, in units of the coordinates."""
+
+    @property
+    def volume_error(self) -> float:
+        """The standard error of the volume: 0 where it is exact to rounding."""
+        return 0.0
+
+    @property
+    def dimension(self) -> int:
+        """Number d of coordinates."""
+        return int(self.lower.size)
+
+    @property
+    def extent(self) -> FloatArray:
+        """Edge lengths upper − lower [d] of the box around it."""
+        return self.upper - self.lower
+
+    @property
+    @abstractmethod
+    def _key(self) -> Hashable:
+        """What is equal for equal regions."""
+
+    @abstractmethod
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        """Whether x: [n, d] lies in the region enlarged by a small margin, or shrunk: [n]."""
+
+    @property
+    @abstractmethod
+    def _surfaces(self) -> tuple[Surface, ...]:
+        """The parts of the boundary, without those that have no measure."""
+
+    @property
+    def _leaves(self) -> tuple[Region, ...]:
+        """Of which regions it is combined: by itself one."""
+        return (self,)
+
+    @property
+    def _coordinates(self) -> int:
+        """How many numbers of [0, 1] `_place` takes for a point."""
+        return self.dimension
+
+    def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Map the unit cube onto candidates, all equally likely: [n, k] -> x: [n, d], kept: [n]."""
+        x = np.clip(self.lower + unit * self.extent, self.lower, self.upper)
+        return x, self._within(x)
+
+    @property
+    def _candidates(self) -> float:
+        """The volume of all candidates."""
+        return float(np.prod(self.extent))
+
+    @property
+    def _polygon(self) -> Any:
+        """The region as a geometry of shapely, where it is bounded by straight lines, or None."""
+        return None
+
+    def _surely_contains(self, other: Region) -> bool:
+        """Whether `other` is known to lie in this region."""
+        return False
+
+    def _surely_apart(self, other: Region) -> bool:
+        """Whether `other` is known to have no volume in common with this region."""
+        return bool(np.any((self.upper <= other.lower) | (other.upper <= self.lower)))
+
+    @property
+    def _rounding(self) -> float:
+        """How far single precision may move a point."""
+        largest = np.maximum(np.abs(self.lower), np.abs(self.upper)).max()
+        return ROUNDING * float(max(largest, self.extent.max()))
+
+    def _lattice(self, n: int | Sequence[int], *, ends: bool) -> FloatArray:
+        """About n points in the region that are equispaced in the box around it (local).
+
+        With `ends`, the first and last ones of every axis lie on the bounds of the box; otherwise
+        all are midpoints of equal cells.
+        """
+        least = 2 if ends else 1
+        if not is_integer(n):
+            counts = [int(each) for each in np.ravel(np.asarray(n))]
+            if len(counts) != self.dimension or min(counts) < least:
+                raise InputError(
+                    f"grid: n must be an int, or {self.dimension} ints of at least {least}, one "
+                    f"per axis, got {n!r}"
+                )
+            return self._kept_lattice(counts, ends)
+        wanted = checked_integer(n, "grid: n", least=1)
+        total = wanted * float(np.prod(self.extent)) / self.volume
+        best = np.empty((0, self.dimension))
+        for _ in range(_LATTICES):
+            counts = proportional(self.extent, max(1, round(total)), least=least)
+            found = self._kept_lattice(counts, ends)
+            if abs(len(found) - wanted) < abs(len(best) - wanted) or not len(best):
+                best = found
+            total *= wanted / len(found) if len(found) else 2.0
+            if total > _MOST_LATTICE * max(1, wanted):
+                break
+        return best if len(best) else self._by_sequence(wanted)
+
+    def _kept_lattice(self, counts: Sequence[int], ends: bool) -> FloatArray:
+        x = lattice(self.lower, self.upper, counts, ends=ends)
+        return x[self._within(x, self._rounding)]
+
+    def _by_sequence(self, n: int) -> FloatArray:
+        """Points for a region so thin that no lattice meets it."""
+        return exactly(
+            self._place_all,
+            n,
+            coordinates=self._coordinates,
+            share=self.volume / self._candidates,
+            method="halton",
+            rng=np.random.default_rng(0),
+        )[0]
+
+    def _place_all(self, unit: FloatArray) -> tuple[tuple[FloatArray, ...], BoolArray]:
+        """`_place` in the form that `exactly` takes."""
+        x, kept = self._place(unit)
+        return (x,), kept
+
+    def _estimated_volume(self) -> tuple[float, float]:
+        """The volume by quasi-random points, and its standard error; see `kept_share` (local)."""
+        return _estimate(self)
+
+
+@functools.lru_cache(maxsize=256)
+def _estimate(region: Region) -> tuple[float, float]:
+    share, error = kept_share(lambda unit: region._place(unit)[1], region._coordinates)
+    return share * region._candidates, error * region._candidates
+
+
+def lattice(
+    lower: FloatArray, upper: FloatArray, counts: Sequence[int], *, ends: bool
+) -> FloatArray:
+    """Equispaced points in a box, [k, d]; the last axis varies fastest (local)."""
+    axes = [
+        np.linspace(low, high, count)
+        if ends
+        else low + (high - low) * (np.arange(count) + 0.5) / count
+        for low, high, count in zip(lower, upper, counts, strict=True)
+    ]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(lower))

@@ -1,0 +1,105 @@
+"""A closed line of straight edges as a part of a boundary."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.domains.surface import OnSurface, Surface, all_kept
+from sciml_par.problems.sampling import allotted
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+_PAIRS_AT_ONCE = 2**22
+
+
+class Ring(Surface):
+    """The outer ring of a polygon or that of a hole; see `Surface`.
+
+    Parameters
+    ----------
+    vertices : [n, 2], in any sense of rotation.
+    name : of the ring. The names of its edges are made of it, except for "outer".
+    hole : whether the polygon lies outside it.
+    """
+
+    coordinates = 1
+
+    def __init__(self, vertices: FloatArray, name: str, *, hole: bool) -> None:
+        self._start = vertices
+        self._along = np.roll(vertices, -1, axis=0) - vertices
+        self._lengths = np.linalg.norm(self._along, axis=1)
+        self._ends = np.cumsum(self._lengths)
+        sense = np.sign(signed_area(vertices)) * (-1.0 if hole else 1.0)
+        right = np.stack([self._along[:, 1], -self._along[:, 0]], axis=1)
+        self._normals = sense * right / self._lengths[:, None]
+        of = "" if name == "outer" else f"{name} "
+        self.names = (name, *(f"{of}edge {k + 1}" for k in range(len(vertices))))
+
+    @property
+    def measure(self) -> float:
+        """Its length."""
+        return float(self._ends[-1])
+
+    def place(self, unit: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        return self._at(unit[:, 0] * self.measure)
+
+    def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """See `Surface`; each edge has a point where there are enough for it."""
+        if n < len(self._lengths):
+            return self._at((np.arange(n) + 0.5) / n * self.measure)[:2]
+        counts = allotted(n, self._lengths)
+        edges = np.repeat(np.arange(len(counts)), counts)
+        number = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+        share = (number + 0.5) / counts[edges]
+        return self._start[edges] + share[:, None] * self._along[edges], self._normals[edges]
+
+    def project(self, x: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        foot, normals = np.empty_like(x), np.empty_like(x)
+        at_once = max(1, _PAIRS_AT_ONCE // len(self._start))
+        for first in range(0, len(x), at_once):
+            rows = slice(first, first + at_once)
+            foot[rows], normals[rows] = self._nearest(x[rows])
+        return all_kept(foot, normals)
+
+    def _nearest(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        feet = self._feet(x, slice(None))
+        distance = np.linalg.norm(x[:, None] - feet, axis=2)
+        edge = np.argmin(distance, axis=1)
+        foot = feet[np.arange(len(x)), edge]
+        # At a corner the foot belongs to two edges, whose mean normal is taken.
+        rounding = 1e-9 * float(self._lengths.max())
+        meets = np.linalg.norm(foot[:, None] - self._feet(foot, slice(None)), axis=2) <= rounding
+        normals = meets.astype(np.float64) @ self._normals / meets.sum(axis=1, keepdims=True)
+        return foot, normals
+
+    def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
+        """See `Surface`."""
+        if name is None or name == self.names[0]:
+            return super().near(x, name, tolerance)
+        edge = self.names.index(name) - 1
+        foot = self._feet(x, slice(edge, edge + 1))[:, 0]
+        return np.asarray(np.linalg.norm(x - foot, axis=1) <= tolerance)
+
+    def _feet(self, x: FloatArray, edges: slice) -> FloatArray:
+        """The points of the edges that are nearest to x: [n, 2] -> [n, edges, 2]."""
+        start, along = self._start[edges], self._along[edges]
+        share = np.sum((x[:, None] - start) * along, axis=2) / self._lengths[edges] ** 2
+        return np.asarray(start + np.clip(share, 0.0, 1.0)[..., None] * along)
+
+    def _at(self, length: FloatArray) -> OnSurface:
+        """The points that far along the ring."""
+        edge = np.minimum(np.searchsorted(self._ends, length, side="right"), len(self._ends) - 1)
+        share = (length - (self._ends - self._lengths)[edge]) / self._lengths[edge]
+        x = self._start[edge] + np.clip(share, 0.0, 1.0)[:, None] * self._along[edge]
+        return all_kept(x, self._normals[edge])
+
+
+def signed_area(vertices: FloatArray) -> float:
+    """The area within a ring, positive where it goes anticlockwise (the shoelace formula)."""
+    # Relative to a corner, so that a ring far from the origin keeps its digits.
+    x, y = (vertices - vertices[0]).T
+    return float(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y) / 2)

@@ -1,0 +1,95 @@
+"""What lies between two planes across an axis, and where such planes cut off equal volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.domains.faces import BoxFace, faces_of
+from sciml_par.problems.domains.region import Region
+from sciml_par.problems.domains.surface import Surface
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+_BISECTIONS = 52  # halve an interval down to rounding
+
+
+class SlabRegion(Region):
+    """The box between two planes across one axis.
+
+    Parameters
+    ----------
+    lower, upper : bounds on the other axes.
+    axis, low, high : which axis, and where the planes cut it.
+    """
+
+    def __init__(
+        self, lower: FloatArray, upper: FloatArray, axis: int, low: float, high: float
+    ) -> None:
+        self._lower, self._upper = lower.copy(), upper.copy()
+        self.axis, self.low, self.high = axis, float(low), float(high)
+        self._lower[axis], self._upper[axis] = low, high
+
+    @property
+    def lower(self) -> FloatArray:
+        """See `Region`."""
+        return self._lower
+
+    @property
+    def upper(self) -> FloatArray:
+        """See `Region`."""
+        return self._upper
+
+    @property
+    def volume(self) -> float:
+        """See `Region`."""
+        return float(np.prod(self.extent))
+
+    @property
+    def _key(self) -> Hashable:
+        return ("slab", tuple(self._lower), tuple(self._upper))
+
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        along = x[:, self.axis]
+        return np.asarray((self.low - margin <= along) & (along <= self.high + margin))
+
+    @property
+    def _surfaces(self) -> tuple[Surface, ...]:
+        cut = faces_of(self._lower, self._upper)[2 * self.axis : 2 * self.axis + 2]
+        names = ("lower cut", "upper cut")
+        return tuple(
+            BoxFace(face, self._lower, self._upper, (name,))
+            for face, name in zip(cut, names, strict=True)
+        )
+
+
+def cuts_of_equal_volume(polygon: Any, axis: int, shares: FloatArray) -> FloatArray:
+    """Below which coordinates these shares of the area of a geometry of shapely lie (local).
+
+    By bisection of the area below a coordinate, which shapely computes to rounding.
+    """
+    import shapely
+
+    bounds = np.array(polygon.bounds)
+    low, high = bounds[:2], bounds[2:]
+
+    def below(position: float) -> float:
+        top = high.copy()
+        top[axis] = position
+        return float(shapely.intersection(polygon, shapely.box(*low, *top)).area)
+
+    found = []
+    for share in shares:
+        left, right = low[axis], high[axis]
+        for _ in range(_BISECTIONS):
+            middle = (left + right) / 2
+            if below(middle) < share * polygon.area:
+                left = middle
+            else:
+                right = middle
+        found.append((left + right) / 2)
+    return np.array(found)
