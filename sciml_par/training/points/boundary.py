@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions import Condition, Dirichlet
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.sampling import GRID
 from sciml_par.training.points.arrays import as_boundary_points, on_one_face
@@ -92,7 +92,7 @@ class BoundaryPoints:
     def check(self, condition: Condition, name: str) -> None:
         """See that points which were given without normals do not lack those of a condition."""
         for x, normals in self.derived:
-            chosen = condition.holds_at(x)
+            chosen = condition.holds_at(x, self.domain)
             check_normals(condition, normals[chosen], f"points of the condition {name!r}")
 
     def _most(self, rng: np.random.Generator) -> Given:
@@ -123,7 +123,7 @@ def _check_initial(x: FloatArray, domain: Box) -> None:
 def check_normals(condition: Condition, normals: FloatArray, what: str) -> None:
     """Refuse points on edges where a condition uses the normal (local)."""
     on_edges = int(np.count_nonzero(~on_one_face(normals)))
-    if on_edges and not isinstance(condition, Dirichlet):
+    if on_edges and condition.needs_normals:
         raise InputError(
             f"train: {on_edges} of {len(normals)} {what} lie on edges, where two faces meet and "
             f"{type(condition).__name__} has no normal. Leave them out, or give a pair "
