@@ -10,9 +10,13 @@ from .conditions.neumann import Neumann as Neumann
 from .conditions.observations import Observations as Observations
 from .conditions.periodic import Periodic as Periodic
 from .conditions.robin import Robin as Robin
+from .distance import distance_to as distance_to
 from .domains.box import Box as Box
 from .domains.box import Interval as Interval
 from .domains.domain import Domain as Domain
+from .exact_imposition import impose as impose
+from .exact_imposition import impose_dirichlet as impose_dirichlet
+from .exact_imposition import impose_initial as impose_initial
 from .field import Field as Field
 from .operators import derivative as derivative
 from .operators import divergence as divergence

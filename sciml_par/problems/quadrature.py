@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer, is_integer
+from sciml_par.problems.conditions.drawing import faces_named
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.faces import faces_of
 
 FloatArray = npt.NDArray[np.float64]
 Rule = tuple[FloatArray, FloatArray]
@@ -65,12 +65,7 @@ def over_faces(domain: Domain, names: Sequence[str], n: int | Sequence[int]) -> 
         raise InputError(
             f"integrals over faces are those of a Box; for {domain} give points=(x, weights)"
         )
-    rules = []
-    for face in faces_of(domain.lower, domain.upper):
-        centre = (domain.lower + domain.upper) / 2
-        centre[face.axis] = face.position
-        if domain.on_faces(centre[None], names)[0]:
-            rules.append(at_position(domain, face.axis, face.position, n))
+    rules = [at_position(domain, f.axis, f.position, n) for f in faces_named(domain, names)]
     return np.concatenate([x for x, _ in rules]), np.concatenate([w for _, w in rules])
 
 

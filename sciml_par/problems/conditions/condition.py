@@ -204,7 +204,7 @@ class Condition:
         """
         if self.number is not None:
             return grid_of_about(self, domain, self.number)
-        x, normals = self.draw(domain, n)
+        x, normals = domain.boundary(n) if self.on_boundary else self.draw(domain, n)
         chosen = self.holds_at(x, domain)
         if not chosen.any():
             raise self.no_points(len(x), domain)

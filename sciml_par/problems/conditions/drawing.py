@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.faces import faces_of, points_on
+from sciml_par.problems.domains.faces import Face, faces_of, points_on
 from sciml_par.problems.sampling import GRID
 
 FloatArray = npt.NDArray[np.float64]
@@ -35,16 +35,20 @@ def draw_on_boundary(
     """
     if names is None or not isinstance(domain, Box):
         return domain.boundary(n, method=method, rng=rng)
-    faces = faces_of(domain.lower, domain.upper)
-    middle = (domain.lower + domain.upper) / 2
-    centres = np.tile(middle, (len(faces), 1))
-    for centre, face in zip(centres, faces, strict=True):
-        centre[face.axis] = face.position
-    chosen = domain.on_faces(centres, names)
-    kept = [face for face, wanted in zip(faces, chosen, strict=True) if wanted]
+    kept = faces_named(domain, names)
     if domain.dimension == 1:
         method, rng = GRID, None
     return points_on(kept, domain.lower, domain.upper, max(n, len(kept)), method=method, rng=rng)
+
+
+def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
+    """The faces of a box that have one of these names (local)."""
+    faces = faces_of(domain.lower, domain.upper)
+    centres = np.tile((domain.lower + domain.upper) / 2, (len(faces), 1))
+    for centre, face in zip(centres, faces, strict=True):
+        centre[face.axis] = face.position
+    chosen = domain.on_faces(centres, names)
+    return [face for face, wanted in zip(faces, chosen, strict=True) if wanted]
 
 
 def grid_of_about(condition: Any, domain: Domain, wanted: int) -> tuple[FloatArray, FloatArray]:
