@@ -9,7 +9,7 @@ from typing import Any
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer
 from sciml_par.problems._names import checked_names, component_names
-from sciml_par.problems.conditions import Condition
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.transformed import Ansatz
@@ -75,15 +75,18 @@ def as_residuals(residual: Any) -> tuple[Residual, ...]:
     return tuple(r if isinstance(r, Residual) else Residual(r) for r in several)
 
 
-def as_conditions(conditions: Any) -> tuple[Condition, ...]:
-    """The conditions, one alone included."""
+def as_conditions(
+    conditions: Any, domain: Domain, outputs: tuple[str, ...]
+) -> tuple[Condition, ...]:
+    """The conditions, one alone included, with names resolved."""
     several = [conditions] if isinstance(conditions, Condition) else list(conditions)
     for c in several:
         if not isinstance(c, Condition):
             raise InputError(
-                f"Problem: conditions must be Dirichlet, Neumann or Robin objects, got {c!r}"
+                f"Problem: conditions must be Condition objects, as Dirichlet(0.0), got {c!r}; a "
+                f"function (u, x) -> [k, c] is given as Condition(function, on=...)"
             )
-    return tuple(several)
+    return tuple(c.prepared(domain, outputs) for c in several)
 
 
 def unique(names: list[str]) -> list[str]:

@@ -45,14 +45,17 @@ def refuse_trainable(
 
 
 def evaluate_data(
-    function: Callable[[npt.NDArray[np.float64]], npt.ArrayLike], x: npt.NDArray[np.float64]
+    function: Callable[[Any], npt.ArrayLike],
+    x: Any,
+    *,
+    what: str = "data of the residual",
 ) -> Any:
-    """The values of a NumPy function at x: [n, d], if it reads no trainable variable (local)."""
+    """The values of a function at x: [n, d], if it reads no trainable variable (local)."""
     if "tensorflow" not in sys.modules:  # then there are no variables, and no need to import it
         return function(x)
     with tf.GradientTape() as tape:
         values = function(x)
-    refuse_trainable(tape.watched_variables(), "data of the residual")
+    refuse_trainable(tape.watched_variables(), what)
     return values
 
 

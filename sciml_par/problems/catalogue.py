@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import is_integer
-from sciml_par.problems.conditions import Dirichlet
+from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators import laplacian

@@ -22,10 +22,11 @@ from sciml_par.problems._arguments import (
     checked_outputs,
     unique,
 )
-from sciml_par.problems._checks import as_columns, checked_weight
+from sciml_par.problems._checks import checked_weight
+from sciml_par.problems._evaluate import values_at
 from sciml_par.problems._tape import Function
 from sciml_par.problems.captured import refuse_trainable
-from sciml_par.problems.conditions import Condition
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.field import Field, JetFunction
 from sciml_par.problems.recording import trace
@@ -49,11 +50,14 @@ class Problem:
         Such as `Interval`, `Box`, `Ball` or `Polygon`, and what is combined of them.
     residual : callable, Residual, or a sequence of these
         (u, x: [n, d]) -> r: [n, k], left side minus right side. A plain function has the weight 1.
-    conditions : sequence of Dirichlet, Neumann, Robin
-        Those without a weight of their own have the weight 1, unless `with_condition_weight` or the
-        optimizer of a training says otherwise.
+    conditions : sequence of Condition
+        `Dirichlet`, `Neumann`, `Robin`, `Initial`, `Periodic`, `Interface`, `Observations`,
+        `IntegralCondition`, `Condition` itself and classes derived from it. Those without a weight
+        of their own have the weight 1, unless `with_condition_weight` or the optimizer of a
+        training says otherwise.
     exact : callable, optional
-        The exact solution, x: [n, d] -> [n, m], NumPy; [n] is taken as [n, 1] where m = 1.
+        The exact solution, x: [n, d] -> [n, m], in NumPy or TensorFlow; [n] is taken as [n, 1]
+        where m = 1.
     outputs : int, str or sequence of str
         Number m of components of the field, or their names, for figures and tables, such as
         ("u", "v", "p"). The default names are u, or u1 to um.
@@ -121,7 +125,7 @@ class Problem:
             raise InputError(f"Problem: input_scaling must be True or False, got {input_scaling!r}")
         self._scaling = InputScaling(domain.lower, domain.upper) if input_scaling else None
         self._residuals = as_residuals(residual)
-        self._conditions = as_conditions(conditions)
+        self._conditions = as_conditions(conditions, domain, self._output_names)
         self._exact = exact
         self._condition_weight: float | None = None
         self._terms = self._make_terms()
@@ -140,7 +144,7 @@ class Problem:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions on the boundary."""
+        """The conditions, with the names of components and axes resolved."""
         return self._conditions
 
     @property
@@ -348,12 +352,12 @@ class Problem:
             )
         assert self._exact is not None
         what = f"the exact solution of problem {self._name!r}"
-        return as_columns(self._exact(points), len(points), what=what, columns=self.outputs)
+        return values_at(self._exact, points, what=what, columns=self.outputs, reads_variables=True)
 
     def _make_terms(self) -> tuple[Term, ...]:
         parts: list[tuple[str, Residual | Condition]] = []
         parts += [(r.name or "residual", r) for r in self._residuals]
-        parts += [(c.kind, c) for c in self._conditions]
+        parts += [(c.name or c.kind, c) for c in self._conditions]
         names = unique([name for name, _ in parts])
         return tuple(
             Term(name, self._weight_of(p), partial(p.points, self._domain), p.residual, self._name)

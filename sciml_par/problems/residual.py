@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import as_columns, checked_weight
-from sciml_par.problems.captured import evaluate_data
+from sciml_par.problems._checks import checked_weight
+from sciml_par.problems._evaluate import values_at
 from sciml_par.problems.domains.domain import Domain
 
-Data = Callable[[npt.NDArray[np.float64]], npt.ArrayLike]
+Data = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Residual:
     weight : float
         Factor of the mean square of r in the loss; non-negative, dimensionless.
     data : callable, optional
-        x: [n, d] (NumPy, float64) -> f: [n, k] (NumPy), a known right-hand side. It is
-        evaluated once at the training points, in double precision, not at each step; it must not
-        read trainable variables.
+        x: [n, d] -> f: [n, k], or [n] where k = 1, in NumPy or TensorFlow: a known right-hand
+        side. It is evaluated once at the training points, in double precision, not at each step;
+        it must not read trainable variables.
     name : str
         For messages and progress; a default is given by the problem.
 
@@ -69,7 +69,7 @@ class Residual:
         """Points of one's own with what the residual needs there: x: [n, d] -> (x, f?) (local)."""
         if self.data is None:
             return (x,)
-        return x, as_columns(evaluate_data(self.data, x), len(x), what="data of the residual")
+        return x, values_at(self.data, x, what="data of the residual")
 
     def residual(self, u: Any, x: tf.Tensor, *data: tf.Tensor) -> tf.Tensor:
         """r(u, x): [n, k] (local)."""

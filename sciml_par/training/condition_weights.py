@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions import Condition
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.problem import Problem
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.phases import Phase

@@ -21,7 +21,7 @@ from sciml_par.training.stops import Stops
 Description = dict[str, str]
 
 # `where` decides which points a condition has, and these are compared.
-_NOT_OF_A_CONDITION = ("_", "where", "weight")
+_NOT_OF_A_CONDITION = ("_", "on", "where", "own", "weight")
 # Keras numbers its models by itself; the initial weights are those of rank 0.
 _NOT_OF_A_NETWORK = ("name", "seed", "dtype")
 

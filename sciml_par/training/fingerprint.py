@@ -85,7 +85,7 @@ def _unwrap(function: Any) -> tuple[Any, dict[str, float]]:
 
 def _attributes(value: Any) -> dict[str, Any]:
     """What an object holds, without what its class says not to be read by the residual."""
-    left_out = getattr(type(value), "not_in_residual", ())
+    left_out = getattr(value, "not_in_residual", ())
     held = getattr(value, "__dict__", {})
     return {name: held[name] for name in held if name not in left_out}
 

@@ -100,9 +100,12 @@ def _of_function(function: FunctionType, depth: int, seen: dict[int, int]) -> Ha
 
 def _of_object(value: Any, depth: int, seen: dict[int, int]) -> Hashable:
     kind = type(value)
-    if is_dataclass(value) and kind.__dataclass_params__.frozen:
-        left_out = getattr(kind, "not_in_residual", ())
-        names = [each.name for each in fields(value) if each.name not in left_out]
+    # A class derived from such a one may have attributes that it does not tell of.
+    known = vars(kind).get("read_by_residual")
+    declared = "__dataclass_params__" in vars(kind) and kind.__dataclass_params__.frozen
+    if known is not None or (is_dataclass(value) and declared):
+        left_out = getattr(value, "not_in_residual", ())
+        names = known or [each.name for each in fields(value) if each.name not in left_out]
         held = {name: getattr(value, name) for name in names}
         return (_Same(kind), _of_mapping(held, depth, seen))
     if kind.__module__.startswith("tensorflow.") and not hasattr(value, "assign"):

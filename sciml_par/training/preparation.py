@@ -13,6 +13,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.variables import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
+from sciml_par.problems.conditions.contradictions import contradictions
 from sciml_par.training.arguments import Arguments
 from sciml_par.training.automatic import with_optimizer
 from sciml_par.training.checkpoint_content import Identity
@@ -222,6 +223,9 @@ def _tried(stacks: Sequence[Stack], settings: Settings, phases: Sequence[Phase])
     remarks: list[str] = []
     for stack in stacks:
         arrays = stack.setups[0].feed.arrays
+        problem = stack.problem
+        names = [term.name for term in problem.terms[len(problem.residuals) :]]
+        remarks += contradictions(problem.conditions, names, problem.domain, problem.outputs)
         remarks += try_residuals(
             stack.problem, stack.network, dtype=settings.precision, arrays=arrays
         )

@@ -77,7 +77,7 @@ def test_the_message_says_what_to_do():
 def test_in_a_condition():
     for condition in (Dirichlet(lambda x: D * x), Neumann(SCALED)):
         problem = Problem(UNIT, lambda u, x: u(x), conditions=[condition])
-        with pytest.raises(InputError, match=f"term '{condition.kind}'.*diffusivity"):
+        with pytest.raises(InputError, match=f"condition '{condition.kind}'.*diffusivity"):
             problem.check(MLP(1, 1))
 
 

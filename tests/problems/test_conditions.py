@@ -18,8 +18,8 @@ def quadratic(x):
 
 
 def residual(condition, u, domain=BOX, n=24):
-    x, normals = condition.points(domain, n)
-    return condition.residual(u, tf.constant(x), tf.constant(normals)).numpy(), x, normals
+    x, normals, *values = condition.points(domain, n)
+    return condition.residual(u, *map(tf.constant, (x, normals, *values))).numpy(), x, normals
 
 
 def normal_slope(x, normals):
@@ -76,10 +76,15 @@ def test_where_must_select_something_and_say_it_with_booleans():
 
 
 @pytest.mark.parametrize(
-    "value", [lambda x: x[:, 0], lambda x: x, lambda x: tf.constant(1.0, tf.float64)]
+    ("value", "message"),
+    [
+        (lambda x: x, r"value\(x\) must have the shape \[24, 1\]"),
+        (lambda x: tf.constant(1.0, tf.float64), r"must have the shape \[24, k\] at 24 points"),
+        (lambda x: x[:5], r"must have the shape \[24, k\] at 24 points, got \[5, 2\]"),
+    ],
 )
-def test_values_of_another_shape(value):
-    with pytest.raises(InputError, match=r"value\(x\) must have the shape \[24, 1\]"):
+def test_values_of_another_shape(value, message):
+    with pytest.raises(InputError, match=message):
         residual(Dirichlet(value), quadratic)
 
 

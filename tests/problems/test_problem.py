@@ -190,7 +190,7 @@ def test_exact_solutions_of_another_shape(exact, outputs):
         ({"residual": 3}, "residual"),
         ({"residual": []}, "at least one residual"),
         ({"residual": [equation, None]}, "residual"),
-        ({"conditions": [0.0]}, "Dirichlet, Neumann or Robin"),
+        ({"conditions": [0.0]}, "must be Condition objects"),
         ({"outputs": 0}, "outputs"),
         ({"outputs": 1.5}, "outputs"),
         ({"exact": 3.0}, "exact"),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions import Condition, Dirichlet
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import INITIAL, Domain
 from sciml_par.problems.sampling import GRID
@@ -94,7 +94,7 @@ class BoundaryPoints:
     def check(self, condition: Condition, name: str) -> None:
         """See that points which were given without normals do not lack those of a condition."""
         for x, normals in self.derived:
-            chosen = condition.holds_at(x)
+            chosen = condition.holds_at(x, self.domain)
             given = x[chosen], normals[chosen]
             check_normals(condition, given, self.domain, f"points of the condition {name!r}")
 
@@ -138,7 +138,7 @@ def check_normals(condition: Condition, given: Given, domain: Domain, what: str)
     """Refuse points on edges where a condition uses the normal (local)."""
     x, normals = given
     on_edges = int(np.count_nonzero(domain.on_edges(x)))
-    if on_edges and not isinstance(condition, Dirichlet):
+    if on_edges and condition.needs_normals:
         raise InputError(
             f"train: {on_edges} of {len(x)} {what} lie on edges, where two faces meet and "
             f"{type(condition).__name__} has no normal. Leave them out, or give a pair "
@@ -153,7 +153,7 @@ def check_known(condition: Condition, normals: FloatArray, what: str) -> None:
     Only a cloud of points may have such.
     """
     unknown = int(np.count_nonzero(~normals.any(axis=1)))
-    if unknown and not isinstance(condition, Dirichlet):
+    if unknown and condition.needs_normals:
         raise InputError(
             f"train: no normal is known at {unknown} of {len(normals)} {what}, and "
             f"{type(condition).__name__} needs one. Make the domain as PointCloud(x, boundary=..., "

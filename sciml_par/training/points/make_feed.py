@@ -7,22 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
 from sciml_par.training.fingerprint import of_value
-from sciml_par.training.points.boundary import BoundaryPoints
+from sciml_par.training.points.condition_sets import condition_sets, listed
 from sciml_par.training.points.division import longest_axis, slab
 from sciml_par.training.points.part import Part, Place, make_adaptive_part, make_part
 from sciml_par.training.points.per_rank import check_per_rank, make_per_rank
-from sciml_par.training.points.point_sets import (
-    ConditionSet,
-    GivenSet,
-    InteriorSet,
-    PointSet,
-    given_set,
-)
+from sciml_par.training.points.point_sets import InteriorSet
 from sciml_par.training.points.points import INTERIOR, Points
 from sciml_par.training.points.rank_feed import RankFeed, View
 
@@ -75,7 +68,7 @@ def make_feed(
         first = _interior_part(interior, equations, place, wanted, batch_sizes.get(INTERIOR))
         elsewhere = INTERIOR in batch_sizes or wanted.adapt is not None
         sub_domain = _sub_domain(interior, elsewhere, domain, place)
-    sets = _condition_sets(problem, wanted, own_seed, first.total)
+    sets = condition_sets(problem, wanted, own_seed, first.total)
     if wanted.resample_every is not None and not (redrawn or any(s.redrawn for s in sets)):
         raise InputError(
             f"train: resample_every has nothing to draw anew: no condition of {problem!r} has "
@@ -120,33 +113,6 @@ def _interior_part(
     )
 
 
-def _condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
-    """The points of the conditions, in their order."""
-    boundary = BoundaryPoints.of(problem.domain, points, interior)
-    names = [term.name for term in problem.terms[len(problem.residuals) :]]
-    at_conditions = points.conditions or {}
-    unknown = [name for name in at_conditions if name not in names]
-    if unknown:
-        raise InputError(
-            f"train: Points has points for the condition {unknown[0]!r}, and the loss has "
-            f"{_listed(names)}."
-        )
-    found: list[PointSet] = []
-    for i, (name, condition) in enumerate(zip(names, problem.conditions, strict=True)):
-        given = at_conditions.get(name)
-        if given is not None:
-            found.append(given_set(condition, name, given, problem.domain))
-        elif type(condition).points is not Condition.points:
-            number = boundary.number
-            number = number if isinstance(number, int) else len(number[0])
-            found.append(GivenSet(condition.points(problem.domain, number)))
-        else:
-            boundary.check(condition, name)
-            redrawn = points.resample_every is not None
-            found.append(ConditionSet(condition, i, boundary, redrawn=redrawn, seed=seed))
-    return found
-
-
 def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:
     """By "interior" and the names of conditions."""
     equations = [term.name for term in problem.terms[: len(problem.residuals)]]
@@ -156,7 +122,7 @@ def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:
         if name not in (INTERIOR, *equations, *names):
             raise InputError(
                 f"train: batch_size is given by 'interior' and the names of conditions, and the "
-                f"loss has {_listed(names)}; got {name!r}."
+                f"loss has {listed(names)}; got {name!r}."
             )
         place = INTERIOR if name in equations else name
         if found.setdefault(place, size) != size:
@@ -228,7 +194,3 @@ def _joined(
         sub_domain=sub_domain,
         description=description,
     )
-
-
-def _listed(names: list[str]) -> str:
-    return "the conditions " + ", ".join(map(repr, names)) if names else "no conditions"

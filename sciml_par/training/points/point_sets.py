@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions import Condition
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.sampling import GRID
 from sciml_par.training.points.arrays import as_boundary_points, as_points
-from sciml_par.training.points.boundary import BoundaryPoints, check_known, check_normals
+from sciml_par.training.points.boundary import check_known, check_normals
 from sciml_par.training.points.generators import Purpose, generator
 from sciml_par.training.points.points import INTERIOR, Points
 
@@ -112,45 +112,72 @@ def check_pointwise(point_set: PointSet) -> None:
         scale = float(np.max(np.abs(a), initial=0.0))
         if not np.allclose(a, b[::-1], rtol=1e-6, atol=1e-6 * scale, equal_nan=True):
             raise InputError(
-                "train: with resample_every, the data of a residual must be a function of x, as "
-                "they are evaluated at new points; these depend on the order of the points. Give "
-                "the points as an array where the data are measured values."
+                "train: with resample_every, the data of a residual and the values of a condition "
+                "must be functions of x, as they are evaluated at new points; these depend on the "
+                "order of the points. Give the points as an array where the data are measured "
+                "values."
             )
 
 
+class Candidates(Protocol):
+    """Points among which are those of a condition, draw for draw.
+
+    Attributes
+    ----------
+    domain : whose points they are.
+    random : whether another draw has other points.
+    identity : what is equal where two have the same points.
+    """
+
+    @property
+    def domain(self) -> Domain: ...
+
+    @property
+    def random(self) -> bool: ...
+
+    @property
+    def identity(self) -> object: ...
+
+    def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Points and normals, [n, d] each (local)."""
+
+
 class ConditionSet:
-    """The points of a condition on the boundary; see `PointSet`.
+    """The points of a condition, such as those on the boundary; see `PointSet`.
 
     Every draw of any seed has equally many points: where the condition holds at more points of the
     boundary, some of them at random, and where it holds at fewer, those of further points.
-    """
 
-    columns: tuple[tuple[int, ...], ...] = ((0, 1),)
+    Parameters
+    ----------
+    wanted : how many points it has; by default as many as hold in the first draw.
+    """
 
     def __init__(
         self,
         condition: Condition,
         number: int,
-        boundary: BoundaryPoints,
+        candidates: Candidates,
         *,
         redrawn: bool,
         seed: int,
+        given: bool = False,
+        wanted: int | None = None,
     ) -> None:
-        self._condition, self._boundary = condition, boundary
+        self._condition, self._candidates = condition, candidates
         self._number, self._seed = number, seed
-        self.given = isinstance(boundary.number, tuple)
-        self.redrawn = redrawn and boundary.random
-        chosen_by: Any = condition.where
-        if type(condition).holds_at is not Condition.holds_at:
-            chosen_by = condition
-        self.identity: tuple[Any, ...] = ((boundary.identity, id(chosen_by), number, seed),) * 2
+        self.given = given
+        self.redrawn = redrawn and candidates.random
         # The same for any seed, so that members of an ensemble have points of one shape.
-        _, normals = self._holding(generator(0, Purpose.CONDITION, number, 0))
-        self._wanted = len(normals)
-        check_known(condition, normals, f"points of {type(condition).__name__}")
+        first = self._holding(generator(0, Purpose.CONDITION, number, 0))
+        self._wanted = len(first[0]) if wanted is None or not candidates.random else wanted
+        if condition.on_boundary:
+            check_known(condition, first[1], f"points of {type(condition).__name__}")
         if self._wanted == 0:
-            tried = len(boundary.draw(self._generator(0))[0])
-            raise condition.no_points(tried, boundary.domain)
+            tried = len(candidates.draw(self._generator(0))[0])
+            raise condition.no_points(tried, candidates.domain)
+        self.identity = self._identity()
+        self.columns: tuple[tuple[int, ...], ...] = (tuple(range(len(self.identity))),)
 
     def points(self, draw: int) -> Arrays:
         """See `PointSet`."""
@@ -162,7 +189,7 @@ class ConditionSet:
             more = self._holding(rng)
             found = (np.concatenate([found[0], more[0]]), np.concatenate([found[1], more[1]]))
         else:
-            raise self._condition.no_points(_MOST_DRAWS, self._boundary.domain)
+            raise self._condition.no_points(_MOST_DRAWS, self._candidates.domain)
         if len(found[0]) > self._wanted:
             kept = np.sort(rng.permutation(len(found[0]))[: self._wanted])
             found = (found[0][kept], found[1][kept])
@@ -170,15 +197,32 @@ class ConditionSet:
 
     def complete(self, points: Arrays) -> Arrays:
         """See `PointSet`."""
-        return points
+        return self._condition.completed(points, self._candidates.domain)
+
+    def _identity(self) -> tuple[Any, ...]:
+        """That of each array that the condition has; see `PointSet`."""
+        condition = self._condition
+        chosen_by: Any = condition.where, condition.on
+        if type(condition).holds_at is not Condition.holds_at:
+            chosen_by = condition
+        key = (self._candidates.identity, _keyed(chosen_by), self._wanted, self._number, self._seed)
+        count = len(self.complete(self.points(0)))
+        return (key, key, *((key, id(condition), i) for i in range(2, count)))[:count]
 
     def _generator(self, draw: int) -> np.random.Generator:
         return generator(self._seed, Purpose.CONDITION, self._number, draw)
 
     def _holding(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        x, normals = self._boundary.draw(rng)
-        chosen = self._condition.holds_at(x)
+        x, normals = self._candidates.draw(rng)
+        chosen = self._condition.holds_at(x, self._candidates.domain)
         return x[chosen], normals[chosen]
+
+
+def _keyed(chosen_by: Any) -> Any:
+    """Functions and conditions by their identity, names as they are."""
+    if isinstance(chosen_by, tuple):
+        return tuple(id(each) if callable(each) else each for each in chosen_by)
+    return id(chosen_by)
 
 
 class GivenSet:
@@ -215,4 +259,4 @@ def given_set(
     x, normals = as_boundary_points(value, domain, what)
     if value[1] is None:
         check_normals(condition, (x, normals), domain, what)
-    return GivenSet((x, normals))
+    return GivenSet(condition.completed((x, normals), domain))

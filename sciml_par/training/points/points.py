@@ -46,7 +46,8 @@ class Points:
     adapt : `RAD(every)` or `RAR(every, add=…)`, by which the interior points follow the residual.
     seed : of the random points and of the order of batches; by default that of the run.
     conditions : points for single conditions by their names in the loss, in place of those of the
-        boundary: x: [N, d], or a pair (x, outward unit normals).
+        boundary: how many where the condition holds; or x: [N, d], or a pair (x, outward unit
+        normals). A condition may have such points itself, as ``Dirichlet(0.0, points=200)``.
 
     Raises
     ------
@@ -171,21 +172,21 @@ def _on_boundary(value: Any, what: str) -> int | tuple[FloatArray, FloatArray | 
     return (found, None) if isinstance(found, np.ndarray) else found
 
 
-def _conditions(value: Any) -> dict[str, tuple[FloatArray, FloatArray | None]]:
+def _conditions(value: Any) -> dict[str, int | tuple[FloatArray, FloatArray | None]]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         raise InputError(
-            f"Points: conditions must be a dictionary of arrays by the names of conditions, got "
-            f"{value!r}"
+            f"Points: conditions must be a dictionary of arrays by the names of conditions, or of "
+            f"numbers of points, got {value!r}"
         )
-    found = {}
+    found: dict[str, int | tuple[FloatArray, FloatArray | None]] = {}
     for name, each in value.items():
         given = _on_boundary(each, f"Points: conditions[{name!r}]")
-        if not isinstance(given, tuple):
+        if given is None:
             raise InputError(
-                f"Points: conditions[{name!r}] must be an array of points, got {each!r}; the "
-                f"number of points on the boundary is boundary=..."
+                f"Points: conditions[{name!r}] must be a number of points, or an array of them, "
+                f"got None"
             )
         found[str(name)] = given
     return found

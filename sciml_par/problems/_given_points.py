@@ -1,0 +1,93 @@
+"""Points and values that are given as arrays, for conditions with points of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.problems.domains.domain import Domain
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def finite_array(value: Any, what: str) -> FloatArray:
+    """Numbers as an array of float64 that is a copy: lists, tensors and what else NumPy reads.
+
+    Raises
+    ------
+    InputError
+        It is no array of real numbers, or one of them is not finite; the message names the row.
+    """
+    try:
+        array = np.array(value)
+    except Exception as error:  # each library raises its own for what NumPy cannot read
+        raise InputError(f"{what} cannot be read as an array of numbers: {error}") from error
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{what} must be an array of real numbers, got {value!r}")
+    array = array.astype(np.float64)
+    bad = ~np.isfinite(array)
+    if bad.any():
+        place = [int(i) for i in np.argwhere(bad)[0]]
+        row = f" in row {place[0]}" if place else ""
+        raise InputError(
+            f"{what} must hold finite numbers; {int(bad.sum())} of {array.size} are not, the first "
+            f"of them{row}: {array[tuple(place)]}. Leave out the rows with missing values."
+        )
+    return array
+
+
+def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
+    """Points [n, d], or [n] where d = 1, of the closed domain (local).
+
+    Raises
+    ------
+    InputError
+        Another shape, no points, or a point outside; the message names it.
+    """
+    d = domain.dimension
+    points = x[:, None] if x.ndim == 1 and d == 1 else x
+    if points.ndim != 2 or points.shape[1] != d or len(points) == 0:
+        raise InputError(
+            f"{what} must have the shape [n, {d}] with n ≥ 1, got {list(x.shape)}"
+            + ("; one row is one point" if x.shape[:1] == (d,) else "")
+        )
+    points = np.where(domain.contains(points)[:, None], points, _snapped(points, domain))
+    outside = ~domain.contains(points)
+    if outside.any():
+        first = int(np.argmax(outside))
+        raise InputError(
+            f"{what}: {int(outside.sum())} of {len(points)} lie outside {domain}, the first of "
+            f"them number {first}: {points[first].tolist()}"
+        )
+    return points
+
+
+def normals_at(x: FloatArray, domain: Domain, owner: str) -> FloatArray:
+    """The outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
+
+    Raises
+    ------
+    InputError
+        A point has no normal: it lies inside, or on an edge.
+    """
+    outward = getattr(domain, "outward_normals", None)
+    normals = np.zeros_like(x) if outward is None else np.asarray(outward(x))
+    alone = np.isclose(np.linalg.norm(normals, axis=1), 1.0)
+    if hasattr(domain, "grid"):  # a box, at whose edges the mean direction is given
+        alone &= np.count_nonzero(normals, axis=1) == 1
+    if not alone.all():
+        first = int(np.argmin(alone))
+        raise InputError(
+            f"{owner} uses the normal, and {int((~alone).sum())} of its {len(x)} points have none "
+            f"that is known, the first of them number {first}: {x[first].tolist()}. Give a pair "
+            f"points=(x, normals), or leave out points inside and on edges."
+        )
+    return normals
+
+
+def _snapped(x: FloatArray, domain: Domain) -> FloatArray:
+    snap = getattr(domain, "snap", None)
+    return x if snap is None else np.asarray(snap(x))

@@ -1,0 +1,81 @@
+"""Which components of u a condition is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import is_integer
+
+Component = int | str | Sequence[int | str]
+Components = tuple[int | str, ...]
+
+
+def as_components(component: Any, what: str) -> Components | None:
+    """A name or number, or several, as a tuple; None stands for all components.
+
+    Raises
+    ------
+    InputError
+        Something else, none, or the same one twice.
+    """
+    if component is None:
+        return None
+    several = (component,) if isinstance(component, str) or is_integer(component) else component
+    good = isinstance(several, (tuple, list)) and several
+    if not good or not all(isinstance(c, str) or is_integer(c) for c in several):
+        raise InputError(
+            f"{what} must be a name of Problem(outputs=...) or a number from 0, or several of "
+            f"them, got {component!r}"
+        )
+    if len(set(several)) < len(several):
+        raise InputError(f"{what} names a component twice, got {component!r}")
+    return tuple(c if isinstance(c, str) else int(c) for c in several)
+
+
+def numbers_of(
+    components: Components | None, outputs: Sequence[str], what: str
+) -> tuple[int, ...] | None:
+    """The same by their numbers, in a problem whose components have these names.
+
+    Raises
+    ------
+    InputError
+        There is no such component; the message lists those that there are.
+    """
+    if components is None:
+        return None
+    known = ", ".join(f"{name!r} ({i})" for i, name in enumerate(outputs))
+    found = []
+    for c in components:
+        place = outputs.index(c) if c in outputs else c
+        if not isinstance(place, int) or not 0 <= place < len(outputs):
+            raise InputError(f"{what}: u has no component {c!r}; its components are {known}")
+        found.append(place)
+    if len(set(found)) < len(found):
+        raise InputError(f"{what} names a component twice, got {components!r}; there are {known}")
+    return tuple(found)
+
+
+def select(u: tf.Tensor, components: Components | None, owner: str) -> tf.Tensor:
+    """These components of values or derivatives: [n, m] -> [n, c], [n, m, d] -> [n, c, d] (local).
+
+    Raises
+    ------
+    InputError
+        A name has not been resolved, as a `Problem` does it; or u has too few components.
+    """
+    if components is None:
+        return u
+    m = u.shape[1]
+    for c in components:
+        if not isinstance(c, int) or not 0 <= c < m:
+            raise InputError(
+                f"{owner}: component {c!r} is not among the {m} of u; names are known where the "
+                f"condition belongs to a Problem(outputs=...)"
+            )
+    if components == tuple(range(m)):
+        return u
+    return tf.stack([u[:, c] for c in components], axis=1)

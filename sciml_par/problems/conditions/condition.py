@@ -1,0 +1,319 @@
+"""What every condition is: points where it holds, and a residual there."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_weight, is_integer
+from sciml_par.problems._given_points import finite_array, normals_at, points_within
+from sciml_par.problems.conditions.drawing import draw_on_boundary, grid_of_about
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.sampling import GRID
+
+FloatArray = npt.NDArray[np.float64]
+Arrays = tuple[FloatArray, ...]
+Predicate = Callable[[Any], Any]
+On = str | Sequence[str] | Predicate
+Given = tuple[FloatArray, FloatArray | None]
+
+INTERIOR = "interior"
+
+
+class Condition:
+    """A condition with a residual of one's own; the base of all others.
+
+    Its term of the loss is w · (1/N) Σ_i |r(x_i)|² over its points. Use it with a function, or
+    derive a class from it that overrides `residual`, and `points` where it has arrays of its own.
+
+    Parameters
+    ----------
+    function : callable
+        (u, x: [k, d]) -> r: [k, c], or (u, x, normals: [k, d]) -> r, left side minus right side in
+        TensorFlow operations and the operators of this package. A third argument without a default
+        value receives the outward unit normals. A class that overrides `residual` needs none.
+    on : str, sequence of str, or callable, optional
+        Names of `Domain.faces`; or "interior", for points inside; or a function x: [k, d] ->
+        booleans [k] of points on the boundary, in NumPy or TensorFlow. By default the whole
+        boundary.
+    where : callable, optional
+        Such a function; of points where `on` has them.
+    points : int, array, or pair of arrays, optional
+        How many points the condition has, of all ranks together (on a grid about); or the points
+        x: [k, d] of the closed domain; or a pair (x, unit normals: [k, d]). By default it has its
+        share of the points of the boundary.
+    name : str, optional
+        Of the term in the loss; by default the kind of condition.
+    weight : float, optional
+        Factor of the mean square in the loss; non-negative, dimensionless. By default 1, or what
+        the problem or an optimizer has for conditions without a weight of their own; see
+        `Problem.with_condition_weight`.
+
+    Raises
+    ------
+    InputError
+        An argument of another kind.
+
+    Notes
+    -----
+    A class of one's own overrides ``residual(u, *arrays) -> [k, c]`` and, if the default does not
+    do, ``points(domain, n) -> (x: [k, d], ...)``: NumPy arrays with equal first axes, whose rows
+    are dealt out to the ranks. It need not call this constructor.
+
+    Examples
+    --------
+    Radiation, ∂u/∂n = 1 − u⁴ on the right, with 100 points of its own:
+
+    >>> from sciml_par.problems import Condition, jacobian
+    >>> import tensorflow as tf
+    >>> def radiation(u, x, normals):
+    ...     slope = tf.reduce_sum(jacobian(u, x) * normals[:, None, :], axis=-1)
+    ...     return slope - (1 - u(x) ** 4)
+    >>> condition = Condition(radiation, on="x=upper", points=100, name="radiation")
+    """
+
+    kind: ClassVar[str] = "condition"
+    read_by_residual: ClassVar[tuple[str, ...]] = ("function",)
+    points_are_given: ClassVar[bool] = False
+    """Whether `points` returns all that there are, whatever number is asked for."""
+    not_in_residual: ClassVar[tuple[str, ...]] = ("on", "where", "own", "name", "weight")
+
+    # What a subclass has that does not call the constructor.
+    function: Callable[..., tf.Tensor] | None = None
+    on: Any = None
+    where: Any = None
+    own: int | Given | None = None
+    name: str = ""
+    weight: float | None = None
+
+    def __init__(
+        self,
+        function: Callable[..., tf.Tensor] | None = None,
+        *,
+        on: On | None = None,
+        where: Predicate | None = None,
+        points: Any = None,
+        name: str = "",
+        weight: float | None = None,
+    ) -> None:
+        own_residual = type(self).residual is not Condition.residual
+        if not callable(function) and not (function is None and own_residual):
+            raise InputError(
+                f"{type(self).__name__}: function must be a function (u, x) -> [k, c] or "
+                f"(u, x, normals) -> [k, c], got {function!r}"
+            )
+        if function is not None:
+            self.function = function
+        self._set_common(on=on, where=where, points=points, name=name, weight=weight)
+
+    def _set_common(self, *, on: Any, where: Any, points: Any, name: str, weight: Any) -> None:
+        """Check and keep what all conditions take."""
+        owner = type(self).__name__
+        if where is not None and not callable(where):
+            raise InputError(f"{owner}: where must be a function of the boundary points [k, d]")
+        if weight is not None:
+            checked_weight(weight, owner)
+        if not isinstance(name, str):
+            raise InputError(f"{owner}: name must be a text, got {name!r}")
+        found = {
+            "on": _checked_on(on, owner),
+            "where": where,
+            "own": _checked_own(points, owner),
+            "name": name,
+            "weight": weight,
+        }
+        for key, value in found.items():
+            if value is not None and not (
+                key == "name" and not value
+            ):  # a class may have another default
+                object.__setattr__(self, key, value)  # those derived from it may be frozen
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", "")
+        return f"{type(self).__name__}({self.name or name or self.kind})"
+
+    @property
+    def number(self) -> int | None:
+        """How many points of its own the condition asks for, or None."""
+        return self.own if isinstance(self.own, int) else None
+
+    @property
+    def on_boundary(self) -> bool:
+        """Whether it has a share of the points of the boundary, if it asks for none of its own."""
+        return self.on != (INTERIOR,)
+
+    @property
+    def needs_normals(self) -> bool:
+        """Whether the residual takes normals, so that its points may not lie on edges."""
+        return self.function is not None and _takes_normals(self.function)
+
+    def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
+        """The condition as a problem has it, with names resolved (local).
+
+        Raises
+        ------
+        InputError
+            There is no face of such a name, or a point of its own lies outside of the domain.
+        """
+        if isinstance(self.on, tuple) and self.on_boundary:
+            domain.on_faces(domain.lower[None], self.on)
+        self.given(domain)
+        return self
+
+    def points(self, domain: Domain, n: int) -> Arrays:
+        """The arrays that `residual` takes, for about n points on a grid (local).
+
+        Raises
+        ------
+        InputError
+            The condition holds at no point, or a predicate returns another shape than [k].
+        """
+        arrays = self.given(domain)
+        if arrays is None:
+            arrays = self.on_grid(domain, n)
+        return self.completed(arrays, domain)
+
+    def given(self, domain: Domain) -> Arrays | None:
+        """Points and normals [k, d] that the condition has as arrays; normals may be 0 (local)."""
+        if not isinstance(self.own, tuple):
+            return None
+        owner = type(self).__name__
+        x = points_within(self.own[0], domain, f"{owner}: points")
+        normals = self.own[1]
+        if normals is None:
+            return x, normals_at(x, domain, owner) if self.needs_normals else np.zeros_like(x)
+        normals = normals[:, None] if normals.ndim == 1 and x.shape[1] == 1 else normals
+        if normals.shape != x.shape:
+            raise InputError(
+                f"{owner}: normals must have the shape {list(x.shape)} of the points, got "
+                f"{list(normals.shape)}"
+            )
+        return x, normals
+
+    def on_grid(self, domain: Domain, n: int) -> Arrays:
+        """Points on a grid and normals, [k, d] each, where the condition holds (local).
+
+        About n candidates, as the boundary has them; or, where it asks for a number of its own,
+        about so many that hold.
+        """
+        if self.number is not None:
+            return grid_of_about(self, domain, self.number)
+        x, normals = domain.boundary(n) if self.on_boundary else self.draw(domain, n)
+        chosen = self.holds_at(x, domain)
+        if not chosen.any():
+            raise self.no_points(len(x), domain)
+        return x[chosen], normals[chosen]
+
+    def draw(
+        self,
+        domain: Domain,
+        n: int,
+        *,
+        method: str = GRID,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Points among which those are where the condition holds, and normals (local)."""
+        if not self.on_boundary:
+            x = domain.interior(n, method=method, rng=rng)
+            return x, np.zeros_like(x)
+        faces = self.on if isinstance(self.on, tuple) else None
+        return draw_on_boundary(domain, n, faces, method=method, rng=rng)
+
+    def holds_at(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
+        """At which of the points that `draw` gives the condition holds: x: [n, d] -> [n] (local).
+
+        Raises
+        ------
+        InputError
+            A predicate returns something else than n booleans.
+        """
+        chosen = np.ones(len(x), np.bool_)
+        if isinstance(self.on, tuple) and self.on_boundary:
+            chosen &= domain.on_faces(x, self.on)
+        for what, predicate in (("on", self.on), ("where", self.where)):
+            if callable(predicate):
+                chosen &= self._selected(predicate, x, what)
+        return chosen
+
+    def _selected(self, predicate: Predicate, x: FloatArray, what: str) -> npt.NDArray[np.bool_]:
+        chosen = np.asarray(predicate(x))
+        if chosen.shape != (len(x),) or chosen.dtype != np.bool_:
+            raise InputError(
+                f"{type(self).__name__}: {what} must return booleans of shape [{len(x)}] for "
+                f"points of shape {list(x.shape)}, got {chosen.dtype} of shape "
+                f"{list(chosen.shape)}; write for example lambda x: x[:, 0] == 0"
+            )
+        return chosen
+
+    def no_points(self, tried: int, domain: Domain) -> InputError:
+        """What to say where the condition holds at none of `tried` points (local)."""
+        what = f"on={self.on!r}" if self.where is None and self.on is not None else "where"
+        return InputError(
+            f"{type(self).__name__}: {what} selects none of the {tried} points on the "
+            f"boundary of {domain}; check it (points lie inside the faces, not on edges), "
+            f"or ask for more points"
+        )
+
+    def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
+        """Points and normals as the arrays that `residual` takes (local)."""
+        return arrays if self.needs_normals else arrays[:1]
+
+    def residual(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
+        """Left side minus right side: [k, c] (local)."""
+        if self.function is None:
+            raise InputError(
+                f"{type(self).__name__} has no residual: override residual(self, u, *arrays)"
+            )
+        return self.function(u, *arrays)
+
+
+def _checked_on(on: Any, owner: str) -> Any:
+    """Face names as a tuple, a predicate as it is."""
+    if on is None or callable(on):
+        return on
+    names = (on,) if isinstance(on, str) else on
+    if not isinstance(names, (tuple, list)) or not all(isinstance(n, str) for n in names):
+        raise InputError(
+            f"{owner}: on must be a face's name, several, or a function x: [k, d] -> booleans [k], "
+            f"got {on!r}"
+        )
+    if not names:
+        raise InputError(f"{owner}: on must name at least one face, got none")
+    if INTERIOR in names and len(names) > 1:
+        raise InputError(f"{owner}: on={on!r}: points lie inside or on faces; make two conditions")
+    return None if tuple(names) == ("boundary",) else tuple(names)
+
+
+def _checked_own(points: Any, owner: str) -> int | Given | None:
+    """A number, a pair of arrays, or None."""
+    what = f"{owner}: points"
+    if points is None:
+        return None
+    if is_integer(points) and points >= 1:
+        return int(points)
+    if np.isscalar(points) or isinstance(points, (str, bytes)):
+        raise InputError(
+            f"{what} must be an integer of at least 1, an array x: [k, d], or a pair (x, normals), "
+            f"got {points!r}"
+        )
+    pair = isinstance(points, tuple) and len(points) == 2 and not any(map(np.isscalar, points))
+    if not pair:
+        return finite_array(points, what), None
+    return finite_array(points[0], what), finite_array(points[1], f"{owner}: normals")
+
+
+def _takes_normals(function: Callable[..., Any]) -> bool:
+    """Whether a function has a third argument that has to be given."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    return len(needed) >= 3

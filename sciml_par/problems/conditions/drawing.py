@@ -1,0 +1,79 @@
+"""Points of conditions on the boundary: on some faces, and in a number of a condition's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.faces import Face, faces_of, points_on
+from sciml_par.problems.sampling import GRID
+
+FloatArray = npt.NDArray[np.float64]
+
+_TRIALS = 12
+_MOST_TRIED = 10_000_000
+
+
+def draw_on_boundary(
+    domain: Domain,
+    n: int,
+    names: Sequence[str] | None,
+    *,
+    method: str = GRID,
+    rng: np.random.Generator | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """About n points on the boundary and outward unit normals, [k, d] each (local).
+
+    On a box all of them lie on the faces of these names, if there are names; on other domains
+    they may lie elsewhere as well.
+    """
+    if names is None or not isinstance(domain, Box):
+        return domain.boundary(n, method=method, rng=rng)
+    kept = faces_named(domain, names)
+    if domain.dimension == 1:
+        method, rng = GRID, None
+    return points_on(kept, domain.lower, domain.upper, max(n, len(kept)), method=method, rng=rng)
+
+
+def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
+    """The faces of a box that have one of these names (local)."""
+    faces = faces_of(domain.lower, domain.upper)
+    centres = np.tile((domain.lower + domain.upper) / 2, (len(faces), 1))
+    for centre, face in zip(centres, faces, strict=True):
+        centre[face.axis] = face.position
+    chosen = domain.on_faces(centres, names)
+    return [face for face, wanted in zip(faces, chosen, strict=True) if wanted]
+
+
+def grid_of_about(condition: Any, domain: Domain, wanted: int) -> tuple[FloatArray, FloatArray]:
+    """Grid points at which a condition holds, about `wanted`, and normals, [k, d] each (local).
+
+    The number of candidates is adjusted until so many hold as nearly as a few trials find.
+    """
+    best: tuple[FloatArray, FloatArray] | None = None
+    tried = wanted
+    for _ in range(_TRIALS):
+        try:
+            x, normals = condition.draw(domain, tried)
+        except InputError:
+            if best is not None or tried > 4 * wanted + 64:
+                raise
+            tried *= 2  # too few for a grid inside
+            continue
+        chosen = condition.holds_at(x, domain)
+        count = int(chosen.sum())
+        if count and (best is None or abs(count - wanted) < abs(len(best[0]) - wanted)):
+            best = x[chosen], normals[chosen]
+        proposed = round(tried * wanted / count) if count else 4 * tried
+        if count == wanted or proposed == tried or proposed > _MOST_TRIED or domain.dimension == 1:
+            break
+        tried = max(1, proposed)
+    if best is None:
+        raise condition.no_points(tried, domain)
+    return best

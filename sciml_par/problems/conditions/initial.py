@@ -1,0 +1,158 @@
+"""Values and time derivatives at the beginning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_integer
+from sciml_par.problems.conditions.axes import lies_at
+from sciml_par.problems.conditions.components import Component, select
+from sciml_par.problems.conditions.condition import Arrays, Predicate
+from sciml_par.problems.conditions.valued import Value, ValuedCondition, checked_value
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.operators import FieldLike, derivative
+from sciml_par.problems.sampling import GRID
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, init=False)
+class Initial(ValuedCondition):
+    """u = value, or ∂^q u/∂t^q = value, where t is least; t is the last coordinate.
+
+    Its points are those of the face on which t has the lower bound of the domain; ``initial=`` of
+    `Points` says how many there are. The derivative is that in t, unlike a normal derivative there,
+    which has the opposite sign.
+
+    Parameters
+    ----------
+    value : float, sequence of c floats, or callable
+        As for `Dirichlet`; a function has all coordinates, x: [k, d], t among them.
+    order : int
+        q, of the derivative; 0 for u itself.
+    velocity : float, sequence of c floats, or callable, optional
+        ∂u/∂t as well, where the order is 0: residuals [k, 2c], u − value before ∂u/∂t − velocity.
+    component
+        As for `Dirichlet`.
+    where, points, name, weight
+        As for `Condition`.
+
+    Examples
+    --------
+    A string that is plucked and let go: u = sin πx and ∂u/∂t = 0 at t = 0.
+
+    >>> import numpy as np
+    >>> from sciml_par.problems import Initial
+    >>> start = Initial(lambda x: np.sin(np.pi * x[:, 0:1]), velocity=0.0)
+    """
+
+    kind: ClassVar[str] = "initial"
+    order: int
+    velocity: Any
+
+    def __init__(
+        self,
+        value: Value = 0.0,
+        *,
+        order: int = 0,
+        velocity: Value | None = None,
+        component: Component | None = None,
+        where: Predicate | None = None,
+        points: Any = None,
+        name: str = "",
+        weight: float | None = None,
+    ) -> None:
+        super().__init__(
+            value, component=component, where=where, points=points, name=name, weight=weight
+        )
+        object.__setattr__(self, "order", checked_integer(order, "Initial: order", least=0))
+        if velocity is not None:
+            velocity = checked_value(velocity, "Initial: velocity")
+            if order != 0:
+                raise InputError(
+                    f"Initial: velocity belongs to order=0, in which value is that of u; got "
+                    f"order={order}"
+                )
+        object.__setattr__(self, "velocity", velocity)
+
+    @property
+    def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
+        """See `ValuedCondition`."""
+        return (*super().not_in_residual, *(("velocity",) if callable(self.velocity) else ()))
+
+    @property
+    def needs_normals(self) -> bool:
+        """No."""
+        return False
+
+    def given(self, domain: Domain) -> Arrays | None:
+        """See `Condition`."""
+        arrays = super().given(domain)
+        if arrays is not None:
+            later = ~lies_at(arrays[0], domain, -1, float(domain.lower[-1]))
+            if later.any():
+                first = int(np.argmax(later))
+                raise InputError(
+                    f"Initial: points must have the least value {domain.lower[-1]} of "
+                    f"{domain.names[-1]}; {int(later.sum())} of {len(later)} have not, the first "
+                    f"of them number {first}: {arrays[0][first].tolist()}"
+                )
+        return arrays
+
+    def draw(
+        self,
+        domain: Domain,
+        n: int,
+        *,
+        method: str = GRID,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Condition`."""
+        initial = getattr(domain, "initial", domain.boundary)
+        x, normals = initial(n, method=method, rng=rng)
+        return x, normals
+
+    def holds_at(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
+        """See `Condition`."""
+        chosen = lies_at(x, domain, -1, float(domain.lower[-1]))
+        if chosen.any():
+            chosen[chosen] &= super().holds_at(x[chosen], domain)
+        return chosen
+
+    def no_points(self, tried: int, domain: Domain) -> InputError:
+        """See `Condition`."""
+        return InputError(
+            f"Initial: none of the {tried} points on the boundary of {domain} has "
+            f"{domain.names[-1]} = {domain.lower[-1]}"
+            + (", or where selects none of them" if self.where is not None else "")
+            + "; time is the last coordinate"
+        )
+
+    def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
+        """Points, normals, and of each function the values there (local)."""
+        return (
+            *super().completed(arrays, domain),
+            *self._values(self.velocity, arrays[0], "velocity"),
+        )
+
+    def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
+        """u − value, ∂^q u/∂t^q − value, or both parts: [k, c] or [k, 2c] (local)."""
+        x, _, *values = arrays
+        time, owner = x.shape[1] - 1, "Initial"
+        left = u(x) if self.order == 0 else derivative(u, x, *[time] * self.order)
+        left = select(left, self.component, owner)
+        r = left - self._right_side(self.value, left, values)
+        if self.velocity is None:
+            return r
+        speed = select(derivative(u, x, time), self.component, owner)
+        right = self._right_side(self.velocity, speed, values[-1:], "velocity")
+        return tf.concat([r, speed - right], axis=1)
+
+    def _numbers(self) -> tuple[Any, ...]:
+        return (self.value, self.velocity)

@@ -1,0 +1,232 @@
+"""Given values of integrals of the field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import as_columns, checked_number, is_integer
+from sciml_par.problems._evaluate import raw_values
+from sciml_par.problems._given_points import finite_array, points_within
+from sciml_par.problems.conditions.axes import axis_number, checked_axis
+from sciml_par.problems.conditions.condition import Arrays, Condition
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.operators import FieldLike
+from sciml_par.problems.quadrature import Rule, at_position, over_domain, over_faces
+
+FloatArray = npt.NDArray[np.float64]
+
+_DEFAULT_NUMBERS = {0: 1, 1: 32, 2: 256}
+_DEFAULT_NUMBER = 1000
+
+
+class IntegralCondition(Condition):
+    """∫ f(u, x) dx = value, over the domain, over faces, or at each of several times.
+
+    The residual is Σ_j w_j f(u, x_j) − value: [I, c], one row for each of I integrals, with
+    quadrature points x: [I, q, d] and weights [I, q]. On boxes they are those of Gauss–Legendre;
+    elsewhere equal weights at points of a Sobol' sequence. They are the same at every step, and
+    integrals are dealt out to the ranks, each as a whole.
+
+    Parameters
+    ----------
+    integrand : callable
+        f: (u, x: [n, d]) -> [n, c], in TensorFlow operations and operators, at each point for
+        itself.
+    value : float, array [I] or [I, c], or callable
+        With `at`, a function takes the positions [I, 1], in NumPy or TensorFlow.
+    on : str or sequence of str, optional
+        Faces of a box: one integral over all of them together.
+    at : pair (axis, positions), optional
+        One integral for each position, over all other axes of a box: ``at=("t", [0, 0.5, 1])``.
+    points : int, sequence of int, or pair of arrays, optional
+        How many points an integral (a face) has, about; or how many on each axis it goes over; or
+        quadrature points and weights of one's own, (x: [I, q, d], weights: [I, q]), of one
+        integral also ([q, d], [q]). By default 32 in one dimension, 256 in two, else about 1000.
+    name, weight
+        As for `Condition`.
+
+    Raises
+    ------
+    InputError
+        An argument of another kind or shape.
+
+    Examples
+    --------
+    The mass is 1 at all times:
+
+    >>> import numpy as np
+    >>> from sciml_par.problems import IntegralCondition
+    >>> mass = IntegralCondition(lambda u, x: u(x), 1.0, at=("t", np.linspace(0, 1, 11)))
+    """
+
+    kind: ClassVar[str] = "integral"
+    points_are_given: ClassVar[bool] = True
+    read_by_residual: ClassVar[tuple[str, ...]] = ("integrand",)
+
+    def __init__(
+        self,
+        integrand: Callable[..., tf.Tensor],
+        value: Any = 0.0,
+        *,
+        on: str | Sequence[str] | None = None,
+        at: tuple[int | str, npt.ArrayLike] | None = None,
+        points: Any = None,
+        name: str = "",
+        weight: float | None = None,
+    ) -> None:
+        owner = "IntegralCondition"
+        if not callable(integrand):
+            raise InputError(
+                f"{owner}: integrand must be a function (u, x) -> [n, c], got {integrand!r}"
+            )
+        if callable(on):
+            raise InputError(
+                f"{owner}: on must name faces; for a part of one give points=(x, weights)"
+            )
+        if on is not None and at is not None:
+            raise InputError(f"{owner}: give on=faces or at=(axis, positions), not both")
+        self._set_common(on=on, where=None, points=None, name=name, weight=weight)
+        self.integrand = integrand
+        self.at = None if at is None else _checked_at(at)
+        self.rule = _checked_rule(points)
+        self.value = self._checked_value(value)
+
+    def __repr__(self) -> str:
+        where = f"on={self.on!r}" if self.on else f"at={self.at[0]!r}" if self.at else "domain"
+        return f"IntegralCondition({where})"
+
+    @property
+    def on_boundary(self) -> bool:
+        """No."""
+        return False
+
+    def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
+        """See `Condition`."""
+        self.points(domain, 1)
+        return self
+
+    def points(self, domain: Domain, n: int) -> Arrays:
+        """x: [I, q, d], weights: [I, q], values: [I, c]; n counts for nothing (local).
+
+        Raises
+        ------
+        InputError
+            The numbers of points and values, or the domain, do not go together.
+        """
+        x, weights = self._rules(domain)
+        return x, weights, self._values(len(x))
+
+    def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
+        """Σ_j w_j f(u, x_j) − value: [I, c] (local)."""
+        x, weights, values = arrays
+        _, q, d = x.shape
+        flat = tf.reshape(x, [-1, d])
+        f = self.integrand(u, flat)
+        good = tf.is_tensor(f) and f.shape.rank == 2
+        if not good or f.shape[0] not in (None, flat.shape[0]):
+            got = f"the shape {f.shape.as_list()}" if tf.is_tensor(f) else type(f).__name__
+            raise InputError(
+                f"IntegralCondition: integrand must return a tensor [n, c] for points "
+                f"{flat.shape.as_list()}, a row for each; got {got}"
+            )
+        c = f.shape[1]
+        if values.shape[1] not in (1, c):
+            raise InputError(
+                f"IntegralCondition: {values.shape[1]} values for {c} integrands; give one number "
+                f"or {c} for each integral"
+            )
+        return tf.reduce_sum(tf.reshape(f, [-1, q, c]) * weights[:, :, None], axis=1) - values
+
+    def _rules(self, domain: Domain) -> Rule:
+        if isinstance(self.rule, tuple) and isinstance(self.rule[0], np.ndarray):
+            x, weights = self.rule
+            flat = points_within(x.reshape(-1, x.shape[-1]), domain, "IntegralCondition: points")
+            return flat.reshape(*weights.shape, domain.dimension), weights
+        d = domain.dimension
+        over = d if self.on is None and self.at is None else d - 1
+        number: Any = self.rule or _DEFAULT_NUMBERS.get(over, _DEFAULT_NUMBER)
+        if self.at is not None:
+            axis = axis_number(self.at[0], domain, "IntegralCondition")
+            self._check_positions(domain, axis)
+            rules = [at_position(domain, axis, float(p), number) for p in self.at[1]]
+            return np.stack([x for x, _ in rules]), np.stack([w for _, w in rules])
+        if self.on is None:
+            x, weights = over_domain(domain, number)
+        else:
+            x, weights = over_faces(domain, self.on, number)
+        return x[None], weights[None]
+
+    def _check_positions(self, domain: Domain, axis: int) -> None:
+        assert self.at is not None
+        low, high = domain.lower[axis], domain.upper[axis]
+        for position in self.at[1]:
+            if not low <= position <= high:
+                raise InputError(
+                    f"IntegralCondition: {domain.names[axis]} = {position} does not lie in "
+                    f"[{low}, {high}]"
+                )
+
+    def _values(self, count: int) -> FloatArray:
+        what = "IntegralCondition: value"
+        if callable(self.value):
+            assert self.at is not None
+            positions = self.at[1][:, None]
+            return as_columns(raw_values(self.value, positions, what=what), count, what=what)
+        if self.value.ndim == 0:
+            return np.full((count, 1), float(self.value))
+        return as_columns(self.value, count, what=f"{what} of {count} integrals")
+
+    def _checked_value(self, value: Any) -> Any:
+        if callable(value):
+            if self.at is None:
+                raise InputError(
+                    "IntegralCondition: value may be a function with at=(axis, positions), of "
+                    "which it is one; else give a number"
+                )
+            return value
+        if np.isscalar(value):
+            return np.asarray(checked_number(value, "IntegralCondition: value"))
+        return finite_array(value, "IntegralCondition: value")
+
+
+def _checked_at(at: Any) -> tuple[int | str, FloatArray]:
+    if not isinstance(at, (tuple, list)) or len(at) != 2:
+        raise InputError(
+            f"IntegralCondition: at must be a pair (axis, positions), as ('t', [0, 1]); got {at!r}"
+        )
+    positions = np.atleast_1d(finite_array(at[1], "IntegralCondition: the positions"))
+    if positions.ndim != 1 or positions.size == 0:
+        raise InputError("IntegralCondition: the positions must be numbers, at least one of them")
+    return checked_axis(at[0], "IntegralCondition"), positions
+
+
+def _checked_rule(points: Any) -> Any:
+    """None, a number, numbers per axis, or points [I, q, d] with weights [I, q]."""
+    what = "IntegralCondition: points"
+    several = isinstance(points, (tuple, list)) and len(points) > 0
+    if points is None or (is_integer(points) and points >= 1):
+        return points
+    if several and all(is_integer(n) and n >= 1 for n in points):
+        return tuple(int(n) for n in points)
+    if not isinstance(points, tuple) or len(points) != 2 or any(map(np.isscalar, points)):
+        raise InputError(
+            f"{what} must be a number, one for each axis, or a pair of arrays (x, weights), got "
+            f"{points!r}"
+        )
+    x, weights = finite_array(points[0], what), finite_array(points[1], f"{what}: weights")
+    if weights.ndim == 1:
+        x, weights = x[None], weights[None]
+    x = x[..., None] if x.ndim == 2 else x
+    if x.ndim != 3 or weights.ndim != 2 or x.shape[:2] != weights.shape or math.prod(x.shape) == 0:
+        raise InputError(
+            f"{what} must be (x: [I, q, d], weights: [I, q]), got {list(x.shape)} and "
+            f"{list(weights.shape)}"
+        )
+    return x, weights

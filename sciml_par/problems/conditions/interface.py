@@ -1,0 +1,205 @@
+"""Continuity of two components and of their fluxes across a surface inside the domain."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_number
+from sciml_par.problems.conditions.axes import axis_number, checked_axis
+from sciml_par.problems.conditions.components import (
+    Component,
+    Components,
+    as_components,
+    numbers_of,
+    select,
+)
+from sciml_par.problems.conditions.condition import Condition, Predicate
+from sciml_par.problems.conditions.valued import normal_derivative
+from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.operators import FieldLike
+from sciml_par.problems.sampling import GRID
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, init=False)
+class Interface(Condition):
+    """Two components meet at a surface: u_r − u_l = jump, k_r ∂u_r/∂n − k_l ∂u_l/∂n = flux_jump.
+
+    A field with a kink or a jump at a known surface is written as two components, each smooth, the
+    left one for one side and the right one for the other; equations are asked of each on its side,
+    and this condition joins them. n is the unit normal that points from left to right. The two
+    residuals, one after the other, are [k, 2c].
+
+    Parameters
+    ----------
+    component_left, component_right : int, str, or sequences of c of these
+        As for `Dirichlet`; both sides have the same number of them, and not the same ones.
+    at : pair (axis, position), optional
+        A plane of a box: x_axis = position, with the normal in the direction of the axis, which is
+        given by number or name.
+    points : int, or pair of arrays, optional
+        With `at`, how many points the plane has (on a grid about). Without it the points of the
+        surface and the unit normals, (x: [k, d], normals: [k, d]).
+    k_left, k_right : float
+        Factors of the normal derivatives, such as conductivities.
+    jump, flux_jump : float
+        Right-hand sides.
+    where : callable, optional
+        Points x: [k, d] of the plane -> booleans [k].
+    name, weight
+        As for `Condition`.
+
+    Examples
+    --------
+    Two metals, joined at x = 0.5:
+
+    >>> from sciml_par.problems import Interface
+    >>> joined = Interface("left", "right", at=("x", 0.5), k_left=1.0, k_right=10.0)
+    """
+
+    kind: ClassVar[str] = "interface"
+    component_left: Components
+    component_right: Components
+    at: Any
+    k_left: float
+    k_right: float
+    jump: float
+    flux_jump: float
+    on: Any
+    where: Any
+    own: Any = field(compare=False, repr=False)
+    name: str
+    weight: float | None
+
+    def __init__(
+        self,
+        component_left: Component,
+        component_right: Component,
+        *,
+        at: tuple[int | str, float] | None = None,
+        points: Any = None,
+        k_left: float = 1.0,
+        k_right: float = 1.0,
+        jump: float = 0.0,
+        flux_jump: float = 0.0,
+        where: Predicate | None = None,
+        name: str = "",
+        weight: float | None = None,
+    ) -> None:
+        put = object.__setattr__
+        sides = []
+        for side, component in (("left", component_left), ("right", component_right)):
+            found = as_components(component, f"Interface: component_{side}")
+            if found is None:
+                raise InputError(f"Interface: component_{side} must name at least one component")
+            sides.append(found)
+            put(self, f"component_{side}", found)
+        if len(sides[0]) != len(sides[1]) or sides[0] == sides[1]:
+            raise InputError(
+                f"Interface: the two sides must be as many components, and other ones, got "
+                f"{component_left!r} and {component_right!r}; one smooth component is continuous "
+                f"by itself"
+            )
+        numbers = {"k_left": k_left, "k_right": k_right, "jump": jump, "flux_jump": flux_jump}
+        for key, value in numbers.items():
+            put(self, key, checked_number(value, f"Interface: {key}"))
+        put(self, "at", _checked_plane(at))
+        self._set_common(on=None, where=where, points=points, name=name, weight=weight)
+        pair = isinstance(self.own, tuple)
+        if pair == (at is not None) or (pair and self.own[1] is None):
+            raise InputError(
+                "Interface: give either at=(axis, position), a plane of a box, or the surface's "
+                "points with unit normals from left to right, points=(x, normals)"
+            )
+
+    @property
+    def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the residual does not read."""
+        return (*Condition.not_in_residual, "at")
+
+    @property
+    def on_boundary(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def needs_normals(self) -> bool:
+        """Yes."""
+        return True
+
+    def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
+        """See `Condition`."""
+        other = copy.copy(self)
+        for side in ("component_left", "component_right"):
+            numbers = numbers_of(getattr(self, side), outputs, f"Interface: {side}")
+            object.__setattr__(other, side, numbers)
+        if self.at is not None:
+            self._plane(domain)
+        self.given(domain)
+        return other
+
+    def draw(
+        self,
+        domain: Domain,
+        n: int,
+        *,
+        method: str = GRID,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Points on the plane, and the normal (local)."""
+        axis, position = self._plane(domain)
+        normal = np.eye(domain.dimension)[axis]
+        if domain.dimension == 1:
+            return np.array([[position]]), normal[None]
+        others = [i for i in range(domain.dimension) if i != axis]
+        section = Box(domain.lower[others], domain.upper[others])
+        n = max(n, 2 ** len(others))
+        inside = section.interior(n, method=method, rng=rng)
+        return np.insert(inside, axis, position, axis=1), np.tile(normal, (len(inside), 1))
+
+    def no_points(self, tried: int, domain: Domain) -> InputError:
+        """See `Condition`."""
+        return InputError(f"Interface: where selects none of the {tried} points of the plane")
+
+    def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
+        """u_r − u_l − jump, then k_r ∂u_r/∂n − k_l ∂u_l/∂n − flux_jump: [k, 2c] (local)."""
+        x, normals = arrays
+        values, slopes = u(x), normal_derivative(u, x, normals)
+        left, right = self.component_left, self.component_right
+        step = select(values, right, "Interface") - select(values, left, "Interface")
+        flux = self.k_right * select(slopes, right, "Interface")
+        flux -= self.k_left * select(slopes, left, "Interface")
+        return tf.concat([step - self.jump, flux - self.flux_jump], axis=1)
+
+    def _plane(self, domain: Domain) -> tuple[int, float]:
+        axis, position = axis_number(self.at[0], domain, "Interface"), self.at[1]
+        if not isinstance(domain, Box):
+            raise InputError(
+                f"Interface: at=(axis, position) is a plane of a Box; in {domain} give "
+                f"points=(x, normals)"
+            )
+        if not domain.lower[axis] < position < domain.upper[axis]:
+            raise InputError(
+                f"Interface: {domain.names[axis]} = {position} does not lie inside {domain}"
+            )
+        return axis, position
+
+
+def _checked_plane(at: Any) -> tuple[int | str, float] | None:
+    if at is None:
+        return None
+    if not isinstance(at, (tuple, list)) or len(at) != 2:
+        raise InputError(
+            f"Interface: at must be a pair (axis, position), as ('x', 0.5); got {at!r}"
+        )
+    return checked_axis(at[0], "Interface"), checked_number(at[1], "Interface: the position")

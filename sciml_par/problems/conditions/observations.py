@@ -1,0 +1,127 @@
+"""Measured values at points of the domain."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._given_points import finite_array, points_within
+from sciml_par.problems.conditions.components import (
+    Component,
+    Components,
+    as_components,
+    numbers_of,
+    select,
+)
+from sciml_par.problems.conditions.condition import Arrays, Condition
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.operators import FieldLike
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Observations(Condition):
+    """(u(x_i) − u_i)/σ_i = 0 at measured points x_i of the closed domain.
+
+    The points stay as they are: all of them are used, in their order, dealt out to the ranks.
+
+    Parameters
+    ----------
+    x : array [n, d], or [n] where d = 1
+    u : array [n, c], or [n] where c = 1
+        The measured values of c components.
+    component
+        Which they are, as for `Dirichlet`; by default all, c = m.
+    noise : float, or array of the shape of u, or [n], optional
+        Standard deviations σ_i > 0 in units of u; by default 1. With them the term of the loss is
+        a mean of squares of order 1, and observations with different units can be added.
+    name, weight
+        As for `Condition`.
+
+    Raises
+    ------
+    InputError
+        Arrays of other shapes, or with NaN; and, where the condition comes to a problem, points
+        outside of the domain.
+
+    Examples
+    --------
+    >>> from sciml_par.problems import Observations
+    >>> measured = Observations([[0.1], [0.7]], [1.2, 0.9], noise=0.05)
+    """
+
+    kind: ClassVar[str] = "observations"
+    points_are_given: ClassVar[bool] = True
+    read_by_residual: ClassVar[tuple[str, ...]] = ("component",)
+
+    def __init__(
+        self,
+        x: npt.ArrayLike,
+        u: npt.ArrayLike,
+        *,
+        component: Component | None = None,
+        noise: npt.ArrayLike | None = None,
+        name: str = "",
+        weight: float | None = None,
+    ) -> None:
+        self._set_common(on=None, where=None, points=None, name=name, weight=weight)
+        self.component: Components | None = as_components(component, "Observations: component")
+        self.x, values = finite_array(x, "Observations: x"), finite_array(u, "Observations: u")
+        self.u = values[:, None] if values.ndim == 1 else values
+        if self.x.ndim not in (1, 2) or self.u.ndim != 2 or len(self.x) != len(self.u):
+            raise InputError(
+                f"Observations: x must be [n, d] and u [n, c] or [n], with one row for each point; "
+                f"got {list(self.x.shape)} and {list(values.shape)}"
+            )
+        self.noise = None if noise is None else self._checked_noise(noise)
+
+    def __repr__(self) -> str:
+        return f"Observations(x: {list(self.x.shape)}, u: {list(self.u.shape)})"
+
+    @property
+    def on_boundary(self) -> bool:
+        """No."""
+        return False
+
+    def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
+        """See `Condition`."""
+        points_within(self.x, domain, "Observations: x")
+        other = copy.copy(self)
+        other.component = numbers_of(self.component, outputs, "Observations")
+        count = len(outputs) if other.component is None else len(other.component)
+        if self.u.shape[1] != count:
+            of = "component=..." if self.component is not None else "all; say which by component="
+            raise InputError(
+                f"Observations: u has {self.u.shape[1]} column(s), and {count} component(s) are "
+                f"observed ({of})"
+            )
+        return other
+
+    def points(self, domain: Domain, n: int) -> Arrays:
+        """x: [n, d], u: [n, c] and, where it is given, σ: [n, c]; all there are (local)."""
+        x = points_within(self.x, domain, "Observations: x")
+        return (x, self.u) if self.noise is None else (x, self.u, self.noise)
+
+    def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
+        """(u(x) − u)/σ: [k, c] (local)."""
+        x, measured, *noise = arrays
+        difference = select(u(x), self.component, "Observations") - measured
+        return difference / noise[0] if noise else difference
+
+    def _checked_noise(self, noise: Any) -> FloatArray:
+        array = finite_array(noise, "Observations: noise")
+        array = array[:, None] if array.shape == (len(self.u),) else array
+        if array.shape not in ((), self.u.shape, (len(self.u), 1)):
+            raise InputError(
+                f"Observations: noise must be a number or have the shape {list(self.u.shape)} of "
+                f"u, got {list(array.shape)}"
+            )
+        if not np.all(array > 0):
+            raise InputError("Observations: noise must be positive, a standard deviation")
+        return np.broadcast_to(array, self.u.shape).copy()

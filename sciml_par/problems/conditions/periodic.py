@@ -1,0 +1,169 @@
+"""Equal values and derivatives on opposite faces of a box."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_integer
+from sciml_par.problems.conditions.axes import axis_number, checked_axis, lies_at
+from sciml_par.problems.conditions.components import (
+    Component,
+    Components,
+    as_components,
+    numbers_of,
+    select,
+)
+from sciml_par.problems.conditions.condition import Arrays, Condition, Predicate
+from sciml_par.problems.conditions.drawing import draw_on_boundary
+from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.operators import FieldLike, derivative
+from sciml_par.problems.sampling import GRID
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, init=False)
+class Periodic(Condition):
+    """∂^q u/∂x_a^q is equal on the two faces of an axis a of a box, for each order q.
+
+    With y = x + (upper_a − lower_a) e_a for points x of the lower face, the residuals are
+    ∂^q u/∂x_a^q(x) − ∂^q u/∂x_a^q(y): [k, c · number of orders].
+
+    Parameters
+    ----------
+    axis : int or str
+        Number from 0 or name of the coordinate.
+    order : int or sequence of int
+        q, of the derivatives along the axis; 0 is u itself. By default 0 and 1.
+    component
+        As for `Dirichlet`.
+    where : callable, optional
+        Points x: [k, d] of the lower face -> booleans [k], in NumPy or TensorFlow.
+    points, name, weight
+        As for `Condition`; points that are given lie on the lower face.
+
+    Examples
+    --------
+    >>> from sciml_par.problems import Periodic
+    >>> values, all_smooth = Periodic("x", order=0), Periodic("x", order=(0, 1, 2))
+    """
+
+    kind: ClassVar[str] = "periodic"
+    axis: int | str
+    orders: tuple[int, ...]
+    component: Components | None
+    on: Any
+    where: Any
+    own: Any = field(compare=False, repr=False)
+    name: str
+    weight: float | None
+
+    def __init__(
+        self,
+        axis: int | str,
+        *,
+        order: int | Sequence[int] = (0, 1),
+        component: Component | None = None,
+        where: Predicate | None = None,
+        points: Any = None,
+        name: str = "",
+        weight: float | None = None,
+    ) -> None:
+        several = order if isinstance(order, (tuple, list)) else (order,)
+        orders = tuple(checked_integer(q, "Periodic: order", least=0) for q in several)
+        if not orders or len(set(orders)) < len(orders):
+            raise InputError(f"Periodic: order must be one or several different ones, got {order}")
+        put = object.__setattr__
+        put(self, "axis", checked_axis(axis, "Periodic"))
+        put(self, "orders", orders)
+        put(self, "component", as_components(component, "Periodic: component"))
+        self._set_common(on=None, where=where, points=points, name=name, weight=weight)
+
+    @property
+    def needs_normals(self) -> bool:
+        """No."""
+        return False
+
+    def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
+        """See `Condition`."""
+        if not isinstance(domain, Box):
+            raise InputError(f"Periodic: opposite faces are those of a Box; the domain is {domain}")
+        other = copy.copy(self)
+        put = object.__setattr__
+        put(other, "axis", axis_number(self.axis, domain, "Periodic"))
+        put(other, "component", numbers_of(self.component, outputs, "Periodic"))
+        other.given(domain)
+        return other
+
+    def given(self, domain: Domain) -> Arrays | None:
+        """See `Condition`."""
+        arrays = super().given(domain)
+        if arrays is not None:
+            elsewhere = ~self._on_lower_face(arrays[0], domain)
+            if elsewhere.any():
+                first = int(np.argmax(elsewhere))
+                raise InputError(
+                    f"Periodic: points must lie on the lower face of {domain}, axis {self.axis!r}; "
+                    f"number {first} does not: {arrays[0][first].tolist()}"
+                )
+        return arrays
+
+    def draw(
+        self,
+        domain: Domain,
+        n: int,
+        *,
+        method: str = GRID,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Condition`."""
+        name = domain.names[axis_number(self.axis, domain, "Periodic")]
+        return draw_on_boundary(domain, n, (f"{name}=lower",), method=method, rng=rng)
+
+    def holds_at(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
+        """See `Condition`."""
+        chosen = self._on_lower_face(x, domain)
+        if self.where is not None and chosen.any():
+            chosen[chosen] &= self._selected(self.where, x[chosen], "where")
+        return chosen
+
+    def no_points(self, tried: int, domain: Domain) -> InputError:
+        """See `Condition`."""
+        return InputError(
+            f"Periodic: none of the {tried} points on the boundary of {domain} lies on the lower "
+            f"face of axis {self.axis!r}" + (" where `where` holds" if self.where else "")
+        )
+
+    def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
+        """Points x of the lower face and y of the upper one, [k, d] each (local)."""
+        axis = axis_number(self.axis, domain, "Periodic")
+        lower, upper = arrays[0].copy(), arrays[0].copy()
+        lower[:, axis], upper[:, axis] = domain.lower[axis], domain.upper[axis]
+        return lower, upper
+
+    def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
+        """The differences between the faces, order by order: [k, c · number of orders] (local)."""
+        x, y = arrays
+        return tf.concat([self._at(u, x, q) - self._at(u, y, q) for q in self.orders], axis=1)
+
+    def _at(self, u: FieldLike, x: tf.Tensor, order: int) -> tf.Tensor:
+        if not isinstance(self.axis, int):
+            raise InputError(
+                f"Periodic: the number of axis {self.axis!r} is known where the condition belongs "
+                f"to a Problem"
+            )
+        values = derivative(u, x, *[self.axis] * order) if order else u(x)
+        return select(values, self.component, "Periodic")
+
+    def _on_lower_face(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
+        axis = axis_number(self.axis, domain, "Periodic")
+        return lies_at(x, domain, axis, float(domain.lower[axis]))

@@ -1,0 +1,143 @@
+"""What conditions with a value on the right-hand side share."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._checks import checked_number
+from sciml_par.problems._evaluate import values_at
+from sciml_par.problems.conditions.components import (
+    Component,
+    Components,
+    as_components,
+    numbers_of,
+    select,
+)
+from sciml_par.problems.conditions.condition import Arrays, Condition, On, Predicate
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.operators import FieldLike, jacobian
+
+FloatArray = npt.NDArray[np.float64]
+Value = float | Sequence[float] | Callable[[Any], Any]
+
+
+@dataclass(frozen=True, init=False)
+class ValuedCondition(Condition):
+    """Left side = value at points of the boundary; for the kinds of conditions, not by itself.
+
+    The residual is [k, c] for c components, at points x: [k, d] with outward unit normals [k, d].
+    A value that is a function is evaluated once at the points, not at each step.
+    """
+
+    value: Any
+    component: Components | None
+    on: Any
+    where: Any
+    own: Any = field(compare=False, repr=False)
+    name: str
+    weight: float | None
+
+    def __init__(
+        self,
+        value: Value = 0.0,
+        *,
+        component: Component | None = None,
+        on: On | None = None,
+        where: Predicate | None = None,
+        points: Any = None,
+        name: str = "",
+        weight: float | None = None,
+    ) -> None:
+        owner = type(self).__name__
+        object.__setattr__(self, "component", as_components(component, f"{owner}: component"))
+        object.__setattr__(self, "value", checked_value(value, f"{owner}: value"))
+        self._set_common(on=on, where=where, points=points, name=name, weight=weight)
+
+    @property
+    def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the residual does not read; of a function it has the values as an array."""
+        return (*Condition.not_in_residual, *(("value",) if callable(self.value) else ()))
+
+    def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
+        """See `Condition`."""
+        super().prepared(domain, outputs)
+        owner = type(self).__name__
+        numbers = numbers_of(self.component, outputs, owner)
+        count = len(outputs) if numbers is None else len(numbers)
+        self._check_count(count)
+        if numbers == self.component:
+            return self
+        other = copy.copy(self)
+        object.__setattr__(other, "component", numbers)
+        return other
+
+    def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
+        """Points, normals and, of a function, the values there: [k, c] (local)."""
+        return (*arrays, *self._values(self.value, arrays[0], "value"))
+
+    def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
+        """Left side minus right side: [k, c] (local)."""
+        x, normals, *values = arrays
+        left = select(self._left_side(u, x, normals), self.component, type(self).__name__)
+        return left - self._right_side(self.value, left, values)
+
+    def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
+        raise NotImplementedError
+
+    def _values(self, value: Any, x: FloatArray, what: str) -> list[FloatArray]:
+        if not callable(value):
+            return []
+        called = self.name or self.kind
+        return [values_at(value, x, what=f"{type(self).__name__}: {what} (condition {called!r})")]
+
+    def _right_side(
+        self, value: Any, left: tf.Tensor, values: Sequence[tf.Tensor], what: str = "value"
+    ) -> tf.Tensor:
+        """The number or numbers, or the column of values, that `left` is compared with."""
+        owner = type(self).__name__
+        if not callable(value):
+            self._check_count(left.shape[1])
+            return tf.constant(value, dtype=left.dtype)
+        if not values:
+            raise InputError(
+                f"{owner}: residual lacks the values of its function at the points; pass on all "
+                f"arrays that points(domain, n) returns"
+            )
+        if values[0].shape[1] != left.shape[1]:
+            raise InputError(
+                f"{owner}: {what}(x) must have the shape {left.shape.as_list()}, a column for each "
+                f"component, got {values[0].shape.as_list()}; one coordinate is x[:, i:i+1]"
+            )
+        return values[0]
+
+    def _check_count(self, count: int) -> None:
+        for value in self._numbers():
+            if isinstance(value, tuple) and len(value) != count:
+                raise InputError(
+                    f"{type(self).__name__}: {len(value)} values {value} for {count} component(s)"
+                )
+
+    def _numbers(self) -> tuple[Any, ...]:
+        return (self.value,)
+
+
+def checked_value(value: Any, what: str) -> Any:
+    """A number, a sequence of them as a tuple, or a function."""
+    if callable(value):
+        return value
+    if isinstance(value, (tuple, list)) and value:
+        return tuple(checked_number(v, f"{what} of a component") for v in value)
+    return checked_number(value, f"{what}, unless a function of x,")
+
+
+def normal_derivative(u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
+    """Σ_i n_i ∂u_c/∂x_i: [k, m] (local)."""
+    return tf.reduce_sum(jacobian(u, x) * normals[:, None, :], axis=-1)

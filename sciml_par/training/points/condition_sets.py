@@ -1,0 +1,88 @@
+"""Which points every condition of a problem has."""
+
+from __future__ import annotations
+
+from sciml_par.errors import InputError
+from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.conditions.initial import Initial
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.problem import Problem
+from sciml_par.training.points.boundary import BoundaryPoints
+from sciml_par.training.points.own_points import OwnCandidates
+from sciml_par.training.points.point_sets import ConditionSet, GivenSet, PointSet, given_set
+from sciml_par.training.points.points import INTERIOR, Points
+
+
+def condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
+    """The points of the conditions, in their order (local).
+
+    Parameters
+    ----------
+    interior : how many points the equations have.
+
+    Raises
+    ------
+    InputError
+        Points were given for a condition that there is not, or that cannot have them.
+    """
+    boundary = BoundaryPoints.of(problem.domain, points, interior)
+    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    at_conditions = points.conditions or {}
+    unknown = [name for name in at_conditions if name not in names]
+    if unknown:
+        raise InputError(
+            f"train: Points has points for the condition {unknown[0]!r}, and the loss has "
+            f"{listed(names)}."
+        )
+    return [
+        _set_of(condition, name, i, boundary, points, seed, interior)
+        for i, (name, condition) in enumerate(zip(names, problem.conditions, strict=True))
+    ]
+
+
+def _set_of(
+    condition: Condition,
+    name: str,
+    i: int,
+    boundary: BoundaryPoints,
+    points: Points,
+    seed: int,
+    interior: int,
+) -> PointSet:
+    domain, wanted = boundary.domain, (points.conditions or {}).get(name)
+    by_itself = type(condition).points is not Condition.points
+    if wanted is not None and (isinstance(condition.own, tuple) or condition.points_are_given):
+        raise InputError(
+            f"train: Points has points for the condition {name!r}, which has its own: "
+            f"{condition!r}."
+        )
+    if isinstance(wanted, tuple):
+        return given_set(condition, name, wanted, domain)
+    if by_itself or isinstance(condition.own, tuple):
+        share = boundary.number if isinstance(boundary.number, int) else len(boundary.number[0])
+        return GivenSet(condition.points(domain, wanted or condition.number or share))
+    redrawn = points.resample_every is not None
+    own = condition.number if wanted is None else wanted
+    if own is None and condition.on_boundary:
+        boundary.check(condition, name)
+        given = isinstance(boundary.number, tuple)
+        return ConditionSet(condition, i, boundary, redrawn=redrawn, seed=seed, given=given)
+    candidates = _own_candidates(condition, domain, own, interior, points)
+    return ConditionSet(condition, i, candidates, redrawn=redrawn, seed=seed, wanted=own)
+
+
+def _own_candidates(
+    condition: Condition, domain: Domain, number: int | None, interior: int, points: Points
+) -> OwnCandidates:
+    """The points that a condition draws by itself, by default as dense as the interior ones."""
+    inside = condition.on == (INTERIOR,)
+    kind = "initial" if isinstance(condition, Initial) else INTERIOR if inside else "boundary"
+    if number is None:
+        d = domain.dimension
+        number = interior if inside else max(1, round(interior ** ((d - 1) / d)))
+    return OwnCandidates(condition, domain, number, points.method_of(kind))
+
+
+def listed(names: list[str]) -> str:
+    """The names of conditions in a sentence."""
+    return "the conditions " + ", ".join(map(repr, names)) if names else "no conditions"
