@@ -77,7 +77,8 @@ class Progress:
             rows = course.state.parameters.numpy()
             for setup, row in zip(course.stack.setups, rows, strict=True):
                 values = course.stack.layout.unflatten(row)
-                for variable, value in zip(setup.network.trainable_variables, values, strict=True):
+                # Behind the weights there are the parameters of unknowns.
+                for variable, value in zip(setup.network.trainable_variables, values, strict=False):
                     variable.assign(value)
                 found[setup.number] = setup.network.model
         return [found[number] for number in sorted(found)]
