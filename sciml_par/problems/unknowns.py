@@ -245,7 +245,7 @@ def numbers_of(unknowns: Unknowns, parameters: npt.ArrayLike) -> FloatArray:
     found, at = [given[..., :0]], 0
     for unknown in unknowns.values():
         part = given[..., at : at + unknown.size]
-        values = unknown.values(part.reshape(*given.shape[:-1], *unknown.shape))
+        values = unknown.values(part.reshape((*given.shape[:-1], *unknown.shape)))
         found.append(values.reshape(part.shape))
         at += unknown.size
     return np.concatenate(found, axis=-1)
