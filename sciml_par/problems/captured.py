@@ -15,10 +15,10 @@ from sciml_par.errors import InputError
 
 _SHOWN = 3
 UNKNOWNS_REMEDY = (
-    "Training changes the weights of the network and the unknowns of the problem, and nothing else, "
-    "so it would keep the value that it has. If the value is sought, make it an unknown, which "
-    "residuals get as an argument of that name: Problem(..., unknowns={'D': Unknown(1.0)}) with "
-    "def residual(u, x, *, D). If it is known, give a number, or set trainable=False."
+    "Training changes the weights of the network and the unknowns of the problem, and nothing "
+    "else, so it would keep the value that it has. If the value is sought, make it an unknown, "
+    "which residuals get as an argument of that name: Problem(..., unknowns={'D': Unknown(1.0)}) "
+    "with def residual(u, x, *, D). If it is known, give a number, or set trainable=False."
 )
 
 

@@ -83,7 +83,7 @@ def residual_of(part: Any, unknowns: Unknowns, name: str) -> Callable[..., Any]:
     _check_given(part.residual, names, name, positional=None)
     of_residual = named_by(part.residual, names)
     if not of_residual and not of_functions:
-        return part.residual  # type: ignore[no-any-return]
+        return part.residual
     starts = {name: unknown.start for name, unknown in unknowns.items()}
     return WithUnknowns(part, of_residual, tuple(of_functions), starts)
 
@@ -100,8 +100,8 @@ def check_all_named(functions: Sequence[Any], unknowns: Unknowns) -> None:
     for name in unknowns:
         if name not in named:
             raise InputError(
-                f"Problem: no residual and no condition takes the unknown {name!r}, so that nothing "
-                f"would tell its value; name it as an argument, as in "
+                f"Problem: no residual and no condition takes the unknown {name!r}, so that "
+                f"nothing would tell its value; name it as an argument, as in "
                 f"def residual(u, x, *, {name}), or leave it out of unknowns."
             )
 

@@ -39,10 +39,10 @@ def check_unknowns(
         if name not in found:
             where = f" of problem {problem!r}" if problem else ""
             raise InputError(
-                f"the residuals{where} take the unknown {name!r}, but do not depend on it as far as "
-                f"TensorFlow can tell, so that nothing would change its value. Use it in TensorFlow "
-                f"operations, without float(), .numpy(), rounding or a cast to integers, or leave "
-                f"it out."
+                f"the residuals{where} take the unknown {name!r}, but do not depend on it as far "
+                f"as TensorFlow can tell, so that nothing would change its value. Use it in "
+                f"TensorFlow operations, without float(), .numpy(), rounding or a cast to "
+                f"integers, or leave it out."
             )
 
 

@@ -89,8 +89,8 @@ class Unknown:
         lower, upper = self._bounds
         if not np.all((lower < start) & (start < upper)):
             raise InputError(
-                f"Unknown: the start must lie strictly inside of the bounds, since it never reaches "
-                f"them; got start={_text(start)}, lower={_text(self.lower)}, "
+                f"Unknown: the start must lie strictly inside of the bounds, since it never "
+                f"reaches them; got start={_text(start)}, lower={_text(self.lower)}, "
                 f"upper={_text(self.upper)}."
             )
         self._check_scale()
@@ -169,7 +169,7 @@ class Unknown:
         if self.lower is not None and self.upper is not None:
             return np.asarray(np.log(value - self.lower) - np.log(self.upper - value))
         if self.lower is not None or self.upper is not None:
-            bound = self.upper if self.lower is None else self.lower
+            bound: Any = self.upper if self.lower is None else self.lower
             distance = np.abs(value - bound) / self._scale
             return np.asarray(distance + np.log(-np.expm1(-distance)))
         return np.asarray(value / self._scale)
@@ -290,8 +290,8 @@ def _as_unknown(name: str, value: Any) -> Unknown:
         return value
     if hasattr(value, "assign"):  # a variable of TensorFlow or Keras
         raise InputError(
-            f"Problem: unknowns={{{name!r}: …}} takes where the coefficient begins, not a variable: "
-            f"write {name!r}: Unknown({_text(np.asarray(value))}); the result has what it becomes."
+            f"Problem: unknowns={{{name!r}: …}} takes where the coefficient begins, not a "
+            f"variable: write {name!r}: Unknown({_text(np.asarray(value))}); the result has what it becomes."
         )
     try:
         return Unknown(value)
@@ -321,8 +321,7 @@ def _of_shape(array: FloatArray, shape: tuple[int, ...], what: str) -> FloatArra
             f"Unknown: {what} must be a number or of the shape {list(shape)} of the start, got the "
             f"shape {list(array.shape)}."
         )
-    whole = np.broadcast_to(array, shape)
-    return whole
+    return np.broadcast_to(array, shape)
 
 
 def _text(value: Any) -> str:

@@ -137,7 +137,9 @@ def _summarize_unknowns(member: Member) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "shape": list(shape),
-                **{key: None if v is None else np.asarray(v).tolist() for key, v in numbers.items()},
+                **{
+                    key: None if v is None else np.asarray(v).tolist() for key, v in numbers.items()
+                },
                 "relative_error": _number_or_none(error),
             }
         )

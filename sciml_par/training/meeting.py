@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +180,7 @@ def status_of(
     )
 
 
-def _unknowns(course: Course, running: Sequence[int]) -> dict[str, list[float]]:
+def _unknowns(course: Course, running: npt.NDArray[Any]) -> dict[str, list[float]]:
     unknowns = course.stack.problem.unknowns
     if not unknowns or len(running) == 0:
         return {}

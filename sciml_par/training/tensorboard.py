@@ -16,9 +16,9 @@ from sciml_par.training.course import Course
 class TensorBoard(Callback):
     """Write the loss and each of its terms against the steps, at all steps where it is recorded.
 
-    The scalars are "loss", "terms/NAME" and "unknowns/NAME". The first of the ranks that train a model writes, in
-    mode "data" to the folder, and for ensembles to a folder in it for each member. Events are
-    written at the end of chunks, and TensorFlow adds a file for each training.
+    The scalars are "loss", "terms/NAME" and "unknowns/NAME". The first of the ranks that train a
+    model writes, in mode "data" to the folder, and for ensembles to a folder in it for each member.
+    Events are written at the end of chunks, and TensorFlow adds a file for each training.
 
     Parameters
     ----------

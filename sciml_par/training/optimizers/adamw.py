@@ -19,8 +19,9 @@ class AdamW(Adam):
 
         θ ← θ − α λ θ − (the change that `Adam` makes with α)
 
-    for all weights, biases included, and no unknowns of the problem; which is what `keras.optimizers.AdamW` computes, with its
+    for all weights, biases included, which is what `keras.optimizers.AdamW` computes, with its
     defaults. Where some are to be left out, give that one, with its `exclude_from_weight_decay`.
+    Unknowns of the problem do not decay.
 
     Parameters
     ----------
