@@ -291,7 +291,8 @@ def _as_unknown(name: str, value: Any) -> Unknown:
     if hasattr(value, "assign"):  # a variable of TensorFlow or Keras
         raise InputError(
             f"Problem: unknowns={{{name!r}: …}} takes where the coefficient begins, not a "
-            f"variable: write {name!r}: Unknown({_text(np.asarray(value))}); the result has what it becomes."
+            f"variable: write {name!r}: Unknown({_text(np.asarray(value))}); the result has what "
+            f"it becomes."
         )
     try:
         return Unknown(value)

@@ -141,7 +141,7 @@ def _row(member: Member) -> Row:
 
 
 def _columns_of_unknowns(members: Sequence[Member]) -> Columns:
-    """The names of the numbers that are sought, if these are few, and whether any truth is known."""
+    """The numbers that are sought, if these are few, and whether the truth is known."""
     names: dict[str, bool] = {}
     for member in members:
         values = member.unknown_values
