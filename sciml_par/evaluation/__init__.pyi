@@ -9,6 +9,8 @@ from .figures.losses import plot_losses as plot_losses
 from .figures.predictions import plot_predictions as plot_predictions
 from .figures.save import save_figure as save_figure
 from .figures.scaling import plot_scaling as plot_scaling
+from .figures.unknowns import UnknownCurve as UnknownCurve
+from .figures.unknowns import plot_unknowns as plot_unknowns
 from .metrics.communication_model import CommunicationModel as CommunicationModel
 from .metrics.communication_model import fit_communication as fit_communication
 from .metrics.norms import max_error as max_error

@@ -35,3 +35,4 @@ from .problem import Problem as Problem
 from .recording import record as record
 from .residual import Residual as Residual
 from .term import Term as Term
+from .unknowns import Unknown as Unknown

@@ -1,4 +1,4 @@
-"""Variables that a function reads: unknown coefficients that a training would leave as they are."""
+"""Variables that a function reads, which a training would leave as they are."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sciml_par.errors import InputError
 
 _SHOWN = 3
 UNKNOWNS_REMEDY = (
-    "Training changes the weights of the network and nothing else, so it would keep the value that "
-    "it has; unknown coefficients cannot be trained yet. If the value is known, give a number, or "
-    "set trainable=False; if it is sought, write the loop yourself, with "
-    "sciml_par.parallel.DistributedGradientTape."
+    "Training changes the weights of the network and the unknowns of the problem, and nothing "
+    "else, so it would keep the value that it has. If the value is sought, make it an unknown, "
+    "which residuals get as an argument of that name: Problem(..., unknowns={'D': Unknown(1.0)}) "
+    "with def residual(u, x, *, D). If it is known, give a number, or set trainable=False."
 )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from sciml_par._tensorflow import is_recorded, tf
@@ -14,6 +15,7 @@ from sciml_par.problems.plan import Coefficients, Plan, Request, as_coefficients
 
 JetFunction = Callable[[Tensor, Coefficients], Jet]
 Key = tuple[int, int, bool]
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Field:
@@ -35,6 +37,8 @@ class Field:
     plan : tuple of Request, optional
         From `record`. It decides the cost, never the result: what the plan lacks is computed
         when asked for.
+    unknowns : dict of str to tensor, optional
+        Values of the coefficients that are sought with the field, for the residuals that take them.
 
     Notes
     -----
@@ -52,14 +56,19 @@ class Field:
     """
 
     def __init__(
-        self, function: Function, *, jet: JetFunction | None = None, plan: Plan = ()
+        self,
+        function: Function,
+        *,
+        jet: JetFunction | None = None,
+        plan: Plan = (),
+        unknowns: Mapping[str, Any] = _NONE,
     ) -> None:
         if not callable(function):
             raise InputError(f"Field: function must be callable, got {type(function).__name__}")
         if jet is not None and not callable(jet):
             raise InputError(f"Field: jet must be callable or None, got {type(jet).__name__}")
         self._source = _Source(function, jet)
-        self._plan = plan
+        self._plan, self._unknowns = plan, unknowns
         self._kept: dict[Key, _AtPoints] = {}
 
     @property
@@ -68,13 +77,24 @@ class Field:
         return self._plan
 
     @property
+    def unknowns(self) -> Mapping[str, Any]:
+        """Values of the coefficients that are sought with the field, by name."""
+        return self._unknowns
+
+    @property
     def has_jet(self) -> bool:
         """Whether derivatives come from a jet, which a plan makes cheaper."""
         return self._source.jet is not None
 
     def with_plan(self, plan: Plan) -> Field:
         """The same field with another plan and nothing kept, for one evaluation of a residual."""
-        return Field(self._source.function, jet=self._source.jet, plan=plan)
+        source = self._source
+        return Field(source.function, jet=source.jet, plan=plan, unknowns=self._unknowns)
+
+    def with_unknowns(self, unknowns: Mapping[str, Any]) -> Field:
+        """The same field with values of the coefficients that are sought with it."""
+        source = self._source
+        return Field(source.function, jet=source.jet, plan=self._plan, unknowns=unknowns)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """Evaluate the field: x: [n, d] -> [n, m] (local)."""

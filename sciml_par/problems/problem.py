@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -33,6 +33,9 @@ from sciml_par.problems.recording import trace
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.term import Arrays, Term, as_field
 from sciml_par.problems.transformed import AnsatzFunction, InputScaling
+from sciml_par.problems.unknown_arguments import check_all_named, refuse_in_ansatz, residual_of
+from sciml_par.problems.unknown_check import check_unknowns
+from sciml_par.problems.unknowns import Unknown, checked_unknowns
 
 FloatArray = npt.NDArray[np.float64]
 Exact = Callable[[FloatArray], npt.ArrayLike]
@@ -71,13 +74,18 @@ class Problem:
     input_scaling : bool
         Whether the network sees x mapped from the box of the domain to [−1, 1]^d. Residuals, the
         ansatz and derivatives are in x all the same.
+    unknowns : dict of str to Unknown or float
+        Coefficients that are sought with the solution. Residuals, conditions and the functions that
+        these hold get by keyword those that they name as arguments, as in
+        ``def residual(u, x, *, D)``; those with ``**unknowns`` get all.
     name : str
 
     Raises
     ------
     InputError
         An argument of another kind, or an exact solution of another shape; or a component that is
-        named like a coordinate.
+        named like a coordinate; or an unknown that no residual and no condition takes, or an
+        argument of a residual that is no unknown.
 
     Examples
     --------
@@ -106,6 +114,7 @@ class Problem:
         ansatz: AnsatzFunction | None = None,
         network_outputs: int | None = None,
         input_scaling: bool = False,
+        unknowns: Mapping[str, Unknown | float] | None = None,
         name: str = "",
     ) -> None:
         if not isinstance(domain, Domain):
@@ -128,7 +137,15 @@ class Problem:
         self._conditions = as_conditions(conditions, domain, self._output_names)
         self._exact = exact
         self._condition_weight: float | None = None
+        self._unknowns = checked_unknowns(
+            {} if unknowns is None else unknowns,
+            coordinates=domain.names,
+            outputs=self._output_names,
+        )
+        if ansatz is not None:
+            refuse_in_ansatz(ansatz, self._unknowns)
         self._terms = self._make_terms()
+        check_all_named([term.function for term in self._terms], self._unknowns)
         if exact is not None:
             self._evaluate_exact(domain.sample(5, seed=0))
 
@@ -176,6 +193,11 @@ class Problem:
     def input_scaling(self) -> bool:
         """Whether the network sees x mapped to [−1, 1]^d."""
         return self._scaling is not None
+
+    @property
+    def unknowns(self) -> Mapping[str, Unknown]:
+        """The coefficients that are sought, by name; not to be changed."""
+        return self._unknowns
 
     @property
     def name(self) -> str:
@@ -241,7 +263,13 @@ class Problem:
         )
         return other
 
-    def field(self, network: Field | Function, *, jet: JetFunction | None = None) -> Field:
+    def field(
+        self,
+        network: Field | Function,
+        *,
+        jet: JetFunction | None = None,
+        unknowns: Mapping[str, Any] | None = None,
+    ) -> Field:
         """The field u as made of a network's: by the scaling of inputs and the ansatz (local).
 
         Parameters
@@ -251,6 +279,9 @@ class Problem:
         jet : callable, optional
             Of N, as for `Field`; with it, an ansatz that evaluates N at x alone costs little more
             than N, and any other is differentiated by nested tapes.
+        unknowns : dict of str to tensor, optional
+            Values of the problem's unknowns, which residuals get with the field; by default those
+            that they begin with.
 
         Returns
         -------
@@ -270,7 +301,8 @@ class Problem:
         """
         plain = network if isinstance(network, Field) else Field(network, jet=jet)
         scaled = plain if self._scaling is None else self._scaling.field(plain)
-        return scaled if self._ansatz is None else self._ansatz.field(scaled)
+        field = scaled if self._ansatz is None else self._ansatz.field(scaled)
+        return field if unknowns is None else field.with_unknowns(unknowns)
 
     def check(
         self,
@@ -314,6 +346,7 @@ class Problem:
         for term, given in zip(self._terms, tried_on, strict=True):
             specs = [tf.TensorSpec(array.shape, dtype) for array in given]
             term.check(u, *specs, own_variables=own_variables)
+        check_unknowns(self._unknowns, self._terms, u, tried_on, dtype, problem=self._name)
 
     def _check_field(self, network: Field, dtype: str) -> tuple[Any, ...]:
         """See that u(x) has as many components as it must; the variables that the network reads."""
@@ -360,7 +393,13 @@ class Problem:
         parts += [(c.name or c.kind, c) for c in self._conditions]
         names = unique([name for name, _ in parts])
         return tuple(
-            Term(name, self._weight_of(p), partial(p.points, self._domain), p.residual, self._name)
+            Term(
+                name,
+                self._weight_of(p),
+                partial(p.points, self._domain),
+                residual_of(p, self._unknowns, name),
+                self._name,
+            )
             for name, (_, p) in zip(names, parts, strict=True)
         )
 

@@ -14,6 +14,7 @@ from sciml_par.evaluation.figures.errors import plot_errors
 from sciml_par.evaluation.figures.losses import plot_losses
 from sciml_par.evaluation.figures.predictions import plot_predictions
 from sciml_par.evaluation.figures.save import save_figure
+from sciml_par.evaluation.figures.unknowns import UnknownCurve, plot_unknowns
 from sciml_par.results.member import DIVERGED, FINISHED, NOT_FINITE, Member, ranks_of
 
 _DRAWN_DIMENSIONS = 2
@@ -22,7 +23,7 @@ _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (
 
 
 def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
-    """Write prediction, error and loss as PNG and PDF (local).
+    """Write prediction, error, loss and, if there are any, unknowns as PNG and PDF (local).
 
     In more than two dimensions there are the loss and, where an exact solution is known, the
     predicted over the exact values.
@@ -30,6 +31,13 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     labels = labels_of(members, mode=mode)
     losses = [_loss_curve(each, label) for label, each in zip(labels, members, strict=True)]
     save_figure(plot_losses(losses, title=title), folder, "loss")
+    sought = [
+        curve
+        for label, member in zip(labels, members, strict=True)
+        for curve in _unknown_curves(member, label)
+    ]
+    if sought:
+        save_figure(plot_unknowns(sought, title=title), folder, "unknowns")
     drawn = [drawn_prediction(member, label) for member, label in zip(members, labels, strict=True)]
     known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
     if known or in_full:
@@ -51,6 +59,17 @@ def _loss_curve(member: Member, label: str) -> LossCurve:
         best_step=member.best_step if np.isfinite(member.best_loss) else None,
         best_loss=member.best_loss,
     )
+
+
+def _unknown_curves(member: Member, label: str) -> list[UnknownCurve]:
+    values = member.unknown_values
+    numbers = zip(values.names, values.history.T, values.true_numbers(), strict=True)
+    if label.startswith(_ONE):
+        label = label.replace(_ONE, "found", 1)
+    return [
+        UnknownCurve(name, label, member.loss_steps, history, true)
+        for name, history, true in (numbers if values.size else ())
+    ]
 
 
 def drawn_prediction(member: Member, label: str) -> Prediction:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sciml_par._files import draft_of, write_text, write_whole
 from sciml_par._text import one_line
@@ -22,6 +23,9 @@ from sciml_par.results.keras_models import save_model
 from sciml_par.results.member import FINISHED, Member, RankContribution, Weights, ranks_of
 from sciml_par.results.predict import kept_weights
 from sciml_par.results.trained_field import TrainedField
+from sciml_par.results.unknown_values import relative_error
+
+FloatArray = npt.NDArray[np.float64]
 
 FORMAT = 2
 """Of the files; raised when a version cannot read what another has written. 1 had no number."""
@@ -116,8 +120,30 @@ def _summarize_member(member: Member) -> dict[str, Any]:
         "largest_drift": member.largest_drift,
         "stacked_with": list(member.stacked_with),
         "architecture": member.architecture,
+        "unknowns": _summarize_unknowns(member),
         "per_rank": [_summarize_contribution(each) for each in member.contributions],
     }
+
+
+def _summarize_unknowns(member: Member) -> list[dict[str, Any]]:
+    values, kept = member.unknown_values, member.unknowns
+    best, last = values.by_name(values.best), values.by_name(values.last)
+    found = []
+    for name, shape in values.shapes.items():
+        true = values.true.get(name)
+        error = relative_error(kept[name], true)
+        numbers = {"value": kept[name], "best": best[name], "last": last[name], "true": true}
+        found.append(
+            {
+                "name": name,
+                "shape": list(shape),
+                **{
+                    key: None if v is None else np.asarray(v).tolist() for key, v in numbers.items()
+                },
+                "relative_error": _number_or_none(error),
+            }
+        )
+    return found
 
 
 def _summarize_contribution(contribution: RankContribution) -> dict[str, Any]:
@@ -170,15 +196,29 @@ def _write_weights(members: Sequence[Member], path: Path) -> None:
 
 def _write_history(members: Sequence[Member], path: Path) -> None:
     names = list(dict.fromkeys(name for member in members for name in member.terms))
+    sought = list(dict.fromkeys(n for member in members for n in member.unknown_values.names))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow([*FIRST_COLUMNS, *names])
+        writer.writerow([*FIRST_COLUMNS, *names, *(f"unknown {name}" for name in sought)])
         for member in members:
             places = [member.terms.index(n) if n in member.terms else None for n in names]
-            rows = zip(member.loss_steps, member.losses, member.term_losses, strict=True)
-            for step, loss, terms in rows:
-                parts = ["" if t is None else repr(float(terms[t])) for t in places]
+            values = member.unknown_values
+            places += [
+                len(member.terms) + values.names.index(n) if n in values.names else None
+                for n in sought
+            ]
+            records = _records(member)
+            for step, loss, record in zip(member.loss_steps, member.losses, records, strict=True):
+                parts = ["" if t is None else repr(float(record[t])) for t in places]
                 writer.writerow([int(step), member.number, repr(float(loss)), *parts])
+
+
+def _records(member: Member) -> FloatArray:
+    """The terms of the loss and the values of unknowns at each record, [s, T + q]."""
+    unknowns = member.unknown_values
+    if unknowns.size == 0:
+        return member.term_losses
+    return np.hstack([member.term_losses, unknowns.history])
 
 
 def _write_networks(

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from sciml_par.results.folder import RESULTS
 from sciml_par.results.keras_models import field_with, load_model
 from sciml_par.results.member import History, Member, RankContribution, Weights
 from sciml_par.results.trained_field import TrainedField
+from sciml_par.results.unknown_values import UnknownValues
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -64,7 +65,7 @@ def load(folder: Path, *, problem: Any, network: Any) -> Loaded:
         for name, digest in summary["sha256"].items():
             _check_file(folder / name, digest)
         predictions, weights = _arrays(folder / PREDICTIONS), _arrays(folder / WEIGHTS)
-        histories = _read_history(folder / HISTORY)
+        histories = _read_history(folder / HISTORY, _names_of_terms(summary))
         members = tuple(
             _member(entry, predictions, weights, histories) for entry in summary["members"]
         )
@@ -144,17 +145,25 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
         return dict(file)
 
 
-def _read_history(path: Path) -> dict[int, History]:
-    """The history of each member, with the terms that any of them has."""
+def _names_of_terms(summary: dict[str, Any]) -> list[str]:
+    """All that any member has, in the order of the columns; those of unknowns are behind them."""
+    return list(dict.fromkeys(name for entry in summary["members"] for name in entry["terms"]))
+
+
+def _read_history(path: Path, terms_of_all: Sequence[str]) -> dict[int, History]:
+    """The history of each member, with the terms and the unknowns that any of them has."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
         names = next(rows)[len(FIRST_COLUMNS) :]
+        count = len(terms_of_all)
+        sought = [name.removeprefix("unknown ") for name in names[count:]]
         table = np.array([[float(cell or "nan") for cell in row] for row in rows])
     found = {}
     for number in map(int, np.unique(table[:, 1])):
-        steps, _, losses, *terms = table[table[:, 1] == number].T
-        by_name = dict(zip(names, terms, strict=True))
-        found[number] = History(number, steps.astype(np.int64), losses, by_name)
+        steps, _, losses, *columns = table[table[:, 1] == number].T
+        terms = dict(zip(names[:count], columns[:count], strict=True))
+        unknowns = dict(zip(sought, columns[count:], strict=True))
+        found[number] = History(number, steps.astype(np.int64), losses, terms, unknowns)
     return found
 
 
@@ -201,7 +210,26 @@ def _member(
         on_own_domain=own,
         weights=Weights(weights[f"best_{number}"], weights[f"last_{number}"]),
         contributions=tuple(_contribution(each, number, arrays) for each in entry["per_rank"]),
+        unknown_values=_unknowns(entry.get("unknowns", []), history),
     )
+
+
+def _unknowns(entries: Sequence[dict[str, Any]], history: History) -> UnknownValues:
+    """What a member found of its unknowns; the history has a column for each number."""
+    if not entries:
+        return UnknownValues()
+
+    def numbers(key: str) -> Array:
+        return np.concatenate([np.ravel(np.asarray(each[key], np.float64)) for each in entries])
+
+    values = UnknownValues(
+        {each["name"]: tuple(each["shape"]) for each in entries},
+        {e["name"]: np.asarray(e["true"], np.float64) for e in entries if e["true"] is not None},
+        numbers("best"),
+        numbers("last"),
+    )
+    columns = [history.unknowns[name] for name in values.names]
+    return replace(values, history=np.stack(columns, axis=1))
 
 
 def _contribution(entry: dict[str, Any], number: int, arrays: Arrays) -> RankContribution:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction, Shard
+from sciml_par.results.unknown_values import UnknownValues
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -114,12 +115,14 @@ class History:
     steps : [s]; the other arrays hold what was after that many updates.
     losses : [s].
     terms : what each term of the loss has contributed with its weight, by name, [s] each.
+    unknowns : the values of the unknowns, by name, [s, *shape] each.
     """
 
     member: int
     steps: npt.NDArray[np.int64]
     losses: FloatArray
     terms: dict[str, FloatArray]
+    unknowns: dict[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ class Member:
     contributions : of the ranks that trained it, in order.
     validation_loss : the loss of the weights that predict at points that were not trained on, where
         an optimizer of least squares was among those of the training; NaN where it is unknown.
+    unknown_values : what it found of the unknowns of its problem.
     """
 
     number: int
@@ -182,6 +186,7 @@ class Member:
     architecture: str
     contributions: tuple[RankContribution, ...]
     validation_loss: float = math.nan
+    unknown_values: UnknownValues = field(default_factory=UnknownValues)
 
     @property
     def own(self) -> Prediction | PredictionElsewhere:
@@ -197,7 +202,19 @@ class Member:
     def history(self) -> History:
         """Its recorded losses."""
         terms = {name: self.term_losses[:, t] for t, name in enumerate(self.terms)}
-        return History(self.number, self.loss_steps, self.losses, terms)
+        unknowns = self.unknown_values.by_name(self.unknown_values.history)
+        return History(self.number, self.loss_steps, self.losses, terms, unknowns)
+
+    @property
+    def kept_unknowns(self) -> FloatArray:
+        """The values of the unknowns that belong to the weights that predict, [q]."""
+        values = self.unknown_values
+        return values.best if self.kept == "best" else values.last
+
+    @property
+    def unknowns(self) -> dict[str, Any]:
+        """The same by name: a float, or an array of the shape of the unknown."""
+        return self.unknown_values.by_name(self.kept_unknowns)
 
     @property
     def finite(self) -> bool:

@@ -22,6 +22,7 @@ from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_me
 from sciml_par.results.table import print_table, remarks
 from sciml_par.results.text import text_of
 from sciml_par.results.trained_field import TrainedField
+from sciml_par.results.unknown_values import FoundUnknown, found_unknowns
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,15 @@ class Result:
     def history(self) -> tuple[History, ...]:
         """The recorded losses of each member, with the terms by name."""
         return tuple(member.history for member in self.members)
+
+    @property
+    def unknowns(self) -> dict[str, FoundUnknown]:
+        """The unknowns by name: mean and deviation over the members, and what each found."""
+        return found_unknowns(
+            [member.unknown_values for member in self.members],
+            [member.kept_unknowns for member in self.members],
+            [member.status == FINISHED for member in self.members],
+        )
 
     @property
     def remarks(self) -> list[str]:

@@ -18,9 +18,12 @@ from sciml_par.results.member import (
     ranks_of,
 )
 from sciml_par.results.remarks import remarks as remarks
+from sciml_par.results.text import unknowns_text
+from sciml_par.results.unknown_values import relative_error
 
 _WIDTH_WITHOUT_TERMINAL = 120
 _MOST_ROWS, _FIRST_ROWS = 16, 8
+_MOST_UNKNOWNS = 3
 _ALL_STEPS = "all steps"
 _MARKS = {FINISHED: "", NOT_FINITE: "! ", DIVERGED: "! "}
 _GAP = 2
@@ -30,6 +33,7 @@ _SAID_ONCE = ("problem", "points", "compilation", "steps", "ranks")
 _LEFT_OUT = ("compilation", "per step", "points", "time")
 
 Row = dict[str, str]
+Columns = tuple[tuple[str, bool], ...]
 
 
 def print_table(members: Sequence[Member], *, mode: str) -> None:
@@ -37,6 +41,8 @@ def print_table(members: Sequence[Member], *, mode: str) -> None:
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
     console = Console(width=width, highlight=False)
     console.print(make_table(members, width=console.width))
+    if sought := unknowns_text(members):
+        print(f"unknowns: {sought}")
     for remark in remarks(members, mode=mode):
         print(remark)
 
@@ -44,11 +50,12 @@ def print_table(members: Sequence[Member], *, mode: str) -> None:
 def make_table(members: Sequence[Member], *, width: int) -> Table:
     """One row for each model; of many, the first, those that did not finish, and ranges (local)."""
     shown = rows_shown(members)
-    rows = [_row(member) for member in shown]
+    columns = _columns_of_unknowns(members)
+    rows = [_with_unknowns(_row(member), member, columns) for member in shown]
     if all(member.ended == _ALL_STEPS for member in members):
         rows = [_without(row, "ended") for row in rows]
     hidden = len(members) > len(shown)
-    ranges = [_extremes(members, of) for of in (min, max)] if hidden else []
+    ranges = [_extremes(members, of, columns) for of in (min, max)] if hidden else []
     once = _fit([*rows, *ranges], width, common=_common(members))
     caption = [f"{name}: {text}" for name, text in once.items()]
     if any(len(member.stacked_with) > 1 for member in members):
@@ -133,13 +140,56 @@ def _row(member: Member) -> Row:
     }
 
 
-def _extremes(members: Sequence[Member], of: Callable[..., float]) -> Row:
+def _columns_of_unknowns(members: Sequence[Member]) -> Columns:
+    """The numbers that are sought, if these are few, and whether the truth is known."""
+    names: dict[str, bool] = {}
+    for member in members:
+        values = member.unknown_values
+        for name, true in zip(values.names, values.true_numbers(), strict=True):
+            names[name] = names.get(name, False) or bool(true)
+    if len(names) > _MOST_UNKNOWNS:
+        return ()
+    return tuple(names.items())
+
+
+def _of_unknowns(member: Member, columns: Columns) -> dict[str, float]:
+    """The values and errors of a member by heading; NaN where it has none."""
+    values = member.unknown_values
+    numbers = dict(zip(values.names, member.kept_unknowns, strict=True))
+    true = dict(zip(values.names, values.true_numbers(), strict=True))
+    found = {}
+    for name, known in columns:
+        found[name] = float(numbers.get(name, math.nan))
+        if known:
+            found[f"error of {name}"] = relative_error(found[name], true.get(name))
+    return found
+
+
+def _with_unknowns(row: Row, member: Member, columns: Columns) -> Row:
+    """The row with the unknowns behind the error of the solution."""
+    more = {name: _unknown(name, v) for name, v in _of_unknowns(member, columns).items()}
+    at = list(row).index("rel. L2 error") + 1
+    texts = list(row.items())
+    return dict([*texts[:at], *more.items(), *texts[at:]])
+
+
+def _unknown(heading: str, value: float) -> str:
+    if math.isnan(value):
+        return ""
+    return f"{value:.1e}" if heading.startswith("error of ") else f"{value:.6g}"
+
+
+def _extremes(members: Sequence[Member], of: Callable[..., float], unknowns: Columns) -> Row:
     """The least or the greatest of each column of numbers."""
     found = {"member": of.__name__}
     columns = [_numbers(member) for member in members]
     for name, text in _TEXTS.items():
         finite = [column[name] for column in columns if math.isfinite(column[name])]
         found[name] = text(of(finite)) if finite else ""
+    sought = [_of_unknowns(member, unknowns) for member in members]
+    for name in sought[0]:
+        finite = [values[name] for values in sought if math.isfinite(values[name])]
+        found[name] = _unknown(name, of(finite)) if finite else ""
     return found
 
 

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from sciml_par._text import counted
-from sciml_par.results.member import Member, ranks_of
+from sciml_par.results.member import FINISHED, Member, ranks_of
+from sciml_par.results.unknown_values import found_unknowns
 
 
 def text_of(members: Sequence[Member], *, mode: str) -> str:
@@ -24,6 +25,7 @@ def text_of(members: Sequence[Member], *, mode: str) -> str:
         "rel. L2 error": range_of(
             [member.on_own_domain.relative_l2_error for member in members], "{:.2e}"
         ),
+        "unknowns": unknowns_text(members),
         "time": f"{max(m.seconds_train for m in members):.2f} s, and "
         f"{max(m.seconds_compile for m in members):.2f} s of compilation, on the slowest rank",
     }
@@ -37,6 +39,16 @@ def loss_text(members: Sequence[Member]) -> str:
     losses = range_of([member.kept_loss for member in members], "{:.2e}")
     kept = {member.kept for member in members}
     return f"{losses} ({' or '.join(sorted(kept))} weights)" if losses else "never finite"
+
+
+def unknowns_text(members: Sequence[Member]) -> str:
+    """ "D = 0.1 ± 0.001 (relative error 1e-03); k = 3" of the members that finished."""
+    found = found_unknowns(
+        [member.unknown_values for member in members],
+        [member.kept_unknowns for member in members],
+        [member.status == FINISHED for member in members],
+    )
+    return shown([f"{name} = {each!r}" for name, each in found.items()], most=8)
 
 
 def counts_text(values: Iterable[str]) -> str:

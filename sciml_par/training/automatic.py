@@ -139,5 +139,5 @@ def _size_of(given: Arguments, everyone: Communicator) -> Size:
         problem, given.network, seed=given.seed, members=division.members, dtype=given.precision
     )
     setup = MemberSetup(number, given.seed, problem, network, feed, 1.0)
-    parameters = ParameterLayout.of(network.trainable_variables).size
+    parameters = ParameterLayout.of(network.trainable_variables, problem.unknowns).size
     return Size(parameters, residuals_of(setup), feed.steps_per_epoch == 1)

@@ -43,6 +43,7 @@ class Progress:
     losses : of all members in training on all ranks, by their numbers.
     terms : of the loss by name, of this rank's first member in training, or of the one that it
         trained last.
+    unknowns : of the problem, by name, the values of all members in training on all ranks.
     seconds : since the training began, by this rank's clock.
     """
 
@@ -58,6 +59,7 @@ class Progress:
         }
         values = meeting.everyone[meeting.rank].terms
         self.terms = dict(zip([t.name for t in mine.stack.terms], values, strict=True))
+        self.unknowns = meeting.unknowns
         self.seconds = seconds
         self.reason: str | None = None
 
@@ -77,7 +79,8 @@ class Progress:
             rows = course.state.parameters.numpy()
             for setup, row in zip(course.stack.setups, rows, strict=True):
                 values = course.stack.layout.unflatten(row)
-                for variable, value in zip(setup.network.trainable_variables, values, strict=True):
+                # Behind the weights there are the parameters of unknowns.
+                for variable, value in zip(setup.network.trainable_variables, values, strict=False):
                     variable.assign(value)
                 found[setup.number] = setup.network.model
         return [found[number] for number in sorted(found)]

@@ -81,7 +81,7 @@ def content_of(meeting: Meeting, identity: Identity) -> Content:
             f"course-{i}/behind": course.position.behind,
             f"course-{i}/steps": np.concatenate([np.empty(0, np.int64), *course.steps]),
             f"course-{i}/records": np.concatenate(
-                [np.empty((0, *course.terms.shape)), *course.records]
+                [np.empty((0, *_shape_of_records(course))), *course.records]
             ),
             f"course-{i}/terms": course.terms,
         }
@@ -109,6 +109,11 @@ def content_of(meeting: Meeting, identity: Identity) -> Content:
         "courses": courses,
     }
     return Content(texts, arrays)
+
+
+def _shape_of_records(course: Course) -> tuple[int, int]:
+    members, terms = course.terms.shape
+    return members, terms + course.stack.layout.size_of_unknowns
 
 
 def check_identity(content: Content, identity: Identity, path: Path) -> None:

@@ -57,7 +57,7 @@ def collect(found: Sequence[Member], communicator: Communicator) -> tuple[Member
                 members[member.number] = replace(
                     member,
                     contributions=tuple(contributions[member.number]),
-                    **_history(histories[member.number], len(member.terms)),
+                    **_history(histories[member.number], member),
                     **(here.get(member.number) or arrays.get(member.number) or {}),
                 )
     return tuple(members[number] for number in sorted(members))
@@ -75,6 +75,7 @@ def _without_arrays(member: Member) -> Member:
         loss_steps=member.loss_steps[:0],
         losses=member.losses[:0],
         term_losses=member.term_losses[:0],
+        unknown_values=member.unknown_values.without_history(),
         prediction=_elsewhere(member.prediction),
         on_own_domain=_elsewhere(member.on_own_domain),
         weights=None,
@@ -106,23 +107,29 @@ def _contributions(
 
 def _histories(mine: Sequence[Member], communicator: Communicator) -> dict[int, FloatArray]:
     """The recorded losses of all members on all ranks, as rows of a table (collective)."""
-    longest = max(communicator.allgather_object(max((len(m.terms) for m in mine), default=0)))
+    widths = [len(m.terms) + m.unknown_values.size for m in mine]
+    longest = max(communicator.allgather_object(max(widths, default=0)))
     rows = [np.empty((0, longest + 3))]
     for member in mine:
-        terms = np.full((len(member.losses), longest), np.nan)
-        terms[:, : len(member.terms)] = member.term_losses
-        whose = np.full(len(terms), member.number)
-        rows.append(np.column_stack([whose, member.loss_steps, member.losses, terms]))
+        parts = np.full((len(member.losses), longest), np.nan)
+        count, unknowns = len(member.terms), member.unknown_values
+        parts[:, :count] = member.term_losses
+        if unknowns.size:
+            parts[:, count : count + unknowns.size] = unknowns.history
+        whose = np.full(len(parts), member.number)
+        rows.append(np.column_stack([whose, member.loss_steps, member.losses, parts]))
     table = rows_to_all(np.concatenate(rows), communicator)
     return {int(number): table[table[:, 0] == number, 1:] for number in np.unique(table[:, 0])}
 
 
-def _history(rows: FloatArray, terms: int) -> dict[str, Any]:
-    """What a member has of its rows of step, loss and terms."""
+def _history(rows: FloatArray, member: Member) -> dict[str, Any]:
+    """What a member has of its rows of step, loss, terms and unknowns."""
+    end, unknowns = 2 + len(member.terms), member.unknown_values
     return {
         "loss_steps": rows[:, 0].astype(np.int64),
         "losses": rows[:, 1],
-        "term_losses": rows[:, 2 : 2 + terms],
+        "term_losses": rows[:, 2:end],
+        "unknown_values": replace(unknowns, history=rows[:, end : end + unknowns.size]),
     }
 
 

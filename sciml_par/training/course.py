@@ -70,7 +70,8 @@ class Course:
     Attributes
     ----------
     state, position : where they stand.
-    steps, records : the recorded terms of the loss; records[k] [M, T] are those after steps[k].
+    steps, records : what was recorded; records[k] [M, T + q] are the terms of the loss after
+        steps[k], and then the q parameters of unknowns.
     terms : of the loss before the last step, [M, T].
     seconds_compile, seconds_train : spent in compilation, and in steps.
     times_brought_together, largest_drift : of the replicas; see `bring_together`.
@@ -110,6 +111,13 @@ class Course:
     def step(self) -> int:
         """How many steps the loop has made."""
         return self.position.step
+
+    @property
+    def unknowns(self) -> FloatArray:
+        """The parameters of unknowns after the last step, [M, q]."""
+        layout = self.stack.layout
+        found = self.state.parameters[:, layout.size_of_network :].numpy()
+        return np.asarray(found, np.float64)
 
     @property
     def steps_asked(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,13 @@ def _of_problem(problem: Problem) -> Description:
         "ansatz": of_value(problem.ansatz),
         "input_scaling": of_value(problem.input_scaling),
         "names of the outputs": ", ".join(problem.output_names),
+        **{f"unknown {name!r}": repr(each) for name, each in _decisive(problem).items()},
     }
+
+
+def _decisive(problem: Problem) -> dict[str, Any]:
+    """The unknowns, without their true values, which the training does not see."""
+    return {name: replace(each, true=None) for name, each in problem.unknowns.items()}
 
 
 def _of_terms(problem: Problem) -> Description:

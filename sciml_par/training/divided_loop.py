@@ -179,5 +179,8 @@ def _reopened(state: State) -> State:
 def _lengthened(chunk: Chunk, count: int) -> np.ndarray:
     """The records of a part whose members have ended before others: their loss stays."""
     own = chunk.records[:count]
-    more = np.broadcast_to(chunk.terms, (count - len(own), *chunk.terms.shape))
+    unknowns = own.shape[2] - chunk.terms.shape[1]
+    parameters = chunk.state.parameters.numpy()
+    last = np.concatenate([chunk.terms, parameters[:, parameters.shape[1] - unknowns :]], axis=1)
+    more = np.broadcast_to(last, (count - len(own), *last.shape))
     return np.concatenate([own, more])

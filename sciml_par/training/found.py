@@ -11,7 +11,9 @@ import numpy.typing as npt
 from sciml_par.evaluation.figures.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.unknowns import Unknowns, numbers_of
 from sciml_par.results.member import Member, RankContribution, Weights
+from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
 from sciml_par.training.architectures import architecture_of
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.course import Course
@@ -56,9 +58,10 @@ def _member(
 ) -> Member:
     problem, settings, layout = setup.problem, ready.settings, course.stack.layout
     kept = outcome.best if settings.keep == BEST else outcome.last
-    for variable, value in zip(
-        setup.network.trainable_variables, layout.unflatten(kept), strict=True
-    ):
+    count = layout.size_of_network
+    # Behind the weights there are the parameters of unknowns.
+    values = layout.unflatten(kept)[: len(layout.shapes) - layout.unknowns]
+    for variable, value in zip(setup.network.trainable_variables, values, strict=True):
         variable.assign(value)
     prediction = evaluate(problem, setup.network, layout, kept, whole, settings)
     own = prediction
@@ -90,11 +93,21 @@ def _member(
         stacked_with=(setup.number,) if course.apart else course.stack.numbers,
         prediction=prediction,
         on_own_domain=own,
-        weights=Weights(outcome.best, outcome.last),
+        weights=Weights(outcome.best[:count], outcome.last[:count]),
         architecture=architecture_of(setup.network.model),
         contributions=(_contribution(world, setup, course),),
         validation_loss=validation,
+        unknown_values=_unknowns(problem.unknowns, outcome, count),
     )
+
+
+def _unknowns(unknowns: Unknowns, outcome: Outcome, count: int) -> UnknownValues:
+    """Their values, of the parameters behind the first `count` of θ."""
+    if not unknowns:
+        return UnknownValues()
+    parameters = outcome.best[count:], outcome.last[count:], outcome.unknowns
+    best, last, history = (numbers_of(unknowns, each) for each in parameters)
+    return UnknownValues(*shapes_and_truth(unknowns), best, last, history)
 
 
 def _contribution(world: Communicator, setup: MemberSetup, course: Course) -> RankContribution:

@@ -79,7 +79,8 @@ class Chunk:
     state : afterwards.
     done : steps that some member has made.
     terms : the terms of the loss before the last step, [M, T].
-    steps, records : the recorded terms; records[k] [M, T] are those after steps[k] updates.
+    steps, records : what was recorded; records[k] [M, T + q] are the terms after steps[k] updates,
+        and then the q parameters of unknowns.
     seconds : duration.
     """
 
@@ -234,20 +235,29 @@ class Loop:
                 same_points=self._same_points,
             )
             batch = self._batch(data, first + done)
-            before = state.steps
+            before = state
             state, terms = self._step(state, batch, limits, at, first + done)
             # The record number k holds the loss after k·log_every updates: of the losses computed
             # on the way there each overwrites the one before, so the loop needs no branch.
             place = _ceil_div(first + done, log_every) - base
-            records = tf.tensor_scatter_nd_update(records, [[place]], terms[None])
+            recorded = self._recorded(before, terms)
+            records = tf.tensor_scatter_nd_update(records, [[place]], recorded[None])
             # A step in which the last members end is none.
-            made = tf.reduce_any(state.steps != before)
+            made = tf.reduce_any(state.steps != before.steps)
             return done + tf.cast(made, done.dtype), state, terms, records
 
-        records = tf.zeros([_RECORDS_PER_CHUNK + 1, *shape], dtype)
+        width = shape[1] + self._objective.layout.size_of_unknowns
+        records = tf.zeros([_RECORDS_PER_CHUNK + 1, shape[0], width], dtype)
         begin = (tf.constant(0), state, tf.zeros(shape, dtype), records)
         done, state, terms, records = tf.while_loop(go_on, step, begin)
         return state, done, terms, records
+
+    def _recorded(self, state: State, terms: Tensor) -> Tensor:
+        """The terms of the loss, and the parameters of unknowns that it was computed with."""
+        layout = self._objective.layout
+        if layout.size_of_unknowns == 0:
+            return terms
+        return tf.concat([terms, state.parameters[:, layout.size_of_network :]], axis=1)
 
     def _step(
         self, state: State, batch: Batch, limits: Limits, at: At, number: Tensor

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sciml_par._text import rank_list
+from sciml_par.problems.unknowns import Unknowns, names_of_numbers, numbers_of
 from sciml_par.training.course import Course
 from sciml_par.training.loop import NOT_FINITE, RUNNING
+
+FloatArray = npt.NDArray[np.float64]
 
 NO_LIMIT = 2**31 - 1
 """Of a chunk's steps."""
@@ -26,6 +31,7 @@ class Status:
     done : steps that it has made on all its courses.
     phase : the number of the phase.
     numbers, losses : of the members in training.
+    unknowns : of their problems, by name, the values of each.
     terms : of the loss of the first of these.
     measures : what the optimizer tells of its last step for that one, by name.
     not_finite : numbers of the members that have ended because their loss was not finite.
@@ -41,6 +47,7 @@ class Status:
     phase: int
     numbers: tuple[int, ...]
     losses: tuple[float, ...]
+    unknowns: dict[str, list[float]]
     terms: tuple[float, ...]
     measures: dict[str, float]
     not_finite: tuple[int, ...]
@@ -100,6 +107,15 @@ class Meeting:
         return [loss for status in self.everyone for loss in status.losses]
 
     @property
+    def unknowns(self) -> dict[str, list[float]]:
+        """The values of unknowns by name, of all members in training that have them."""
+        found: dict[str, list[float]] = {}
+        for status in self.everyone:
+            for name, values in status.unknowns.items():
+                found.setdefault(name, []).extend(values)
+        return found
+
+    @property
     def over(self) -> bool:
         """Whether no rank has anything left to do."""
         done = all(status.course >= status.courses for status in self.everyone)
@@ -150,6 +166,7 @@ def status_of(
         phase=shown.position.phase,
         numbers=tuple(shown.stack.numbers[j] for j in running),
         losses=tuple(float(shown.terms[j].sum()) for j in running),
+        unknowns=_unknowns(shown, running),
         terms=tuple(map(float, shown.terms[running[0] if len(running) else 0])),
         measures={
             name: float(values[running[0] if len(running) else 0])
@@ -161,6 +178,18 @@ def status_of(
         stop=stop,
         notes=tuple(notes),
     )
+
+
+def _unknowns(course: Course, running: npt.NDArray[Any]) -> dict[str, list[float]]:
+    unknowns = course.stack.problem.unknowns
+    if not unknowns or len(running) == 0:
+        return {}
+    return named_values(unknowns, numbers_of(unknowns, course.unknowns[running]))
+
+
+def named_values(unknowns: Unknowns, values: FloatArray) -> dict[str, list[float]]:
+    """Of the values [M, q] of M members, by the names of the q numbers (local)."""
+    return dict(zip(names_of_numbers(unknowns), values.T.tolist(), strict=True))
 
 
 def current(courses: Sequence[Course]) -> int:

@@ -18,6 +18,7 @@ from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
+from sciml_par.problems.unknowns import values_of
 from sciml_par.training.least_squares.jacobian import JacobianOfTerm, weighted
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.feed import Batch, Rows
@@ -35,9 +36,12 @@ def jacobians_of(
 
 
 def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -> Field:
-    """The problem's field u with these parameters of a network (local)."""
-    jet = None if network.jet is None else partial(network.jet, parameters)
-    return problem.field(partial(network.apply, parameters), jet=jet)
+    """The problem's field u with these parameters of a network, and of unknowns if any (local)."""
+    count = len(network.trainable_variables)
+    weights, sought = parameters[:count], parameters[count:]
+    jet = None if network.jet is None else partial(network.jet, weights)
+    unknowns = values_of(problem.unknowns, sought) if sought else None
+    return problem.field(partial(network.apply, weights), jet=jet, unknowns=unknowns)
 
 
 class StackedObjective:

@@ -24,6 +24,9 @@ _HERE = {
     "decay": "use a schedule, as optimizer=Adam(learning_rate=ExponentialDecay(1e-3, …))",
     "model": "use network=",
     "net": "use network=",
+    "external_trainable_variables": "give the problem its unknown coefficients, as "
+    "Problem(..., unknowns={'D': Unknown(1.0)})",
+    "unknowns": "give them to the problem, as Problem(..., unknowns={'D': Unknown(1.0)})",
     "loss": "the loss is the mean square of the problem's residuals",
     "loss_weights": "the weights of the loss's terms are weight= of residuals and conditions",
     "weights": "the weights of the loss's terms are weight= of residuals and conditions",

@@ -38,6 +38,7 @@ class Outcome:
         what stopped all members.
     loss_steps : at which the loss was recorded, [s].
     terms : the terms of the loss there, [s, T].
+    unknowns : the parameters of unknowns there, [s, q].
     """
 
     best: npt.NDArray[Any]
@@ -49,6 +50,7 @@ class Outcome:
     ended: str
     loss_steps: npt.NDArray[np.int64]
     terms: FloatArray
+    unknowns: FloatArray
 
     @property
     def sound(self) -> bool:
@@ -73,8 +75,10 @@ def outcomes_of(course: Course) -> list[Outcome]:
     best_loss = np.where(better, loss, best_loss)
     best_step = np.where(better, course.updates, state.best_step.numpy())
     found = []
+    final = np.concatenate([terms, last.numpy()[:, course.stack.layout.size_of_network :]], axis=1)
+    count = terms.shape[1]
     for j, why in enumerate(course.ended):
-        steps, history = _history(course, j, None if bad[j] else terms[j])
+        steps, history = _history(course, j, None if bad[j] else final[j])
         found.append(
             Outcome(
                 best=best[j],
@@ -85,7 +89,8 @@ def outcomes_of(course: Course) -> list[Outcome]:
                 steps=int(course.updates[j]),
                 ended=_reason(course, int(why)),
                 loss_steps=steps,
-                terms=history,
+                terms=history[:, :count],
+                unknowns=history[:, count:],
             )
         )
     return found
@@ -98,15 +103,15 @@ def _reason(course: Course, why: int) -> str:
 
 
 def _history(
-    course: Course, j: int, terms: FloatArray | None
+    course: Course, j: int, final: FloatArray | None
 ) -> tuple[npt.NDArray[np.int64], FloatArray]:
-    """The recorded terms of member j up to its end, and those of its last weights, if finite."""
-    count = len(course.stack.terms)
+    """What is recorded of member j up to its end, and the same of its last weights, if finite."""
+    count = len(course.stack.terms) + course.stack.layout.size_of_unknowns
     steps = np.concatenate([np.empty(0, np.int64), *course.steps])
     records = np.concatenate([np.empty((0, count)), *(each[:, j] for each in course.records)])
     end = course.last_step_of(j)
-    kept = (steps < end + (terms is None)) & np.isfinite(records).all(axis=1)
-    if terms is None and kept.any():
+    kept = (steps < end + (final is None)) & np.isfinite(records).all(axis=1)
+    if final is None and kept.any():
         return steps[kept], records[kept]
-    last = np.full(count, np.nan) if terms is None else terms
+    last = np.full(count, np.nan) if final is None else final
     return np.append(steps[kept], end), np.concatenate([records[kept], last[None]])

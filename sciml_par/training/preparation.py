@@ -14,6 +14,7 @@ from sciml_par.parallel.collectives.variables import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.contradictions import contradictions
+from sciml_par.problems.unknowns import initial_unknowns
 from sciml_par.training.arguments import Arguments
 from sciml_par.training.automatic import with_optimizer
 from sciml_par.training.checkpoint_content import Identity
@@ -288,7 +289,8 @@ def _set_up(
     )
     described = describe_model(settings, problem, feed=feed, phases=phases, network=network)
     factor = _rate_factor(number, ensemble, phases)
-    return described, MemberSetup(number, seed, problem, network, feed, factor)
+    unknowns = initial_unknowns(problem.unknowns, seed)
+    return described, MemberSetup(number, seed, problem, network, feed, factor, unknowns)
 
 
 def _of_setup(setup: MemberSetup) -> Description:

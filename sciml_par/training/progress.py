@@ -13,7 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 _SECONDS_BETWEEN_LINES = 2.0
+_MOST_UNKNOWNS = 6  # a line has no room for more
 _NONE: Mapping[str, float] = MappingProxyType({})
+Unknowns = Mapping[str, Sequence[float]]
+_NO_UNKNOWNS: Unknowns = MappingProxyType({})
 
 
 class Reporter:
@@ -25,7 +28,13 @@ class Reporter:
     def ready(self) -> None:
         """The loop is compiled; steps begin. Called once for each model."""
 
-    def record(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+    def record(
+        self,
+        done: int,
+        losses: Sequence[float],
+        terms: Mapping[str, float],
+        unknowns: Unknowns = _NO_UNKNOWNS,
+    ) -> None:
         """The loss was recorded after `done` steps, and is to be shown; arguments as `update`."""
 
     def update(
@@ -34,6 +43,7 @@ class Reporter:
         losses: Sequence[float],
         terms: Mapping[str, float],
         measures: Mapping[str, float] = _NONE,
+        unknowns: Unknowns = _NO_UNKNOWNS,
     ) -> None:
         """`done` steps are made.
 
@@ -42,6 +52,7 @@ class Reporter:
         losses : of the members in training.
         terms : of the loss by name, where only one member is in training.
         measures : what the optimizer tells of its last step, by name.
+        unknowns : of the problem, by name, the values of all members in training.
         """
 
     def note(self, text: str) -> None:
@@ -85,6 +96,7 @@ class Lines(Reporter):
         losses: Sequence[float],
         terms: Mapping[str, float],
         measures: Mapping[str, float] = _NONE,
+        unknowns: Unknowns = _NO_UNKNOWNS,
     ) -> None:
         """Write a line, if one is due."""
         self._pace.update(done)
@@ -96,15 +108,21 @@ class Lines(Reporter):
         self._said = now
         print(
             f"step {done:,} of {total:,}   loss {loss_text(losses)}{terms_text(terms)}"
-            f"{measures_text(measures)}   {rate_text(self._pace.rate)}   "
+            f"{unknowns_text(unknowns)}{measures_text(measures)}   {rate_text(self._pace.rate)}   "
             f"{clock_text(self._pace.seconds_left)} left",
             flush=True,
         )
 
-    def record(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+    def record(
+        self,
+        done: int,
+        losses: Sequence[float],
+        terms: Mapping[str, float],
+        unknowns: Unknowns = _NO_UNKNOWNS,
+    ) -> None:
         """Write a line."""
         self._records = True
-        print(_record_text(done, self._pace.total, losses, terms), flush=True)
+        print(_record_text(done, self._pace.total, losses, terms, unknowns), flush=True)
 
 
 class Line(Reporter):
@@ -131,9 +149,15 @@ class Line(Reporter):
         """Leave the time of compilation out of the pace."""
         self._pace.resume()
 
-    def record(self, done: int, losses: Sequence[float], terms: Mapping[str, float]) -> None:
+    def record(
+        self,
+        done: int,
+        losses: Sequence[float],
+        terms: Mapping[str, float],
+        unknowns: Unknowns = _NO_UNKNOWNS,
+    ) -> None:
         """Write it above the line that moves."""
-        self.note(_record_text(done, self._pace.total, losses, terms))
+        self.note(_record_text(done, self._pace.total, losses, terms, unknowns))
 
     def note(self, text: str) -> None:
         """Write it above the line that moves."""
@@ -145,11 +169,13 @@ class Line(Reporter):
         losses: Sequence[float],
         terms: Mapping[str, float],
         measures: Mapping[str, float] = _NONE,
+        unknowns: Unknowns = _NO_UNKNOWNS,
     ) -> None:
         """Move the line."""
         self._pace.update(done)
         text = (
-            f"loss {loss_text(losses)}{terms_text(terms)}{measures_text(measures)}   "
+            f"loss {loss_text(losses)}{terms_text(terms)}{unknowns_text(unknowns)}"
+            f"{measures_text(measures)}   "
             f"{rate_text(self._pace.rate)}   "
             f"{clock_text(self._pace.seconds_left)} left"
         )
@@ -210,8 +236,17 @@ def _begin_text(done: int) -> str:
     return f"resumed at step {done:,}; compiling" if done else "compiling"
 
 
-def _record_text(done: int, total: int, losses: Sequence[float], terms: Mapping[str, float]) -> str:
-    return f"step {done:,} of {total:,}   loss {loss_text(losses)}{terms_text(terms)}"
+def _record_text(
+    done: int,
+    total: int,
+    losses: Sequence[float],
+    terms: Mapping[str, float],
+    unknowns: Unknowns,
+) -> str:
+    return (
+        f"step {done:,} of {total:,}   loss {loss_text(losses)}{terms_text(terms)}"
+        f"{unknowns_text(unknowns)}"
+    )
 
 
 def loss_text(losses: Sequence[float]) -> str:
@@ -225,6 +260,16 @@ def terms_text(terms: Mapping[str, float]) -> str:
     if len(terms) < 2:
         return ""
     return " (" + ", ".join(f"{name} {value:.1e}" for name, value in terms.items()) + ")"
+
+
+def unknowns_text(unknowns: Unknowns) -> str:
+    """The values of unknowns, of several members the least and the largest."""
+    texts = []
+    for name, values in list(unknowns.items())[:_MOST_UNKNOWNS]:
+        low, high = f"{min(values):.6g}", f"{max(values):.6g}"
+        texts.append(f"{name} {low}" if low == high else f"{name} {low} to {high}")
+    more = ", …" if len(unknowns) > _MOST_UNKNOWNS else ""
+    return f"   {', '.join(texts)}{more}" if texts else ""
 
 
 def measures_text(measures: Mapping[str, float]) -> str:

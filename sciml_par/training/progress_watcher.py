@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
 from sciml_par._text import rank_list
+from sciml_par.problems.unknowns import numbers_of
 from sciml_par.results.member import WALL_TIME
-from sciml_par.training.meeting import Meeting, Watcher
+from sciml_par.training.meeting import Meeting, Watcher, named_values
 from sciml_par.training.progress import Reporter
 
 
@@ -42,20 +45,26 @@ class ProgressWatcher(Watcher):
             first = meeting.everyone[0]
             names = [term.name for term in meeting.course.stack.terms]
             terms = dict(zip(names, first.terms, strict=False)) if len(meeting.losses) == 1 else {}
-            self._reporter.update(first.done, meeting.losses, terms, first.measures)
+            self._reporter.update(
+                first.done, meeting.losses, terms, first.measures, meeting.unknowns
+            )
 
     def _show_records(self, meeting: Meeting) -> None:
         course, at = meeting.course, meeting.worked
         before = sum(each.step for each in meeting.courses[:at])
         first = self._shown.get(course.stack.numbers, 0)
         names = [term.name for term in course.stack.terms]
+        unknowns = course.stack.problem.unknowns
         for steps, records in zip(course.steps[first:], course.records[first:], strict=True):
-            for step, terms in zip(steps, records, strict=True):
-                rows = [row for j, row in enumerate(terms) if step <= course.last_step_of(j)]
-                if not rows:
+            for step, record in zip(steps, records, strict=True):
+                running = [j for j in range(len(record)) if step <= course.last_step_of(j)]
+                if not running:
                     continue
+                rows, parameters = np.split(record[running], [len(names)], axis=1)
                 alone = dict(zip(names, rows[0], strict=True)) if len(rows) == 1 else {}
-                self._reporter.record(before + int(step), [float(r.sum()) for r in rows], alone)
+                losses = [float(row.sum()) for row in rows]
+                sought = named_values(unknowns, numbers_of(unknowns, parameters))
+                self._reporter.record(before + int(step), losses, alone, sought)
         self._shown[course.stack.numbers] = len(course.steps)
 
     def _tell_of_ended(self, meeting: Meeting) -> None:

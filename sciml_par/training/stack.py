@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +28,7 @@ class MemberSetup:
     seed : of its initial weights.
     problem, network, feed : what it solves, by which network, on which points of this rank.
     rate_factor : what the learning rate is multiplied by.
+    unknowns : the initial parameters of the problem's unknowns, [q].
     """
 
     number: int
@@ -36,6 +37,7 @@ class MemberSetup:
     network: Network
     feed: Any
     rate_factor: float
+    unknowns: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -120,12 +122,15 @@ def divided(
 
 def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, precision: str) -> Stack:
     variables = [setup.network.trainable_variables for setup in setups]
-    rows = [np.concatenate([np.asarray(v).ravel() for v in each]) for each in variables]
+    rows = [
+        np.concatenate([*(np.asarray(v).ravel() for v in each), setup.unknowns])
+        for each, setup in zip(variables, setups, strict=True)
+    ]
     factors = [[setup.rate_factor] for setup in setups]  # in double precision
     return Stack(
         setups=tuple(setups),
         feed=join([setup.feed for setup in setups]),
-        layout=ParameterLayout.of(variables[0]),
+        layout=ParameterLayout.of(variables[0], setups[0].problem.unknowns),
         parameters=np.stack(rows).astype(precision),
         rate_factor=np.array(factors),
         key=key,
@@ -140,4 +145,5 @@ def _computation(setup: MemberSetup) -> Hashable | None:
     transformed = function_key(problem.ansatz)
     parts = [setup.network.key, setup.feed.shape_key, scaled, transformed, *functions]
     shapes = tuple(tuple(v.shape) for v in setup.network.trainable_variables)
-    return None if None in parts else ("alike", problem.outputs, shapes, *parts)
+    sought = tuple((name, unknown.key) for name, unknown in problem.unknowns.items())
+    return None if None in parts else ("alike", problem.outputs, shapes, sought, *parts)

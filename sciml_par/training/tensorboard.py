@@ -8,6 +8,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.unknowns import names_of_numbers, numbers_of
 from sciml_par.training.callbacks import Callback, Progress
 from sciml_par.training.course import Course
 
@@ -15,9 +16,9 @@ from sciml_par.training.course import Course
 class TensorBoard(Callback):
     """Write the loss and each of its terms against the steps, at all steps where it is recorded.
 
-    The scalars are "loss" and "terms/NAME". The first of the ranks that train a model writes, in
-    mode "data" to the folder, and for ensembles to a folder in it for each member. Events are
-    written at the end of chunks, and TensorFlow adds a file for each training.
+    The scalars are "loss", "terms/NAME" and "unknowns/NAME". The first of the ranks that train a
+    model writes, in mode "data" to the folder, and for ensembles to a folder in it for each member.
+    Events are written at the end of chunks, and TensorFlow adds a file for each training.
 
     Parameters
     ----------
@@ -62,14 +63,19 @@ class TensorBoard(Callback):
 
     def _write(self, course: Course, j: int, first: int, writer: Any) -> None:
         end = course.last_step_of(j)
+        count, unknowns = len(course.stack.terms), course.stack.setups[j].problem.unknowns
+        names = names_of_numbers(unknowns)
         with writer.as_default():
             for steps, records in zip(course.steps[first:], course.records[first:], strict=True):
-                for step, terms in zip(steps, records[:, j], strict=True):
+                for step, record in zip(steps, records[:, j], strict=True):
                     if step > end:
                         continue
+                    terms, values = record[:count], numbers_of(unknowns, record[count:])
                     _scalar("loss", terms.sum(), step)
                     for term, value in zip(course.stack.terms, terms, strict=True):
                         _scalar(f"terms/{term.name}", value, step)
+                    for name, value in zip(names, values, strict=True):
+                        _scalar(f"unknowns/{name}", value, step)
         writer.flush()
 
 

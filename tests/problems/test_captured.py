@@ -70,7 +70,7 @@ def test_a_captured_variable_is_refused_by_name(case):
 def test_the_message_says_what_to_do():
     with pytest.raises(InputError) as caught:
         Problem(UNIT, CAPTURING["plain"][0]).check(MLP(1, 1))
-    for part in ("give a number", "trainable=False", "DistributedGradientTape"):
+    for part in ("give a number", "trainable=False", "unknowns={'D': Unknown", r"\(u, x, \*, D\)"):
         caught.match(part)
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from sciml_par.networks import make_network
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems import Problem
+from sciml_par.problems.unknowns import initial_unknowns
 from sciml_par.training import Adam
 from sciml_par.training.loop import Chunk, Loop, State, compiles_collectives
 from sciml_par.training.objective import StackedObjective, field_of, jacobians_of
@@ -44,7 +45,7 @@ class Engine:
         )
         d, m = self.problem.domain.dimension, self.problem.outputs
         network = make_network(self.model, d, m, dtype="float64")
-        layout = ParameterLayout.of(network.trainable_variables)
+        layout = ParameterLayout.of(network.trainable_variables, self.problem.unknowns)
         self.objective = StackedObjective(
             partial(field_of, self.problem, network),
             self.problem.terms,
@@ -58,6 +59,7 @@ class Engine:
         )
         self.loop = Loop(self.objective, self.optimizer, self.feed, communicator=self.group)
         weights = [tf.convert_to_tensor(v) for v in network.trainable_variables]
+        weights.append(tf.constant(initial_unknowns(self.problem.unknowns, 0)))
         self.parameters = layout.flatten(weights)[None]
 
     def start(self) -> State:

@@ -21,6 +21,7 @@ from sciml_par.problems import (
     Problem,
     Residual,
     Robin,
+    Unknown,
     divergence,
     hessian,
     jacobian,
@@ -102,6 +103,31 @@ CASES = {
     "mean over the points": Problem(
         Interval(0, 1), lambda u, x: laplacian(u, x) - tf.reduce_mean(u(x), axis=0, keepdims=True)
     ),
+    "unknowns": Problem(
+        SQUARE,
+        [
+            lambda u, x, *, c: tf.exp(c[0]) * laplacian(u, x) + c[1] * u(x) ** 3 - u(x),
+            lambda u, x, *, D, c: tf.concat([D * u(x), c[0] * D**2 + x[:, :1]], axis=1),
+        ],
+        conditions=[Dirichlet(lambda x, *, D: D * x[:, :1])],
+        unknowns={
+            "D": Unknown(0.3, lower=0, upper=2),
+            "c": Unknown([0.5, -2.0], upper=1),
+        },
+    ),
+    "unknown where the field is evaluated": Problem(
+        Interval(0, 1), lambda u, x, *, a: laplacian(u, x) - u(a * x), unknowns={"a": Unknown(0.7)}
+    ),
+    "many unknowns": Problem(
+        Interval(0, 1),
+        lambda u, x, *, c: u(x) - x ** tf.range(12.0, dtype=x.dtype) @ (c[:, None] ** 2),
+        unknowns={"c": Unknown(np.linspace(0.5, 1, 12))},
+    ),
+    "unknowns, mean over the points": Problem(
+        Interval(0, 1),
+        lambda u, x, *, k: k * laplacian(u, x) - tf.reduce_mean(u(x), axis=0, keepdims=True),
+        unknowns={"k": Unknown(2.0, lower=1)},
+    ),
     "does not see the network": Problem(Interval(0, 1), lambda u, x: x + 0 * u(x)),
 }
 MODELS = {"mlp": _mlp, "skip": _skip, "chain": _chain, "frozen": _frozen}
@@ -111,6 +137,7 @@ PAIRS = [(case, "mlp") for case in CASES] + [
     ("system", "frozen"),
     ("ansatz", "skip"),
     ("mean over the points", "chain"),
+    ("unknowns", "skip"),
 ]
 
 

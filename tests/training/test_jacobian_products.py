@@ -25,6 +25,7 @@ pytestmark = pytest.mark.ranks(most=1, reason="products of a rank's own points")
         ("system", "frozen"),
         ("ansatz", "chain"),
         ("tapes", "mlp"),
+        ("unknowns", "mlp"),
         ("mean over the points", "mlp"),
         ("does not see the network", "mlp"),
     ],
@@ -35,6 +36,7 @@ def test_products_agree_with_the_jacobian(case: str, model: str) -> None:
 
 def test_products_of_members() -> None:
     _check("ansatz", "mlp", 2)
+    _check("unknowns", "mlp", 2)
 
 
 def _check(case: str, model: str, members: int) -> None:

@@ -9,7 +9,6 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.curves import AccuracyCurve, LossCurve, ScalingCurve
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.evaluation.figures.limits import finite
 
@@ -18,7 +17,7 @@ MOST_PANELS = 16
 MOST_PLANES = 4
 _COLUMNS = 4
 
-Item = TypeVar("Item", Prediction, LossCurve, AccuracyCurve, ScalingCurve)
+Item = TypeVar("Item")
 
 
 def check_items(items: Iterable[Item], kind: type[Item], where: str) -> tuple[Item, ...]:

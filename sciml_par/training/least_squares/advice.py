@@ -38,7 +38,8 @@ def advice(phases: Sequence[Phase], setup: MemberSetup, precision: str) -> Itera
             f"{name} takes each step for a minibatch alone, whose least squares are not those of "
             f"all points; leave batch_size out, so that every step uses all of them."
         )
-    rows, parameters = residuals_of(setup), ParameterLayout.of(_variables(setup)).size
+    layout = ParameterLayout.of(_variables(setup), setup.problem.unknowns)
+    rows, parameters = residuals_of(setup), layout.size
     if rows < _ROWS_PER_PARAMETER * parameters:
         yield (
             f"{rows:,} residuals are few for {parameters:,} parameters: {name} can make them all "

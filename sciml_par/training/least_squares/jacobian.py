@@ -14,6 +14,8 @@ from sciml_par.networks.network import Network
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
+from sciml_par.problems.unknowns import values_of
+from sciml_par.training.least_squares.by_unknowns import derivatives_by
 from sciml_par.training.least_squares.recorded_layers import NotRecordedError, RecordedLayers
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.feed import Rows
@@ -70,9 +72,13 @@ class JacobianOfTerm:
         """By one reverse pass for each component of the residual."""
         parameters = self.layout.unflatten(flat)
         self.term.plan(self.field(parameters), *rows.arrays)
+        count = len(parameters) - self.layout.unknowns
+        weights, sought = parameters[:count], parameters[count:]
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             layers = RecordedLayers(tape)
-            u = layers.field(self.problem, self.network, parameters)
+            tape.watch(sought)
+            unknowns = values_of(self.problem.unknowns, sought) if sought else None
+            u = layers.field(self.problem, self.network, weights, unknowns)
             r = weighted(self.term.residual(u, *rows.arrays), rows.weights)
             parts = tf.split(r, _components(r, rows))
             totals = [tf.reduce_sum(part) for part in parts]
@@ -80,7 +86,11 @@ class JacobianOfTerm:
             layers.derivatives(part, total, self.layout)
             for part, total in zip(parts, totals, strict=True)
         ]
-        return r, tf.concat(found, axis=1)
+        by_all = tf.concat(found, axis=1)
+        if not sought:
+            return r, by_all
+        by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
+        return r, tf.concat([by_all[: self.layout.size_of_network], by_unknowns], axis=0)
 
     def _point_by_point(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """By a reverse pass for each point, all of which are one vectorized computation."""

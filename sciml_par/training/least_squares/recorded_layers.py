@@ -12,7 +12,7 @@ This costs a gradient and the products, while a reverse pass for each residual w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -55,12 +55,19 @@ class RecordedLayers:
         self._tape = tape
         self._all: list[_Products] = []
 
-    def field(self, problem: Problem, network: Network, parameters: Sequence[Tensor]) -> Field:
+    def field(
+        self,
+        problem: Problem,
+        network: Network,
+        parameters: Sequence[Tensor],
+        unknowns: Mapping[str, Tensor] | None = None,
+    ) -> Field:
         """The problem's field, of a network that is a chain of layers, with a record (local)."""
         assert network.chain is not None
         return problem.field(
             partial(self._apply, network.chain, parameters),
             jet=partial(self._jet, network.chain, parameters),
+            unknowns=unknowns,
         )
 
     def _apply(self, chain: Any, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
@@ -83,6 +90,8 @@ class RecordedLayers:
 
     def derivatives(self, residual: Tensor, total: Tensor, layout: ParameterLayout) -> Tensor:
         """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n] (local).
+
+        Rows of parameters that are no weights of the layers are zero.
 
         Raises
         ------

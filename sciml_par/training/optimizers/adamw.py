@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from sciml_par._tensorflow import tf
 from sciml_par.training.optimizers._checks import check_not_negative
 from sciml_par.training.optimizers.adam import Adam, Moments
 from sciml_par.training.parameter_layout import ParameterLayout
@@ -18,8 +19,9 @@ class AdamW(Adam):
 
         θ ← θ − α λ θ − (the change that `Adam` makes with α)
 
-    for all parameters, biases included; which is what `keras.optimizers.AdamW` computes, with its
+    for all weights, biases included, which is what `keras.optimizers.AdamW` computes, with its
     defaults. Where some are to be left out, give that one, with its `exclude_from_weight_decay`.
+    Unknowns of the problem do not decay.
 
     Parameters
     ----------
@@ -45,4 +47,12 @@ class AdamW(Adam):
     ) -> tuple[Tensor, Moments]:
         """See `FirstOrder`."""
         change, state = self._change(gradient, state, rate, number)
-        return parameters - rate * self.weight_decay * parameters - change, state
+        return parameters - rate * self.weight_decay * _decayed(layout, parameters) - change, state
+
+
+def _decayed(layout: ParameterLayout, parameters: Tensor) -> Tensor:
+    """θ with zeros for unknowns of the problem, which decay would draw away from their values."""
+    if layout.size_of_unknowns == 0:
+        return parameters
+    of_network = [1.0] * layout.size_of_network + [0.0] * layout.size_of_unknowns
+    return tf.constant(of_network, parameters.dtype) * parameters

@@ -108,6 +108,28 @@ class KerasOptimizer(Described):
         """See `Optimizer`: a schedule of Keras knows nothing of ranks."""
         return self
 
+    def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
+        """See that weight decay leaves unknowns of the problem alone (local).
+
+        Raises
+        ------
+        InputError
+            It would draw them away from their values.
+        """
+        sought = [name.rpartition("/")[2] for name in layout.names[-layout.unknowns :]]
+        if not layout.unknowns or not self.config.get("weight_decay"):
+            return
+        excluded = self._values().get(_EXCLUDED)
+        for name in sought:
+            if excluded is None or not excluded.search(name):
+                pattern = "|".join(f"^{each}$" for each in sought)
+                raise InputError(
+                    f"train: the weight decay of {self.kind.__name__} would draw the unknown "
+                    f"{name!r} away from its value. Call optimizer.exclude_from_weight_decay("
+                    f"var_names=[{pattern!r}]) before, or use sciml_par.training.AdamW, which "
+                    f"leaves unknowns alone."
+                )
+
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`; not within a function that is traced."""
         layout = objective.layout

@@ -1,0 +1,247 @@
+"""Unknown coefficients are found with the solution, on any number of ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from engine import Engine
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP
+from sciml_par.problems import Condition, Interval, Problem, Unknown, derivative
+from sciml_par.results import Result
+from sciml_par.training import (
+    LBFGS,
+    SPRING,
+    Adam,
+    AdamW,
+    Checkpoint,
+    Ensemble,
+    LevenbergMarquardt,
+    SSBroyden,
+    train,
+)
+from sciml_par.training.objective import field_of
+from sciml_par.training.optimizers.keras_optimizer import KerasOptimizer
+from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.stack import MemberSetup, _computation
+
+RATE = 1.5
+SEEN = np.linspace(0.05, 1, 9)[:, None]
+POINTS = np.linspace(0, 1, 17)[:, None]  # not divided evenly by any number of ranks here
+tiny = partial(MLP, width=4, depth=1)
+local = pytest.mark.ranks(most=1, reason="nothing of it depends on the number of ranks")
+
+
+@dataclass(frozen=True, eq=False)
+class Observed(Condition):
+    """u = values at points of one's own."""
+
+    kind: ClassVar[str] = "observed"
+    not_in_residual: ClassVar[tuple[str, ...]] = ("x", "u")
+    x: np.ndarray
+    u: np.ndarray
+    weight: float | None = None
+    where: Any = None
+
+    def __post_init__(self) -> None:
+        """Nothing is to be checked."""
+
+    def points(self, domain: Any, n: Any) -> Any:
+        return self.x, self.u
+
+    def residual(self, u: Any, x: Any, values: Any) -> Any:
+        return u(x) - values
+
+
+def decay(unknown: Unknown | None = None) -> Problem:
+    """u' = −k u with u(0) = 1, and nine observations."""
+    return Problem(
+        Interval(0, 1),
+        lambda u, x, *, k: derivative(u, x, 0) + k * u(x),
+        conditions=[Observed(SEEN, np.exp(-RATE * SEEN))],
+        exact=lambda x: np.exp(-RATE * x),
+        unknowns={"k": unknown or Unknown(0.5, lower=0, true=RATE)},
+        name="decay",
+    )
+
+
+small = partial(
+    train, network=tiny, points=POINTS, evaluation_points=11, precision="float64", progress=False
+)
+
+
+@cache
+def found() -> Result:
+    return small(decay(), optimizer=LevenbergMarquardt(), steps=40, log_every=1)
+
+
+def shared(tmp_path: Path) -> Path:
+    """The folder of rank 0, for all ranks."""
+    return sp.current_world().communicator.on_root(lambda: tmp_path)
+
+
+def test_the_coefficient_is_found_and_told() -> None:
+    result = found()
+    (member,) = result.members
+    unknown = result.unknowns["k"]
+    assert abs(member.unknowns["k"] - RATE) < 1e-4
+    assert unknown.mean == member.unknowns["k"] and unknown.true == RATE
+    assert unknown.relative_error == pytest.approx(abs(unknown.mean - RATE) / RATE)
+    assert unknown.members.shape == (1,) and np.isnan(unknown.deviation)
+    history = member.history.unknowns["k"]
+    assert history.shape == member.loss_steps.shape
+    assert history[0] == pytest.approx(0.5) and history[-1] == member.unknown_values.last[0]
+    best = np.flatnonzero(member.loss_steps == member.best_step)
+    assert history[best] == pytest.approx(member.unknown_values.best[0], rel=1e-13)
+    everyone = sp.current_world().communicator.allgather_object((unknown.mean, history.tobytes()))
+    assert len(set(everyone)) == 1
+    assert f"k = {unknown.mean:.8g} (relative error" in repr(result)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = found()
+    folder = shared(tmp_path) / "run"
+    result.save(folder, plots=False)
+    result.print()
+    if sp.rank() == 0:
+        printed = capsys.readouterr().out
+        assert "error of k" in printed and f"unknowns: k = {result.unknowns['k']!r}\n" in printed
+        loaded = Result.load(folder)
+        (mine,), (theirs,) = result.members, loaded.members
+        assert theirs.unknowns == mine.unknowns
+        np.testing.assert_array_equal(theirs.history.unknowns["k"], mine.history.unknowns["k"])
+        assert theirs.unknown_values.true == mine.unknown_values.true
+        assert list(theirs.history.terms) == list(mine.history.terms)
+        assert loaded.using("last").members[0].unknowns["k"] == mine.unknown_values.last[0]
+        # The network alone is what Keras saves, and it predicts.
+        x = np.linspace(0, 1, 7)[:, None]
+        np.testing.assert_allclose(loaded.predict(x).mean, result.predict(x).mean, atol=1e-14)
+        assert loaded.networks[0].count_params() == mine.weights.best.size == 13
+    sp.barrier()
+
+
+def test_a_resumed_training_finds_the_same_bit_for_bit(tmp_path: Path) -> None:
+    folder = shared(tmp_path) / "checkpoint"
+    checkpoint = Checkpoint(folder, every=20)
+    again = partial(small, optimizer=LevenbergMarquardt(), log_every=1)
+    again(decay(), steps=20, checkpoint=checkpoint)
+    result = again(decay(), steps=40, checkpoint=checkpoint, resume=True)
+    for mine, theirs in zip(result.members, found().members, strict=True):
+        ours, others = mine.unknown_values, theirs.unknown_values
+        assert ours.last.tobytes() == others.last.tobytes()
+        assert ours.best.tobytes() == others.best.tobytes()
+        assert ours.history.tobytes() == others.history.tobytes()
+    with pytest.raises(InputError, match="unknown 'k'"):
+        again(decay(Unknown(0.6, lower=0)), steps=40, checkpoint=checkpoint, resume=True)
+
+
+def test_members_have_values_of_their_own() -> None:
+    unknown = Unknown(1.0, lower=0, spread=0.2)
+    mode = Ensemble(members_per_rank=2)
+    result = small(decay(unknown), mode=mode, optimizer=Adam(1e-2), steps=30, log_every=10)
+    starts = [m.history.unknowns["k"][0] for m in result.members]
+    drawn = [float(unknown.values(unknown.initial("k", m.seed))) for m in result.members]
+    np.testing.assert_allclose(starts, drawn, rtol=1e-14)
+    assert len(set(starts)) == len(starts) == 2 * sp.size()
+    assert all(len(member.stacked_with) == 2 for member in result.members)
+    values = [member.unknowns["k"] for member in result.members]
+    assert np.all(np.array(values) != starts)
+    of_all = result.unknowns["k"]
+    np.testing.assert_array_equal(of_all.members, values)
+    np.testing.assert_allclose(of_all.mean, np.mean(values))
+    np.testing.assert_allclose(of_all.deviation, np.std(values, ddof=1))
+    assert of_all.true is None and np.isnan(of_all.relative_error)
+
+
+def test_loss_and_gradient_are_those_of_one_rank() -> None:
+    world = sp.current_world()
+    network = MLP(1, 1, width=4, depth=1, seed=3, dtype="float64")
+    engines = [
+        Engine(decay(), group, network, points=POINTS)
+        for group in (world.communicator, world.alone)
+    ]
+    (loss, gradient), (serial_loss, serial_gradient) = (e.value_and_gradient() for e in engines)
+    assert abs(serial_gradient[-1]) > 1e-3
+    np.testing.assert_allclose(loss, serial_loss, rtol=1e-12)
+    np.testing.assert_allclose(gradient, serial_gradient, rtol=0, atol=1e-12)
+
+
+@local
+@pytest.mark.parametrize(
+    "optimizer",
+    [LBFGS(), SSBroyden(), SPRING(), keras.optimizers.Adam(2e-2)],
+    ids=lambda each: type(each).__name__,
+)
+def test_any_optimizer_moves_it(optimizer: Any) -> None:
+    result = small(decay(), optimizer=optimizer, steps=150)
+    assert abs(result.members[0].unknowns["k"] - RATE) < 0.8 * (RATE - 0.5)
+
+
+@local
+def test_arrays_and_single_precision() -> None:
+    problem = Problem(
+        Interval(0, 1),
+        lambda u, x, *, c: u(x) - c[0] - c[1] * x,
+        conditions=[Observed(SEEN, 3.0 - 2.0 * SEEN)],
+        unknowns={"c": Unknown([1.0, 0.0], true=[3.0, -2.0])},
+    )
+    result = small(problem, optimizer=Adam(3e-2), steps=600, precision="float32")
+    assert result.members[0].unknowns["c"].shape == (2,)
+    assert result.members[0].history.unknowns["c"].shape[1:] == (2,)
+    assert result.unknowns["c"].relative_error < 0.1
+
+
+@local
+def test_weight_decay_leaves_it_alone() -> None:
+    layout = ParameterLayout.of([tf.Variable([[1.0, 2.0]], name="w")], decay().unknowns)
+    assert (layout.size, layout.size_of_network, layout.names) == (3, 2, ("w:0", "unknowns/k"))
+    theta = tf.constant([[1.0, 2.0, 3.0]])
+    optimizer = AdamW(0.1, weight_decay=0.5)
+    state = optimizer.start(layout, theta)
+    one, zero = tf.ones([1, 1]), tf.zeros_like(theta)
+    after, _ = optimizer.update(layout, theta, zero, state, one, tf.constant(1))
+    np.testing.assert_allclose(after, [[0.5, 1.0, 3.0]])
+    given = keras.optimizers.AdamW(1e-3)
+    with pytest.raises(InputError, match=r"exclude_from_weight_decay\(var_names=\['\^k\$'\]\)"):
+        KerasOptimizer.of(given).check(layout, 1, "float32")
+    given.exclude_from_weight_decay(var_names=["^k$"])
+    KerasOptimizer.of(given).check(layout, 1, "float32")
+    KerasOptimizer.of(keras.optimizers.Adam()).check(layout, 1, "float32")
+
+
+@local
+def test_which_members_are_one_computation() -> None:
+    def key(unknown: Unknown) -> Any:
+        engine = Engine(decay(unknown), sp.current_world().alone, tiny, points=POINTS)
+        network = engine.objective._field.args[1]  # type: ignore[attr-defined]
+        return _computation(MemberSetup(0, 0, decay(unknown), network, engine.feed, 1.0))
+
+    assert key(Unknown(1.0, lower=0)) is not None
+    assert key(Unknown(1.0, lower=0)) == key(Unknown(1.0, lower=0, spread=0.1, true=2.0))
+    assert key(Unknown(2.0, scale=1.0)) == key(Unknown(3.0, scale=1.0))
+    assert key(Unknown(1.0)) != key(Unknown(1.0, lower=0)) != key(Unknown(1.0, lower=-1, upper=3))
+
+
+@local
+def test_the_field_has_the_values_of_its_parameters() -> None:
+    engine = Engine(decay(), sp.current_world().alone, tiny, points=POINTS)
+    network = engine.objective._field.args[1]  # type: ignore[attr-defined]
+    parameters = engine.objective.layout.unflatten(engine.parameters[0])
+    u = field_of(decay(), network, parameters)
+    np.testing.assert_allclose(u.unknowns["k"], 0.5)
+    assert field_of(decay(), network, parameters[:-1]).unknowns == {}
+
+
+@local
+def test_names_of_other_packages() -> None:
+    with pytest.raises(InputError, match=r"Problem\(\.\.\., unknowns=\{'D': Unknown\(1\.0\)\}\)"):
+        small(decay(), external_trainable_variables=[tf.Variable(1.0)])
