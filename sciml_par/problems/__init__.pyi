@@ -9,6 +9,10 @@ from .domains.box import Box as Box
 from .domains.box import Interval as Interval
 from .domains.domain import Domain as Domain
 from .field import Field as Field
+from .flow_operators import advection as advection
+from .flow_operators import curl as curl
+from .flow_operators import material_derivative as material_derivative
+from .operators import biharmonic as biharmonic
 from .operators import derivative as derivative
 from .operators import divergence as divergence
 from .operators import gradient as gradient

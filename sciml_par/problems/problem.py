@@ -247,7 +247,7 @@ class Problem:
         Returns
         -------
         Field
-            N itself where the problem has neither.
+            N itself where the problem has neither, with the problem's names.
 
         Examples
         --------
@@ -262,7 +262,11 @@ class Problem:
         """
         plain = network if isinstance(network, Field) else Field(network, jet=jet)
         scaled = plain if self._scaling is None else self._scaling.field(plain)
-        return scaled if self._ansatz is None else self._ansatz.field(scaled)
+        names = self._domain.names
+        if self._ansatz is None:
+            return scaled.with_names(names, self._output_names)
+        made = self._ansatz.field(scaled.with_names(names, None))
+        return made.with_names(names, self._output_names)
 
     def check(
         self,
