@@ -1,4 +1,4 @@
-"""Smooth activations σ with σ′ and σ″ in closed form."""
+"""Smooth activations σ with derivatives up to the fourth in closed form."""
 
 from __future__ import annotations
 
@@ -26,11 +26,33 @@ class Activation:
         z -> σ(z), pointwise.
     derivatives : callable
         z -> (σ(z), σ′(z), σ″(z)), pointwise, sharing the costly part.
+    to_fourth : callable, optional
+        z -> (σ(z), σ′(z), …, σ⁗(z)), likewise. Without one, σ‴ and σ⁗ come from tapes.
     """
 
     name: str
     value: Callable[[tf.Tensor], tf.Tensor]
     derivatives: Callable[[tf.Tensor], Derivatives]
+    to_fourth: Callable[[tf.Tensor], tuple[tf.Tensor, ...]] | None = None
+
+    def up_to(self, order: int, z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """σ(z), σ′(z), … up to the derivative of an order of at most 4 (local)."""
+        if order <= 2:
+            return self.derivatives(z)[: order + 1]
+        if self.to_fourth is None:
+            return _by_tapes(self.derivatives, z)[: order + 1]
+        return self.to_fourth(z)[: order + 1]
+
+
+def _by_tapes(derivatives: Callable[[tf.Tensor], Derivatives], z: tf.Tensor) -> tuple[Any, ...]:
+    with tf.GradientTape(watch_accessed_variables=False) as outer:
+        outer.watch(z)
+        with tf.GradientTape(watch_accessed_variables=False) as inner:
+            inner.watch(z)
+            a, slope, curvature = derivatives(z)
+        third = inner.gradient(curvature, z, unconnected_gradients="zero")
+    fourth = outer.gradient(third, z, unconnected_gradients="zero")
+    return a, slope, curvature, third, fourth
 
 
 def _tanh(z: tf.Tensor) -> Derivatives:
@@ -39,9 +61,20 @@ def _tanh(z: tf.Tensor) -> Derivatives:
     return a, slope, -2 * a * slope
 
 
+def _tanh_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    a, slope, curvature = _tanh(z)
+    square = a * a
+    return a, slope, curvature, slope * (6 * square - 2), slope * a * (16 - 24 * square)
+
+
 def _sin(z: tf.Tensor) -> Derivatives:
     a = tf.sin(z)
     return a, tf.cos(z), -a
+
+
+def _sin_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    a, slope = tf.sin(z), tf.cos(z)
+    return a, slope, -a, -slope, a
 
 
 def _sigmoid(z: tf.Tensor) -> Derivatives:
@@ -50,9 +83,19 @@ def _sigmoid(z: tf.Tensor) -> Derivatives:
     return a, slope, slope * (1 - 2 * a)
 
 
+def _sigmoid_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    a, slope, curvature = _sigmoid(z)
+    return a, slope, curvature, slope * (1 - 6 * slope), curvature * (1 - 12 * slope)
+
+
 def _softplus(z: tf.Tensor) -> Derivatives:
     s = tf.sigmoid(z)
     return tf.nn.softplus(z), s, s * (1 - s)
+
+
+def _softplus_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    s, first, second, third, _ = _sigmoid_to_fourth(z)
+    return tf.nn.softplus(z), s, first, second, third
 
 
 def _swish_value(z: tf.Tensor) -> tf.Tensor:
@@ -66,6 +109,12 @@ def _swish(z: tf.Tensor) -> Derivatives:
     return z * s, s + z * bump, bump * (2 + z * (1 - 2 * s))
 
 
+def _swish_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    # The n-th derivative of z s is z s⁽ⁿ⁾ + n s⁽ⁿ⁻¹⁾.
+    s = _sigmoid_to_fourth(z)
+    return z * s[0], *(z * s[n] + n * s[n - 1] for n in range(1, 5))
+
+
 def _gelu_value(z: tf.Tensor) -> tf.Tensor:
     return z * _normal_cdf(z)
 
@@ -76,6 +125,18 @@ def _gelu(z: tf.Tensor) -> Derivatives:
     return z * cdf, cdf + z * density, density * (2 - z * z)
 
 
+def _gelu_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    cdf, square = _normal_cdf(z), z * z
+    density = tf.exp(-0.5 * square) / math.sqrt(2 * math.pi)
+    return (
+        z * cdf,
+        cdf + z * density,
+        density * (2 - square),
+        density * z * (square - 4),
+        density * (square * (7 - square) - 4),
+    )
+
+
 def _normal_cdf(z: tf.Tensor) -> tf.Tensor:
     return 0.5 * (1 + tf.math.erf(z / math.sqrt(2)))
 
@@ -84,19 +145,24 @@ def _linear(z: tf.Tensor) -> Derivatives:
     return z, tf.ones_like(z), tf.zeros_like(z)
 
 
+def _linear_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    zero = tf.zeros_like(z)
+    return z, tf.ones_like(z), zero, zero, zero
+
+
 ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     {
-        "tanh": Activation("tanh", tf.tanh, _tanh),
-        "sin": Activation("sin", tf.sin, _sin),
-        "sigmoid": Activation("sigmoid", tf.sigmoid, _sigmoid),
-        "softplus": Activation("softplus", tf.nn.softplus, _softplus),
-        "swish": Activation("swish", _swish_value, _swish),
-        "gelu": Activation("gelu", _gelu_value, _gelu),
+        "tanh": Activation("tanh", tf.tanh, _tanh, _tanh_to_fourth),
+        "sin": Activation("sin", tf.sin, _sin, _sin_to_fourth),
+        "sigmoid": Activation("sigmoid", tf.sigmoid, _sigmoid, _sigmoid_to_fourth),
+        "softplus": Activation("softplus", tf.nn.softplus, _softplus, _softplus_to_fourth),
+        "swish": Activation("swish", _swish_value, _swish, _swish_to_fourth),
+        "gelu": Activation("gelu", _gelu_value, _gelu, _gelu_to_fourth),
     }
 )
 """The activations by name; swish is z·sigmoid(z), gelu is z·Φ(z) with the exact normal Φ."""
 
-LINEAR = Activation("linear", lambda z: z, _linear)
+LINEAR = Activation("linear", lambda z: z, _linear, _linear_to_fourth)
 """σ(z) = z: what a layer has that has no activation."""
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import checked_operators, scaled
 from sciml_par._tensorflow import import_module, tf
-from sciml_par.networks import taylor
+from sciml_par.networks import taylor, taylor_higher
 from sciml_par.networks.activation import ACTIVATIONS, LINEAR, Activation, activation_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -110,7 +111,9 @@ class DenseChain:
         x: tf.Tensor,
         second: npt.ArrayLike,
         record_of: RecordOf | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        *,
+        higher: Sequence[Any] = (),
+    ) -> tuple[tf.Tensor, ...]:
         """Value and derivatives as `sciml_par.networks.MLP.jet` (pure, local).
 
         Parameters
@@ -123,8 +126,16 @@ class DenseChain:
             x, factors = scaling(x), factors * scaling.scale
         # ∂/∂x_i = s_i ∂/∂z_i for z = s x, so that the network sees the coefficients s_i s_j C_ij.
         layers = self._tensors(parameters, x.dtype, record_of)
-        u, du, operators = taylor.jet_of_layers(layers, x, matrices * np.outer(factors, factors))
-        return u, du * tf.constant(factors, x.dtype), operators
+        scaled_matrices = matrices * np.outer(factors, factors)
+        if not higher:
+            u, du, operators = taylor.jet_of_layers(layers, x, scaled_matrices)
+            return u, du * tf.constant(factors, x.dtype), operators
+        operators_of_z = [
+            scaled(each, factors)
+            for each in checked_operators(higher, len(factors), "DenseChain.jet")
+        ]
+        u, du, *rest = taylor_higher.jet_of_layers(layers, x, scaled_matrices, operators_of_z)
+        return u, du * tf.constant(factors, x.dtype), *rest
 
     def _tensors(
         self, parameters: Sequence[tf.Tensor], dtype: Any, record_of: RecordOf | None = None

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import checked_operators
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
-from sciml_par.networks import taylor
+from sciml_par.networks import taylor, taylor_higher
 from sciml_par.networks.activation import activation_named
 from sciml_par.networks.initial_weights import (
     CENTRES,
@@ -171,9 +172,16 @@ class MLP(keras.Model):
         return tf.linalg.matmul(a, tensors[-2]) + tensors[-1]
 
     def jet(
-        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, second: npt.ArrayLike
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Value, first derivatives and second-order operators by Taylor propagation (pure, local).
+        self,
+        parameters: Sequence[tf.Tensor],
+        x: tf.Tensor,
+        second: npt.ArrayLike,
+        *,
+        higher: Sequence[Any] = (),
+    ) -> tuple[tf.Tensor, ...]:
+        """Value, first derivatives and operators up to order four by Taylor propagation.
+
+        Pure and local.
 
         Parameters
         ----------
@@ -183,17 +191,22 @@ class MLP(keras.Model):
         second : array [K, d, d]
             Symmetric coefficient matrices C_k of the operators
             L_k = Σ_ij C_k[i,j] ∂²/∂x_i∂x_j; K may be 0.
+        higher : sequence of Q mappings {axes: coefficient}
+            Operators H_q = Σ c ∂^axes, each of third or of fourth order, such as
+            ``{(0, 0, 0): 1.0}``; Q may be 0.
 
         Returns
         -------
         u : tensor [n, m]
         du : tensor [n, m, d]
         L : tensor [n, m, K]
+        H : tensor [n, m, Q]
+            Not where Q is 0.
 
         Raises
         ------
         InputError
-            As `apply`, or `second` has another shape.
+            As `apply`, or `second` has another shape, or `higher` is something else.
 
         Examples
         --------
@@ -212,7 +225,11 @@ class MLP(keras.Model):
             raise InputError(
                 f"MLP.jet: second must have the shape [K, {d}, {d}], got {list(matrices.shape)}"
             )
-        return taylor.jet(tensors, x, matrices, self._activation)
+        if not higher:
+            return taylor.jet(tensors, x, matrices, self._activation)
+        operators = checked_operators(higher, self.input_size, "MLP.jet")
+        layers = taylor.dense_layers(tensors, self._activation)
+        return taylor_higher.jet_of_layers(layers, x, matrices, operators)
 
     def _checked(self, parameters: Sequence[Any], x: tf.Tensor) -> list[tf.Tensor]:
         """The parameters as tensors, Keras variables included, once they and x fit the model."""

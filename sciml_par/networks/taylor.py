@@ -71,6 +71,13 @@ class Layer(NamedTuple):
         return products if self.record is None else self.record(parts, products)
 
 
+def dense_layers(parameters: Sequence[tf.Tensor], activation: Activation) -> list[Layer]:
+    """The layers of W1, b1, W2, b2, …, of which the last is linear (local)."""
+    pairs = list(zip(parameters[0::2], parameters[1::2], strict=True))
+    hidden = [Layer(weight, bias, activation) for weight, bias in pairs[:-1]]
+    return [*hidden, Layer(*pairs[-1], LINEAR)]
+
+
 def jet(
     parameters: Sequence[tf.Tensor], x: tf.Tensor, second: Coefficients, activation: Activation
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -94,9 +101,7 @@ def jet(
     L : tensor [n, m, K]
         L[:, c, k] = Σ_ij C_k[i,j] ∂²u_c/∂x_i∂x_j.
     """
-    pairs = list(zip(parameters[0::2], parameters[1::2], strict=True))
-    hidden = [Layer(weight, bias, activation) for weight, bias in pairs[:-1]]
-    return jet_of_layers([*hidden, Layer(*pairs[-1], LINEAR)], x, second)
+    return jet_of_layers(dense_layers(parameters, activation), x, second)
 
 
 def jet_of_layers(
@@ -113,7 +118,7 @@ def jet_of_layers(
         quantities = _hidden_layer(others[-1], quantities, second)
     u, du, operators = quantities
     n = tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
-    return tf.transpose(u), _together(du, u, n), _together(operators, u, n)
+    return tf.transpose(u), together(du, u, n), together(operators, u, n)
 
 
 class _Quantities(NamedTuple):
@@ -130,8 +135,8 @@ def _first_layer(layer: Layer, x: tf.Tensor, second: Coefficients) -> _Quantitie
     z = tf.linalg.matmul(weight, x, transpose_a=True, transpose_b=True)
     rows = [weight[i][:, None] for i in range(second.shape[1])]
     if layer.record is not None:
-        z, *rows = _recorded_first(layer.record, x, z, rows)
-    a, slope, curvature = layer.activation.derivatives(_with_bias(z, layer.bias))
+        z, *rows = recorded_first(layer.record, x, z, rows)
+    a, slope, curvature = layer.activation.derivatives(with_bias(z, layer.bias))
     return _Quantities(
         a,
         tuple(slope * row for row in rows),
@@ -139,7 +144,7 @@ def _first_layer(layer: Layer, x: tf.Tensor, second: Coefficients) -> _Quantitie
     )
 
 
-def _recorded_first(
+def recorded_first(
     record: Record, x: tf.Tensor, z: tf.Tensor, rows: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
     """The record's products of the first layer, where the derivatives of a = x are unit vectors."""
@@ -154,7 +159,7 @@ def _recorded_first(
 def _hidden_layer(layer: Layer, before: _Quantities, second: Coefficients) -> _Quantities:
     d = second.shape[1]
     parts = layer.multiply([before.value, *before.first, *before.operators])
-    a, slope, curvature = layer.activation.derivatives(_with_bias(parts[0], layer.bias))
+    a, slope, curvature = layer.activation.derivatives(with_bias(parts[0], layer.bias))
     directions, operators = parts[1 : 1 + d], parts[1 + d :]
     forms = _quadratic_forms(directions, second)
     return _Quantities(
@@ -170,7 +175,7 @@ def _last_layer(layer: Layer, before: _Quantities) -> _Quantities:
     d = len(before.first)
     parts = layer.multiply([before.value, *before.first, *before.operators], apart=True)
     return _Quantities(
-        _with_bias(parts[0], layer.bias), tuple(parts[1 : 1 + d]), tuple(parts[1 + d :])
+        with_bias(parts[0], layer.bias), tuple(parts[1 : 1 + d]), tuple(parts[1 + d :])
     )
 
 
@@ -188,11 +193,12 @@ def _product(weight: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matmul(weight, part, transpose_a=True)
 
 
-def _with_bias(z: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+def with_bias(z: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+    """Z + b at every point: [w, n] (local)."""
     return z if bias is None else z + bias[:, None]
 
 
-def _together(parts: Sequence[tf.Tensor], u: tf.Tensor, n: Any) -> tf.Tensor:
+def together(parts: Sequence[tf.Tensor], u: tf.Tensor, n: Any) -> tf.Tensor:
     """[m, n] each, like u -> [n, m, number]."""
     if not parts:
         return tf.zeros([n, u.shape[0], 0], u.dtype)

@@ -23,6 +23,10 @@ from .exact_imposition import impose as impose
 from .exact_imposition import impose_dirichlet as impose_dirichlet
 from .exact_imposition import impose_initial as impose_initial
 from .field import Field as Field
+from .flow_operators import advection as advection
+from .flow_operators import curl as curl
+from .flow_operators import material_derivative as material_derivative
+from .operators import biharmonic as biharmonic
 from .operators import derivative as derivative
 from .operators import divergence as divergence
 from .operators import gradient as gradient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from sciml_par.errors import InputError
@@ -28,6 +29,49 @@ def checked_names(names: Any, what: str, *, count: int | None = None) -> tuple[s
     if count is not None and len(found) != count:
         raise InputError(f"{what} must be {count}, one for each axis, got {names!r}")
     return tuple(found)
+
+
+def places_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str) -> tuple[int, ...]:
+    """Numbers of what is selected by names or numbers; a text is one name.
+
+    Parameters
+    ----------
+    names : of all that there are, or None where they have no names.
+    what : a word for one of them.
+    advice : what to write instead, for the message.
+
+    Raises
+    ------
+    InputError
+        None or the same one twice, one of another type, or one that there is not.
+    """
+    given = which if isinstance(which, (tuple, list)) else (which,)
+    places = tuple(_place_of(each, names, what, advice) for each in given)
+    if not places or len(set(places)) < len(places):
+        raise InputError(f"{what}s must be one or several different ones, got {which!r}")
+    return places
+
+
+def _place_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str) -> int:
+    if isinstance(which, str):
+        if names is None:
+            raise InputError(
+                f"{what} {which!r}: this field is a function of one's own, whose {what}s have no "
+                f"names; give the number, or the names to Field(..., {what}s=(...))"
+            )
+        if which not in names:
+            raise InputError(f"there is no {what} {which!r}; there are {', '.join(names)}")
+        return names.index(which)
+    if not isinstance(which, Integral) or isinstance(which, bool) or which < 0:
+        raise InputError(
+            f"a {what} is given by its name or its number from 0 on, got {which!r}; {advice}"
+        )
+    if names is not None and which >= len(names):
+        raise InputError(
+            f"there is no {what} {which}; there are {', '.join(names)}, with the numbers 0 to "
+            f"{len(names) - 1}"
+        )
+    return int(which)
 
 
 def coordinate_names(d: int) -> tuple[str, ...]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import Operator, divided, matrix_of, order_of
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 
 # TensorFlow is not imported yet where these are defined.
 Tensor = Any
 Function = Callable[[Tensor], Tensor]
-Jet = tuple[Tensor, Tensor, Tensor]
+Jet = tuple[Tensor, ...]
+"""(u, du, L), or (u, du, L, H) where operators of third or fourth order were asked for."""
+SecondJet = Callable[[Tensor, npt.NDArray[np.float64]], Jet]
 
 
 def is_watched(x: tf.Tensor) -> bool:
@@ -100,6 +103,46 @@ def jet(function: Function, x: tf.Tensor, second: npt.NDArray[np.float64]) -> Je
     hessian_rows = tf.reshape(rows, [-1, len(axes), u.shape[1], d])
     coefficients = tf.constant(second[:, axes, :], dtype=x.dtype)
     return u, du, tf.einsum("nicj,kij->nck", hessian_rows, coefficients)
+
+
+def higher(jet_of: SecondJet, x: tf.Tensor, operators: Sequence[Operator]) -> tf.Tensor:
+    """Operators of second, third and fourth order by tapes around a jet of second order (local).
+
+    Parameters
+    ----------
+    jet_of : callable
+        (x: [n, d], second: [K, d, d]) -> (u, du, L), as `jet`.
+    x : tensor [n, d]
+    operators : sequence of operators
+        Q of them, one at least.
+
+    Returns
+    -------
+    H : tensor [n, m, Q]
+    """
+    top, d = max(map(order_of, operators)), x.shape[1]
+    if top == 2:
+        return jet_of(x, np.array([matrix_of(each, d) for each in operators]))[2]
+    others = [each for each in operators if order_of(each) < top]
+    parts = {each: divided(each) for each in operators if order_of(each) == top}
+    # Each Σ_i ∂_i Q_i needs its operators Q_i under one tape more.
+    inner = list(dict.fromkeys([*others, *(q for of in parts.values() for q in of.values())]))
+
+    def flat(z: tf.Tensor) -> tf.Tensor:
+        values = higher(jet_of, z, inner)
+        return tf.reshape(values, [-1, values.shape[1] * len(inner)])
+
+    values, slopes = value_and_jacobian(flat, x)
+    m, place = values.shape[1] // len(inner), {each: k for k, each in enumerate(inner)}
+    values = tf.reshape(values, [-1, m, len(inner)])
+    slopes = tf.reshape(slopes, [-1, m, len(inner), d])
+    found = [
+        tf.add_n([slopes[:, :, place[q], i] for i, q in parts[each].items()])
+        if each in parts
+        else values[:, :, place[each]]
+        for each in operators
+    ]
+    return tf.stack(found, axis=-1)
 
 
 def checked_output(u: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from sciml_par._partial_operators import Operator
 from sciml_par._tensorflow import is_recorded, tf
 from sciml_par.errors import InputError
 from sciml_par.problems import _tape
-from sciml_par.problems._tape import Function, Jet, Tensor
+from sciml_par.problems._names import places_of
+from sciml_par.problems._tape import Function, Jet
 from sciml_par.problems.plan import Coefficients, Plan, Request, as_coefficients, as_matrices
 
-JetFunction = Callable[[Tensor, Coefficients], Jet]
+JetFunction = Callable[..., Jet]
+Selection = int | str | tuple[int | str, ...]
 Key = tuple[int, int, bool]
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -33,12 +37,18 @@ class Field:
         depends on row i of x only.
     jet : callable, optional
         (x: [n, d], second: [K, d, d]) -> (u: [n, m], du: [n, m, d], L: [n, m, K]) with
-        L[..., k] = Σ_ij second[k,i,j] ∂²u/∂x_i∂x_j. Without one, nested GradientTapes serve.
+        L[..., k] = Σ_ij second[k,i,j] ∂²u/∂x_i∂x_j. Without one, nested GradientTapes serve. One
+        that also takes ``higher``, Q operators of third and fourth order as for
+        `sciml_par.networks.MLP.jet`, returns H: [n, m, Q] after these where Q > 0; around one that
+        does not, tapes find H.
     plan : tuple of Request, optional
         From `record`. It decides the cost, never the result: what the plan lacks is computed
         when asked for.
     unknowns : dict of str to tensor, optional
         Values of the coefficients that are sought with the field, for the residuals that take them.
+    coordinates, components : sequence of str, optional
+        Names of the coordinates, d of them, and of the components, m of them, by which operators
+        and ``u["v"]`` know them.
 
     Notes
     -----
@@ -53,6 +63,12 @@ class Field:
     >>> u = Field(lambda x: x**3)
     >>> laplacian(u, tf.constant([[2.0]])).numpy()
     array([[12.]], dtype=float32)
+
+    Components by name or number, several by commas, are fields as well:
+
+    >>> w = Field(lambda x: tf.concat([x, x**2], axis=1), components=("v", "p"))
+    >>> laplacian(w["p"], tf.constant([[2.0]])).numpy()
+    array([[2.]], dtype=float32)
     """
 
     def __init__(
@@ -62,6 +78,8 @@ class Field:
         jet: JetFunction | None = None,
         plan: Plan = (),
         unknowns: Mapping[str, Any] = _NONE,
+        coordinates: Sequence[str] | None = None,
+        components: Sequence[str] | None = None,
     ) -> None:
         if not callable(function):
             raise InputError(f"Field: function must be callable, got {type(function).__name__}")
@@ -69,6 +87,8 @@ class Field:
             raise InputError(f"Field: jet must be callable or None, got {type(jet).__name__}")
         self._source = _Source(function, jet)
         self._plan, self._unknowns = plan, unknowns
+        self.coordinates = None if coordinates is None else tuple(coordinates)
+        self.components = None if components is None else tuple(components)
         self._kept: dict[Key, _AtPoints] = {}
 
     @property
@@ -88,13 +108,61 @@ class Field:
 
     def with_plan(self, plan: Plan) -> Field:
         """The same field with another plan and nothing kept, for one evaluation of a residual."""
-        source = self._source
-        return Field(source.function, jet=source.jet, plan=plan, unknowns=self._unknowns)
+        return self._like(plan=plan)
 
     def with_unknowns(self, unknowns: Mapping[str, Any]) -> Field:
         """The same field with values of the coefficients that are sought with it."""
-        source = self._source
-        return Field(source.function, jet=source.jet, plan=self._plan, unknowns=unknowns)
+        return self._like(unknowns=unknowns)
+
+    def with_names(
+        self, coordinates: Sequence[str] | None, components: Sequence[str] | None
+    ) -> Field:
+        """The same field whose coordinates and components have names (local)."""
+        return self._like(coordinates=coordinates, components=components)
+
+    def _like(self, **changed: Any) -> Field:
+        kept = {
+            "plan": self._plan,
+            "unknowns": self._unknowns,
+            "coordinates": self.coordinates,
+            "components": self.components,
+        }
+        return Field(self._source.function, jet=self._source.jet, **(kept | changed))
+
+    def __getitem__(self, which: Selection) -> Field:
+        """The field of some components, by names or numbers (local).
+
+        ``u["p"]`` has one component; ``u["u", "v"]`` has two, in this order. What is asked of it is
+        asked of the whole field, which computes everything once.
+
+        Raises
+        ------
+        InputError
+            There is no such component, or this field's components have no names.
+        """
+        names = self.components
+        places = places_of(which, names, "component", "u(x)[:, 0:1] slices values, u[0] the field")
+        chosen = None if names is None else tuple(names[c] for c in places)
+
+        def value(x: tf.Tensor) -> tf.Tensor:
+            return _columns(self(x), places)
+
+        def jet(x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
+            return tuple(_columns(part, places) for part in self.jet(x, second, higher))
+
+        return Field(
+            value,
+            jet=jet if self.has_jet else None,
+            coordinates=self.coordinates,
+            components=chosen,
+        )
+
+    def __iter__(self) -> Any:
+        """Refused: the number of components need not be known."""
+        raise InputError(
+            'a field cannot be unpacked; its components are fields u[0], u[1] or u["v"], and their '
+            "values are slices such as u(x)[:, 0:1]"
+        )
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """Evaluate the field: x: [n, d] -> [n, m] (local)."""
@@ -102,7 +170,7 @@ class Field:
         kept = self._at(x)
         return self._source.value_at(x) if kept is None else kept.value()
 
-    def jet(self, x: tf.Tensor, second: Coefficients) -> Jet:
+    def jet(self, x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
         """Value [n, m], first derivatives [n, m, d] and operators [n, m, K] at x (local).
 
         Parameters
@@ -110,10 +178,14 @@ class Field:
         x : tensor [n, d]
         second : array [K, d, d]
             Symmetric coefficient matrices; K may be 0.
+        higher : sequence of operators
+            Q of third and fourth order, whose values [n, m, Q] come last where Q > 0.
         """
-        x = as_points(x)
+        x, wanted = as_points(x), tuple(higher)
         kept = self._at(x)
-        return self._source.jet_at(x, second) if kept is None else kept.jet(second)
+        if kept is None:
+            return self._source.jet_at(x, second, wanted)
+        return kept.jet(second, wanted)
 
     def _at(self, x: tf.Tensor) -> _AtPoints | None:
         if not self._plan or _tape.is_watched(x):
@@ -136,7 +208,11 @@ class _Source:
     def value_at(self, x: tf.Tensor) -> tf.Tensor:
         return _tape.checked_output(self.function(x), x)
 
-    def jet_at(self, x: tf.Tensor, second: Coefficients) -> Jet:
+    def jet_at(self, x: tf.Tensor, second: Coefficients, higher: tuple[Operator, ...] = ()) -> Jet:
+        if higher and self.jet is not None and _takes_higher(self.jet):
+            return self.jet(x, second, higher=higher)
+        if higher:
+            return *self.jet_at(x, second), _tape.higher(self.jet_at, x, higher)
         if self.jet is None:
             return _tape.jet(self.function, x, second)
         return self.jet(x, second)
@@ -149,6 +225,7 @@ class _AtPoints:
         # x and graph are referenced so that their identities, the key, are not given to others.
         self._source, self._x, self._graph, self._request = source, x, graph, request
         self._place = {matrix: k for k, matrix in enumerate(request.second)}
+        self._higher_place = {operator: k for k, operator in enumerate(request.higher)}
         self._jet: Jet | None = None
         self._value: tf.Tensor | None = None
 
@@ -159,25 +236,49 @@ class _AtPoints:
             self._value = self._source.value_at(self._x)
         return self._value
 
-    def jet(self, second: Coefficients) -> Jet:
+    def jet(self, second: Coefficients, higher: tuple[Operator, ...]) -> Jet:
         wanted = as_matrices(second)
-        if not self._request.derivatives or any(m not in self._place for m in wanted):
-            return self._source.jet_at(self._x, second)
-        u, du, operators = self._planned_jet()
-        return u, du, self._select(operators, [self._place[m] for m in wanted])
-
-    def _select(self, operators: tf.Tensor, places: list[int]) -> tf.Tensor:
-        if not places:
-            return operators[..., :0]
-        if places == list(range(len(self._place))):
-            return operators
-        return tf.stack([operators[..., k] for k in places], axis=-1)
+        known = all(m in self._place for m in wanted) and all(
+            operator in self._higher_place for operator in higher
+        )
+        if not self._request.derivatives or not known:
+            return self._source.jet_at(self._x, second, higher)
+        u, du, operators, *above = self._planned_jet()
+        chosen = u, du, _select(operators, [self._place[m] for m in wanted])
+        if not higher:
+            return chosen
+        return *chosen, _select(above[0], [self._higher_place[operator] for operator in higher])
 
     def _planned_jet(self) -> Jet:
         if self._jet is None:
             second = as_coefficients(self._request.second, self._x.shape[1])
-            self._jet = self._source.jet_at(self._x, second)
+            self._jet = self._source.jet_at(self._x, second, self._request.higher)
         return self._jet
+
+
+def _select(operators: tf.Tensor, places: list[int]) -> tf.Tensor:
+    if not places:
+        return operators[..., :0]
+    if places == list(range(operators.shape[-1])):
+        return operators
+    return tf.stack([operators[..., k] for k in places], axis=-1)
+
+
+def _columns(values: tf.Tensor, places: tuple[int, ...]) -> tf.Tensor:
+    """Some components: [n, m, …] -> [n, k, …]."""
+    m, last = values.shape[1], max(places)
+    if last >= m:
+        raise InputError(
+            f"there is no component {last}: the field has {m}, with the numbers 0 to {m - 1}"
+        )
+    return tf.concat([values[:, c : c + 1] for c in places], axis=1)
+
+
+def _takes_higher(jet: JetFunction) -> bool:
+    try:
+        return "higher" in inspect.signature(jet).parameters
+    except (TypeError, ValueError):  # some functions made in C have none
+        return False
 
 
 def cache_key(x: tf.Tensor) -> tuple[Key, Any]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import Operator
+
 Coefficients = npt.NDArray[np.float64]
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -21,15 +23,21 @@ class Request:
         Whether any derivative is asked for; with False, the value alone.
     second : tuple of matrices
         The coefficient matrices [d, d] of the second-order operators, each once.
+    higher : tuple of operators
+        Those of third and fourth order, each once: axes and coefficient of every term.
     """
 
     derivatives: bool = False
     second: tuple[Matrix, ...] = ()
+    higher: tuple[Operator, ...] = ()
 
     def union(self, other: Request) -> Request:
         """Everything that either asks for; the order of first appearance is kept."""
         new = tuple(matrix for matrix in other.second if matrix not in self.second)
-        return Request(self.derivatives or other.derivatives, self.second + new)
+        above = tuple(operator for operator in other.higher if operator not in self.higher)
+        return Request(
+            self.derivatives or other.derivatives, self.second + new, self.higher + above
+        )
 
 
 Plan = tuple[Request, ...]

@@ -286,7 +286,7 @@ class Problem:
         Returns
         -------
         Field
-            N itself where the problem has neither.
+            N itself where the problem has neither, with the problem's names.
 
         Examples
         --------
@@ -301,7 +301,12 @@ class Problem:
         """
         plain = network if isinstance(network, Field) else Field(network, jet=jet)
         scaled = plain if self._scaling is None else self._scaling.field(plain)
-        field = scaled if self._ansatz is None else self._ansatz.field(scaled)
+        names = self._domain.names
+        if self._ansatz is None:
+            field = scaled
+        else:
+            field = self._ansatz.field(scaled.with_names(names, None))
+        field = field.with_names(names, self._output_names)
         return field if unknowns is None else field.with_unknowns(unknowns)
 
     def check(

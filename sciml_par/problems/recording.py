@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sciml_par._partial_operators import Operator
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems import _tape
@@ -37,7 +38,7 @@ def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
     >>> from sciml_par.problems import Field, gradient, laplacian, record
     >>> u = Field(lambda x: x**3)
     >>> record(lambda u, x: laplacian(u, x) + gradient(u, x), u, tf.zeros([4, 1]))
-    (Request(derivatives=True, second=(((1.0,),),)),)
+    (Request(derivatives=True, second=(((1.0,),),), higher=()),)
     """
     return trace(residual, field, arrays).plan
 
@@ -98,7 +99,13 @@ class _Recorder(Field):
     """A field that notes the requests made of it, and answers each on its own."""
 
     def __init__(self, field: Field) -> None:
-        super().__init__(field._source.function, jet=field._source.jet, unknowns=field.unknowns)
+        super().__init__(
+            field._source.function,
+            jet=field._source.jet,
+            unknowns=field.unknowns,
+            coordinates=field.coordinates,
+            components=field.components,
+        )
         self._log: dict[Key, Request] = {}
         # Identities are keys only as long as their objects live.
         self._alive: list[Any] = []
@@ -112,10 +119,11 @@ class _Recorder(Field):
         self._note(x, Request())
         return self._source.value_at(x)
 
-    def jet(self, x: tf.Tensor, second: Coefficients) -> Jet:
+    def jet(self, x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
         x = as_points(x)
-        self._note(x, Request(derivatives=True, second=as_matrices(second)))
-        return self._source.jet_at(x, second)
+        request = Request(derivatives=True, second=as_matrices(second), higher=tuple(higher))
+        self._note(x, request)
+        return self._source.jet_at(x, second, request.higher)
 
     def _note(self, x: tf.Tensor, request: Request) -> None:
         if _tape.is_watched(x):
