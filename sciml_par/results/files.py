@@ -28,6 +28,8 @@ FORMAT = 2
 
 PREDICTIONS, WEIGHTS, HISTORY = "predictions.npz", "weights.npz", "history.csv"
 FIRST_COLUMNS = ["step", "member", "loss"]
+WEIGHT = "weight_"
+"""Before the name of a term: the column of what a strategy has multiplied it by."""
 _PACKAGES = ("sciml-par", "tensorflow", "keras", "numpy", "mpi4py")
 
 
@@ -172,13 +174,20 @@ def _write_history(members: Sequence[Member], path: Path) -> None:
     names = list(dict.fromkeys(name for member in members for name in member.terms))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow([*FIRST_COLUMNS, *names])
+        weighed = [] if all(m.term_weights.size == 0 for m in members) else names
+        writer.writerow([*FIRST_COLUMNS, *names, *(f"{WEIGHT}{name}" for name in weighed)])
         for member in members:
             places = [member.terms.index(n) if n in member.terms else None for n in names]
             rows = zip(member.loss_steps, member.losses, member.term_losses, strict=True)
-            for step, loss, terms in rows:
-                parts = ["" if t is None else repr(float(terms[t])) for t in places]
-                writer.writerow([int(step), member.number, repr(float(loss)), *parts])
+            for k, (step, loss, terms) in enumerate(rows):
+                weights = member.term_weights[k] if weighed else []
+                values = [*_cells(terms, places), *(_cells(weights, places) if weighed else [])]
+                writer.writerow([int(step), member.number, repr(float(loss)), *values])
+
+
+def _cells(values: Any, places: Sequence[int | None]) -> list[str]:
+    """The values at these places; nothing where there is none, as for a term of other members."""
+    return ["" if t is None or t >= len(values) else repr(float(values[t])) for t in places]
 
 
 def _write_networks(

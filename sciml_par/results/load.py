@@ -64,7 +64,8 @@ def load(folder: Path, *, problem: Any, network: Any) -> Loaded:
         for name, digest in summary["sha256"].items():
             _check_file(folder / name, digest)
         predictions, weights = _arrays(folder / PREDICTIONS), _arrays(folder / WEIGHTS)
-        histories = _read_history(folder / HISTORY)
+        terms = dict.fromkeys(name for entry in summary["members"] for name in entry["terms"])
+        histories = _read_history(folder / HISTORY, len(terms))
         members = tuple(
             _member(entry, predictions, weights, histories) for entry in summary["members"]
         )
@@ -144,8 +145,8 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
         return dict(file)
 
 
-def _read_history(path: Path) -> dict[int, History]:
-    """The history of each member, with the terms that any of them has."""
+def _read_history(path: Path, count: int) -> dict[int, History]:
+    """The history of each member, with the terms that any of them has, `count` in number."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
         names = next(rows)[len(FIRST_COLUMNS) :]
@@ -153,8 +154,9 @@ def _read_history(path: Path) -> dict[int, History]:
     found = {}
     for number in map(int, np.unique(table[:, 1])):
         steps, _, losses, *terms = table[table[:, 1] == number].T
-        by_name = dict(zip(names, terms, strict=True))
-        found[number] = History(number, steps.astype(np.int64), losses, by_name)
+        by_name = dict(zip(names[:count], terms, strict=False))
+        weights = dict(zip(names[:count], terms[count:], strict=False))
+        found[number] = History(number, steps.astype(np.int64), losses, by_name, weights)
     return found
 
 
@@ -196,12 +198,20 @@ def _member(
         losses=history.losses,
         terms=tuple(entry["terms"]),
         term_losses=np.stack([history.terms[name] for name in entry["terms"]], axis=1),
+        term_weights=_weights(history, entry["terms"]),
         stacked_with=tuple(entry["stacked_with"]),
         prediction=prediction,
         on_own_domain=own,
         weights=Weights(weights[f"best_{number}"], weights[f"last_{number}"]),
         contributions=tuple(_contribution(each, number, arrays) for each in entry["per_rank"]),
     )
+
+
+def _weights(history: History, names: Sequence[str]) -> Array:
+    """What a strategy has multiplied the terms by, [s, T], or [s, 0] without one."""
+    if not history.weights:
+        return np.empty((len(history.steps), 0))
+    return np.stack([history.weights[name] for name in names], axis=1)
 
 
 def _contribution(entry: dict[str, Any], number: int, arrays: Arrays) -> RankContribution:

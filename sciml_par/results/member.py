@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -114,12 +114,15 @@ class History:
     steps : [s]; the other arrays hold what was after that many updates.
     losses : [s].
     terms : what each term of the loss has contributed with its weight, by name, [s] each.
+    weights : what a strategy has multiplied the terms by, beside these, by name, [s] each; of
+        points, the mean over those of all ranks. Empty where there was no strategy.
     """
 
     member: int
     steps: npt.NDArray[np.int64]
     losses: FloatArray
     terms: dict[str, FloatArray]
+    weights: dict[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,8 @@ class Member:
     contributions : of the ranks that trained it, in order.
     validation_loss : the loss of the weights that predict at points that were not trained on, where
         an optimizer of least squares was among those of the training; NaN where it is unknown.
+    term_weights : what a strategy has multiplied the terms by in the steps after `loss_steps`, [s,
+        T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
     """
 
     number: int
@@ -182,6 +187,7 @@ class Member:
     architecture: str
     contributions: tuple[RankContribution, ...]
     validation_loss: float = math.nan
+    term_weights: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def own(self) -> Prediction | PredictionElsewhere:
@@ -197,7 +203,9 @@ class Member:
     def history(self) -> History:
         """Its recorded losses."""
         terms = {name: self.term_losses[:, t] for t, name in enumerate(self.terms)}
-        return History(self.number, self.loss_steps, self.losses, terms)
+        # Without a strategy there are no columns of weights.
+        weights = dict(zip(self.terms, self.term_weights.T, strict=False))
+        return History(self.number, self.loss_steps, self.losses, terms, weights)
 
     @property
     def finite(self) -> bool:

@@ -57,7 +57,7 @@ def collect(found: Sequence[Member], communicator: Communicator) -> tuple[Member
                 members[member.number] = replace(
                     member,
                     contributions=tuple(contributions[member.number]),
-                    **_history(histories[member.number], len(member.terms)),
+                    **_history(histories[member.number], member),
                     **(here.get(member.number) or arrays.get(member.number) or {}),
                 )
     return tuple(members[number] for number in sorted(members))
@@ -75,6 +75,7 @@ def _without_arrays(member: Member) -> Member:
         loss_steps=member.loss_steps[:0],
         losses=member.losses[:0],
         term_losses=member.term_losses[:0],
+        term_weights=member.term_weights[:0],
         prediction=_elsewhere(member.prediction),
         on_own_domain=_elsewhere(member.on_own_domain),
         weights=None,
@@ -107,22 +108,26 @@ def _contributions(
 def _histories(mine: Sequence[Member], communicator: Communicator) -> dict[int, FloatArray]:
     """The recorded losses of all members on all ranks, as rows of a table (collective)."""
     longest = max(communicator.allgather_object(max((len(m.terms) for m in mine), default=0)))
-    rows = [np.empty((0, longest + 3))]
+    rows = [np.empty((0, 2 * longest + 3))]
     for member in mine:
-        terms = np.full((len(member.losses), longest), np.nan)
+        terms = np.full((len(member.losses), 2 * longest), np.nan)
         terms[:, : len(member.terms)] = member.term_losses
+        terms[:, longest : longest + member.term_weights.shape[1]] = member.term_weights
         whose = np.full(len(terms), member.number)
         rows.append(np.column_stack([whose, member.loss_steps, member.losses, terms]))
     table = rows_to_all(np.concatenate(rows), communicator)
     return {int(number): table[table[:, 0] == number, 1:] for number in np.unique(table[:, 0])}
 
 
-def _history(rows: FloatArray, terms: int) -> dict[str, Any]:
-    """What a member has of its rows of step, loss and terms."""
+def _history(rows: FloatArray, member: Member) -> dict[str, Any]:
+    """What a member has of its rows of step, loss, terms and their weights."""
+    terms, longest = len(member.terms), (rows.shape[1] - 2) // 2
+    weights = member.term_weights.shape[1]
     return {
         "loss_steps": rows[:, 0].astype(np.int64),
         "losses": rows[:, 1],
         "term_losses": rows[:, 2 : 2 + terms],
+        "term_weights": rows[:, 2 + longest : 2 + longest + weights],
     }
 
 

@@ -38,6 +38,8 @@ class Outcome:
         what stopped all members.
     loss_steps : at which the loss was recorded, [s].
     terms : the terms of the loss there, [s, T].
+    weights : what a strategy multiplied them by there, [s, T]; [s, 0] without one. At the end they
+        are those of the record before.
     """
 
     best: npt.NDArray[Any]
@@ -49,6 +51,7 @@ class Outcome:
     ended: str
     loss_steps: npt.NDArray[np.int64]
     terms: FloatArray
+    weights: FloatArray
 
     @property
     def sound(self) -> bool:
@@ -74,7 +77,7 @@ def outcomes_of(course: Course) -> list[Outcome]:
     best_step = np.where(better, course.updates, state.best_step.numpy())
     found = []
     for j, why in enumerate(course.ended):
-        steps, history = _history(course, j, None if bad[j] else terms[j])
+        steps, history, weights = _history(course, j, None if bad[j] else terms[j])
         found.append(
             Outcome(
                 best=best[j],
@@ -86,6 +89,7 @@ def outcomes_of(course: Course) -> list[Outcome]:
                 ended=_reason(course, int(why)),
                 loss_steps=steps,
                 terms=history,
+                weights=weights,
             )
         )
     return found
@@ -99,14 +103,26 @@ def _reason(course: Course, why: int) -> str:
 
 def _history(
     course: Course, j: int, terms: FloatArray | None
-) -> tuple[npt.NDArray[np.int64], FloatArray]:
-    """The recorded terms of member j up to its end, and those of its last weights, if finite."""
+) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
+    """The records of member j up to its end, with the terms of its last weights, if finite.
+
+    They are steps, terms, and what a strategy multiplied the terms by.
+    """
     count = len(course.stack.terms)
     steps = np.concatenate([np.empty(0, np.int64), *course.steps])
     records = np.concatenate([np.empty((0, count)), *(each[:, j] for each in course.records)])
+    weights = _weights(course, j, len(steps))
     end = course.last_step_of(j)
     kept = (steps < end + (terms is None)) & np.isfinite(records).all(axis=1)
     if terms is None and kept.any():
-        return steps[kept], records[kept]
+        return steps[kept], records[kept], weights[kept]
     last = np.full(count, np.nan) if terms is None else terms
-    return np.append(steps[kept], end), np.concatenate([records[kept], last[None]])
+    terms_too = np.concatenate([records[kept], last[None]])
+    final = weights[kept][-1:] if kept.any() else np.ones((1, weights.shape[1]))
+    return np.append(steps[kept], end), terms_too, np.concatenate([weights[kept], final])
+
+
+def _weights(course: Course, j: int, count: int) -> FloatArray:
+    """What a strategy multiplied the terms by, for member j in all of so many records."""
+    given = [each[:, j] for each in course.weights if each.size]
+    return np.concatenate(given) if given else np.empty((count, 0))
