@@ -222,8 +222,8 @@ class Loop:
     ) -> Any:
         first, phase_start, count, log_every = tf.unstack(numbers)
         base = _ceil_div(first, log_every)
-        members, count = state.parameters.shape[0], len(self._batch(data, first))
-        shown = count if self._weighting else 0
+        members, terms = state.parameters.shape[0], len(self._batch(data, first))
+        shown = terms if self._weighting else 0
         dtype = state.parameters.dtype
 
         def go_on(done: Tensor, state: State, _t: Tensor, _r: Tensor) -> Tensor:
@@ -250,8 +250,8 @@ class Loop:
 
         if self._weighting:
             state = state._replace(weights=self._weighting.of_rank(state.weights))
-        records = tf.zeros([_RECORDS_PER_CHUNK + 1, members, count + shown], dtype)
-        begin = (tf.constant(0), state, tf.zeros([members, count], dtype), records)
+        records = tf.zeros([_RECORDS_PER_CHUNK + 1, members, terms + shown], dtype)
+        begin = (tf.constant(0), state, tf.zeros([members, terms], dtype), records)
         done, state, terms, records = tf.while_loop(go_on, step, begin)
         if self._weighting:
             state = state._replace(weights=self._weighting.of_all(state.weights))

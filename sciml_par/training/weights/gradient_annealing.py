@@ -24,15 +24,15 @@ Tensor = Any
 class GradientAnnealing(LossWeights):
     """Conditions whose gradients are as large as those of the equations.
 
-        λ̂_t = max_j |∂L_r/∂θ_j| / mean_j |∂L_t/∂θ_j|        λ_t ← m λ_t + (1 − m) λ̂_t
+        λ̂_t = max_j |∂L_r/∂θ_j| / mean_j |∂(λ_t L_t)/∂θ_j|        λ_t ← m λ_t + (1 − m) λ̂_t
 
     for conditions t, with L_r the sum of the equations' terms and λ = 1 for these (Wang, Teng and
-    Perdikaris 2021, arXiv:2001.04536, algorithm 1, where 1 − m is called α). The condition's own
-    weight, which L_t has, cancels.
+    Perdikaris 2021, arXiv:2001.04536, algorithm 1, where 1 − m is called α; the gradient below the
+    line is that of the weighted term, as in the authors' program).
 
     Parameters
     ----------
-    memory : m, in [0, 1), dimensionless. The paper has 0.1.
+    memory : m, in [0, 1), dimensionless.
     every : λ changes at every so many steps.
     """
 
@@ -67,7 +67,7 @@ class GradientAnnealing(LossWeights):
         gradients, equations = loss.gradients(), loss.terms.equations
         whole = tf.reduce_sum(gradients[:, :equations], axis=1)
         largest = tf.reduce_max(tf.abs(whole), axis=1, keepdims=True)
-        means = tf.reduce_mean(tf.abs(gradients), axis=2)
+        means = state.of_terms * tf.reduce_mean(tf.abs(gradients), axis=2)
         now = where_positive(means, lambda mean: largest / mean, state.of_terms)
         mixed = self.memory * state.of_terms + (1 - self.memory) * now
         conditions = tf.range(loss.terms.count) >= equations

@@ -36,7 +36,8 @@ class SelfAdaptive(LossWeights):
 
     Parameters
     ----------
-    rate : η, positive, in units of 1/|r|².
+    rate : η, positive, in units of 1/|r|². With q = 2 an a grows by the share 2η|r|² in a step: it
+        explodes where that is not far below 1.
     initial : a before the first step, positive.
     power : q, positive.
     terms : the names of the terms whose points have weights; by default all.
@@ -46,7 +47,7 @@ class SelfAdaptive(LossWeights):
     of_points: ClassVar[bool] = True
 
     _: KW_ONLY
-    rate: float = 1e-2
+    rate: float = 1e-3
     initial: float = 1.0
     power: float = 2.0
     terms: Sequence[str] | None = None
