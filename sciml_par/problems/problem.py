@@ -144,6 +144,7 @@ class Problem:
         )
         if ansatz is not None:
             refuse_in_ansatz(ansatz, self._unknowns)
+        self._term_weights: dict[str, float] = {}
         self._terms = self._make_terms()
         check_all_named([term.function for term in self._terms], self._unknowns)
         if exact is not None:
@@ -168,6 +169,11 @@ class Problem:
     def condition_weight(self) -> float | None:
         """What conditions without a weight of their own have, or None where nothing says it."""
         return self._condition_weight
+
+    @property
+    def term_weights(self) -> dict[str, float]:
+        """The weights that `with_term_weights` has set, by the names of terms."""
+        return dict(self._term_weights)
 
     @property
     def outputs(self) -> int:
@@ -258,8 +264,53 @@ class Problem:
         other._condition_weight = checked_weight(weight, "with_condition_weight")
         parts: list[Residual | Condition] = [*self._residuals, *self._conditions]
         other._terms = tuple(
-            term.with_weight(other._weight_of(part))
+            term.with_weight(self._term_weights.get(term.name, other._weight_of(part)))
             for term, part in zip(self._terms, parts, strict=True)
+        )
+        return other
+
+    def with_term_weights(self, weights: Mapping[str, float]) -> Self:
+        """The problem in which some terms of the loss have these weights (local).
+
+        They take the place of those that the residuals and conditions have.
+
+        Parameters
+        ----------
+        weights : mapping of str to float
+            Factors of the mean squares by the names of terms; non-negative, dimensionless.
+
+        Returns
+        -------
+        Problem
+            Of the same class, and with all else that this one has; this one stays as it is.
+
+        Raises
+        ------
+        InputError
+            There is no term of such a name, or a weight is not a finite number, or negative.
+
+        Examples
+        --------
+        >>> from sciml_par.problems import Dirichlet, Interval, Problem, derivative
+        >>> problem = Problem(
+        ...     Interval(0, 1), lambda u, x: derivative(u, x, 0), conditions=[Dirichlet(1.0)]
+        ... )
+        >>> [term.weight for term in problem.with_term_weights({"dirichlet": 10}).terms]
+        [1.0, 10.0]
+        """
+        names = [term.name for term in self._terms]
+        other = copy.copy(self)
+        other._term_weights = dict(self._term_weights)
+        for name, weight in weights.items():
+            if name not in names:
+                raise InputError(
+                    f"weights: the loss has no term {name!r}; its terms are "
+                    f"{', '.join(map(repr, names))}"
+                )
+            other._term_weights[name] = checked_weight(weight, f"the weight of term {name!r}")
+        other._terms = tuple(
+            term.with_weight(other._term_weights.get(term.name, term.weight))
+            for term in self._terms
         )
         return other
 

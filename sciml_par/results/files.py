@@ -32,6 +32,8 @@ FORMAT = 2
 
 PREDICTIONS, WEIGHTS, HISTORY = "predictions.npz", "weights.npz", "history.csv"
 FIRST_COLUMNS = ["step", "member", "loss"]
+UNKNOWN, WEIGHT = "unknown_", "weight_"
+"""Before the name of a term: the column of what a strategy has multiplied it by."""
 _PACKAGES = ("sciml-par", "tensorflow", "keras", "numpy", "mpi4py")
 
 
@@ -199,26 +201,25 @@ def _write_history(members: Sequence[Member], path: Path) -> None:
     sought = list(dict.fromkeys(n for member in members for n in member.unknown_values.names))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow([*FIRST_COLUMNS, *names, *(f"unknown {name}" for name in sought)])
+        weighed = [] if all(m.term_weights.size == 0 for m in members) else names
+        of_unknowns = [f"{UNKNOWN}{name}" for name in sought]
+        of_weights = [f"{WEIGHT}{name}" for name in weighed]
+        writer.writerow([*FIRST_COLUMNS, *names, *of_unknowns, *of_weights])
         for member in members:
+            unknowns = member.unknown_values
             places = [member.terms.index(n) if n in member.terms else None for n in names]
-            values = member.unknown_values
-            places += [
-                len(member.terms) + values.names.index(n) if n in values.names else None
-                for n in sought
-            ]
-            records = _records(member)
-            for step, loss, record in zip(member.loss_steps, member.losses, records, strict=True):
-                parts = ["" if t is None else repr(float(record[t])) for t in places]
-                writer.writerow([int(step), member.number, repr(float(loss)), *parts])
+            of_sought = [unknowns.names.index(n) if n in unknowns.names else None for n in sought]
+            rows = zip(member.loss_steps, member.losses, member.term_losses, strict=True)
+            for k, (step, loss, terms) in enumerate(rows):
+                values = _cells(terms, places)
+                values += _cells(unknowns.history[k] if unknowns.size else [], of_sought)
+                values += _cells(member.term_weights[k], places) if weighed else []
+                writer.writerow([int(step), member.number, repr(float(loss)), *values])
 
 
-def _records(member: Member) -> FloatArray:
-    """The terms of the loss and the values of unknowns at each record, [s, T + q]."""
-    unknowns = member.unknown_values
-    if unknowns.size == 0:
-        return member.term_losses
-    return np.hstack([member.term_losses, unknowns.history])
+def _cells(values: Any, places: Sequence[int | None]) -> list[str]:
+    """The values at these places; nothing where there is none, as for a term of other members."""
+    return ["" if t is None or t >= len(values) else repr(float(values[t])) for t in places]
 
 
 def _write_networks(

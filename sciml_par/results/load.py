@@ -23,6 +23,8 @@ from sciml_par.results.files import (
     FORMAT,
     HISTORY,
     PREDICTIONS,
+    UNKNOWN,
+    WEIGHT,
     WEIGHTS,
     digest_of,
 )
@@ -146,24 +148,30 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def _names_of_terms(summary: dict[str, Any]) -> list[str]:
-    """All that any member has, in the order of the columns; those of unknowns are behind them."""
+    """All that any member has, in the order of the columns, which those of others follow."""
     return list(dict.fromkeys(name for entry in summary["members"] for name in entry["terms"]))
 
 
 def _read_history(path: Path, terms_of_all: Sequence[str]) -> dict[int, History]:
-    """The history of each member, with the terms and the unknowns that any of them has."""
+    """The history of each member, with what any of them has: terms, unknowns, weights."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
         names = next(rows)[len(FIRST_COLUMNS) :]
         count = len(terms_of_all)
-        sought = [name.removeprefix("unknown ") for name in names[count:]]
         table = np.array([[float(cell or "nan") for cell in row] for row in rows])
     found = {}
     for number in map(int, np.unique(table[:, 1])):
         steps, _, losses, *columns = table[table[:, 1] == number].T
         terms = dict(zip(names[:count], columns[:count], strict=True))
-        unknowns = dict(zip(sought, columns[count:], strict=True))
-        found[number] = History(number, steps.astype(np.int64), losses, terms, unknowns)
+        others = list(zip(names[count:], columns[count:], strict=True))
+        found[number] = History(
+            number,
+            steps.astype(np.int64),
+            losses,
+            terms,
+            {n.removeprefix(UNKNOWN): v for n, v in others if n.startswith(UNKNOWN)},
+            {n.removeprefix(WEIGHT): v for n, v in others if n.startswith(WEIGHT)},
+        )
     return found
 
 
@@ -205,6 +213,7 @@ def _member(
         losses=history.losses,
         terms=tuple(entry["terms"]),
         term_losses=np.stack([history.terms[name] for name in entry["terms"]], axis=1),
+        term_weights=_weights(history, entry["terms"]),
         stacked_with=tuple(entry["stacked_with"]),
         prediction=prediction,
         on_own_domain=own,
@@ -230,6 +239,13 @@ def _unknowns(entries: Sequence[dict[str, Any]], history: History) -> UnknownVal
     )
     columns = [history.unknowns[name] for name in values.names]
     return replace(values, history=np.stack(columns, axis=1))
+
+
+def _weights(history: History, names: Sequence[str]) -> Array:
+    """What a strategy has multiplied the terms by, [s, T], or [s, 0] without one."""
+    if not history.weights:
+        return np.empty((len(history.steps), 0))
+    return np.stack([history.weights[name] for name in names], axis=1)
 
 
 def _contribution(entry: dict[str, Any], number: int, arrays: Arrays) -> RankContribution:

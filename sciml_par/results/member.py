@@ -116,6 +116,8 @@ class History:
     losses : [s].
     terms : what each term of the loss has contributed with its weight, by name, [s] each.
     unknowns : the values of the unknowns, by name, [s, *shape] each.
+    weights : what a strategy has multiplied the terms by, beside these, by name, [s] each; of
+        points, the mean over those of all ranks. Empty where there was no strategy.
     """
 
     member: int
@@ -123,6 +125,7 @@ class History:
     losses: FloatArray
     terms: dict[str, FloatArray]
     unknowns: dict[str, FloatArray] = field(default_factory=dict)
+    weights: dict[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,8 @@ class Member:
     validation_loss : the loss of the weights that predict at points that were not trained on, where
         an optimizer of least squares was among those of the training; NaN where it is unknown.
     unknown_values : what it found of the unknowns of its problem.
+    term_weights : what a strategy has multiplied the terms by in the steps after `loss_steps`, [s,
+        T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
     """
 
     number: int
@@ -187,6 +192,7 @@ class Member:
     contributions: tuple[RankContribution, ...]
     validation_loss: float = math.nan
     unknown_values: UnknownValues = field(default_factory=UnknownValues)
+    term_weights: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def own(self) -> Prediction | PredictionElsewhere:

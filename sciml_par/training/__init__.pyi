@@ -30,3 +30,10 @@ from .stops import TargetLoss as TargetLoss
 from .stops import WallTime as WallTime
 from .tensorboard import TensorBoard as TensorBoard
 from .train import train as train
+from .weights.causal import Causal as Causal
+from .weights.gradient_annealing import GradientAnnealing as GradientAnnealing
+from .weights.gradient_norm import GradientNorm as GradientNorm
+from .weights.ntk_weights import NTKWeights as NTKWeights
+from .weights.relobralo import ReLoBRaLo as ReLoBRaLo
+from .weights.residual_based_attention import ResidualBasedAttention as ResidualBasedAttention
+from .weights.self_adaptive import SelfAdaptive as SelfAdaptive

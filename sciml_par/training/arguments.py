@@ -24,6 +24,7 @@ class Arguments:
     phases: Sequence[Any] | None
     stop: Any
     keep: str
+    weights: Any
     seed: int
     precision: str
     log_every: int | None

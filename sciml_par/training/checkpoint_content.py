@@ -86,6 +86,9 @@ def content_of(meeting: Meeting, identity: Identity) -> Content:
             f"course-{i}/terms": course.terms,
         }
         arrays |= {f"course-{i}/{name}": kept for name, kept in course.kept_points.items()}
+        weights = [each for each in course.weights if each.size]
+        if weights:
+            arrays[f"course-{i}/weights"] = np.concatenate(weights)
         courses.append(
             {
                 "members": course.stack.numbers,
@@ -174,6 +177,8 @@ def _restore_course(
     course.terms = arrays[f"course-{i}/terms"]
     course.steps = [arrays[f"course-{i}/steps"]]
     course.records = [arrays[f"course-{i}/records"]]
+    none = np.empty((*course.records[0].shape[:2], 0))
+    course.weights = [arrays.get(f"course-{i}/weights", none)]
     course.seconds_compile = saved["seconds_compile"]
     course.seconds_train = saved["seconds_train"]
     course.restore_points(

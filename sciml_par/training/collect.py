@@ -76,6 +76,7 @@ def _without_arrays(member: Member) -> Member:
         losses=member.losses[:0],
         term_losses=member.term_losses[:0],
         unknown_values=member.unknown_values.without_history(),
+        term_weights=member.term_weights[:0],
         prediction=_elsewhere(member.prediction),
         on_own_domain=_elsewhere(member.on_own_domain),
         weights=None,
@@ -107,29 +108,35 @@ def _contributions(
 
 def _histories(mine: Sequence[Member], communicator: Communicator) -> dict[int, FloatArray]:
     """The recorded losses of all members on all ranks, as rows of a table (collective)."""
-    widths = [len(m.terms) + m.unknown_values.size for m in mine]
-    longest = max(communicator.allgather_object(max(widths, default=0)))
+    longest = max(communicator.allgather_object(max(map(_width, mine), default=0)))
     rows = [np.empty((0, longest + 3))]
     for member in mine:
         parts = np.full((len(member.losses), longest), np.nan)
-        count, unknowns = len(member.terms), member.unknown_values
-        parts[:, :count] = member.term_losses
-        if unknowns.size:
-            parts[:, count : count + unknowns.size] = unknowns.history
+        unknowns = member.unknown_values
+        known = [member.term_losses, member.term_weights]
+        known += [unknowns.history] if unknowns.size else []
+        parts[:, : _width(member)] = np.hstack(known)
         whose = np.full(len(parts), member.number)
         rows.append(np.column_stack([whose, member.loss_steps, member.losses, parts]))
     table = rows_to_all(np.concatenate(rows), communicator)
     return {int(number): table[table[:, 0] == number, 1:] for number in np.unique(table[:, 0])}
 
 
+def _width(member: Member) -> int:
+    """How many columns its records have beside step and loss."""
+    return len(member.terms) + member.term_weights.shape[1] + member.unknown_values.size
+
+
 def _history(rows: FloatArray, member: Member) -> dict[str, Any]:
-    """What a member has of its rows of step, loss, terms and unknowns."""
-    end, unknowns = 2 + len(member.terms), member.unknown_values
+    """What a member has of its rows of step, loss, terms, their weights and unknowns."""
+    unknowns = member.unknown_values
+    ends = np.cumsum([2, len(member.terms), member.term_weights.shape[1], unknowns.size])
     return {
         "loss_steps": rows[:, 0].astype(np.int64),
         "losses": rows[:, 1],
-        "term_losses": rows[:, 2:end],
-        "unknown_values": replace(unknowns, history=rows[:, end : end + unknowns.size]),
+        "term_losses": rows[:, ends[0] : ends[1]],
+        "term_weights": rows[:, ends[1] : ends[2]],
+        "unknown_values": replace(unknowns, history=rows[:, ends[2] : ends[3]]),
     }
 
 

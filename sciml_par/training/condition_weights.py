@@ -42,7 +42,12 @@ class ConditionWeight:
     def applied_to(self, problem: Problem) -> Problem:
         """The problem with that weight, or as it is where the user has said all weights (local)."""
         weight = self._weight
-        own = [each for each in problem.conditions if each.weight is None]
+        terms = problem.terms[len(problem.residuals) :]
+        own = [
+            each
+            for each, term in zip(problem.conditions, terms, strict=True)
+            if each.weight is None and term.name not in problem.term_weights
+        ]
         if weight is None or not own or problem.condition_weight is not None:
             return problem
         if id(problem) not in self._made:

@@ -101,6 +101,7 @@ class Course:
         self.position = Position(0, 0, 0, np.zeros(members, np.int64))
         self.steps: list[npt.NDArray[np.int64]] = []
         self.records: list[FloatArray] = []
+        self.weights: list[FloatArray] = []
         self.terms = np.full([members, len(stack.terms)], np.nan)
         self.seconds_compile = self.seconds_train = 0.0
         self.times_brought_together, self.largest_drift = 0, 0.0
@@ -146,12 +147,8 @@ class Course:
 
     @property
     def measures(self) -> dict[str, FloatArray]:
-        """What the optimizer tells of its last step, by name: [M] each."""
-        optimizer: Any = self.phases[self.position.phase].optimizer
-        if not hasattr(optimizer, "report"):
-            return {}
-        found = optimizer.report(self.state.optimizer).measures
-        return {name: value.numpy().astype(np.float64) for name, value in found.items()}
+        """What the optimizer tells of its last step, and the last recorded weights: [M] each."""
+        return self._measures_of_optimizer() | self._last_weights()
 
     def stop(self, reason: str) -> None:
         """Make no more steps; a course that is done stays as it is."""
@@ -245,6 +242,7 @@ class Course:
         self.position.step += chunk.done
         self.steps.append(chunk.steps)
         self.records.append(chunk.records)
+        self.weights.append(chunk.weights)
         self.seconds_train += chunk.seconds
         if self._has_next_phase():
             self._next_phase()
@@ -283,6 +281,20 @@ class Course:
         begin = self.state._replace(parameters=parameters, ended=running)
         return self._advance(begin, 1).terms
 
+    def _measures_of_optimizer(self) -> dict[str, FloatArray]:
+        optimizer: Any = self.phases[self.position.phase].optimizer
+        if not hasattr(optimizer, "report"):
+            return {}
+        found = optimizer.report(self.state.optimizer).measures
+        return {name: value.numpy().astype(np.float64) for name, value in found.items()}
+
+    def _last_weights(self) -> dict[str, FloatArray]:
+        last = next((rows[-1] for rows in reversed(self.weights) if len(rows)), None)
+        if last is None or not last.shape[1]:
+            return {}
+        names = (f"weight {term.name}" for term in self.stack.terms)
+        return dict(zip(names, last.T, strict=True))
+
     def _advance(self, state: State, count: int) -> Any:
         at = self.position
         return self._loops[at.phase].advance(
@@ -317,6 +329,7 @@ class Course:
             at.step = max(self.last_step_of(int(j)) for j in np.flatnonzero(again))
             kept = [steps < at.step for steps in self.steps]
             self.records = [r[k] for r, k in zip(self.records, kept, strict=True)]
+            self.weights = [w[k] for w, k in zip(self.weights, kept, strict=True)]
             self.steps = [s[k] for s, k in zip(self.steps, kept, strict=True)]
         at.behind = np.where(again, at.step - self.updates, at.behind)
         reference = np.where(again, at.step, self.state.reference_step.numpy())

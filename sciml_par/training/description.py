@@ -13,10 +13,12 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.training.fingerprint import of_function, of_value
 from sciml_par.training.modes import Division
+from sciml_par.training.optimizers.described import text_of
 from sciml_par.training.phases import Phase
 from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.settings import Settings
 from sciml_par.training.stops import Stops
+from sciml_par.training.weights.loss_weights import LossWeights
 
 Description = dict[str, str]
 
@@ -52,6 +54,8 @@ def describe_model(
     feed: RankFeed,
     phases: Sequence[Phase],
     network: Network,
+    strategy: LossWeights | None = None,
+    ranks: int = 1,
 ) -> Description:
     """What the ranks that train one model must have in common as well (local).
 
@@ -61,6 +65,10 @@ def describe_model(
     found |= _of_problem(problem)
     found |= _of_terms(problem)
     found |= feed.description
+    if strategy is not None:
+        # A state of points lies as the ranks have them.
+        where = f", on {ranks} ranks" if strategy.of_points else ""
+        found["weights of the loss"] = text_of(strategy) + where
     for number, phase in enumerate(phases):
         where = f" of phase {number + 1}" if len(phases) > 1 else ""
         found |= {name + where: value for name, value in _of_optimizer(phase.optimizer).items()}

@@ -105,6 +105,7 @@ class DividedLoop:
             terms=np.concatenate([chunk.terms for chunk in chunks]),
             steps=steps,
             records=np.concatenate([_lengthened(c, len(steps)) for c in chunks], axis=1),
+            weights=np.concatenate([_with_gaps(c, len(steps)) for c in chunks], axis=1),
             seconds=time.perf_counter() - began,
         )
 
@@ -174,6 +175,12 @@ def _forms(state: State) -> list[tuple[tuple[int, ...], Any]]:
 
 def _reopened(state: State) -> State:
     return state._replace(ended=tf.fill(state.ended.shape, RUNNING))
+
+
+def _with_gaps(chunk: Chunk, count: int) -> np.ndarray:
+    """The weights of a part, with none where its members have ended before others."""
+    own = chunk.weights[:count]
+    return np.concatenate([own, np.full((count - len(own), *own.shape[1:]), np.nan)])
 
 
 def _lengthened(chunk: Chunk, count: int) -> np.ndarray:

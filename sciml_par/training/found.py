@@ -88,6 +88,7 @@ def _member(
         losses=outcome.terms.sum(axis=1),
         terms=tuple(term.name for term in problem.terms),
         term_losses=outcome.terms,
+        term_weights=outcome.weights,
         times_brought_together=course.times_brought_together,
         largest_drift=course.largest_drift,
         stacked_with=(setup.number,) if course.apart else course.stack.numbers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.objective import StackedObjective
 from sciml_par.training.optimizers.optimizer import At, Optimizer
 from sciml_par.training.points.feed import Batch, Feed
+from sciml_par.training.weights.weighting import Weighting
 
 Tensor = Any
 _RECORDS_PER_CHUNK = 1024
@@ -41,6 +42,7 @@ class State(NamedTuple):
     best_loss, best_step : that loss, and after how many updates, [M].
     reference_loss, reference_step : the last loss that counts as progress, and its step, [M].
     epoch_loss : the sum of the losses of this epoch's steps, [M].
+    weights : of the strategy that weighs the loss; () where there is none.
     """
 
     parameters: Tensor
@@ -53,6 +55,7 @@ class State(NamedTuple):
     reference_loss: Tensor
     reference_step: Tensor
     epoch_loss: Tensor
+    weights: Any = ()
 
 
 class Limits(NamedTuple):
@@ -81,6 +84,7 @@ class Chunk:
     terms : the terms of the loss before the last step, [M, T].
     steps, records : what was recorded; records[k] [M, T + q] are the terms after steps[k] updates,
         and then the q parameters of unknowns.
+    weights : what the strategy multiplied the terms by then, [K, M, T]; [K, M, 0] without one.
     seconds : duration.
     """
 
@@ -89,6 +93,7 @@ class Chunk:
     terms: np.ndarray
     steps: np.ndarray
     records: np.ndarray
+    weights: np.ndarray
     seconds: float
 
 
@@ -101,6 +106,7 @@ class Loop:
     feed : gives the batch of a step; only `batch`, `steps_per_epoch` and `same_points` are used
         here, so that the loop serves all feeds of one kind.
     communicator : the ranks that share the objective.
+    weighting : of the objective by a strategy, or None.
     """
 
     def __init__(
@@ -110,8 +116,10 @@ class Loop:
         feed: Feed,
         *,
         communicator: Communicator,
+        weighting: Weighting | None = None,
     ) -> None:
         self._objective, self._optimizer = objective, optimizer
+        self._weighting = weighting
         self._batch = feed.batch
         self._epoch = feed.steps_per_epoch
         self._same_points = feed.same_points
@@ -133,6 +141,7 @@ class Loop:
         members = parameters.shape[0]
         dtype = parameters.dtype
         moments = self._optimizer.init(self._objective, parameters)
+        weights = self._weighting.start(members, dtype) if self._weighting else ()
         if before is not None:
             return before._replace(optimizer=moments, epoch_loss=tf.zeros_like(before.epoch_loss))
         none = tf.fill([members], tf.constant(math.inf, dtype))
@@ -148,6 +157,7 @@ class Loop:
             reference_loss=none,
             reference_step=count,
             epoch_loss=tf.zeros([members], dtype),
+            weights=weights,
         )
 
     def finish(self, state: State) -> State:
@@ -181,12 +191,15 @@ class Loop:
         seconds = time.perf_counter() - began
         first = math.ceil(step / log_every)
         complete = max(0, math.ceil((step + done) / log_every) - first)
+        recorded = records.numpy()[:complete].astype(np.float64)
+        count = terms.shape[1] + self._objective.layout.size_of_unknowns
         return Chunk(
             state=after,
             done=done,
             terms=terms.numpy().astype(np.float64),
             steps=(first + np.arange(complete)) * log_every,
-            records=records.numpy()[:complete].astype(np.float64),
+            records=recorded[..., :count],
+            weights=recorded[..., count:],
             seconds=seconds,
         )
 
@@ -221,7 +234,8 @@ class Loop:
     ) -> Any:
         first, phase_start, count, log_every = tf.unstack(numbers)
         base = _ceil_div(first, log_every)
-        shape = [state.parameters.shape[0], len(self._batch(data, first))]
+        members, terms = state.parameters.shape[0], len(self._batch(data, first))
+        shown = terms if self._weighting else 0
         dtype = state.parameters.dtype
 
         def go_on(done: Tensor, state: State, _t: Tensor, _r: Tensor) -> Tensor:
@@ -236,37 +250,52 @@ class Loop:
             )
             batch = self._batch(data, first + done)
             before = state
-            state, terms = self._step(state, batch, limits, at, first + done)
+            state, terms, weights = self._step(state, batch, limits, at, first + done)
             # The record number k holds the loss after k·log_every updates: of the losses computed
             # on the way there each overwrites the one before, so the loop needs no branch.
             place = _ceil_div(first + done, log_every) - base
-            recorded = self._recorded(before, terms)
-            records = tf.tensor_scatter_nd_update(records, [[place]], recorded[None])
+            row = tf.concat([terms, self._unknowns(before), weights], axis=1)
+            records = tf.tensor_scatter_nd_update(records, [[place]], row[None])
             # A step in which the last members end is none.
             made = tf.reduce_any(state.steps != before.steps)
             return done + tf.cast(made, done.dtype), state, terms, records
 
-        width = shape[1] + self._objective.layout.size_of_unknowns
-        records = tf.zeros([_RECORDS_PER_CHUNK + 1, shape[0], width], dtype)
-        begin = (tf.constant(0), state, tf.zeros(shape, dtype), records)
+        if self._weighting:
+            state = state._replace(weights=self._weighting.of_rank(state.weights))
+        width = terms + self._objective.layout.size_of_unknowns + shown
+        records = tf.zeros([_RECORDS_PER_CHUNK + 1, members, width], dtype)
+        begin = (tf.constant(0), state, tf.zeros([members, terms], dtype), records)
         done, state, terms, records = tf.while_loop(go_on, step, begin)
+        if self._weighting:
+            state = state._replace(weights=self._weighting.of_all(state.weights))
         return state, done, terms, records
 
-    def _recorded(self, state: State, terms: Tensor) -> Tensor:
-        """The terms of the loss, and the parameters of unknowns that it was computed with."""
-        layout = self._objective.layout
-        if layout.size_of_unknowns == 0:
-            return terms
-        return tf.concat([terms, state.parameters[:, layout.size_of_network :]], axis=1)
+    def _unknowns(self, state: State) -> Tensor:
+        """The parameters of the unknowns, [M, q]."""
+        return state.parameters[:, self._objective.layout.size_of_network :]
 
     def _step(
         self, state: State, batch: Batch, limits: Limits, at: At, number: Tensor
-    ) -> tuple[State, Tensor]:
-        """One step of all members that have not ended; `number` updates were made before."""
+    ) -> tuple[State, Tensor, Tensor]:
+        """One step of all members that have not ended; `number` updates were made before.
+
+        Returns
+        -------
+        The state, and before the step the terms of the loss and what the strategy multiplies them
+        by, [M, T] or, without a strategy, [M, 0].
+        """
         running = state.ended == RUNNING
+        objective, weighed = self._objective, None
+        if self._weighting:
+            objective = self._weighting.objective
+            weighed = self._weighting.weigh(state.parameters, state.weights, batch, number)
+            batch = weighed.batch
+            at = replace(at, same_points=at.same_points & ~weighed.changed)
         parameters, optimizer, terms = self._optimizer.step(
-            self._objective, state.parameters, state.optimizer, batch, at
+            objective, state.parameters, state.optimizer, batch, at
         )
+        # What is judged is the loss without the strategy's weights, which the next step changes.
+        terms = weighed.terms if weighed else terms
         loss = tf.reduce_sum(terms, axis=1)
         finite = tf.math.is_finite(loss) & tf.reduce_all(tf.math.is_finite(parameters), axis=1)
         judged, due = self._judged(state.epoch_loss + loss, number)
@@ -277,7 +306,8 @@ class Loop:
         ended = tf.zeros_like(state.ended)
         ended = tf.where(number - reference_step >= limits.patience, NO_PROGRESS, ended)
         report = getattr(self._optimizer, "report", None)
-        if report is not None:
+        # Where weights change, the next step may find what this one does not.
+        if report is not None and not weighed:
             ended = tf.where(report(optimizer).stuck, NO_DECREASE, ended)
         ended = tf.where(due & (judged <= limits.target_loss), TARGET_LOSS, ended)
         ended = tf.where(finite, ended, NOT_FINITE)
@@ -288,7 +318,8 @@ class Loop:
             of_members = after.shape.rank > 0 and after.shape[0] == members
             return tf.where(_like(goes, after), after, before) if of_members else after
 
-        return State(
+        weights = weighed.state if weighed else ()
+        after = State(
             parameters=updated(parameters, state.parameters),
             optimizer=tf.nest.map_structure(updated, optimizer, state.optimizer),
             ended=tf.where(running, ended, state.ended),
@@ -299,7 +330,9 @@ class Loop:
             reference_loss=tf.where(progress, judged, state.reference_loss),
             reference_step=reference_step,
             epoch_loss=self._carried(state.epoch_loss + loss, number),
-        ), terms
+            weights=tf.nest.map_structure(updated, weights, state.weights),
+        )
+        return after, terms, weighed.shown if weighed else terms[:, :0]
 
     def _judged(self, total: Tensor, number: Tensor) -> tuple[Tensor, Any]:
         """The loss that is judged, and whether this step completes it."""

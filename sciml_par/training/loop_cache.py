@@ -13,15 +13,27 @@ from sciml_par.training.loop import Loop, compiles_collectives
 from sciml_par.training.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.stack import Stack
+from sciml_par.training.weights.given import terms_of_loss
+from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss
+from sciml_par.training.weights.weighting import Weighting
 
 _MOST = 32
 
 
-def loop_for(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
+def loop_for(
+    stack: Stack,
+    optimizer: Optimizer,
+    group: Communicator,
+    strategy: LossWeights | None = None,
+) -> Loop:
     """The loop of this computation that has been used before, or a new one (local).
 
     TensorFlow compiles a loop again where shapes or types differ from those before. A loop is used
     again only where all that it computes is known to be the same.
+
+    Parameters
+    ----------
+    strategy : weighs the loss.
 
     Raises
     ------
@@ -31,19 +43,21 @@ def loop_for(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
     check = getattr(optimizer, "check", None)
     if check is not None:
         check(stack.layout, len(stack.numbers), stack.parameters.dtype)
-    key = _key(stack, optimizer, group)
+    key = _key(stack, optimizer, group, strategy)
     if key is None:
-        return _make(stack, optimizer, group)
+        return _make(stack, optimizer, group, strategy)
     loops: OrderedDict[Hashable, Loop] = current_world().kept.setdefault("loops", OrderedDict())
     if key not in loops:
-        loops[key] = _make(stack, optimizer, group)
+        loops[key] = _make(stack, optimizer, group, strategy)
         if len(loops) > _MOST:
             loops.popitem(last=False)
     loops.move_to_end(key)
     return loops[key]
 
 
-def _key(stack: Stack, optimizer: Optimizer, group: Communicator) -> Hashable | None:
+def _key(
+    stack: Stack, optimizer: Optimizer, group: Communicator, strategy: LossWeights | None
+) -> Hashable | None:
     if stack.key is None:
         return None
     feed: Any = stack.feed
@@ -52,10 +66,18 @@ def _key(stack: Stack, optimizer: Optimizer, group: Communicator) -> Hashable | 
     # A step may have been compiled for what the other ranks have as well, and all must agree on
     # whether it was.
     points = (feed.key, feed.stacked, feed.rows_of_ranks)
-    return (stack.key, optimizer.key, points, members, dtype, id(group))
+    weights = None if strategy is None else (strategy.key, _terms_of(stack))
+    return (stack.key, optimizer.key, points, members, dtype, id(group), weights)
 
 
-def _make(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
+def _terms_of(stack: Stack) -> TermsOfLoss:
+    points = [sum(rows) for rows in stack.feed.rows_of_ranks]
+    return terms_of_loss([setup.problem for setup in stack.setups], points)
+
+
+def _make(
+    stack: Stack, optimizer: Optimizer, group: Communicator, strategy: LossWeights | None
+) -> Loop:
     objective = StackedObjective(
         partial(field_of, stack.problem, stack.network),
         stack.terms,
@@ -67,4 +89,13 @@ def _make(stack: Stack, optimizer: Optimizer, group: Communicator) -> Loop:
         rows_of_ranks=stack.feed.rows_of_ranks,
         compile_local=not compiles_collectives(group),
     )
-    return Loop(objective, optimizer, stack.feed, communicator=group)
+    weighting = None
+    if strategy is not None:
+        weighting = Weighting(
+            strategy,
+            _terms_of(stack),
+            objective,
+            stacked=stack.feed.stacked,
+            rows_of_ranks=stack.feed.rows_of_ranks,
+        )
+    return Loop(objective, optimizer, stack.feed, communicator=group, weighting=weighting)

@@ -14,7 +14,7 @@ from sciml_par.parallel.collectives.call_options import CallOptions
 from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, scattered
 from sciml_par.parallel.execution.host_function import prepare_host_functions
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.requests.reduce_op import Sum
+from sciml_par.parallel.requests.reduce_op import Max, Sum
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
@@ -82,6 +82,7 @@ class StackedObjective:
         rows_of_ranks: Sequence[Sequence[int]] = (),
     ) -> None:
         self.layout = layout
+        self._compile_local = compile_local
         self._jacobians, self._rows_of_ranks = tuple(jacobians), tuple(rows_of_ranks)
         self._field, self._terms = field, tuple(terms)
         self.term_count = len(self._terms)
@@ -92,6 +93,20 @@ class StackedObjective:
         if compile_local:
             self._values_here = tf.function(self._values, jit_compile=True, autograph=False)
             self._gradients_here = tf.function(self._gradients, jit_compile=True, autograph=False)
+
+    def with_stacked(self, stacked: Sequence[Any]) -> StackedObjective:
+        """The same for batches of which other weights and arrays have an axis for the members."""
+        return StackedObjective(
+            self._field,
+            self._terms,
+            layout=self.layout,
+            members=self._members,
+            stacked=stacked,
+            communicator=self._communicator,
+            compile_local=self._compile_local,
+            jacobians=self._jacobians,
+            rows_of_ranks=self._rows_of_ranks,
+        )
 
     def value(self, parameters: Tensor, batch: Batch) -> Tensor:
         """The terms of the loss at θ: [M, p], with their weights: [M, T] (collective)."""
@@ -107,6 +122,11 @@ class StackedObjective:
         )
         p = self.layout.size
         return both[:, p:], both[:, :p]
+
+    def gradients_of_terms(self, parameters: Tensor, batch: Batch) -> Tensor:
+        """The gradient of each term of the loss at θ: [M, p] -> [M, T, p] (collective)."""
+        own = self._of_members(self._gradients_of_terms_of_one, parameters, batch)
+        return allreduce(own, Sum, communicator=self._communicator)
 
     def residuals(self, parameters: Tensor, batch: Batch) -> list[Tensor]:
         """√w r of each term on this rank's points, [M, K_t] (local).
@@ -161,6 +181,10 @@ class StackedObjective:
     def sum_over_ranks(self, tensor: Tensor) -> Tensor:
         """Σ over the ranks that share the loss (collective)."""
         return allreduce(tensor, Sum, communicator=self._communicator)
+
+    def largest_of_ranks(self, tensor: Tensor) -> Tensor:
+        """The largest of what the ranks that share the loss have, by element (collective)."""
+        return allreduce(tensor, Max, communicator=self._communicator)
 
     def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
         """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced (local)."""
@@ -269,6 +293,15 @@ class StackedObjective:
             for term, rows in zip(self._terms, batch, strict=False)
         ]
         return tf.add_n(parts)
+
+    def _gradients_of_terms_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
+        """[p] -> [T, p] on this rank's points (local)."""
+        with tf.GradientTape(watch_accessed_variables=False, persistent=True) as tape:
+            tape.watch(flat)
+            terms = self._local_terms(self.layout.unflatten(flat), batch, flat.dtype)
+            values = tf.unstack(terms)
+        zero = tf.UnconnectedGradients.ZERO
+        return tf.stack([tape.gradient(v, flat, unconnected_gradients=zero) for v in values])
 
     def _residuals_of_one(self, flat: Tensor, batch: Batch) -> list[Tensor]:
         u = self._field(self.layout.unflatten(flat))

@@ -39,6 +39,8 @@ class Outcome:
     loss_steps : at which the loss was recorded, [s].
     terms : the terms of the loss there, [s, T].
     unknowns : the parameters of unknowns there, [s, q].
+    weights : what a strategy multiplied them by there, [s, T]; [s, 0] without one. At the end they
+        are those of the record before.
     """
 
     best: npt.NDArray[Any]
@@ -51,6 +53,7 @@ class Outcome:
     loss_steps: npt.NDArray[np.int64]
     terms: FloatArray
     unknowns: FloatArray
+    weights: FloatArray
 
     @property
     def sound(self) -> bool:
@@ -78,7 +81,7 @@ def outcomes_of(course: Course) -> list[Outcome]:
     final = np.concatenate([terms, last.numpy()[:, course.stack.layout.size_of_network :]], axis=1)
     count = terms.shape[1]
     for j, why in enumerate(course.ended):
-        steps, history = _history(course, j, None if bad[j] else final[j])
+        steps, history, weights = _history(course, j, None if bad[j] else final[j])
         found.append(
             Outcome(
                 best=best[j],
@@ -91,6 +94,7 @@ def outcomes_of(course: Course) -> list[Outcome]:
                 loss_steps=steps,
                 terms=history[:, :count],
                 unknowns=history[:, count:],
+                weights=weights,
             )
         )
     return found
@@ -104,14 +108,29 @@ def _reason(course: Course, why: int) -> str:
 
 def _history(
     course: Course, j: int, final: FloatArray | None
-) -> tuple[npt.NDArray[np.int64], FloatArray]:
-    """What is recorded of member j up to its end, and the same of its last weights, if finite."""
+) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
+    """What is recorded of member j up to its end, and the same of its last weights, if finite.
+
+    They are steps, terms and parameters of unknowns, and what a strategy multiplied the terms by.
+    """
     count = len(course.stack.terms) + course.stack.layout.size_of_unknowns
     steps = np.concatenate([np.empty(0, np.int64), *course.steps])
     records = np.concatenate([np.empty((0, count)), *(each[:, j] for each in course.records)])
+    weights = _weights(course, j, len(steps))
     end = course.last_step_of(j)
     kept = (steps < end + (final is None)) & np.isfinite(records).all(axis=1)
     if final is None and kept.any():
-        return steps[kept], records[kept]
+        return steps[kept], records[kept], weights[kept]
     last = np.full(count, np.nan) if final is None else final
-    return np.append(steps[kept], end), np.concatenate([records[kept], last[None]])
+    latest = weights[kept][-1:] if kept.any() else np.ones((1, weights.shape[1]))
+    return (
+        np.append(steps[kept], end),
+        np.concatenate([records[kept], last[None]]),
+        np.concatenate([weights[kept], latest]),
+    )
+
+
+def _weights(course: Course, j: int, count: int) -> FloatArray:
+    """What a strategy multiplied the terms by, for member j in all of so many records."""
+    given = [each[:, j] for each in course.weights if each.size]
+    return np.concatenate(given) if given else np.empty((count, 0))

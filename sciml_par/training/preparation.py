@@ -39,6 +39,14 @@ from sciml_par.training.settings import Settings
 from sciml_par.training.sizes import for_sizes
 from sciml_par.training.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.stops import Stops, as_stops
+from sciml_par.training.weights.given import (
+    TermWeights,
+    check_names,
+    check_strategy,
+    strategy_of,
+    terms_of_loss,
+)
+from sciml_par.training.weights.loss_weights import LossWeights
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ class Preparation:
     run, models : descriptions of the run, and of this group's members in the order of their
         numbers.
     points : as they were given.
+    strategy : weighs the loss, or None.
     notes : sentences for the user, about what was chosen for him.
     """
 
@@ -68,6 +77,7 @@ class Preparation:
     run: Description
     models: tuple[Description, ...]
     points: Any
+    strategy: LossWeights | None
     notes: tuple[str, ...]
 
     @property
@@ -129,7 +139,8 @@ class Preparation:
     def _loops(self, stack: Stack) -> list[Loop]:
         ranks = self.group.size
         return [
-            loop_for(stack, phase.program.with_ranks(ranks), self.group) for phase in self.phases
+            loop_for(stack, phase.program.with_ranks(ranks), self.group, self.strategy)
+            for phase in self.phases
         ]
 
     def _in_parts(self, stack: Stack, count: int) -> tuple[list[DividedLoop], DividedFeed] | None:
@@ -176,8 +187,18 @@ def prepare(given: Arguments, world: World) -> Preparation:
     check_consistency(run, everyone)
     group = training_group(division, world)
     weight = everyone.attempt(lambda: ConditionWeight(phases))
+    strategy = everyone.attempt(lambda: strategy_of(given.weights, given.problem))
     member = partial(
-        _set_up, given, settings, phases, ensemble, weight, members=division.members, group=group
+        _set_up,
+        given,
+        settings,
+        phases,
+        ensemble,
+        weight,
+        TermWeights(given.weights),
+        strategy,
+        members=division.members,
+        group=group,
     )
     made = everyone.attempt(lambda: [member(number) for number in division.numbers])
     for model, _ in made:
@@ -190,7 +211,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
-    tried = everyone.attempt(lambda: _tried(stacks, settings, phases))
+    tried = everyone.attempt(lambda: _tried(stacks, settings, phases, strategy))
     phases, solvers = for_sizes(phases, stacks, group, everyone)
     _tell(tried, everyone)
     of_networks = [note for setup in setups for note in setup.network.notes]
@@ -206,6 +227,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         run,
         tuple(models),
         given.points,
+        strategy,
         tuple(notes),
     )
 
@@ -219,10 +241,17 @@ def _join(feeds: Sequence[RankFeed]) -> Feed:
     return feeds[0] if len(feeds) == 1 else StackedFeed(feeds)
 
 
-def _tried(stacks: Sequence[Stack], settings: Settings, phases: Sequence[Phase]) -> list[str]:
+def _tried(
+    stacks: Sequence[Stack],
+    settings: Settings,
+    phases: Sequence[Phase],
+    strategy: LossWeights | None,
+) -> list[str]:
     """What there is to say of the networks, once the residuals have been tried (local)."""
     remarks: list[str] = []
     for stack in stacks:
+        if strategy is not None:
+            check_names([setup.problem for setup in stack.setups])
         arrays = stack.setups[0].feed.arrays
         problem = stack.problem
         names = [term.name for term in problem.terms[len(problem.residuals) :]]
@@ -259,13 +288,15 @@ def _set_up(
     phases: Sequence[Phase],
     ensemble: Ensemble | None,
     weight: ConditionWeight,
+    weights: TermWeights,
+    strategy: LossWeights | None,
     number: int,
     *,
     members: int,
     group: Communicator,
 ) -> tuple[Description, MemberSetup]:
     """One member before its training, and what its ranks must have in common (local)."""
-    problem = weight.applied_to(problem_of(number, given.problem, ensemble))
+    problem = weight.applied_to(weights.applied_to(problem_of(number, given.problem, ensemble)))
     seed = member_seed(settings.seed, number)
     if ensemble is not None and ensemble.seeds is not None:
         seed = int(ensemble.seeds[number])
@@ -279,6 +310,10 @@ def _set_up(
         dtype=settings.precision,
         bootstrap=seed if ensemble is not None and ensemble.bootstrap else None,
     )
+    if strategy is not None:
+        points = [sum(rows) for rows in feed.rows_of_ranks]
+        loss = terms_of_loss([problem], points)
+        check_strategy(strategy, loss, same_points=feed.same_points)
     network = network_of_member(
         problem,
         given.network,
@@ -287,7 +322,15 @@ def _set_up(
         dtype=settings.precision,
         optimizers=[phase.optimizer for phase in phases],
     )
-    described = describe_model(settings, problem, feed=feed, phases=phases, network=network)
+    described = describe_model(
+        settings,
+        problem,
+        feed=feed,
+        phases=phases,
+        network=network,
+        strategy=strategy,
+        ranks=group.size,
+    )
     factor = _rate_factor(number, ensemble, phases)
     unknowns = initial_unknowns(problem.unknowns, seed)
     return described, MemberSetup(number, seed, problem, network, feed, factor, unknowns)

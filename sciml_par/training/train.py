@@ -47,6 +47,7 @@ def train(
     checkpoint: Checkpoint | None = None,
     resume: bool | str = False,
     keep: str = "best",
+    weights: Any = None,
     seed: int = 0,
     precision: str = "float32",
     log_every: int | None = None,
@@ -86,7 +87,13 @@ def train(
     resume : go on from the checkpoint in that folder, as if there had been no interruption. All
         arguments must be as they were, but for `stop`, `keep`, `log_every`, what is evaluated, and
         the steps, of which there may be more. "auto" begins anew where there is no checkpoint.
-    keep : "best" predicts with the weights of the least loss, "last" with those at the end.
+    keep : "best" predicts with the network's weights of the least loss, "last" with those at the
+        end.
+    weights : of the terms of the loss, by their names, as {"residual": 1.0, "dirichlet": 100.0}, in
+        place of those that residuals and conditions have; or a strategy that changes them between
+        steps: `GradientAnnealing`, `GradientNorm`, `NTKWeights`, `ReLoBRaLo`, `SelfAdaptive`,
+        `ResidualBasedAttention` or `Causal`. The loss that is recorded, that stops judge and by
+        which "best" is chosen is that without what a strategy multiplies it by.
     seed : of the run. Members get seeds derived from it, all different.
     precision : "float32" or "float64".
     log_every : the loss is recorded, and where this is given also shown, at multiples of this
@@ -130,6 +137,7 @@ def train(
         phases=phases,
         stop=stop,
         keep=keep,
+        weights=weights,
         seed=seed,
         precision=precision,
         log_every=log_every,

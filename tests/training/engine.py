@@ -19,6 +19,8 @@ from sciml_par.training.objective import StackedObjective, field_of, jacobians_o
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.stops import Stops
+from sciml_par.training.weights.given import terms_of_loss
+from sciml_par.training.weights.weighting import Weighting
 
 
 @dataclass
@@ -32,6 +34,7 @@ class Engine:
     points_per_rank: Any = None
     optimizer: Any = field(default_factory=Adam)
     log_every: int = 10
+    strategy: Any = None
 
     def __post_init__(self) -> None:
         self.feed = make_feed(
@@ -57,7 +60,23 @@ class Engine:
             rows_of_ranks=self.feed.rows_of_ranks,
             compile_local=not compiles_collectives(self.group),
         )
-        self.loop = Loop(self.objective, self.optimizer, self.feed, communicator=self.group)
+        weighting = None
+        if self.strategy is not None:
+            points = [sum(rows) for rows in self.feed.rows_of_ranks]
+            weighting = Weighting(
+                self.strategy,
+                terms_of_loss([self.problem], points),
+                self.objective,
+                stacked=self.feed.stacked,
+                rows_of_ranks=self.feed.rows_of_ranks,
+            )
+        self.loop = Loop(
+            self.objective,
+            self.optimizer,
+            self.feed,
+            communicator=self.group,
+            weighting=weighting,
+        )
         weights = [tf.convert_to_tensor(v) for v in network.trainable_variables]
         weights.append(tf.constant(initial_unknowns(self.problem.unknowns, 0)))
         self.parameters = layout.flatten(weights)[None]

@@ -109,14 +109,15 @@ class At:
     rate_factor : what each member's learning rate is to be multiplied by, [M, 1].
     running : the members whose step will count, [M]; None where all do. The others have ended, and
         what becomes of them is thrown away, so that no evaluation need be made for them.
-    same_points : whether all steps have the same batch, so that a loss and a gradient that were
-        computed in the step before are still those of the same parameters.
+    same_points : whether all steps have the same batch, and this one the weights of the step
+        before, a scalar; so that a loss and a gradient that were computed in the step before are
+        still those of the same parameters.
     """
 
     number: Tensor
     rate_factor: Tensor
     running: Tensor | None = None
-    same_points: bool = False
+    same_points: bool | Tensor = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,138 @@
+"""From what a user gives as `weights` to what the engine takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sciml_par.errors import InputError
+from sciml_par.problems.problem import Problem
+from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss
+
+_STRATEGIES = (
+    "GradientAnnealing(), GradientNorm(), NTKWeights(), ReLoBRaLo(), SelfAdaptive(), "
+    "ResidualBasedAttention() or Causal()"
+)
+
+
+def strategy_of(weights: Any, problem: Problem) -> LossWeights | None:
+    """The strategy that is given; None where there are numbers or nothing (local).
+
+    Parameters
+    ----------
+    problem : whose terms messages name.
+
+    Raises
+    ------
+    InputError
+        It is neither a strategy nor a mapping of names of terms.
+    """
+    if weights is None or isinstance(weights, Mapping | LossWeights):
+        return weights if isinstance(weights, LossWeights) else None
+    if inspect.isclass(weights) and issubclass(weights, LossWeights):
+        raise InputError(
+            f"train: weights is the class {weights.__name__}; give one of its objects, "
+            f"weights={weights.__name__}()."
+        )
+    names = [term.name for term in problem.terms]
+    example: dict[str, Any] = dict.fromkeys(names, 1.0)
+    if isinstance(weights, list | tuple | np.ndarray):
+        if len(weights) == len(names):
+            example = dict(zip(names, weights, strict=True))
+        raise InputError(
+            f"train: weights go by the names of the terms of the loss, not by their order: "
+            f"weights={example!r}."
+        )
+    raise InputError(
+        f"train: expected weights to be numbers by the names of terms, as {example!r}, or "
+        f"{_STRATEGIES}; got {weights!r}."
+    )
+
+
+class TermWeights:
+    """Weights by the names of terms, where such are given.
+
+    Parameters
+    ----------
+    weights : as the user gives them; strategies and None change nothing.
+    """
+
+    def __init__(self, weights: Any) -> None:
+        self._weights = weights if isinstance(weights, Mapping) else {}
+        # Members that share a problem go on to share it. The first one stays alive in the second.
+        self._made: dict[int, tuple[Problem, Problem]] = {}
+
+    def applied_to(self, problem: Problem) -> Problem:
+        """The problem with these weights (local).
+
+        Raises
+        ------
+        InputError
+            There is no term of such a name, or a weight is not a finite number, or negative.
+        """
+        if not self._weights:
+            return problem
+        if id(problem) not in self._made:
+            try:
+                self._made[id(problem)] = problem, problem.with_term_weights(self._weights)
+            except InputError as error:
+                raise InputError(f"train: {error}.") from None
+        return self._made[id(problem)][1]
+
+
+def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bool) -> None:
+    """See that a strategy suits the loss and the points (local).
+
+    Raises
+    ------
+    InputError
+        It does not.
+    """
+    strategy.check(terms)
+    if strategy.of_points and not same_points:
+        name = type(strategy).__name__
+        raise InputError(
+            f"train: {name} has a weight for each point, which it carries from step to step, and "
+            f"with batch_size or resample_every steps have other points. Use the same points at "
+            f"all steps, or weights of terms, such as GradientNorm()."
+        )
+
+
+def check_names(problems: Sequence[Problem]) -> None:
+    """See that the terms of stacked members have the same names (local).
+
+    Raises
+    ------
+    InputError
+        They have others.
+    """
+    names = [tuple(term.name for term in each.terms) for each in problems]
+    other = next((each for each in names if each != names[0]), None)
+    if other is not None:
+        raise InputError(
+            f"train: members that are one computation must have terms of the same names, where a "
+            f"strategy weighs them; got {', '.join(names[0])} and {', '.join(other)}. Give the "
+            f"residuals and conditions of all problems the same names."
+        )
+
+
+def terms_of_loss(problems: Sequence[Problem], points: Sequence[int]) -> TermsOfLoss:
+    """What a strategy is to know of the loss of stacked members (local).
+
+    Parameters
+    ----------
+    problems : of the members, which differ in data, weights and domain at most.
+    points : how many each term has in a step, on all ranks.
+    """
+    first = problems[0]
+    return TermsOfLoss(
+        names=tuple(term.name for term in first.terms),
+        equations=len(first.residuals),
+        points=tuple(points),
+        coordinates=tuple(first.domain.names),
+        lower=tuple(tuple(map(float, each.domain.lower)) for each in problems),
+        upper=tuple(tuple(map(float, each.domain.upper)) for each in problems),
+    )

@@ -1,0 +1,193 @@
+"""How a strategy weighs the loss within the compiled loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.training.objective import StackedObjective
+from sciml_par.training.points.feed import Batch, Rows
+from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss, WeightState
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The loss of a step, with the weights of the strategy.
+
+    Attributes
+    ----------
+    state : of the strategy.
+    terms : of the loss without the strategy's weights, [M, T].
+    batch : for the objective that is minimized.
+    changed : whether the weights may be others than in the step before; a scalar.
+    shown : λ of each term, of points their mean over those of all ranks, [M, T].
+    """
+
+    state: WeightState
+    terms: Tensor
+    batch: Batch
+    changed: Tensor
+    shown: Tensor
+
+
+class Weighting:
+    """A strategy at work on one objective.
+
+    Parameters
+    ----------
+    strategy, terms : what is to be done, and what it knows of the loss.
+    plain : the loss with the weights of residuals and conditions alone.
+    stacked : of the batches of `plain`.
+    rows_of_ranks : how many points each rank has in a step, for each term: [T][P].
+
+    Attributes
+    ----------
+    objective : the loss that is minimized; its batches are made by `weigh`.
+    """
+
+    def __init__(
+        self,
+        strategy: LossWeights,
+        terms: TermsOfLoss,
+        plain: StackedObjective,
+        *,
+        stacked: Sequence[Any],
+        rows_of_ranks: Sequence[Sequence[int]],
+    ) -> None:
+        self._strategy, self._terms, self._plain = strategy, terms, plain
+        self._stacked = tuple(stacked)
+        self._rows = tuple(tuple(rows) for rows in rows_of_ranks)
+        # All weights of its batches have an axis for the members.
+        self.objective = plain.with_stacked([Rows(True, flags[1]) for flags in self._stacked])
+
+    def start(self, members: int, dtype: Any) -> WeightState:
+        """The state before the first step, with the points of all ranks (local)."""
+        if self._strategy.needs_jacobian:
+            self._plain.prepare_jacobian(dtype)
+        return self._strategy.start(self._terms, members, dtype)
+
+    def of_rank(self, state: WeightState) -> WeightState:
+        """What a chunk of steps needs of a state: of points, those of this rank (local)."""
+        own = []
+        for values, rows in zip(state.of_points, self._rows, strict=False):
+            ends = [0, *accumulate(rows)]
+            own.append(values[:, ends[self._plain.rank] : ends[self._plain.rank + 1]])
+        return state._replace(of_points=tuple(own))
+
+    def of_all(self, state: WeightState) -> WeightState:
+        """The state that all ranks have alike, after a chunk of steps (collective)."""
+        if self._plain.ranks == 1:
+            return state
+        whole = [
+            tf.transpose(self._plain.gather(tf.transpose(values), rows))
+            for values, rows in zip(state.of_points, self._rows, strict=False)
+        ]
+        return state._replace(of_points=tuple(whole))
+
+    def weigh(
+        self, parameters: Tensor, state: WeightState, batch: Batch, number: Tensor
+    ) -> Weighed:
+        """The loss of the step that follows `number` others, at θ: [M, p] (collective)."""
+        values = self._plain.value(parameters, batch)
+        loss = _Loss(self, parameters, batch, values)
+        due = number % self._strategy.every == 0
+        if self._strategy.every == 1:
+            state = self._strategy.update(state, loss, number)
+        else:
+            # A loop of at most one pass, in which collectives keep their order.
+            _, state = tf.while_loop(
+                lambda done, _: due & ~done,
+                lambda _, state: (tf.constant(True), self._strategy.update(state, loss, number)),
+                (tf.constant(False), state),
+            )
+        multipliers = self._strategy.multipliers(state, loss)
+        return Weighed(
+            state,
+            values,
+            self._weighted(batch, multipliers),
+            due,
+            self._shown(multipliers),
+        )
+
+    def _weighted(self, batch: Batch, multipliers: Sequence[Tensor]) -> Batch:
+        found = []
+        for rows, flags, factor in zip(batch, self._stacked, multipliers, strict=True):
+            weights = rows.weights if flags[0] else rows.weights[None]
+            if weights.shape.rank < factor.shape.rank:
+                weights = weights[:, None]
+            elif weights.shape.rank > factor.shape.rank:
+                factor = factor[:, None]
+            found.append(Rows(weights * factor, rows.arrays))
+        return tuple(found)
+
+    def _shown(self, multipliers: Sequence[Tensor]) -> Tensor:
+        """Means over the points of all ranks, [M, T] (collective where there are any)."""
+        if all(factor.shape.rank == 1 for factor in multipliers):
+            return tf.stack(multipliers, axis=1)
+        first = self._plain.rank == 0
+        parts = [
+            # Of a term's own multiplier, one rank has it all.
+            factor * float(first)
+            if factor.shape.rank == 1
+            else tf.reduce_sum(factor, axis=1) / max(1, sum(rows))
+            for factor, rows in zip(multipliers, self._rows, strict=True)
+        ]
+        return self._plain.sum_over_ranks(tf.stack(parts, axis=1))
+
+
+class _Loss:
+    """See `LossAt`."""
+
+    def __init__(
+        self, weighting: Weighting, parameters: Tensor, batch: Batch, values: Tensor
+    ) -> None:
+        self.terms, self.values = weighting._terms, values
+        self._plain, self._weighted = weighting._plain, weighting.objective
+        self._parameters, self._batch = parameters, batch
+        self._stacked = weighting._stacked
+
+    def gradients(self) -> Tensor:
+        return self._plain.gradients_of_terms(self._parameters, self._batch)
+
+    def kernel_traces(self) -> Tensor:
+        _, slopes = self._plain.residuals_and_jacobian(self._parameters, self._batch)
+        own = [tf.reduce_sum(tf.square(each), axis=[1, 2]) for each in slopes]
+        return self._plain.sum_over_ranks(tf.stack(own, axis=1))
+
+    def squares(self) -> list[Tensor]:
+        members, dtype = self._parameters.shape[0], self._parameters.dtype
+        ones = tf.ones([members], dtype)
+        batch = tuple(Rows(ones, rows.arrays) for rows in self._batch)
+        found = []
+        for r, rows, flags in zip(
+            self._weighted.residuals(self._parameters, batch), batch, self._stacked, strict=True
+        ):
+            n = rows.arrays[0].shape[int(flags[1][0])]
+            # A component lies after the other.
+            each = tf.reshape(r, [members, -1, n]) if n else tf.zeros([members, 1, 0], dtype)
+            found.append(tf.reduce_sum(tf.square(each), axis=1))
+        return found
+
+    def weighted_squares(self) -> list[Tensor]:
+        found = []
+        for squares, rows, flags, total in zip(
+            self.squares(), self._batch, self._stacked, self.terms.points, strict=True
+        ):
+            weights = rows.weights if flags[0] else rows.weights[None]
+            weights = weights if weights.shape.rank == 2 else weights[:, None]
+            found.append(weights * total * squares)
+        return found
+
+    def coordinate(self, axis: int) -> list[Tensor]:
+        return [rows.arrays[0][..., axis] for rows in self._batch]
+
+    def sum_over_ranks(self, tensor: Tensor) -> Tensor:
+        return self._plain.sum_over_ranks(tensor)
+
+    def largest_of_ranks(self, tensor: Tensor) -> Tensor:
+        return self._plain.largest_of_ranks(tensor)
