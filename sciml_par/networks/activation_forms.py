@@ -53,4 +53,6 @@ def on_some_units(activation: Activation, which: Sequence[bool]) -> Activation:
         a, slope, curvature = (tf.where(column, p, q) for p, q in zip(own, others, strict=True))
         return a, slope, curvature
 
-    return ByUnit(f"{activation.name} on {''.join('01'[flag] for flag in flags)}", value, derivatives)
+    return ByUnit(
+        f"{activation.name} on {''.join('01'[flag] for flag in flags)}", value, derivatives
+    )

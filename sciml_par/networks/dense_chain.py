@@ -291,7 +291,8 @@ def _mlp() -> Any:
     return mlp
 
 
-def _embeddings() -> tuple[type, ...]:
-    """The classes, whose module imports TensorFlow."""
-    module: Any = import_module("sciml_par.networks.embeddings")
-    return module.FourierFeatures, module.PeriodicEmbedding
+def _embeddings() -> tuple[Any, ...]:
+    """The classes, whose modules import TensorFlow."""
+    fourier: Any = import_module("sciml_par.networks.fourier_features")
+    periodic: Any = import_module("sciml_par.networks.periodic_embedding")
+    return fourier.FourierFeatures, periodic.PeriodicEmbedding

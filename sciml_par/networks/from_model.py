@@ -64,8 +64,7 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
         return _network_of_mlp(model, d, m, dtype)
     propagated: Any = import_module("sciml_par.networks.propagated_model")
     if isinstance(model, propagated.PropagatedModel):
-        chain = propagated.RecordedModel(model) if model.only_dense else None
-        return _network_of_ours(model, d, m, dtype, chain)
+        return _network_of_ours(model, d, m, dtype, model.records())
     keras: Any = import_module("keras")
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
         return _network_by_hand(model)

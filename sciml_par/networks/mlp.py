@@ -13,16 +13,8 @@ from sciml_par.errors import InputError
 from sciml_par.networks import taylor
 from sciml_par.networks.activation import LINEAR, activation_named
 from sciml_par.networks.activation_forms import stretched
-from sciml_par.networks.initial_weights import (
-    CENTRES,
-    GLOROT,
-    SIREN,
-    Drawn,
-    checked_box,
-    checked_initial_weights,
-    first_layer,
-    hidden_biases,
-)
+from sciml_par.networks.dense_layers import check_initial_weights, dense_layers
+from sciml_par.networks.initial_weights import CENTRES, checked_box
 from sciml_par.networks.model_arguments import check_arguments, checked_factor, own_embedding
 from sciml_par.networks.slopes import Slopes
 from sciml_par.networks.weights_of import WeightsOf
@@ -68,8 +60,8 @@ class MLP(keras.Model):
         `sciml_par.train` prefers centres.
     box : pair (lower, upper) of sequences of d numbers, optional
         The corners of the box of the points x, or a `sciml_par.problems.Box`. "centres" needs it
-        (behind an embedding, centres are in the box of what that gives), and no other initial weights depend on it. `sciml_par.train` gives it to networks that it
-        makes.
+        (behind an embedding, centres are in the box of what that gives), and no other initial
+        weights depend on it. `sciml_par.train` gives it to networks that it makes.
     omega : float
         Layers are a ← σ(omega (a W + b)); that of a SIREN is 30 in its paper, for images.
     adaptive : {"layer", "unit"}, optional
@@ -125,7 +117,7 @@ class MLP(keras.Model):
         slopes = Slopes.checked(adaptive, slope_factor)
         embedding = own_embedding("MLP", embedding, dtype)
         bounds = None if box is None else checked_box(box, int(inputs))
-        _check_initial_weights(initial_weights, bounds, function.name)
+        check_initial_weights(initial_weights, bounds, function.name)
         super().__init__(name=name, dtype=dtype)
         self.input_size, self.output_size = int(inputs), int(outputs)
         self.width, self.depth, self.seed = int(width), int(depth), int(seed)
@@ -137,14 +129,14 @@ class MLP(keras.Model):
         self.embedding = embedding
         if embedding is not None:
             embedding.build((None, self.input_size))
-        self._dense = _dense_layers(self, dtype)
+        self._dense = dense_layers(self, dtype)
         self._slopes = slopes.weights(self)
         self.build((None, self.input_size))
 
     @property
     def sees_scaled_inputs(self) -> bool:
         """Whether a problem may scale the inputs: not where periods are in units of x."""
-        return not hasattr(self.embedding, "periods")
+        return type(self) is MLP and not hasattr(self.embedding, "periods")
 
     def build(self, input_shape: Any) -> None:
         """Create the weights; the constructor has done it, so this has nothing left to do."""
@@ -302,53 +294,10 @@ class MLP(keras.Model):
             **({"initial_weights": self.initial_weights} if self.initial_weights else {}),
             **({"box": [list(corner) for corner in self.box]} if self.box else {}),
             **({"omega": self.omega} if self.omega != 1.0 else {}),
-            **({"adaptive": self.adaptive, "slope_factor": self.slope_factor} if self._slopes else {}),
+            **(
+                {"adaptive": self.adaptive, "slope_factor": self.slope_factor}
+                if self._slopes
+                else {}
+            ),
             **({"embedding": keras.layers.serialize(self.embedding)} if self.embedding else {}),
         }
-
-
-def _dense_layers(model: MLP, dtype: str) -> list[keras.layers.Dense]:
-    units = [model.width] * model.depth + [model.output_size]
-    names = [f"hidden_{i + 1}" for i in range(model.depth)] + ["output"]
-    return [
-        keras.layers.Dense(
-            size, kernel_initializer=kernel, bias_initializer=bias, name=name, dtype=dtype
-        )
-        for size, name, (kernel, bias) in zip(
-            units, names, _initializers(model, dtype), strict=True
-        )
-    ]
-
-
-def _check_initial_weights(name: Any, bounds: Any, activation: str) -> None:
-    checked_initial_weights(name)
-    if name == CENTRES and bounds is None:
-        raise InputError(
-            f"MLP: initial_weights={CENTRES!r} needs the box in which the points lie: "
-            f"box=(lower, upper), or box=problem.domain"
-        )
-    if name == SIREN and activation != "sin":
-        raise InputError(
-            f"MLP: initial_weights={SIREN!r} are for activation='sin', got {activation!r}; for "
-            f"others choose {GLOROT!r}"
-        )
-
-
-def _initializers(model: MLP, dtype: str) -> list[tuple[Any, Any]]:
-    """What kernel and bias of each layer begin with, as Keras takes it."""
-    seen = model.input_size if model.embedding is None else model.embedding.units
-    widths = [seen, *[model.width] * model.depth]
-    drawn = Drawn(model.initial_weights or GLOROT, seed=model.seed, omega=model.omega)
-    of_x = model.embedding is None
-    found = [drawn.layer(w, first=of_x and k == 0) for k, w in enumerate(widths)]
-    if model.box is None:
-        return found
-    sequence = np.random.SeedSequence(model.seed)
-    constant, rng = keras.initializers.Constant, np.random.default_rng(sequence.spawn(1)[0])
-    box = model.box if model.embedding is None else model.embedding.box_of(model.box)
-    kernel, bias = first_layer(box, model.width, rng=rng, dtype=dtype)
-    found[0] = (constant(kernel), constant(bias))
-    for number in range(1, model.depth):
-        biases = hidden_biases(model.width, rng=rng, dtype=dtype)
-        found[number] = (found[number][0], constant(biases))
-    return found

@@ -32,10 +32,14 @@ def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any)
 
 def checked_factor(model: str, name: str, value: Any) -> float:
     """Let a positive finite number through (local)."""
-    good = isinstance(value, Real) and not isinstance(value, bool) and 0 < value < math.inf
-    if not good:
+    if not is_positive(value):
         raise InputError(f"{model}: {name} must be a number > 0, got {value!r}")
     return float(value)
+
+
+def is_positive(value: Any) -> bool:
+    """Whether a value is a positive finite number (local)."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
 
 
 def is_integer(value: Any) -> bool:

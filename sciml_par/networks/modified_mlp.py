@@ -49,6 +49,8 @@ class ModifiedMLP(PropagatedModel):
     1665
     """
 
+    _takes_scaled_inputs = True
+
     def __init__(
         self,
         inputs: int,

@@ -29,9 +29,10 @@ class PirateNet(PropagatedModel):
         g = σ(z W_2 + b_2)          z' = g ⊙ U + (1 − g) ⊙ V
         h_{l+1} = α_l σ(z' W_3 + b_3) + (1 − α_l) h_l
 
-    and u = h_{L+1} W + b (Wang, Li, Chen and Perdikaris 2024, arXiv:2402.00326). Each α_l is trained and begins at 0, so that the network begins as a linear combination of
-    the features Φ, and its depth comes while it is trained. The random factorization of weights of
-    the paper is not done.
+    and u = h_{L+1} W + b (Wang, Li, Chen and Perdikaris 2024, arXiv:2402.00326).
+    Each α_l is trained and begins at 0, so that the network begins as a linear combination of the
+    features Φ, and its depth comes while it is trained. The random factorization of weights of the
+    paper is not done.
 
     Parameters
     ----------
@@ -60,6 +61,7 @@ class PirateNet(PropagatedModel):
     """
 
     only_dense = False
+    _takes_scaled_inputs = True
 
     def __init__(
         self,

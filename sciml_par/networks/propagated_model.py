@@ -46,8 +46,9 @@ class PropagatedModel(keras.Model):
     seed, dtype, name : as of `MLP`.
     """
 
+    _takes_scaled_inputs = False  # of a subclass that has formulas of its own in x
     only_dense = True
-    """Whether all that is trained is kernels and biases of dense layers."""
+    """Whether all that is trained behind the embedding is kernels and biases of dense layers."""
 
     def __init__(
         self,
@@ -87,6 +88,11 @@ class PropagatedModel(keras.Model):
         """Make the layers, by `_dense`, and other weights."""
         raise NotImplementedError
 
+    def records(self) -> RecordedModel | None:
+        """What records the products of all layers; None where others than these are trained."""
+        trained = [] if self.embedding is None else self.embedding.trainable_variables
+        return RecordedModel(self) if self.only_dense and not trained else None
+
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
         """The network's output for a propagated x, with these weights (local)."""
         raise NotImplementedError
@@ -116,7 +122,7 @@ class PropagatedModel(keras.Model):
     @property
     def sees_scaled_inputs(self) -> bool:
         """Whether a problem may scale the inputs: not where periods are in units of x."""
-        return not hasattr(self.embedding, "periods")
+        return self._takes_scaled_inputs and not hasattr(self.embedding, "periods")
 
     def build(self, input_shape: Any) -> None:
         """Create the weights; the constructor has done it, so this has nothing left to do."""
@@ -209,7 +215,7 @@ class RecordedModel:
     """
 
     def __init__(self, model: PropagatedModel) -> None:
-        self.recorded_apply: Callable[..., tf.Tensor] = (
-            lambda parameters, x, record_of: model.apply(parameters, x, record_of=record_of)
+        self.recorded_apply: Callable[..., tf.Tensor] = lambda parameters, x, record_of: (
+            model.apply(parameters, x, record_of=record_of)
         )
         self.jet: Callable[..., Jet] = model.jet

@@ -123,7 +123,8 @@ class Propagated:
         ]
         operators = [
             _sum(
-                _sum(_times(b.value, p), _times(a.value, q)), _bilinear(a.first, b.first, 2 * matrix)
+                _sum(_times(b.value, p), _times(a.value, q)),
+                _bilinear(a.first, b.first, 2 * matrix),
             )
             for p, q, matrix in zip(a.operators, b.operators, self.second, strict=True)
         ]
@@ -155,7 +156,7 @@ class Propagated:
 
 
 def _products(layer: Layer, parts: Sequence[Part]) -> list[Part]:
-    """Those of all parts that have the shape of the value are one product, where that is quicker."""
+    """All parts that have the shape of the value are one product, where that is quicker."""
     shape = parts[0].shape  # type: ignore[union-attr]
     alike = [part for part in parts if part is not None and part.shape == shape]
     together = iter(layer.multiply(alike))
@@ -173,7 +174,9 @@ def _full(part: Part, like: Tensor) -> Tensor:
     """[w, n], whatever is known of it."""
     if part is None:
         return tf.zeros_like(like)
-    return part if part.shape == like.shape and None not in part.shape else part + tf.zeros_like(like)
+    return (
+        part if part.shape == like.shape and None not in part.shape else part + tf.zeros_like(like)
+    )
 
 
 def _sum(a: Part, b: Part) -> Part:

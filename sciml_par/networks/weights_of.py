@@ -9,8 +9,8 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.networks.dense_chain import DenseLayer, RecordOf
 from sciml_par.networks.activation import LINEAR
+from sciml_par.networks.dense_chain import DenseLayer, RecordOf
 from sciml_par.networks.propagation import Propagated
 
 Tensor = Any

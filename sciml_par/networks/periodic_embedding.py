@@ -1,164 +1,27 @@
-"""First layers that make waves of the coordinates: Fourier features, and periodic embeddings."""
+"""A first layer behind which a network is exactly periodic."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
-from sciml_par.networks.activation import ACTIVATIONS, Activation
 from sciml_par.networks.activation_forms import on_some_units
 from sciml_par.networks.initial_weights import BoxBounds
+from sciml_par.networks.model_arguments import is_integer, is_positive
 from sciml_par.networks.propagation import Propagated
 from sciml_par.networks.taylor import Layer
+from sciml_par.networks.waves import SIN, ValueOf, Waves, live, natural
 
 if TYPE_CHECKING:
     import keras
 else:
     keras = import_module("keras")
-
-FloatArray = npt.NDArray[np.float64]
-ValueOf = Callable[[Any], Any]
-"""Gives the tensor that a variable of a model stands for."""
-
-_SIN = ACTIVATIONS["sin"]
-
-
-class Waves(NamedTuple):
-    """An embedding as a dense layer σ(x W + b): W [d, w] and b [w]."""
-
-    weight: Any
-    bias: FloatArray
-    activation: Activation
-
-    def layer(self, dtype: Any) -> Layer:
-        """The same for Taylor propagation (local)."""
-        weight, bias = (tf.cast(tf.convert_to_tensor(v), dtype) for v in self[:2])
-        return Layer(weight, bias, self.activation)
-
-
-@keras.saving.register_keras_serializable(package="sciml_par")
-class FourierFeatures(keras.layers.Layer):
-    r"""γ(x) = (cos 2π x B, sin 2π x B), with random frequencies B from N(0, σ²).
-
-    A first layer, for networks that shall see fine structures from the beginning (Tancik et al.
-    2020, arXiv:2006.10739; for equations, Wang, Wang and Perdikaris 2021, arXiv:2012.10047). A wave has about σ periods over a unit of x. The frequencies stay as they
-    are, unless the layer is made with trainable=True.
-
-    Parameters
-    ----------
-    features : int
-        Frequencies for each scale; the layer has two units for each of them.
-    scale : float or sequence of floats
-        σ > 0, in periods per unit of x. Several give as many frequencies for each.
-    seed : int
-        Of the frequencies. Members of an ensemble have the same ones where they have the same
-        seed here, whatever the seed of their weights.
-    trainable : bool
-        Whether training changes the frequencies.
-    dtype, name : as of any Keras layer.
-
-    Raises
-    ------
-    InputError
-        A number of features below 1, or a scale that is no positive number.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sciml_par.networks import FourierFeatures
-    >>> layer = FourierFeatures(8, scale=[1.0, 5.0])
-    >>> layer(np.zeros((3, 2), "float32")).shape
-    TensorShape([3, 32])
-    """
-
-    def __init__(
-        self,
-        features: int,
-        *,
-        scale: float | Sequence[float] = 1.0,
-        seed: int = 0,
-        trainable: bool = False,
-        dtype: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(trainable=trainable, dtype=dtype, name=name)
-        self.features = _natural(features, "FourierFeatures: features")
-        scales = (scale,) if isinstance(scale, Real) else tuple(scale)
-        if not scales or not all(_is_positive(each) for each in scales):
-            raise InputError(
-                f"FourierFeatures: scale must be a number > 0, or several, in periods per unit of "
-                f"x, got {scale!r}"
-            )
-        self.scales = tuple(float(each) for each in scales)
-        if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
-            raise InputError(f"FourierFeatures: seed must be an integer ≥ 0, got {seed!r}")
-        self.seed = int(seed)
-
-    @property
-    def units(self) -> int:
-        """Width of the output."""
-        return 2 * self.features * len(self.scales)
-
-    def build(self, input_shape: Any) -> None:
-        """Draw the frequencies B: [d, F] for points [n, d]."""
-        if self.built:
-            return
-        rng = np.random.default_rng(self.seed)
-        d = int(input_shape[-1])
-        drawn = [scale * rng.normal(size=(d, self.features)) for scale in self.scales]
-        self.frequencies = self.add_weight(
-            shape=(d, self.features * len(self.scales)),
-            initializer=keras.initializers.Constant(np.concatenate(drawn, axis=1)),
-            trainable=self.trainable,
-            name="frequencies",
-        )
-        self.built = True
-
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """x: [n, d] -> [n, 2F]."""
-        return tf.transpose(self.propagate(live, Propagated.values_at(inputs)).value)
-
-    def propagate(self, of: ValueOf, x: Propagated) -> Propagated:
-        """The same of a propagated quantity (local)."""
-        z = x.dense(2 * math.pi * of(self.frequencies))
-        return Propagated.joined([z.shifted(math.pi / 2), z]).activate(_SIN)
-
-    def waves(self) -> Waves | None:
-        """The layer as a dense one of numbers; None where it is trained (local)."""
-        if self.trainable_variables:
-            return None
-        return self._waves(np.asarray(self.frequencies, np.float64))
-
-    def layer(self, of: ValueOf) -> Layer:
-        """The layer for Taylor propagation, with these frequencies (local)."""
-        frequencies = of(self.frequencies)
-        return self._waves(frequencies).layer(frequencies.dtype)
-
-    def _waves(self, frequencies: Any) -> Waves:
-        half = np.zeros(frequencies.shape[1])
-        weight = 2 * math.pi * frequencies
-        together = np.tile(weight, 2) if isinstance(weight, np.ndarray) else tf.tile(weight, [1, 2])
-        return Waves(together, np.concatenate([half + math.pi / 2, half]), _SIN)
-
-    def box_of(self, box: BoxBounds) -> BoxBounds:
-        """The corners of the box in which the layer's output lies (local)."""
-        return (-1.0,) * self.units, (1.0,) * self.units
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
-        """[n, 2F]."""
-        return (input_shape[0], self.units)
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, as Keras saves them."""
-        own = {"features": self.features, "scale": list(self.scales), "seed": self.seed}
-        return {**super().get_config(), **own}
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
@@ -214,7 +77,7 @@ class PeriodicEmbedding(keras.layers.Layer):
     ) -> None:
         super().__init__(dtype=dtype, name=name)
         self.periods = _checked_periods(periods, domain)
-        self.harmonics = _natural(harmonics, "PeriodicEmbedding: harmonics")
+        self.harmonics = natural(harmonics, "PeriodicEmbedding: harmonics")
 
     def build(self, input_shape: Any) -> None:
         """Check that points [n, d] have the axes."""
@@ -254,7 +117,7 @@ class PeriodicEmbedding(keras.layers.Layer):
         bias = np.zeros(weight.shape[1])
         bias[: len(columns)] = math.pi / 2
         periodic = [True] * (2 * len(columns)) + [False] * len(others)
-        return Waves(weight, bias, on_some_units(_SIN, periodic))
+        return Waves(weight, bias, on_some_units(SIN, periodic))
 
     def layer(self, of: ValueOf) -> Layer:
         """The layer for Taylor propagation (local)."""
@@ -281,14 +144,11 @@ class PeriodicEmbedding(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> PeriodicEmbedding:
         """The layer, from what `get_config` gives."""
-        periods = {int(axis): float(period) for axis, period in config["periods"]}
+        periods: dict[int | str, float | None] = {
+            int(axis): float(period) for axis, period in config["periods"]
+        }
         others = {k: v for k, v in config.items() if k not in ("periods", "trainable")}
         return cls(periods, **others)
-
-
-def live(variable: Any) -> Any:
-    """What a Keras variable holds now, or what stands for it while Keras traces a model (local)."""
-    return variable.value
 
 
 def _checked_periods(periods: Any, domain: Any) -> dict[int, float]:
@@ -301,10 +161,12 @@ def _checked_periods(periods: Any, domain: Any) -> dict[int, float]:
     if not given:
         raise InputError("PeriodicEmbedding: periods must name an axis at least, as in {0: 2.0}")
     found: dict[int, float] = {}
-    for axis, period in given.items():
+    for axis, asked in given.items():
         number = _axis(axis, domain)
-        period = _extent(number, domain) if period is None else period
-        if not _is_positive(period):
+        if number in found:
+            raise InputError(f"PeriodicEmbedding: axis {number} has two periods in {periods!r}")
+        period = _extent(number, domain) if asked is None else asked
+        if not is_positive(period):
             raise InputError(
                 f"PeriodicEmbedding: the period of axis {axis!r} must be a number > 0, in units of "
                 f"x, got {period!r}"
@@ -314,7 +176,7 @@ def _checked_periods(periods: Any, domain: Any) -> dict[int, float]:
 
 
 def _axis(axis: Any, domain: Any) -> int:
-    if isinstance(axis, Integral) and not isinstance(axis, bool) and axis >= 0:
+    if is_integer(axis) and axis >= 0:
         return int(axis)
     names = tuple(getattr(domain, "names", ()))
     if axis in names:
@@ -326,7 +188,7 @@ def _axis(axis: Any, domain: Any) -> int:
     )
 
 
-def _extent(axis: int, domain: Any) -> float | None:
+def _extent(axis: int, domain: Any) -> float:
     if domain is None:
         raise InputError(
             f"PeriodicEmbedding: axis {axis} has no period; give it, as in {{{axis}: 2.0}}, or the "
@@ -337,13 +199,3 @@ def _extent(axis: int, domain: Any) -> float | None:
     if axis >= len(lower):
         raise InputError(f"PeriodicEmbedding: axis {axis} is not one of the domain's {len(lower)}")
     return float(upper[axis] - lower[axis])
-
-
-def _natural(value: Any, what: str) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{what} must be an integer of at least 1, got {value!r}")
-    return int(value)
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < value < math.inf
