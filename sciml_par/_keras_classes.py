@@ -17,7 +17,13 @@ from types import ModuleType
 from typing import Any
 
 _KERAS = "keras"
-_CLASSES = {"sciml_par>MLP": ("sciml_par.networks.mlp", "MLP")}
+_CLASSES = {
+    "sciml_par>MLP": ("sciml_par.networks.mlp", "MLP"),
+    "sciml_par>ModifiedMLP": ("sciml_par.networks.modified_mlp", "ModifiedMLP"),
+    "sciml_par>PirateNet": ("sciml_par.networks.pirate_net", "PirateNet"),
+    "sciml_par>FourierFeatures": ("sciml_par.networks.fourier_features", "FourierFeatures"),
+    "sciml_par>PeriodicEmbedding": ("sciml_par.networks.periodic_embedding", "PeriodicEmbedding"),
+}
 """Where the classes are, by the names under which their own modules register them."""
 
 

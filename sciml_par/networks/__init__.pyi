@@ -2,7 +2,16 @@ from .activation import ACTIVATIONS as ACTIVATIONS
 from .activation import Activation as Activation
 from .activation import activation_named as activation_named
 from .factory import make_network as make_network
+from .fourier_features import FourierFeatures as FourierFeatures
 from .from_model import as_network as as_network
 from .mlp import MLP as MLP
+from .modified_mlp import ModifiedMLP as ModifiedMLP
+from .named import network_named as network_named
+from .names import NETWORK_NAMES as NETWORK_NAMES
 from .network import Network as Network
+from .periodic_embedding import PeriodicEmbedding as PeriodicEmbedding
+from .pirate_net import PirateNet as PirateNet
+from .propagated_model import PropagatedModel as PropagatedModel
+from .propagation import Propagated as Propagated
 from .taylor import jet as jet
+from .weights_of import WeightsOf as WeightsOf

@@ -14,6 +14,7 @@ from sciml_par._partial_operators import checked_operators, scaled
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.networks import taylor, taylor_higher
 from sciml_par.networks.activation import ACTIVATIONS, LINEAR, Activation, activation_of
+from sciml_par.networks.activation_forms import ByUnit
 
 FloatArray = npt.NDArray[np.float64]
 RecordOf = Callable[["DenseLayer"], taylor.Record]
@@ -86,6 +87,8 @@ class DenseChain:
 
     def apply(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
         """u(x): [n, d] -> [n, m] (pure, local)."""
+        if any(isinstance(layer.activation, ByUnit) for layer in self.layers):
+            return self.recorded_apply(parameters, x)
         for scaling in self.scalings:
             x = scaling(x)
         for weight, bias, activation, _ in self._tensors(parameters, x.dtype):
@@ -94,9 +97,9 @@ class DenseChain:
         return x
 
     def recorded_apply(
-        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, record_of: RecordOf
+        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, record_of: RecordOf | None = None
     ) -> tf.Tensor:
-        """As `apply`, with a record of the products of each layer (local)."""
+        """As `apply`, units first inside, with a record of the products of each layer (local)."""
         for scaling in self.scalings:
             x = scaling(x)
         a = tf.transpose(x)
@@ -160,19 +163,23 @@ def dense_chain(model: Any) -> DenseChain | None:
     """The chain that a built Keras model is, or None if it is anything else (local).
 
     Sequential and functional models are taken apart, nested ones included, and may be made of
-    Dense, Activation, Rescaling and Normalization layers, of activations that are known, and of
-    `MLP`. Scalings may come first only. Frozen weights are constants.
+    Dense, Activation, Rescaling and Normalization layers, of activations that are known, of `MLP`,
+    and of `FourierFeatures` and `PeriodicEmbedding`. Scalings may come first only. Frozen weights
+    are constants.
     """
     places = {id(variable): i for i, variable in enumerate(model.trainable_variables)}
     scalings: list[Scaling] = []
     layers: list[DenseLayer] = []
     for operation in _operations(model):
         scaling, activation = _scaling_of(operation), _activation_of(operation)
+        waves = operation.waves() if isinstance(operation, _embeddings()) else None
         if scaling is not None and not layers:
             scalings.append(scaling)
         elif activation is not None and layers and layers[-1].activation is LINEAR:
             last = layers[-1]
             layers[-1] = DenseLayer(last.weight, last.bias, activation)
+        elif waves is not None and operation.compute_dtype == model.compute_dtype:
+            layers.append(DenseLayer(*waves))
         elif _is_plain_dense(operation):
             layers.append(_dense_layer(operation, places))
         else:
@@ -183,7 +190,9 @@ def dense_chain(model: Any) -> DenseChain | None:
 def _operations(model: Any) -> Iterator[Any]:
     """What a model does, one after the other; the model itself where it cannot be taken apart."""
     keras: Any = import_module("keras")
-    if type(model) is _mlp():
+    if type(model) is _mlp() and not model._slopes:
+        if model.embedding is not None:
+            yield model.embedding
         for layer in model._dense[:-1]:
             yield from (layer, _Known(model._activation))
         yield model._dense[-1]
@@ -291,3 +300,10 @@ def _mlp() -> Any:
     """The class, whose module imports TensorFlow."""
     mlp: Any = import_module("sciml_par.networks.mlp").MLP
     return mlp
+
+
+def _embeddings() -> tuple[Any, ...]:
+    """The classes, whose modules import TensorFlow."""
+    fourier: Any = import_module("sciml_par.networks.fourier_features")
+    periodic: Any = import_module("sciml_par.networks.periodic_embedding")
+    return fourier.FourierFeatures, periodic.PeriodicEmbedding

@@ -39,10 +39,11 @@ def make_network(
 
     Parameters
     ----------
-    network : callable or Keras 3 model, optional
+    network : callable, Keras 3 model or name, optional
         What makes a model: a function or class that is called as ``network(d, m, seed=seed,
         dtype=dtype)``, with those of these arguments that it takes, or without any. By default
-        `sciml_par.networks.MLP`. Or a model, which is taken as it is, whatever the seed.
+        `sciml_par.networks.MLP`. Or a model, which is taken as it is, whatever the seed. Or the
+        name of one, as for `network_named`.
     d : int
         Dimension of the points.
     m : int
@@ -77,10 +78,7 @@ def make_network(
     >>> make_network(small, 2, 1, seed=7).model.count_params()
     33
     """
-    if network is None:
-        from sciml_par.networks.mlp import MLP
-
-        network = MLP
+    network = _maker(network)
     if not is_factory(network):
         return as_network(network, d, m, dtype=dtype)
     with _precision(dtype), _random_numbers(seed):
@@ -91,6 +89,8 @@ def make_network(
 
 def is_factory(network: Any) -> bool:
     """Whether `network` makes models, rather than being one (local)."""
+    if isinstance(network, str):
+        return True
     if inspect.isclass(network):
         return True
     return callable(network) and not any(map(partial(_has, network), _OF_MODELS))
@@ -98,12 +98,26 @@ def is_factory(network: Any) -> bool:
 
 def takes(network: Any, name: str) -> bool:
     """Whether what makes models leaves this argument, `box` or `initial_weights`, open (local)."""
+    network = _maker(network)
     try:
         found = {parameter.name: parameter for parameter in _parameters(network)}
     except (TypeError, ValueError):  # some built-in callables have none
         return False
     parameter = found.get(name)
     return parameter is not None and _is_open(parameter)
+
+
+def _maker(network: Any) -> Any:
+    """What makes the network that is named, or the default; anything else as it is."""
+    if network is None:
+        from sciml_par.networks.mlp import MLP
+
+        return MLP
+    if isinstance(network, str):
+        from sciml_par.networks.named import network_named
+
+        return network_named(network)
+    return network
 
 
 def _has(value: Any, name: str) -> bool:

@@ -62,6 +62,9 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     """
     if isinstance(model, _mlp()) and _is_plain_mlp(model):
         return _network_of_mlp(model, d, m, dtype)
+    propagated: Any = import_module("sciml_par.networks.propagated_model")
+    if isinstance(model, propagated.PropagatedModel):
+        return _network_of_ours(model, d, m, dtype, model.records())
     keras: Any = import_module("keras")
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
         return _network_by_hand(model)
@@ -76,27 +79,37 @@ def _is_plain_mlp(model: Any) -> bool:
 
 
 def _network_of_mlp(model: Any, d: int, m: int, dtype: str) -> Network:
+    chain = dense_chain(model)
+    whole = _network_of_ours(model, d, m, dtype, chain)
+    if len(model.trainable_variables) < len(model.variables) and chain is not None:
+        return _network_of_chain(model, chain)
+    return whole
+
+
+def _network_of_ours(model: Any, d: int, m: int, dtype: str, chain: Any) -> Network:
+    """Of a class of this package, whose `apply` and `jet` take the weights that are trained."""
     name = keras_checks.described(model)
     _check_numbers(name, (model.input_size, d), (model.output_size, m))
     keras_checks.check_parts(model)
     keras_checks.check_precision(model, dtype)
     variables = tuple(model.trainable_variables)
-    chain = dense_chain(model)
-    if len(variables) < len(model.variables) and chain is not None:
-        return _network_of_chain(model, chain)
-    return Network(
-        model, variables, model.apply, model.jet, _key_of_mlp(model), _remarks(model), chain=chain
-    )
+    remarks = _remarks(model)
+    return Network(model, variables, model.apply, model.jet, _key(model), remarks, chain=chain)
 
 
-def _key_of_mlp(model: Any) -> Any:
+def _key(model: Any) -> Any:
     try:
         config = model.get_config()
     except Exception:  # that of a subclass may be anything
         return Identity(model)
     initial = ("name", "seed", "initial_weights", "box")
     kept = {name: value for name, value in config.items() if name not in initial}
-    return (type(model), tuple(sorted(kept.items())))
+    embedding = repr(kept.pop("embedding", None))
+    trained = {id(variable) for variable in model.trainable_variables}
+    frozen = [(i, v) for i, v in enumerate(model.variables) if id(v) not in trained]
+    places = tuple(i for i, _ in frozen)
+    values = _digest(tuple(np.asarray(v) for _, v in frozen))
+    return (type(model), tuple(sorted(kept.items())), embedding, places, values)
 
 
 def _network_by_hand(model: Any) -> Network:

@@ -1,19 +1,22 @@
-"""Initial weights of dense networks: Glorot's, or with centres spread over a box."""
+"""Initial weights of dense networks: by the variance of kernels, or with centres in a box."""
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
 BoxBounds = tuple[tuple[float, ...], tuple[float, ...]]
 
-GLOROT, CENTRES = "glorot", "centres"
+GLOROT, CENTRES, HE, SIREN = "glorot", "centres", "he", "siren"
+INITIAL_WEIGHTS = (GLOROT, CENTRES, HE, SIREN)
 
 # Norms of the weights at most, in coordinates that measure a box in its sides. By experiment: 3 on
 # [0, 1]², 4 on [−1, 1], whose side is 2, and between 1.5 and 2.5 in more dimensions.
@@ -23,11 +26,68 @@ _FLATTEST = 0.3
 _HIDDEN_BIAS = 0.5
 
 
-def checked_initial_weights(value: Any) -> str | None:
-    """Let the name of initial weights through, or None (local)."""
-    if value is None or (isinstance(value, str) and value in (GLOROT, CENTRES)):
+def checked_initial_weights(
+    value: Any, *, model: str = "MLP", without_box: bool = False
+) -> str | None:
+    """Let the name of initial weights through, or None (local).
+
+    Parameters
+    ----------
+    without_box : whether the model has no box for centres.
+    """
+    known = [name for name in INITIAL_WEIGHTS if not (without_box and name == CENTRES)]
+    if value is None or (isinstance(value, str) and value in known):
         return value
-    raise InputError(f"MLP: initial_weights must be {GLOROT!r}, {CENTRES!r} or None, got {value!r}")
+    raise InputError(
+        f"{model}: initial_weights must be one of {', '.join(map(repr, known))}, or None for the "
+        f"default, got {value!r}"
+    )
+
+
+class Drawn:
+    """What kernels and biases of dense layers begin with, layer after layer.
+
+    "glorot": kernels of variance 2 / (w + w') (Glorot and Bengio 2010, equation 12, in its
+    truncated normal form), biases of zero. "he": variance 2 / w (He et al. 2015, arXiv:1502.01852,
+    equation 10, truncated normal), biases of zero. "siren": for activations sin(ω z), kernels from
+    U(−1/w, 1/w) in the first layer and from U(−√(6/w)/ω, √(6/w)/ω) in the others (Sitzmann et al.
+    2020, arXiv:2006.09661, section 3.2), biases from U(−1/√w, 1/√w). w and w' are a
+    layer's numbers of inputs and of units.
+
+    Parameters
+    ----------
+    kind : one of these names.
+    seed : layers draw from seeds of their own.
+    omega : ω.
+    """
+
+    def __init__(self, kind: str, *, seed: int, omega: float = 1.0) -> None:
+        self._kind, self._omega = kind, omega
+        self._sequence, self._count = np.random.SeedSequence(seed), 0
+
+    def layer(self, inputs: int, *, first: bool = False) -> tuple[Any, Any]:
+        """The initializers of kernel and bias of the next layer, as Keras takes them (local).
+
+        Parameters
+        ----------
+        inputs : w.
+        first : whether it sees the coordinates.
+        """
+        keras: Any = import_module("keras")
+        self._count += 1
+        # The k-th number of a longer sequence is that of a shorter one.
+        seed = int(self._sequence.generate_state(self._count)[-1])
+        initial = keras.initializers
+        if self._kind == HE:
+            return initial.HeNormal(seed=seed), "zeros"
+        if self._kind != SIREN:
+            return initial.GlorotNormal(seed=seed), "zeros"
+        most = 1 / inputs if first else math.sqrt(6 / inputs) / self._omega
+        of_bias = 1 / math.sqrt(inputs)
+        return (
+            initial.RandomUniform(-most, most, seed=seed),
+            initial.RandomUniform(-of_bias, of_bias, seed=seed + 1),
+        )
 
 
 def checked_box(box: Any, d: int) -> BoxBounds:

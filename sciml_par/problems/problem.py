@@ -32,7 +32,7 @@ from sciml_par.problems.field import Field, JetFunction
 from sciml_par.problems.recording import trace
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.term import Arrays, Term, as_field
-from sciml_par.problems.transformed import AnsatzFunction, InputScaling
+from sciml_par.problems.transformed import AnsatzFunction, InputScaling, is_unusual
 from sciml_par.problems.unknown_arguments import check_all_named, refuse_in_ansatz, residual_of
 from sciml_par.problems.unknown_check import check_unknowns
 from sciml_par.problems.unknowns import Unknown, checked_unknowns
@@ -71,9 +71,11 @@ class Problem:
     network_outputs : int, optional
         Number of components of N, where an ansatz makes m components of another number, such as
         two velocities of one stream function.
-    input_scaling : bool
+    input_scaling : bool, optional
         Whether the network sees x mapped from the box of the domain to [−1, 1]^d. Residuals, the
-        ansatz and derivatives are in x all the same.
+        ansatz and derivatives are in x all the same. By default it does where a coordinate goes
+        beyond ±10 or a side is shorter than 0.1, if the network is one of `sciml_par.networks`
+        whose embedding has no periods in units of x; see `for_network`.
     unknowns : dict of str to Unknown or float
         Coefficients that are sought with the solution. Residuals, conditions and the functions that
         these hold get by keyword those that they name as arguments, as in
@@ -113,7 +115,7 @@ class Problem:
         outputs: int | str | Sequence[str] = 1,
         ansatz: AnsatzFunction | None = None,
         network_outputs: int | None = None,
-        input_scaling: bool = False,
+        input_scaling: bool | None = None,
         unknowns: Mapping[str, Unknown | float] | None = None,
         name: str = "",
     ) -> None:
@@ -130,8 +132,12 @@ class Problem:
         self._network_outputs = checked_network_outputs(
             network_outputs, outputs=self.outputs, ansatz=self._ansatz
         )
-        if not isinstance(input_scaling, bool):
-            raise InputError(f"Problem: input_scaling must be True or False, got {input_scaling!r}")
+        if not (input_scaling is None or isinstance(input_scaling, bool)):
+            raise InputError(
+                f"Problem: input_scaling must be True, False or None for the default, got "
+                f"{input_scaling!r}"
+            )
+        self._input_scaling = input_scaling
         self._scaling = InputScaling(domain.lower, domain.upper) if input_scaling else None
         self._residuals = as_residuals(residual)
         self._conditions = as_conditions(conditions, domain, self._output_names)
@@ -196,9 +202,9 @@ class Problem:
         return None if self._ansatz is None else self._ansatz.function
 
     @property
-    def input_scaling(self) -> bool:
-        """Whether the network sees x mapped to [−1, 1]^d."""
-        return self._scaling is not None
+    def input_scaling(self) -> bool | None:
+        """Whether the network sees x mapped to [−1, 1]^d; None where `for_network` decides."""
+        return self._input_scaling
 
     @property
     def unknowns(self) -> Mapping[str, Unknown]:
@@ -314,6 +320,28 @@ class Problem:
         )
         return other
 
+    def for_network(self, model: Any) -> Self:
+        """The problem with the default scaling of inputs, where it was left open (local).
+
+        Parameters
+        ----------
+        model : object
+            A network. Its inputs are scaled where it has an attribute `sees_scaled_inputs` that is
+            true, and the domain goes beyond ±10 in a coordinate or has a side shorter than 0.1.
+
+        Returns
+        -------
+        Problem
+            This one, or one of the same class whose `input_scaling` is True.
+        """
+        open_to_it = self._input_scaling is None and getattr(model, "sees_scaled_inputs", False)
+        if not open_to_it or not is_unusual(self._domain.lower, self._domain.upper):
+            return self
+        other = copy.copy(self)
+        other._input_scaling = True
+        other._scaling = InputScaling(self._domain.lower, self._domain.upper)
+        return other
+
     def field(
         self,
         network: Field | Function,
@@ -351,7 +379,8 @@ class Problem:
         array([[12.]], dtype=float32)
         """
         plain = network if isinstance(network, Field) else Field(network, jet=jet)
-        scaled = plain if self._scaling is None else self._scaling.field(plain)
+        scaling = self.for_network(network)._scaling
+        scaled = plain if scaling is None else scaling.field(plain)
         names = self._domain.names
         if self._ansatz is None:
             field = scaled

@@ -19,6 +19,16 @@ FloatArray = npt.NDArray[np.float64]
 AnsatzFunction = Callable[[Field, Any], Any]
 
 
+# Where a network whose weights have the usual size is saturated, or sees next to nothing.
+_FARTHEST, _SHORTEST = 10.0, 0.1
+
+
+def is_unusual(lower: FloatArray, upper: FloatArray) -> bool:
+    """Whether a network had better see the coordinates of a box scaled (local)."""
+    farthest = np.max(np.abs([lower, upper]))
+    return bool(farthest > _FARTHEST or np.min(upper - lower) < _SHORTEST)
+
+
 class InputScaling:
     """u(x) = N(z) with z_i = (x_i − c_i) s_i, which maps a box to [−1, 1]^d.
 

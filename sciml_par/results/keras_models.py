@@ -149,4 +149,5 @@ def _function_of(model: Any, problem: Problem | None, d: int, dtype: str) -> Fun
         apply = as_network(model, d, components, dtype=dtype).apply
     if problem is None:
         return apply
+    problem = problem.for_network(model)
     return lambda parameters, x: problem.field(partial(apply, parameters))(x)

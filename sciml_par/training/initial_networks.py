@@ -58,15 +58,19 @@ def network_of_member(
         )
     d, m = problem.domain.dimension, problem.network_outputs
     prefers = [each for each in optimizers if getattr(each, "prefers_centres", False)]
-    made = make_network(
+    make = partial(
+        make_network,
         network,
         d,
         m,
         seed=seed,
         dtype=dtype,
-        box=box_of_inputs(problem),
         initial_weights=CENTRES if prefers else None,
     )
+    made = make(box=box_of_inputs(problem))
+    decided = problem.for_network(made.model)
+    if decided is not problem and made.model is not network:
+        made = make(box=box_of_inputs(decided))
     if not prefers or not isinstance(made.model, MLP) or made.model is network:
         return made
     open_to_it = takes(MLP if network is None else network, "initial_weights")

@@ -24,6 +24,7 @@ from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
 from sciml_par.training.divided_loop import DividedLoop, divide_loop
 from sciml_par.training.initial_networks import network_of_member, try_residuals
+from sciml_par.training.input_scaling import DefaultScaling
 from sciml_par.training.least_squares.advice import advice
 from sciml_par.training.loop import Loop
 from sciml_par.training.loop_cache import loop_for
@@ -186,7 +187,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
     run = describe_run(settings, phases, stops, division, given.problem, given.evaluation_domain)
     check_consistency(run, everyone)
     group = training_group(division, world)
-    weight = everyone.attempt(lambda: ConditionWeight(phases))
+    weight, scaling = everyone.attempt(lambda: ConditionWeight(phases)), DefaultScaling()
     strategy = everyone.attempt(lambda: strategy_of(given.weights, given.problem))
     member = partial(
         _set_up,
@@ -197,6 +198,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         weight,
         TermWeights(given.weights),
         strategy,
+        scaling,
         members=division.members,
         group=group,
     )
@@ -215,7 +217,8 @@ def prepare(given: Arguments, world: World) -> Preparation:
     phases, solvers = for_sizes(phases, stacks, group, everyone)
     _tell(tried, everyone)
     of_networks = [note for setup in setups for note in setup.network.notes]
-    notes = dict.fromkeys([*([chosen] if chosen else []), *weight.notes, *of_networks, *solvers])
+    said = (*weight.notes, *scaling.notes)
+    notes = dict.fromkeys([*([chosen] if chosen else []), *said, *of_networks, *solvers])
     return Preparation(
         settings,
         phases,
@@ -290,6 +293,7 @@ def _set_up(
     weight: ConditionWeight,
     weights: TermWeights,
     strategy: LossWeights | None,
+    scaling: DefaultScaling,
     number: int,
     *,
     members: int,
@@ -322,6 +326,7 @@ def _set_up(
         dtype=settings.precision,
         optimizers=[phase.optimizer for phase in phases],
     )
+    problem = scaling.applied_to(problem, network.model)
     described = describe_model(
         settings,
         problem,

@@ -180,8 +180,14 @@ def test_models_of_other_initial_weights_are_the_same_functions():
     ("given", "message"),
     [
         ({"initial_weights": "centres"}, r"needs the box .*: box=\(lower, upper\)"),
-        ({"initial_weights": "centers"}, "must be 'glorot', 'centres' or None, got 'centers'"),
-        ({"initial_weights": 3}, "must be 'glorot', 'centres' or None, got 3"),
+        (
+            {"initial_weights": "centers"},
+            "must be one of 'glorot', 'centres', 'he', 'siren', or None.* got 'centers'",
+        ),
+        (
+            {"initial_weights": 3},
+            "must be one of 'glorot', 'centres', 'he', 'siren', or None.* got 3",
+        ),
         ({"box": 1.0}, r"a pair \(lower, upper\) of 2 numbers each, or a Box, got 1.0"),
         ({"box": (0.0, 1.0, 2.0)}, "a pair"),
         ({"box": ([0.0], [1.0])}, "2 finite numbers each, one for each of the network's inputs"),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_number
+from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.axes import axis_number, checked_axis
 from sciml_par.problems.conditions.components import (
     Component,
@@ -25,7 +26,6 @@ from sciml_par.problems.conditions.condition import Condition, Predicate
 from sciml_par.problems.conditions.valued import normal_derivative
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.operators import FieldLike
 from sciml_par.problems.sampling import GRID
 
 FloatArray = npt.NDArray[np.float64]

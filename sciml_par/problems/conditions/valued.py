@@ -14,6 +14,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_number
 from sciml_par.problems._evaluate import values_at
+from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.components import (
     Component,
     Components,
@@ -23,7 +24,7 @@ from sciml_par.problems.conditions.components import (
 )
 from sciml_par.problems.conditions.condition import Arrays, Condition, On, Predicate
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.operators import FieldLike, jacobian
+from sciml_par.problems.operators import jacobian
 
 FloatArray = npt.NDArray[np.float64]
 Value = float | Sequence[float] | Callable[[Any], Any]

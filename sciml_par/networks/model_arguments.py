@@ -1,0 +1,71 @@
+"""Checks of the arguments that the models of this package have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from sciml_par._tensorflow import import_module
+from sciml_par.errors import InputError
+
+DTYPES = ("float32", "float64")
+
+
+def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any) -> None:
+    """Check sizes, seed and dtype of a model, and what Keras runs on (local)."""
+    keras: Any = import_module("keras")
+    if keras.backend.backend() != "tensorflow":
+        raise InputError(
+            f"{model} needs Keras on TensorFlow, but Keras runs on {keras.backend.backend()!r}; "
+            f"set KERAS_BACKEND=tensorflow before Keras is imported"
+        )
+    for name, size in sizes.items():
+        if not is_integer(size) or size < 1:
+            raise InputError(f"{model}: {name} must be an integer of at least 1, got {size!r}")
+    if not is_integer(seed) or seed < 0:
+        raise InputError(f"{model}: seed must be a non-negative integer, got {seed!r}")
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise InputError(f"{model}: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+
+
+def checked_factor(model: str, name: str, value: Any) -> float:
+    """Let a positive finite number through (local)."""
+    if not is_positive(value):
+        raise InputError(f"{model}: {name} must be a number > 0, got {value!r}")
+    return float(value)
+
+
+def is_positive(value: Any) -> bool:
+    """Whether a value is a positive finite number (local)."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer, which a truth value is not (local)."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def own_embedding(model: str, embedding: Any, dtype: str) -> Any:
+    """A layer like the one given, not built yet, in the precision of the model (local).
+
+    A model that is made several times, once for each member, has a layer of its own each time.
+
+    Raises
+    ------
+    InputError
+        It is no layer that propagates derivatives.
+    """
+    if embedding is None:
+        return None
+    if isinstance(embedding, dict):  # as Keras saves it
+        keras: Any = import_module("keras")
+        embedding = keras.layers.deserialize(embedding)
+    if not callable(getattr(embedding, "propagate", None)) or not hasattr(embedding, "get_config"):
+        raise InputError(
+            f"{model}: embedding must be a FourierFeatures or a PeriodicEmbedding, got "
+            f"{type(embedding).__name__}; put other layers in front of it with keras.Sequential"
+        )
+    config = {k: v for k, v in embedding.get_config().items() if k != "name"}
+    return type(embedding).from_config({**config, "dtype": dtype, "name": "embedding"})
