@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -113,17 +114,7 @@ def parse_solving_options(
     SystemExit
         Options that cannot be understood, with code 2, or --help. Rank 0 alone prints.
     """
-    parser = make_training_parser(description, program=program)
-    add = parser.add_argument
-    add("name", nargs="?", metavar="NAME", help="of the problem; --list says which there are")
-    add("--list", action="store_true", help="print the names of the problems and their equations")
-    add(
-        "--boundary",
-        type=positive_integer,
-        metavar="N",
-        help="points on the boundary, of all ranks (default that of the problem)",
-    )
-    add("--network", choices=tuple(NETWORKS), help="default that of the problem")
+    parser = make_solving_parser(description, program=program)
     with only_rank_0_prints():
         options = parser.parse_args(arguments, namespace=SolvingOptions())
         options.program = parser.prog
@@ -135,6 +126,24 @@ def parse_solving_options(
         check_together(options, parser)
     options.complete()
     return options
+
+
+def make_solving_parser(
+    description: str | None, *, program: str | None = None
+) -> argparse.ArgumentParser:
+    """The parser of `parse_solving_options` (local)."""
+    parser = make_training_parser(description, program=program)
+    add = parser.add_argument
+    add("name", nargs="?", metavar="NAME", help="of the problem; --list says which there are")
+    add("--list", action="store_true", help="print the names of the problems and their equations")
+    add(
+        "--boundary",
+        type=positive_integer,
+        metavar="N",
+        help="points on the boundary, of all ranks (default that of the problem)",
+    )
+    add("--network", choices=tuple(NETWORKS), help="default that of the problem")
+    return parser
 
 
 def print_catalogue() -> None:

@@ -24,6 +24,7 @@ from sciml_par.problems.catalogue.burgers import points_near_the_front
 
 PROGRAM = ROOT / "benchmarks" / "accuracy.py"
 
+
 def test_names_are_those_of_the_problems_and_optimizers() -> None:
     assert tuple(problems.CASES) == accuracy.PROBLEMS
     assert set(accuracy.ENGINE) == {"adam", *_accuracy_training.OPTIMIZERS}

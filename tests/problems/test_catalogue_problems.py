@@ -28,6 +28,14 @@ OTHERS = {
 }
 CASES = [(name, {}) for name in NAMES] + list(OTHERS.items())
 STEEP = {"allen-cahn", "burgers"}
+TOLERANCES = {"cavity": 1e-3, "allen-cahn": 1e-3, "burgers": 1e-6}
+"""Of residuals, relative to the solution; they have second derivatives of an approximation."""
+
+CLOSED_FORMS = {
+    "two-sines": lambda x: tf.sin(2 * np.pi * x) + tf.sin(4 * np.pi * x),
+    "poisson-1d": lambda x: tf.sin(2 * np.pi * x),
+}
+"""Of those whose exact solution is written for NumPy alone."""
 
 
 def differentiable(problem, name):
@@ -37,17 +45,17 @@ def differentiable(problem, name):
     local polynomial: Chebyshev interpolation in a small box around each point, made of values.
     """
     exact = problem.exact_function
-    try:
-        exact(tf.constant(problem.domain.sample(3, seed=0)))
-    except Exception:  # NumPy and SciPy raise all kinds where they meet tensors
-        return local_polynomials(problem, name), 1e-5 if name not in STEEP else 1e-4
+    if name in ("cavity", "lorenz", "lotka-volterra", *STEEP):
+        return local_polynomials(problem, name), TOLERANCES.get(name, 1e-7)
+    if name in CLOSED_FORMS:
+        return CLOSED_FORMS[name], 1e-9
     return exact, 1e-9
 
 
 def local_polynomials(problem, name, degree=8):
     """A field that is, around the points that it is first called at, a polynomial in each box."""
     domain, d = problem.domain, problem.domain.dimension
-    size = domain.extent * (0.004 if name in STEEP else 0.02)
+    size = domain.extent * (0.0005 if name in STEEP else 0.02)
     nodes = np.cos(np.pi * np.arange(degree + 1) / degree)
 
     def field(x):
@@ -90,13 +98,13 @@ def test_the_exact_solution_satisfies_equations_and_conditions(name, parameters)
         scale = max(1.0, float(np.max(np.abs(problem.exact(arrays[0])))))
         assert np.max(np.abs(r)) < tolerance * scale * 10, term.name
         wrong = term.residual(lambda z: 1.1 * u(z) + 0.1, *(tf.constant(a) for a in arrays))
-        if part.kind if hasattr(part, "kind") else "" != "neumann":
+        if getattr(part, "kind", "") != "neumann":
             assert np.max(np.abs(wrong)) > 1e-3, term.name
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_ansatz_has_the_values_of_the_solution_where_it_gives_them(name):
-    """Whatever the network: on the boundary, or at the start of an ordinary differential equation."""
+    """Whatever the network: on the boundary, or at the start of a trajectory."""
     problem = problem_by_name(name)
     if problem.ansatz is None:
         pytest.skip("it has none")

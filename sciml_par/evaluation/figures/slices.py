@@ -107,7 +107,7 @@ def _draw_component(
     figure.colorbar(image, ax=on_map, pad=0.01, aspect=18, label=f"${symbol(first.fields[k])}$")
     on_map.set_xlabel(coordinate(first, 1), labelpad=1.0)
     on_map.set_ylabel(coordinate(first, 0))
-    on_map.set_xlim(t[0], t[-1] + 0.004 * (t[-1] - t[0]))
+    on_map.set_xlim(t[0], t[-1])
     low, high = value_limits(members, k)
     room = 0.06 * (high - low)
     for axes, at in zip(lines, chosen, strict=True):

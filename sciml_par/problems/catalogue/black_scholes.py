@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import exp, log, normal_distribution
 from sciml_par.problems.catalogue.places import at

@@ -17,11 +17,17 @@ START = (-8.0, 7.0, 27.0)
 
 
 def lorenz(
-    *, sigma: float = 10.0, rho: float = 28.0, beta: float = 8 / 3, end: float = 2.0
+    *,
+    sigma: float = 10.0,
+    rho: float = 28.0,
+    beta: float = 8 / 3,
+    end: float = 2.0,
+    fading: float = 2.0,
 ) -> Problem:
     """x′ = σ (y − x), y′ = x (ρ − z) − y, z′ = x y − β z on [0, end], from (−8, 7, 27).
 
-    The initial values are built in: w = w₀ + 10 t N(t). The reference is `references.trajectory`
+    The initial values are built in: w = w₀ + 10 t N(t). The residual is multiplied by e^{−κt}, as
+    what is wrong early makes all wrong that comes later. The reference is `references.trajectory`
     (Lorenz 1963, J. Atmos. Sci. 20, 130–141).
 
     Parameters
@@ -30,13 +36,16 @@ def lorenz(
         Dimensionless.
     end : float
         The last time. Errors grow with it: the system is chaotic.
+    fading : float
+        κ, per time.
     """
 
     def velocity(x: Any, y: Any, z: Any) -> tuple[Any, Any, Any]:
         return sigma * (y - x), x * (rho - z) - y, x * y - beta * z
 
     def equation(w: Any, t: Any) -> Any:
-        return (derivative(w, t, 0) - tf.concat(velocity(*tf.split(w(t), 3, axis=1)), axis=1)) / 10
+        right = tf.concat(velocity(*tf.split(w(t), 3, axis=1)), axis=1)
+        return tf.exp(-fading * t) * (derivative(w, t, 0) - right) / 10
 
     return Problem(
         Interval(0, end, name="t"),

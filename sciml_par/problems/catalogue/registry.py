@@ -80,9 +80,7 @@ def catalogue_entry(name: str) -> CatalogueEntry:
         return _BY_NAME[name]
     close = difflib.get_close_matches(str(name).lower(), _BY_NAME, n=1)
     meant = f" did you mean {close[0]!r}?" if close else ""
-    raise InputError(
-        f"the catalogue has no problem {name!r};{meant} It has {', '.join(_BY_NAME)}."
-    )
+    raise InputError(f"the catalogue has no problem {name!r};{meant} It has {', '.join(_BY_NAME)}.")
 
 
 def problem_by_name(name: str, **parameters: Any) -> Problem:

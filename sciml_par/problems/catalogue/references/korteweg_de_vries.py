@@ -19,7 +19,7 @@ def solution(
     advection: float = 1.0,
     dispersion: float = 0.022**2,
     *,
-    modes: int = 256,
+    modes: int = 512,
     steps: int = 4000,
 ) -> Callable[[FloatArray], FloatArray]:
     """u of u_t + η u u_x + μ u_xxx = 0 for t in [0, 1], as (x, t): [k, 2] -> [k, 1] (local).
@@ -43,7 +43,7 @@ def solution(
 
     start = np.fft.rfft(np.cos(np.pi * x)) * kept
     found = etdrk4(1j * dispersion * wave**3, steepening, start, 1.0, steps)
-    # Splines of real numbers; the grid begins at x = −1, and every mode but the first is there twice.
+    # Splines of real numbers; the grid begins at −1, and every mode but the first is there twice.
     amplitudes = found[:, kept] / modes * np.r_[1, np.full(kept.sum() - 1, 2)]
     both = np.concatenate([amplitudes.real, amplitudes.imag], axis=1)
     every = max(1, steps // 2000)
