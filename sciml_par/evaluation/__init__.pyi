@@ -5,10 +5,12 @@ from .figures.curves import ScalingCurve as ScalingCurve
 from .figures.data import Prediction as Prediction
 from .figures.data import Shard as Shard
 from .figures.errors import plot_errors as plot_errors
+from .figures.flow import plot_flow as plot_flow
 from .figures.losses import plot_losses as plot_losses
 from .figures.predictions import plot_predictions as plot_predictions
 from .figures.save import save_figure as save_figure
 from .figures.scaling import plot_scaling as plot_scaling
+from .figures.slices import plot_slices as plot_slices
 from .figures.unknowns import UnknownCurve as UnknownCurve
 from .figures.unknowns import plot_unknowns as plot_unknowns
 from .metrics.communication_model import CommunicationModel as CommunicationModel

@@ -7,6 +7,10 @@ from .scaling_study import Record as Record
 from .scaling_study import make_scaling_study_parser as make_scaling_study_parser
 from .scaling_study import print_table as print_table
 from .scaling_study import run_scaling_study as run_scaling_study
+from .solving_options import SolvingOptions as SolvingOptions
+from .solving_options import make_solving_parser as make_solving_parser
+from .solving_options import parse_solving_options as parse_solving_options
+from .solving_options import print_catalogue as print_catalogue
 from .training_options import TrainingOptions as TrainingOptions
 from .training_options import make_training_parser as make_training_parser
 from .training_options import parse_training_options as parse_training_options

@@ -26,15 +26,15 @@ from sciml_par.programs.output_folder import output_folder
 _HELP = {
     "mode": "data: all ranks train one model, each on its part of the domain (default); "
     "ensemble: each rank trains models of its own",
-    "optimizer": "adam (default); lbfgs; lm: Levenberg-Marquardt, for a few thousand parameters at "
+    "optimizer": "adam{}; lbfgs; lm: Levenberg-Marquardt, for a few thousand parameters at "
     "most; auto: what suits the numbers of parameters and points",
     "precision": "default float32 with adam, else float64",
     "steps": "updates of the weights, at most (default {})",
-    "points": "equispaced points per rank, both ends included (default {})",
+    "points": "{} (default {})",
     "rate": "of adam (default 0.001)",
     "scale": "multiply the learning rate by the number of ranks (default in mode data)",
-    "width": "units per hidden layer (default %(default)s)",
-    "depth": "hidden layers (default %(default)s)",
+    "width": "units per hidden layer (default {})",
+    "depth": "hidden layers (default {})",
     "seed": "of the initial weights; members derive theirs from it (default %(default)s)",
     "members": "models per rank in mode ensemble (default %(default)s)",
     "log": "steps between recorded losses, which are also shown (default about 500 records)",
@@ -49,6 +49,9 @@ _HELP = {
 
 
 _RATE = 1e-3
+_WIDTH, _DEPTH = 16, 2
+_EQUISPACED = "equispaced points per rank, both ends included"
+_OF_PROBLEM = "that of the problem"
 
 
 class TrainingOptions(argparse.Namespace):
@@ -105,6 +108,15 @@ class TrainingOptions(argparse.Namespace):
             "log_every": self.log_every,
         }
 
+    def complete(self) -> None:
+        """Give what the command line leaves open the values that are usual (local)."""
+        named = OPTIMIZERS[self.optimizer]
+        self.steps = self.steps or named.steps
+        self.precision = self.precision or named.precision
+        self.learning_rate = self.learning_rate or _RATE
+        if self.scale_learning_rate is None:
+            self.scale_learning_rate = self.mode == "data"
+
     def _stops(self) -> list[Any]:
         from sciml_par.training import NoProgress, TargetLoss, WallTime
 
@@ -133,6 +145,11 @@ class TrainingOptions(argparse.Namespace):
                 flush=True,
             )
 
+    @property
+    def default_folder(self) -> Path:
+        """The folder for the results where none is named, before it gets a number."""
+        return Path("runs") / f"{self.program}-{self.mode}"
+
     def output_folder(self) -> AbstractContextManager[Path]:
         """The folder for the results, made before any work is done (collective).
 
@@ -143,7 +160,7 @@ class TrainingOptions(argparse.Namespace):
 
         return output_folder(
             self.output,
-            Path("runs") / f"{self.program}-{self.mode}",
+            self.default_folder,
             overwrite=self.overwrite,
             resume=bool(self.resume),
             on_root=current_world().communicator.on_root,
@@ -174,40 +191,63 @@ def parse_training_options(
     parser = make_training_parser(description, points=points, program=program)
     with only_rank_0_prints():
         options = parser.parse_args(arguments, namespace=TrainingOptions())
-        if options.mode == "data" and options.members != 1:
-            parser.error("--members needs --mode ensemble: data mode trains one model on all ranks")
-        if options.resume and options.output is None:
-            parser.error("--resume needs --output: the folder of the run that is to go on")
-        named = OPTIMIZERS[options.optimizer]
-        if options.learning_rate is not None and not named.has_rate:
-            parser.error(f"--learning-rate is of adam; --optimizer {options.optimizer} has none")
+        check_together(options, parser)
     options.program = parser.prog
-    options.steps = options.steps or named.steps
-    options.precision = options.precision or named.precision
-    options.learning_rate = options.learning_rate or _RATE
     if options.points is None:
         options.points = points[options.mode]
-    if options.scale_learning_rate is None:
-        options.scale_learning_rate = options.mode == "data"
+    options.complete()
     return options
 
 
+def check_together(options: TrainingOptions, parser: argparse.ArgumentParser) -> None:
+    """End the program where two options do not go together (local).
+
+    Raises
+    ------
+    SystemExit
+        With code 2, after a message.
+    """
+    if options.mode == "data" and options.members != 1:
+        parser.error("--members needs --mode ensemble: data mode trains one model on all ranks")
+    if options.resume and options.output is None:
+        parser.error("--resume needs --output: the folder of the run that is to go on")
+    named = OPTIMIZERS[options.optimizer]
+    if options.learning_rate is not None and not named.has_rate:
+        parser.error(f"--learning-rate is of adam; --optimizer {options.optimizer} has none")
+
+
 def make_training_parser(
-    description: str | None, *, points: Mapping[str, int], program: str | None = None
+    description: str | None,
+    *,
+    points: Mapping[str, int] | None = None,
+    program: str | None = None,
 ) -> argparse.ArgumentParser:
-    """The parser of `parse_training_options`, for programs with options of their own."""
+    """The parser of `parse_training_options`, for programs with options of their own (local).
+
+    Without `points`, these are of all ranks, and what depends on the problem has no default here:
+    the points, the optimizer, its steps, the width and the depth of the network.
+    """
     parser = new_parser(description, program)
-    modes = ", ".join(f"{n} in mode {mode}" for mode, n in points.items())
+    own = points is None
+    modes = ", ".join(f"{n} in mode {mode}" for mode, n in (points or {}).items())
+    kind = "points in the domain, of all ranks" if own else _EQUISPACED
+    texts = {
+        "optimizer": _HELP["optimizer"].format("" if own else " (default)"),
+        "points": _HELP["points"].format(kind, _OF_PROBLEM if own else modes),
+        "width": _HELP["width"].format(_OF_PROBLEM if own else _WIDTH),
+        "depth": _HELP["depth"].format(_OF_PROBLEM if own else _DEPTH),
+    }
     add = parser.add_argument
     whole, natural, number = positive_integer, integer_from(0), positive_number
     add("--mode", choices=("data", "ensemble"), default="data", help=_HELP["mode"])
-    add("--optimizer", choices=tuple(OPTIMIZERS), default="adam", help=_HELP["optimizer"])
+    optimizer = None if own else "adam"
+    add("--optimizer", choices=tuple(OPTIMIZERS), default=optimizer, help=texts["optimizer"])
     add("--steps", type=whole, metavar="N", help=_HELP["steps"].format(_usual_steps()))
-    add("--points", type=integer_from(2), metavar="N", help=_HELP["points"].format(modes))
+    add("--points", type=integer_from(2), metavar="N", help=texts["points"])
     add("--learning-rate", type=number, metavar="R", help=_HELP["rate"])
     add("--scale-learning-rate", action=argparse.BooleanOptionalAction, help=_HELP["scale"])
-    add("--width", type=whole, default=16, metavar="N", help=_HELP["width"])
-    add("--depth", type=whole, default=2, metavar="N", help=_HELP["depth"])
+    add("--width", type=whole, default=None if own else _WIDTH, metavar="N", help=texts["width"])
+    add("--depth", type=whole, default=None if own else _DEPTH, metavar="N", help=texts["depth"])
     add("--seed", type=natural, default=0, metavar="N", help=_HELP["seed"])
     add("--precision", choices=("float32", "float64"), help=_HELP["precision"])
     add("--members", type=whole, default=1, metavar="M", help=_HELP["members"])

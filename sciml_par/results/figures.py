@@ -11,9 +11,11 @@ import numpy as np
 from sciml_par.evaluation.figures.curves import LossCurve
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.evaluation.figures.errors import plot_errors
+from sciml_par.evaluation.figures.flow import plot_flow, vector_of
 from sciml_par.evaluation.figures.losses import plot_losses
 from sciml_par.evaluation.figures.predictions import plot_predictions
 from sciml_par.evaluation.figures.save import save_figure
+from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
 from sciml_par.evaluation.figures.unknowns import UnknownCurve, plot_unknowns
 from sciml_par.results.member import DIVERGED, FINISHED, NOT_FINITE, Member, ranks_of
 
@@ -26,7 +28,8 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     """Write prediction, error, loss and, if there are any, unknowns as PNG and PDF (local).
 
     In more than two dimensions there are the loss and, where an exact solution is known, the
-    predicted over the exact values.
+    predicted over the exact values. A field over space and time has slices at several times as
+    well, and a vector field in the plane, such as a velocity, streamlines.
     """
     labels = labels_of(members, mode=mode)
     losses = [_loss_curve(each, label) for label, each in zip(labels, members, strict=True)]
@@ -44,6 +47,10 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
         save_figure(plot_predictions(drawn, title=title), folder, "prediction")
     if known and in_full:
         save_figure(plot_errors(drawn, title=title), folder, "error")
+    if all(in_space_and_time(each) for each in drawn):
+        save_figure(plot_slices(drawn, title=title), folder, "slices")
+    if vector_of(drawn[0]) is not None:
+        save_figure(plot_flow(drawn, title=title), folder, "flow")
 
 
 def _loss_curve(member: Member, label: str) -> LossCurve:

@@ -27,6 +27,7 @@ _AROUND = 0.4  # inches above and below a panel
 _BAR_WIDTH = 0.09  # inches
 _BAR = 0.6  # inches beside a panel, for a colour bar with its labels
 _MOST_UNLIKE = 4.0  # axes are equal while no side is longer than the other by more than this
+_STREAMLINES: Any = {"color": "white", "linewidth": 0.6, "density": 0.9, "arrowsize": 0.6}
 _TIMES = ("t", "time", "$t$")
 
 
@@ -42,6 +43,7 @@ class Panel:
     title, symbol : of the panel, "title: symbol".
     shards : whose sub-domains are outlined.
     points : whether their training points are drawn as well.
+    arrows : [n, 2], a vector at each point, whose streamlines are drawn; the points are a grid.
     """
 
     curve: Prediction
@@ -51,6 +53,7 @@ class Panel:
     symbol: str = ""
     shards: tuple[Shard, ...] = ()
     points: bool = True
+    arrows: np.ndarray | None = None
 
 
 def draw_panels(
@@ -91,6 +94,8 @@ def draw_panels(
 def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
     axes = grid.panels[cell]
     image = _paint(axes, panel)
+    if panel.arrows is not None:
+        _draw_streamlines(axes, panel.curve.x, panel.arrows)
     draw_shards(axes, panel.shards, points=panel.points)
     grid.title(axes, panel.title, panel.symbol)
     axes.locator_params(nbins=4)
@@ -113,6 +118,18 @@ def _paint(axes: Axes, panel: Panel) -> Any:
     return axes.tripcolor(
         triangles, kept, shading="gouraud", norm=norm, cmap=colors, rasterized=True
     )
+
+
+def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
+    """Draw the lines along a vector field, where its points are a grid."""
+    across, up = (np.unique(x[:, axis]) for axis in (0, 1))
+    if across.size * up.size != len(x):
+        return
+    order = np.lexsort((x[:, 0], x[:, 1]))
+    u, v = (vectors[order, k].reshape(up.size, across.size) for k in (0, 1))
+    # The lines want equal distances to the last digit.
+    even = [np.linspace(values[0], values[-1], values.size) for values in (across, up)]
+    axes.streamplot(*even, u, v, **_STREAMLINES)
 
 
 def _triangulate(curve: Prediction) -> Triangulation:

@@ -1,24 +1,20 @@
-"""Problems with known solutions."""
+"""The Poisson equation on an interval."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import is_integer
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box, Interval
-from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators import laplacian
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.residual import Residual
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def poisson(*, k: int = 2, domain: Box | None = None) -> Problem:
@@ -66,51 +62,6 @@ def poisson(*, k: int = 2, domain: Box | None = None) -> Problem:
     )
 
 
-def function_approximation(
-    function: Callable[[FloatArray], npt.ArrayLike],
-    *,
-    domain: Domain,
-    outputs: int = 1,
-    name: str = "function approximation",
-) -> Problem:
-    """u(x) = f(x): fit a network to a known function.
-
-    Parameters
-    ----------
-    function : callable
-        f, written once, in NumPy: x: [n, d] (float64) -> [n, m], or [n] where m = 1. It is the
-        exact solution, and its values at the training points, computed once, are the data.
-    domain : Domain
-    outputs : int
-        Number m of components.
-    name : str
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sciml_par.problems import Interval, function_approximation
-    >>> problem = function_approximation(np.cos, domain=Interval(0, 1))
-    >>> problem.exact([[0.0]])
-    array([[1.]])
-    """
-
-    def misfit(u: Any, x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
-        return u(x) - f
-
-    return Problem(
-        domain, Residual(misfit, data=function), exact=function, outputs=outputs, name=name
-    )
-
-
-def two_sines(*, domain: Box | None = None) -> Problem:
-    """u(x) = sin 2πx + sin 4πx on an interval, [−1, 1] by default, as function approximation."""
-    return function_approximation(
-        lambda x: np.sin(2 * np.pi * x) + np.sin(4 * np.pi * x),
-        domain=Interval(-1.0, 1.0) if domain is None else domain,
-        name="two sines",
-    )
-
-
 def _check_ends(k: int, domain: Box) -> None:
     if not isinstance(domain, Box) or domain.dimension != 1:
         raise InputError(f"poisson: domain must be an Interval, got {domain!r}")
@@ -120,3 +71,11 @@ def _check_ends(k: int, domain: Box) -> None:
             f"poisson: sin({k}πx) does not vanish at the ends of {domain}, where u = 0 is asked; "
             f"k times either end must be an integer"
         )
+
+
+ENTRY = CatalogueEntry(
+    "poisson-1d",
+    "−u″ = (2π)² sin 2πx on [−1, 1], u = 0 at both ends",
+    poisson,
+    Suggestion(128, width=16, depth=2, steps=200),
+)

@@ -1,0 +1,1 @@
+"""Problems with known solutions, a file each, and their list by name."""

@@ -1,0 +1,66 @@
+"""What the catalogue knows of a problem: how to make it, and what it is solved with by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.problem import Problem
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Settings of a training that solve a problem, as plain values.
+
+    Attributes
+    ----------
+    points : of the equations, of all ranks; on a grid about, or a number per axis.
+    boundary : points of the whole boundary; None for as dense as the interior.
+    initial : those where the last coordinate is least; None for their share of `boundary`.
+    method : of the points of the equations, such as "grid" or "sobol"; others are on a grid.
+    network : its name, such as "mlp".
+    width, depth : of its hidden layers.
+    optimizer : its name, such as "lm" or "adam".
+    steps : updates of the weights, at most.
+    precision : "float32" or "float64".
+    """
+
+    points: int | tuple[int, ...]
+    _: KW_ONLY
+    boundary: int | None = None
+    initial: int | None = None
+    method: str = "grid"
+    network: str = "mlp"
+    width: int = 20
+    depth: int = 2
+    optimizer: str = "lm"
+    steps: int = 500
+    precision: str = "float64"
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """A problem of the catalogue.
+
+    Attributes
+    ----------
+    name : in small letters, with hyphens.
+    equation : in one line, with what holds on the boundary.
+    make : makes the problem; its keyword arguments are the problem's parameters.
+    suggestion : what it is solved with by default.
+    goal : the relative L2 error (dimensionless) that the suggestion is to reach.
+    place : places n points where the solution is steep, [n, d]; None for `suggestion.method`.
+    """
+
+    name: str
+    equation: str
+    make: Callable[..., Problem]
+    suggestion: Suggestion
+    _: KW_ONLY
+    goal: float = 1e-4
+    place: Callable[[int], FloatArray] | None = None

@@ -1,0 +1,52 @@
+"""A network fitted to a known function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.residual import Residual
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def function_approximation(
+    function: Callable[[FloatArray], npt.ArrayLike],
+    *,
+    domain: Domain,
+    outputs: int = 1,
+    name: str = "function approximation",
+) -> Problem:
+    """u(x) = f(x): fit a network to a known function.
+
+    Parameters
+    ----------
+    function : callable
+        f, written once, in NumPy: x: [n, d] (float64) -> [n, m], or [n] where m = 1. It is the
+        exact solution, and its values at the training points, computed once, are the data.
+    domain : Domain
+    outputs : int
+        Number m of components.
+    name : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sciml_par.problems import Interval, function_approximation
+    >>> problem = function_approximation(np.cos, domain=Interval(0, 1))
+    >>> problem.exact([[0.0]])
+    array([[1.]])
+    """
+
+    def misfit(u: Any, x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+        return u(x) - f
+
+    return Problem(
+        domain, Residual(misfit, data=function), exact=function, outputs=outputs, name=name
+    )

@@ -1,0 +1,71 @@
+"""Steady flow behind a grid, by Kovasznay: a solution of the Navier–Stokes equations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.functions import columns, cos, exp, sin
+from sciml_par.problems.catalogue.given import Given
+from sciml_par.problems.catalogue.places import at
+from sciml_par.problems.domains.box import Box
+from sciml_par.problems.operators import jacobian, laplacian
+from sciml_par.problems.problem import Problem
+
+
+def kovasznay(*, reynolds: float = 20.0) -> Problem:
+    """u·∇u + ∇p = Δu/Re, ∇·u = 0 on [−0.5, 1] × [−0.5, 1.5]; outputs u, v and p.
+
+        u = 1 − e^{λx} cos 2πy,  v = λ/2π e^{λx} sin 2πy,  p = ½ (1 − e^{2λx}),
+        λ = Re/2 − √(Re²/4 + 4π²)
+
+    The velocity is given on the whole boundary, and the pressure at x = 1 (Kovasznay 1948, Proc.
+    Camb. Phil. Soc. 44, 58–62).
+
+    Parameters
+    ----------
+    reynolds : float
+        Re, dimensionless.
+    """
+    decay = reynolds / 2 - np.sqrt(reynolds**2 / 4 + 4 * np.pi**2)
+
+    def solution(x: Any) -> Any:
+        fading, angle = exp(decay * x[:, :1]), 2 * np.pi * x[:, 1:]
+        u = 1 - fading * cos(angle)
+        v = decay / (2 * np.pi) * fading * sin(angle)
+        return columns(u, v, (1 - fading**2) / 2)
+
+    def equation(w: Any, x: Any) -> Any:
+        return navier_stokes(w, x, reynolds)
+
+    return Problem(
+        Box([-0.5, -0.5], [1, 1.5]),
+        equation,
+        conditions=[
+            Given(lambda x: solution(x)[:, :2], components=(0, 1)),
+            Given(lambda x: solution(x)[:, 2:], components=(2,), where=at(0, 1.0)),
+        ],
+        outputs=("u", "v", "p"),
+        exact=solution,
+        name="Kovasznay",
+    )
+
+
+def navier_stokes(w: Any, x: Any, reynolds: float) -> Any:
+    """u·∇u + ∇p − Δu/Re in two components, and ∇·u, of w = (u, v, p): [n, 3] (local)."""
+    slopes, diffusion = jacobian(w, x), laplacian(w, x)[:, :2] / reynolds
+    advection = tf.reduce_sum(slopes[:, :2] * w(x)[:, None, :2], axis=2)
+    divergence = slopes[:, 0, :1] + slopes[:, 1, 1:]
+    return tf.concat([advection + slopes[:, 2] - diffusion, divergence], axis=1)
+
+
+ENTRY = CatalogueEntry(
+    "kovasznay",
+    "Navier–Stokes, steady, Re = 20, behind a grid; velocity given on the boundary",
+    kovasznay,
+    Suggestion(1200, boundary=300, method="sobol", width=24, depth=2, steps=150),
+    goal=1e-2,
+)

@@ -1,0 +1,155 @@
+"""The options of the program that solves the problems of the catalogue."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sciml_par.parallel.groups.world import current_world
+from sciml_par.problems.catalogue.entry import CatalogueEntry
+from sciml_par.problems.catalogue.registry import catalogue_entries, catalogue_entry
+from sciml_par.programs.networks import NETWORKS
+from sciml_par.programs.options import only_rank_0_prints, positive_integer
+from sciml_par.programs.training_options import (
+    TrainingOptions,
+    check_together,
+    make_training_parser,
+)
+
+_IN_ONE, _IN_TWO, _IN_MORE = 401, 101**2, 60_000
+"""About how many points the error is measured at, by the dimension."""
+
+
+class SolvingOptions(TrainingOptions):
+    """The options of a training, with the problem's suggestions where they are left open."""
+
+    name: str
+    list: bool
+    boundary: int | None
+    network: str
+
+    @property
+    def entry(self) -> CatalogueEntry:
+        """What the catalogue knows of the problem."""
+        return catalogue_entry(self.name)
+
+    @property
+    def default_folder(self) -> Path:
+        """See `TrainingOptions`."""
+        return Path("runs") / f"{self.name}-{self.mode}"
+
+    def take_suggestions(self) -> None:
+        """Take from the catalogue what the command line leaves open (local).
+
+        Steps and precision are those of the suggestion where the optimizer is.
+        """
+        suggestion = self.entry.suggestion
+        if self.optimizer in (None, suggestion.optimizer):
+            self.optimizer = suggestion.optimizer
+            self.steps = self.steps or suggestion.steps
+            self.precision = self.precision or suggestion.precision
+        self.points = suggestion.points if self.points is None else self.points
+        self.boundary = self.boundary or suggestion.boundary
+        self.network = self.network or suggestion.network
+        self.width = self.width or suggestion.width
+        self.depth = self.depth or suggestion.depth
+
+    def training(self, folder: Path) -> dict[str, Any]:
+        """See `TrainingOptions`."""
+        found = super().training(folder)
+        del found["points_per_rank"]
+        dimension = self.entry.make().domain.dimension
+        network = partial(NETWORKS[self.network](), width=self.width, depth=self.depth)
+        evaluated = _IN_ONE if dimension == 1 else _IN_TWO if dimension == 2 else _IN_MORE
+        return found | {
+            "points": self._points(),
+            "network": network,
+            "evaluation_points": evaluated,
+        }
+
+    def announce(self) -> None:
+        """See `TrainingOptions`; with the equation."""
+        if current_world().communicator.rank == 0:
+            print(f"{self.name}: {self.entry.equation}", flush=True)
+        super().announce()
+
+    def _points(self) -> Any:
+        from sciml_par.training import Points
+
+        entry = self.entry
+        interior: Any = self.points
+        if entry.place is not None and isinstance(interior, int):
+            return Points(
+                entry.place(interior), boundary=self.boundary, initial=entry.suggestion.initial
+            )
+        return Points(
+            interior,
+            boundary=self.boundary,
+            initial=entry.suggestion.initial,
+            method={"interior": entry.suggestion.method},
+        )
+
+
+def parse_solving_options(
+    description: str | None,
+    *,
+    arguments: Sequence[str] | None = None,
+    program: str | None = None,
+) -> SolvingOptions:
+    """The options of the command line (local, before `init`).
+
+    Parameters
+    ----------
+    description : what --help says of the program.
+    arguments : the words behind the program's name; those of the process by default.
+    program : what messages call it; the name of its file by default.
+
+    Raises
+    ------
+    InputError
+        There is no problem of this name.
+    SystemExit
+        Options that cannot be understood, with code 2, or --help. Rank 0 alone prints.
+    """
+    parser = make_solving_parser(description, program=program)
+    with only_rank_0_prints():
+        options = parser.parse_args(arguments, namespace=SolvingOptions())
+        options.program = parser.prog
+        if options.list:
+            return options
+        if options.name is None:
+            parser.error("NAME is missing: the problem to solve; --list says which there are")
+        options.take_suggestions()
+        check_together(options, parser)
+    options.complete()
+    return options
+
+
+def make_solving_parser(
+    description: str | None, *, program: str | None = None
+) -> argparse.ArgumentParser:
+    """The parser of `parse_solving_options` (local)."""
+    parser = make_training_parser(description, program=program)
+    add = parser.add_argument
+    add("name", nargs="?", metavar="NAME", help="of the problem; --list says which there are")
+    add("--list", action="store_true", help="print the names of the problems and their equations")
+    add(
+        "--boundary",
+        type=positive_integer,
+        metavar="N",
+        help="points on the boundary, of all ranks (default that of the problem)",
+    )
+    add("--network", choices=tuple(NETWORKS), help="default that of the problem")
+    return parser
+
+
+def print_catalogue() -> None:
+    """Print the problems of the catalogue on rank 0, a line each (local, without `init`)."""
+    entries = catalogue_entries().values()
+    width = max(len(entry.name) for entry in entries)
+    with only_rank_0_prints():
+        for entry in entries:
+            print(f"{entry.name:{width}}  {entry.equation}")

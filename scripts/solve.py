@@ -1,0 +1,36 @@
+"""Solve a problem of the catalogue with physics-informed networks.
+
+In mode data all ranks train one network, each on its part of the points. In mode ensemble each
+rank trains networks of its own, which differ in their initial weights. What the options leave open
+is what the catalogue suggests for the problem.
+
+    python scripts/solve.py --list
+    mpirun -np 2 python scripts/solve.py burgers
+"""
+
+from sciml_par import init, programs, train
+
+
+def main() -> int:
+    options = programs.parse_solving_options(__doc__)
+    if options.list:
+        programs.print_catalogue()
+        return 0
+    init(quiet=not options.verbose)
+    options.announce()
+    problem = options.entry.make()
+    with options.output_folder() as folder:
+        result = train(problem, **options.training(folder))
+        result.print()
+        result.save(
+            folder,
+            overwrite=True,
+            plots=options.plots,
+            title=problem.name,
+            arguments=vars(options),
+        )
+    return programs.conclude(result, folder)
+
+
+if __name__ == "__main__":
+    programs.run(main)

@@ -1,0 +1,97 @@
+"""Figures of fields over space and time, and of vector fields."""
+
+import numpy as np
+import pytest
+
+from sciml_par.errors import InputError
+from sciml_par.evaluation import Prediction, plot_flow, plot_slices
+from sciml_par.evaluation.figures.flow import vector_of
+from sciml_par.evaluation.figures.slices import in_space_and_time
+
+
+def grid(nx=21, nt=11):
+    x, t = np.meshgrid(np.linspace(-1, 1, nx), np.linspace(0, 2, nt), indexing="ij")
+    return np.stack([x.ravel(), t.ravel()], axis=1)
+
+
+def travelling(shift=0.0, *, exact=True, order=None, **others):
+    x = grid() if order is None else grid()[order]
+    u = np.sin(np.pi * (x[:, :1] - x[:, 1:]))
+    return Prediction(
+        "prediction",
+        x,
+        u + shift,
+        u_exact=u if exact else None,
+        coordinates=("x", "t"),
+        **others,
+    )
+
+
+def lines_of(axes, label):
+    return [line for line in axes.lines if line.get_label() == label]
+
+
+@pytest.mark.parametrize("order", [None, np.random.default_rng(0).permutation(21 * 11)])
+def test_slices_show_the_field_at_four_times(order):
+    figure = plot_slices([travelling(0.25, order=order)])
+    slices = [axes for axes in figure.axes if lines_of(axes, "prediction")]
+    assert len(slices) == 4
+    for axes, t in zip(slices, (0.4, 1.0, 1.6, 2.0), strict=True):
+        (line,), (exact,) = lines_of(axes, "prediction"), lines_of(axes, "exact")
+        assert f"{t:.3g}" in axes.get_title()
+        wanted = np.sin(np.pi * (np.linspace(-1, 1, 21) - t))
+        np.testing.assert_allclose(line.get_ydata(), wanted + 0.25, atol=1e-12)
+        np.testing.assert_allclose(exact.get_ydata(), wanted, atol=1e-12)
+
+
+def test_slices_of_an_ensemble_are_those_of_its_mean():
+    members = [travelling(shift) for shift in (-0.3, -0.1, 0.1, 0.3)]
+    axes = next(a for a in plot_slices(members).axes if lines_of(a, "prediction"))
+    (line,), (exact,) = lines_of(axes, "prediction"), lines_of(axes, "exact")
+    np.testing.assert_allclose(line.get_ydata(), exact.get_ydata(), atol=1e-12)
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    deviation = np.std([-0.3, -0.1, 0.1, 0.3], ddof=1)
+    assert band.max() == pytest.approx(line.get_ydata().max() + 2 * deviation, abs=1e-6)
+
+
+def test_slices_without_an_exact_solution_have_no_dashed_line():
+    figure = plot_slices([travelling(exact=False)])
+    assert not any(lines_of(axes, "exact") for axes in figure.axes)
+
+
+def test_slices_need_a_grid_over_space_and_time():
+    assert in_space_and_time(travelling())
+    scattered = travelling(order=np.arange(200))
+    in_space = Prediction("prediction", grid(), grid()[:, :1])
+    for wrong in (scattered, in_space):
+        assert not in_space_and_time(wrong)
+        with pytest.raises(InputError, match="grid"):
+            plot_slices([wrong])
+
+
+def flow(shift=0.0, fields=("u", "v", "p"), **others):
+    x = grid()
+    values = np.stack([x[:, 1] + shift, -x[:, 0], x[:, 0] ** 2], axis=1)
+    return Prediction("prediction", x, values, fields=fields, **others)
+
+
+def test_flow_shows_speed_and_direction():
+    exact = flow().u
+    figure = plot_flow([flow(0.1, u_exact=exact)])
+    panels = [axes for axes in figure.axes if axes.get_title()]
+    assert len(panels) == 3
+    speed = panels[0].collections[0].get_array()
+    np.testing.assert_allclose(speed, np.hypot(exact[:, 0] + 0.1, exact[:, 1]), atol=1e-12)
+    assert len(panels[0].collections) > 1 and len(panels[2].collections) == 1
+    error = panels[2].collections[0].get_array()
+    np.testing.assert_allclose(error, 0.1, atol=1e-12)
+    assert len([axes for axes in plot_flow([flow()]).axes if axes.get_title()]) == 1
+
+
+def test_a_vector_is_known_by_its_names():
+    assert vector_of(flow()) == (0, 1)
+    assert vector_of(flow(fields=("p", "u_x", "u_y"))) == (1, 2)
+    assert vector_of(flow(fields=("a", "b", "c"))) is None
+    assert vector_of(flow(coordinates=("x", "t"))) is None
+    with pytest.raises(InputError, match="named as one of"):
+        plot_flow([flow(fields=("a", "b", "c"))])

@@ -1,0 +1,166 @@
+"""Every problem of the catalogue: its solution satisfies its equations and its conditions."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sciml_par.errors import InputError
+from sciml_par.problems import catalogue_entries, catalogue_entry, poisson, problem_by_name
+from sciml_par.problems.catalogue.registry import _ENTRIES
+
+NAMES = list(catalogue_entries())
+OTHERS = {
+    "burgers": {"built_in": False, "viscosity": 0.05},
+    "heat": {"diffusivity": 0.3},
+    "wave": {"speed": 2.0},
+    "advection": {"speed": 0.5},
+    "helmholtz": {"k": 2.0, "waves": (2, 1)},
+    "elasticity": {"lame": 2.0, "shear": 0.7},
+    "kovasznay": {"reynolds": 40.0},
+    "black-scholes": {"rate": 0.1, "volatility": 0.3, "left": 0.2},
+    "poisson-2d": {"built_in": True},
+    "reaction-diffusion": {"diffusivity": 0.02, "growth": 2.0},
+    "lotka-volterra": {"growth": 1.0, "end": 3.0},
+    "lorenz": {"rho": 14.0, "end": 1.0},
+}
+CASES = [(name, {}) for name in NAMES] + list(OTHERS.items())
+STEEP = {"allen-cahn", "burgers"}
+TOLERANCES = {"cavity": 1e-3, "allen-cahn": 1e-3, "burgers": 1e-6}
+"""Of residuals, relative to the solution; they have second derivatives of an approximation."""
+
+CLOSED_FORMS = {
+    "two-sines": lambda x: tf.sin(2 * np.pi * x) + tf.sin(4 * np.pi * x),
+    "poisson-1d": lambda x: tf.sin(2 * np.pi * x),
+}
+"""Of those whose exact solution is written for NumPy alone."""
+
+
+def differentiable(problem, name):
+    """The exact solution as a field, and how large a residual of it may be.
+
+    A closed form is written for tensors as well. What is computed by NumPy alone is replaced by a
+    local polynomial: Chebyshev interpolation in a small box around each point, made of values.
+    """
+    exact = problem.exact_function
+    if name in ("cavity", "lorenz", "lotka-volterra", *STEEP):
+        return local_polynomials(problem, name), TOLERANCES.get(name, 1e-7)
+    if name in CLOSED_FORMS:
+        return CLOSED_FORMS[name], 1e-9
+    return exact, 1e-9
+
+
+def local_polynomials(problem, name, degree=8):
+    """A field that is, around the points that it is first called at, a polynomial in each box."""
+    domain, d = problem.domain, problem.domain.dimension
+    size = domain.extent * (0.0005 if name in STEEP else 0.02)
+    nodes = np.cos(np.pi * np.arange(degree + 1) / degree)
+
+    def field(x):
+        centres = x.numpy() if hasattr(x, "numpy") else None
+        assert centres is not None
+        inside = np.clip(centres, domain.lower + size, domain.upper - size)
+        grid = np.stack(np.meshgrid(*[nodes] * d, indexing="ij"), -1).reshape(-1, d)
+        around = inside[:, None, :] + size * grid
+        values = problem.exact(around.reshape(-1, d)).reshape(len(x), len(grid), -1)
+        inverse = np.linalg.inv(np.polynomial.chebyshev.chebvander(nodes, degree))
+        vander = inverse
+        for _ in range(d - 1):
+            vander = np.kron(vander, inverse)
+        coefficients = tf.constant(np.einsum("kg,ngm->nkm", vander, values))
+        z = (x - tf.constant(inside)) / tf.constant(size)
+        basis = tf.ones_like(x[:, :1])
+        for axis in range(d):
+            one = [tf.ones_like(z[:, axis]), z[:, axis]]
+            for _ in range(degree - 1):
+                one.append(2 * z[:, axis] * one[-1] - one[-2])
+            basis = tf.reshape(basis[:, :, None] * tf.stack(one, 1)[:, None, :], [len(x), -1])
+        return tf.einsum("nk,nkm->nm", basis, coefficients)
+
+    return field
+
+
+@pytest.mark.parametrize(("name", "parameters"), CASES)
+def test_the_exact_solution_satisfies_equations_and_conditions(name, parameters):
+    problem = problem_by_name(name, **parameters)
+    u, tolerance = differentiable(problem, name)
+    domain = problem.domain
+    x = domain.sample(40, seed=1)
+    if name == "allen-cahn":
+        x = x[x[:, 1] > 0.05]  # at first the slope at the ends is not smooth
+    for term, part in zip(problem.terms, [*problem.residuals, *problem.conditions], strict=True):
+        arrays = part.payload(x) if part in problem.residuals else part.points(domain, 60)
+        if part not in problem.residuals and name == "allen-cahn" and part.kind == "neumann":
+            arrays = tuple(a[arrays[0][:, 1] > 0.05] for a in arrays)
+        r = term.residual(u, *(tf.constant(a) for a in arrays)).numpy()
+        scale = max(1.0, float(np.max(np.abs(problem.exact(arrays[0])))))
+        assert np.max(np.abs(r)) < tolerance * scale * 10, term.name
+        wrong = term.residual(lambda z: 1.1 * u(z) + 0.1, *(tf.constant(a) for a in arrays))
+        if getattr(part, "kind", "") != "neumann":
+            assert np.max(np.abs(wrong)) > 1e-3, term.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_ansatz_has_the_values_of_the_solution_where_it_gives_them(name):
+    """Whatever the network: on the boundary, or at the start of a trajectory."""
+    problem = problem_by_name(name)
+    if problem.ansatz is None:
+        pytest.skip("it has none")
+    weights = tf.constant(np.random.default_rng(0).normal(size=(8, problem.network_outputs)))
+    first = tf.constant(np.random.default_rng(1).normal(size=(problem.domain.dimension, 8)))
+    u = problem.field(lambda x: tf.tanh(x @ first) @ weights)
+    if problem.domain.dimension == 1:
+        x = problem.domain.lower[None, :]
+        known = slice(None)
+    else:
+        x, _ = problem.domain.boundary(80)
+        x = x if name != "burgers" else x[x[:, 1] < 1]
+        known = slice(0, 2)  # of a flow the velocity; the pressure is known in one point
+    found = u(tf.constant(x)).numpy()[:, known]
+    np.testing.assert_allclose(found, problem.exact(x)[:, known], atol=1e-9)
+
+
+def test_the_pressure_of_the_cavity_vanishes_in_one_point():
+    problem = problem_by_name("cavity")
+    point = np.array([[0.5, 0.0]])
+    assert abs(problem.exact(point)[0, 2]) < 1e-12
+    u = problem.field(lambda x: tf.ones([len(x), 4], x.dtype))
+    assert float(u(tf.constant(point))[0, 2]) == 0.0
+
+
+def test_names_are_found_and_wrong_ones_corrected():
+    assert len(NAMES) == len(_ENTRIES), "two problems have one name"
+    assert catalogue_entry("heat") is catalogue_entries()["heat"]
+    assert repr(problem_by_name("poisson-1d", k=3)) == repr(poisson(k=3))
+    with pytest.raises(InputError, match="did you mean 'burgers'") as error:
+        catalogue_entry("burger")
+    assert all(name in str(error.value) for name in NAMES)
+    with pytest.raises(InputError, match="dimension"):
+        problem_by_name("poisson-5d", dimension=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_suggestions_are_usable(name):
+    entry = catalogue_entry(name)
+    domain, suggestion = entry.make().domain, entry.suggestion
+    points = suggestion.points
+    if entry.place is not None:
+        assert isinstance(points, int)
+        placed = entry.place(points)
+        assert placed.shape == (points, domain.dimension) and domain.contains(placed).all()
+    if isinstance(points, tuple):
+        assert len(points) == domain.dimension and suggestion.method == "grid"
+    assert entry.equation and "\n" not in entry.equation
+    assert 0 < entry.goal <= 1e-2
+
+
+@pytest.mark.launches
+def test_the_catalogue_is_listed_and_made_without_tensorflow():
+    code = (
+        "import sys; from sciml_par.problems import catalogue_entries;"
+        "[entry.make() for name, entry in catalogue_entries().items() if name != 'allen-cahn'];"
+        "assert 'tensorflow' not in sys.modules and 'mpi4py' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)

@@ -1,0 +1,70 @@
+"""The options of solve.py: the suggestions of the catalogue, and what overrides them."""
+
+import pytest
+
+from sciml_par.errors import InputError
+from sciml_par.problems import catalogue_entries
+from sciml_par.programs import make_solving_parser, parse_solving_options, print_catalogue
+from sciml_par.programs.networks import NETWORKS
+from sciml_par.programs.optimizers import OPTIMIZERS
+
+
+def parse(*arguments):
+    return parse_solving_options("", arguments=arguments, program="solve")
+
+
+@pytest.mark.parametrize("name", catalogue_entries())
+def test_what_is_left_open_is_what_the_catalogue_suggests(name):
+    options, suggestion = parse(name), catalogue_entries()[name].suggestion
+    for each in ("points", "boundary", "width", "depth", "network", "optimizer", "steps"):
+        assert getattr(options, each) == getattr(suggestion, each), each
+    assert options.precision == suggestion.precision
+    assert suggestion.optimizer in OPTIMIZERS and suggestion.network in NETWORKS
+
+
+def test_options_override_the_suggestions(tmp_path):
+    options = parse(
+        "heat", "--points", "50", "--width", "7", "--steps", "9", "--precision", "float32"
+    )
+    given = options.training(tmp_path)
+    assert given["points"].interior == 50
+    assert given["network"].keywords == {"width": 7, "depth": options.depth}
+    assert (given["steps"], given["precision"]) == (9, "float32")
+    assert "points_per_rank" not in given
+
+
+def test_another_optimizer_brings_its_own_steps_and_precision():
+    options = parse("heat", "--optimizer", "adam")
+    assert (options.steps, options.precision) == (30_000, "float32")
+    assert parse("heat", "--optimizer", "lm", "--steps", "3").precision == "float64"
+
+
+def test_points_are_placed_where_the_problem_says(tmp_path):
+    points = parse("burgers", "--points", "64").training(tmp_path)["points"]
+    assert points.interior.shape == (64, 2)
+
+
+def test_a_rate_is_for_an_optimizer_that_has_one(capsys):
+    assert parse("heat", "--optimizer", "adam", "--learning-rate", "0.01").learning_rate == 0.01
+    with pytest.raises(SystemExit):
+        parse("heat", "--learning-rate", "0.01")
+    assert "--optimizer lm has none" in capsys.readouterr().err
+
+
+def test_a_name_is_needed_and_must_be_known(capsys):
+    with pytest.raises(SystemExit):
+        parse()
+    assert "--list" in capsys.readouterr().err
+    with pytest.raises(InputError, match="did you mean 'wave'"):
+        parse("waves")
+
+
+def test_the_list(capsys):
+    assert parse("--list").list
+    print_catalogue()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(catalogue_entries())
+
+
+def test_help_has_no_default_that_is_none():
+    assert "None" not in make_solving_parser("", program="solve").format_help()
