@@ -72,7 +72,7 @@ def residual_of(part: Any, unknowns: Unknowns, name: str) -> Callable[..., Any]:
     """
     names = tuple(unknowns)
     held = _functions_of(part)
-    once = getattr(type(part), "not_in_residual", ())
+    once = getattr(part, "not_in_residual", ())
     for attribute in once:
         _refuse_in_data(held.pop(attribute, None), names, attribute, name)
     of_functions = []

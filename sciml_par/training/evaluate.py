@@ -24,6 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 _DRAWN = 2  # dimensions in which fields are drawn over triangles
 _FEWEST = 16  # points
 _BEYOND = 1e-3  # of the spacing of the grid
+_APART = 0.75
 
 
 def evaluate(
@@ -63,8 +64,10 @@ def points_of(domain: Domain, n: int) -> tuple[FloatArray, npt.NDArray[np.bool_]
     n equispaced points, about. In the plane, those of a grid on the whole box around the domain,
     together with points of its boundary and others just outside, so that the triangles between
     them, of which figures consist, end at the boundary. Points of the boundary are as dense as
-    those of the grid.
+    those of the grid, and stand for those that are close to them.
     """
+    from scipy.spatial import KDTree
+
     if isinstance(domain, Box) or domain.dimension != _DRAWN or not math.isfinite(domain.volume):
         x = domain.grid(n)
         return x, np.ones(len(x), np.bool_)
@@ -72,11 +75,15 @@ def points_of(domain: Domain, n: int) -> tuple[FloatArray, npt.NDArray[np.bool_]
     grid = box.grid(max(_FEWEST, round(n * box.volume / domain.volume)))
     spacing = math.sqrt(domain.volume / n)
     on, normals = domain.boundary(max(_FEWEST, round(domain.surface / spacing)))
-    beyond = on + _BEYOND * spacing * normals
-    x = np.concatenate([grid, on, beyond])
-    inside = np.concatenate(
-        [domain.contains(grid), np.ones(len(on), np.bool_), np.zeros(len(on), np.bool_)]
-    )
+    corners = domain.corners()
+    on = np.concatenate([on, corners])
+    normals = np.concatenate([normals, domain.outward_normals(corners)])
+    # A point close to the line between two others would have triangles that reach across it.
+    distance, _ = KDTree(on).query(grid)
+    grid = grid[distance > _APART * spacing]
+    x = np.concatenate([grid, on, on + _BEYOND * spacing * normals])
+    inside = np.repeat([True, False], [len(grid) + len(on), len(on)])
+    inside[: len(grid)] = domain.contains(grid)
     return x, inside
 
 

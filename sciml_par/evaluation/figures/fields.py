@@ -18,7 +18,7 @@ from sciml_par.evaluation.figures.data import Prediction, Shard
 from sciml_par.evaluation.figures.layout import Grid, column_width, make_grid
 from sciml_par.evaluation.figures.limits import range_of
 from sciml_par.evaluation.figures.names import coordinate
-from sciml_par.evaluation.figures.outlines import draw_shards, shard_entries
+from sciml_par.evaluation.figures.outlines import draw_shards, outline_of, shard_entries
 
 _VALUES, _ERRORS = "viridis", "magma"
 _ROW_HEIGHT, _HIGHER_ROW = 1.75, 2.4  # inches, where the axes are not equal
@@ -93,10 +93,11 @@ def draw_panels(
 
 def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
     axes = grid.panels[cell]
-    image = _paint(axes, panel)
+    image, triangles = _paint(axes, panel)
     if panel.arrows is not None:
         _draw_streamlines(axes, panel.curve.x, panel.arrows)
-    draw_shards(axes, panel.shards, points=panel.points)
+    whole = None if panel.curve.inside.all() else outline_of(triangles)
+    draw_shards(axes, panel.shards, points=panel.points, within=whole)
     grid.title(axes, panel.title, panel.symbol)
     axes.locator_params(nbins=4)
     if equal:
@@ -104,7 +105,7 @@ def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
     return image
 
 
-def _paint(axes: Axes, panel: Panel) -> Any:
+def _paint(axes: Axes, panel: Panel) -> tuple[Any, Triangulation]:
     triangles, values, norm = _triangulate(panel.curve), panel.values, panel.norm
     lost = ~np.isfinite(values)
     triangles.set_mask(lost[triangles.triangles].any(axis=1))
@@ -115,9 +116,10 @@ def _paint(axes: Axes, panel: Panel) -> Any:
     axes.set_xlim(range_of([panel.curve.x[:, 0]], margin=0.0))
     axes.set_ylim(range_of([panel.curve.x[:, 1]], margin=0.0))
     colors = _ERRORS if logarithmic else _VALUES
-    return axes.tripcolor(
+    image = axes.tripcolor(
         triangles, kept, shading="gouraud", norm=norm, cmap=colors, rasterized=True
     )
+    return image, triangles
 
 
 def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:

@@ -7,18 +7,26 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from matplotlib.path import Path
+from matplotlib.tri import Triangulation
 
 from sciml_par.evaluation.figures.data import Shard
 from sciml_par.evaluation.figures.layout import Entry, line_entry
 from sciml_par.evaluation.figures.style import INK, color_of
 
+_INSET = 0.008  # of an axis, so that neighbours do not hide each other's edge
 _POINTS = {"marker": "o", "linestyle": "", "markersize": 2.5, "markeredgewidth": 0.3}
 
 
-def draw_shards(axes: Axes, shards: Sequence[Shard], *, points: bool) -> None:
-    """Outline the sub-domains, and draw the training points small enough to see the field."""
+def draw_shards(
+    axes: Axes, shards: Sequence[Shard], *, points: bool, within: Path | None = None
+) -> None:
+    """Outline the sub-domains, and draw the training points small enough to see the field.
+
+    Of the outlines, only what lies `within` the drawn part of the plane is seen, if that is given.
+    """
     for number, shard in enumerate(shards):
-        _draw_box(axes, shard, color_of(number) if len(shards) > 1 else "white")
+        _draw_box(axes, shard, color_of(number) if len(shards) > 1 else "white", within)
     if not points:
         return
     for shard in shards:
@@ -48,12 +56,28 @@ def shard_entries(shards: Sequence[Shard], *, points: bool) -> list[Entry]:
     return entries
 
 
-def _draw_box(axes: Axes, shard: Shard, color: str) -> None:
+def outline_of(triangles: Triangulation) -> Path:
+    """The part of the plane that triangles cover, those left out that are masked."""
+    corners = np.stack([triangles.x, triangles.y], axis=1)[triangles.get_masked_triangles()]
+    sense = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    corners[sense < 0] = corners[sense < 0][:, ::-1]  # all one way round, so that none is a hole
+    closed = np.concatenate([corners, corners[:, :1]], axis=1)
+    codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(closed))
+    return Path(closed.reshape(-1, 2), codes)
+
+
+def _draw_box(axes: Axes, shard: Shard, color: str, within: Path | None) -> None:
     if shard.corners is None or _covers(shard.corners, axes):
         return
     low, size = shard.corners[0], shard.corners[1] - shard.corners[0]
+    if within is not None:
+        inset = _INSET * np.ptp([axes.get_xlim(), axes.get_ylim()], axis=1)
+        low, size = low + inset, size - 2 * inset
     box = Rectangle((low[0], low[1]), size[0], size[1], fill=False, edgecolor=color, linewidth=2.4)
     axes.add_patch(box)
+    if within is not None:
+        box.set_clip_path(within, axes.transData)
+        return
     # Only the inner half of the line is kept, so that neighbours do not hide each other's edge.
     box.set_clip_path(box)
 

@@ -203,8 +203,8 @@ class Domain(Region):
         ----------
         n : int
             How many points for d > 1, at least one on each part of the boundary. The parts get
-            points in proportion to their measures. On a grid n is met about, and no point lies on
-            an edge. Ignored for d = 1.
+            points in proportion to their measures. On a grid n is met about, and points lie on no
+            edge, unless by chance where one operand cuts the face of another. Ignored for d = 1.
         method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
         rng : numpy.random.Generator
             For a random method.
@@ -304,6 +304,20 @@ class Domain(Region):
         for surface in self._surfaces:
             found |= surface.near(points, None, self._rounding)
         return found
+
+    def corners(self) -> FloatArray:
+        """In the plane, corners of the boundary, [k, 2]; elsewhere none (local).
+
+        Where all is bounded by straight lines, these are all corners, otherwise those of operands.
+        """
+        shapes = [self._polygon] if self._polygon is not None else []
+        shapes = shapes or [leaf._polygon for leaf in self._leaves if leaf._polygon is not None]
+        if self.dimension != 2 or not shapes:
+            return np.empty((0, self.dimension))
+        import shapely
+
+        x = np.unique(np.concatenate([shapely.get_coordinates(s) for s in shapes]), axis=0)
+        return x[self.on_edges(x)]
 
     def on_edges(self, x: npt.ArrayLike) -> BoolArray:
         """Which points of the boundary have several normals: x: [n, d] -> [n] (local)."""

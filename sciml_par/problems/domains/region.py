@@ -143,7 +143,8 @@ class Region(ABC):
 
     def _kept_lattice(self, counts: Sequence[int], ends: bool) -> FloatArray:
         x = lattice(self.lower, self.upper, counts, ends=ends)
-        return x[self._within(x, self._rounding)]
+        # Those on the boundary count as inside, within rounding in double precision.
+        return x[self._within(x, 1e-5 * self._rounding)]
 
     def _by_sequence(self, n: int) -> FloatArray:
         """Points for a region so thin that no lattice meets it."""

@@ -36,7 +36,7 @@ def exactly(
     ----------
     place : unit: [m, k] -> (arrays [m, …], kept: [m]).
     coordinates : k.
-    share : about which part of them it keeps; 1 where it is all.
+    share : about which part of them it keeps; 1, or NaN where it is unknown, if it is all.
     method, rng : see `sciml_par.problems.sampling.unit_points`.
 
     Raises
@@ -47,7 +47,7 @@ def exactly(
     found: list[tuple[FloatArray, ...]] = []
     missing, tried = n, 0
     while missing > 0 or not found:
-        asked = missing if share >= 1.0 else math.ceil(1.1 * missing / max(share, 1e-6)) + 8
+        asked = math.ceil(1.1 * missing / max(share, 1e-6)) + 8 if share < 1.0 else missing
         unit = in_unit_cube(method, min(asked, _AT_ONCE), coordinates, rng)
         arrays, kept = place(unit)
         chosen = np.flatnonzero(kept)[:missing]
