@@ -218,7 +218,7 @@ def test_without_either_the_field_is_the_networks():
     problem = Problem(Interval(0, 1), lambda u, x: u(x))
     u = Field(lambda x: x)
     assert problem.field(u) is u
-    assert (problem.ansatz, problem.input_scaling, problem.network_outputs) == (None, False, 1)
+    assert (problem.ansatz, problem.input_scaling, problem.network_outputs) == (None, None, 1)
 
 
 def test_conditions_hold_by_construction():
@@ -280,7 +280,7 @@ def test_errors_of_an_ansatz_come_with_advice():
     ("arguments", "message"),
     [
         ({"ansatz": 3}, r"ansatz must be a function \(u, x\)"),
-        ({"input_scaling": 2}, "input_scaling must be True or False"),
+        ({"input_scaling": 2}, "input_scaling must be True, False or None for the default, got 2"),
         ({"network_outputs": 2}, "network_outputs=2 needs an ansatz="),
         ({"network_outputs": 0, "ansatz": bubble}, "network_outputs must be an integer"),
     ],
