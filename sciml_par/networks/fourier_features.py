@@ -107,8 +107,10 @@ class FourierFeatures(keras.layers.Layer):
 
     def propagate(self, of: ValueOf, x: Propagated) -> Propagated:
         """The same of a propagated quantity (local)."""
-        z = x.dense(2 * math.pi * of(self.frequencies))
-        return Propagated.joined([z.shifted(math.pi / 2), z]).activate(SIN)
+        # As one dense layer: members whose second derivatives go through a concatenation have no
+        # form for several at once.
+        weight, bias, activation, _ = self.layer(of)
+        return x.dense(weight, bias).activate(activation)
 
     def waves(self) -> Waves | None:
         """The layer as a dense one of numbers; None where it is trained (local)."""

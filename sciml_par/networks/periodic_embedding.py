@@ -101,9 +101,8 @@ class PeriodicEmbedding(keras.layers.Layer):
 
     def propagate(self, of: ValueOf, x: Propagated) -> Propagated:
         """The same of a propagated quantity (local)."""
-        weight, bias, activation = self.waves()
-        dtype = x.value.dtype
-        return x.dense(tf.constant(weight, dtype), tf.constant(bias, dtype)).activate(activation)
+        weight, bias, activation, _ = self.layer(of)
+        return x.dense(weight, bias).activate(activation)
 
     def waves(self) -> Waves:
         """The layer as a dense one of numbers (local)."""

@@ -204,3 +204,45 @@ def test_models_of_other_initial_weights_are_the_same_functions():
 def test_refusals(given, message):
     with pytest.raises(InputError, match=message):
         MLP(2, 1, **given)
+
+
+def test_he_and_siren_have_the_variances_of_their_papers():
+    he = [v.numpy() for v in MLP(60, 1, width=80, depth=2, initial_weights="he").variables]
+    for kernel, bias in zip(he[0:4:2], he[1:4:2], strict=True):
+        assert abs(kernel.var() * len(kernel) / 2 - 1) < 0.1
+        assert not bias.any()
+    options = {"activation": "sin", "initial_weights": "siren", "dtype": "float64"}
+    siren = MLP(2, 1, width=400, depth=3, omega=30.0, **options)
+    first, _, second, _, third, _, _, _ = (v.numpy() for v in siren.variables)
+    assert np.abs(first).max() <= 1 / 2 and np.abs(first).max() > 0.49
+    limit = np.sqrt(6 / 400) / 30
+    for kernel in (second, third):
+        assert 0.99 * limit < np.abs(kernel).max() <= limit
+    # So that what the sine takes has unit variance in every layer but the first.
+    x = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    a = np.sin(30 * (x @ first + siren.variables[1].numpy()))
+    for kernel in (second, third):
+        z = 30 * a @ kernel
+        assert abs(z.var() - 1) < 0.15
+        a = np.sin(z)
+
+
+def test_slopes_begin_at_one_over_their_factor():
+    plain, adaptive = MLP(2, 1, seed=4), MLP(2, 1, seed=4, adaptive="layer", slope_factor=10.0)
+    x = np.random.default_rng(0).uniform(-1, 1, (9, 2)).astype("float32")
+    np.testing.assert_allclose(adaptive(x), plain(x), rtol=1e-5, atol=1e-6)
+    assert [v.shape for v in MLP(2, 1, width=5, adaptive="unit")._slopes] == [(5,), (5,)]
+    slope = adaptive._slopes[0]
+    slope.assign(0.3)
+    first = adaptive._dense[0]
+    first.kernel.assign(first.kernel / 3)
+    np.testing.assert_allclose(adaptive(x), plain(x), rtol=1e-5, atol=1e-6)
+    stretched = MLP(2, 1, seed=4, omega=2.0)
+    np.testing.assert_allclose(MLP(2, 1, seed=4)(x), stretched_by_hand(stretched, x), rtol=1e-5)
+
+
+def stretched_by_hand(model, x):
+    """The model once its hidden weights are divided by its omega."""
+    for layer in model._dense[:-1]:
+        layer.kernel.assign(layer.kernel / model.omega)
+    return model(x)

@@ -338,7 +338,8 @@ FAULTS = [
     (lambda: keras.Sequential([keras.Input((2,)), layers.Rescaling(1.0)]), "no weights to train"),
     (tf.Module(), "got Module, a tf.Module; make it a keras.Model"),
     (layers.Dense(1), r"a layer; make it a model: keras.Sequential\(\[layer\]\)"),
-    ("mlp", "expected a Keras 3 model, or a function that makes one.*got str, no model"),
+    (3, "expected a Keras 3 model, or a function that makes one.*got int, no model"),
+    ("mpl", "unknown name 'mpl'; choose one of mlp, siren, fourier, modified, pirate"),
 ]
 
 

@@ -217,10 +217,15 @@ def test_input_scaling_maps_the_domain_to_unit_box(dtype):
 def test_without_either_the_field_is_the_networks():
     problem = Problem(Interval(0, 1), lambda u, x: u(x))
     u = Field(lambda x: x)
+<<<<<<< HEAD
     named = problem.field(u)
     assert (named.coordinates, named.components) == (("x",), ("u",))
     np.testing.assert_array_equal(named(tf.constant([[0.25]])), [[0.25]])
     assert (problem.ansatz, problem.input_scaling, problem.network_outputs) == (None, False, 1)
+=======
+    assert problem.field(u) is u
+    assert (problem.ansatz, problem.input_scaling, problem.network_outputs) == (None, None, 1)
+>>>>>>> networks
 
 
 def test_conditions_hold_by_construction():
@@ -282,7 +287,7 @@ def test_errors_of_an_ansatz_come_with_advice():
     ("arguments", "message"),
     [
         ({"ansatz": 3}, r"ansatz must be a function \(u, x\)"),
-        ({"input_scaling": 2}, "input_scaling must be True or False"),
+        ({"input_scaling": 2}, "input_scaling must be True, False or None for the default, got 2"),
         ({"network_outputs": 2}, "network_outputs=2 needs an ansatz="),
         ({"network_outputs": 0, "ansatz": bubble}, "network_outputs must be an integer"),
     ],

@@ -12,7 +12,7 @@ import tensorflow as tf
 from engine import Engine
 
 import sciml_par.parallel as sp
-from sciml_par.networks import MLP
+from sciml_par.networks import MLP, FourierFeatures, ModifiedMLP, PeriodicEmbedding, PirateNet
 from sciml_par.problems import (
     Box,
     Dirichlet,
@@ -130,14 +130,31 @@ CASES = {
     ),
     "does not see the network": Problem(Interval(0, 1), lambda u, x: x + 0 * u(x)),
 }
-MODELS = {"mlp": _mlp, "skip": _skip, "chain": _chain, "frozen": _frozen}
+MODELS = {
+    "mlp": _mlp,
+    "skip": _skip,
+    "chain": _chain,
+    "frozen": _frozen,
+    "adaptive": partial(MLP, width=4, depth=1, adaptive="unit"),
+    "periodic": partial(MLP, width=4, depth=1, embedding=PeriodicEmbedding({0: 1.0})),
+    "gates": partial(ModifiedMLP, width=3, depth=2, embedding=FourierFeatures(2)),
+    "blocks": partial(PirateNet, width=3, depth=1),
+}
 PAIRS = [(case, "mlp") for case in CASES] + [
     ("poisson", "skip"),
     ("poisson", "chain"),
     ("system", "frozen"),
     ("ansatz", "skip"),
     ("mean over the points", "chain"),
+<<<<<<< HEAD
     ("unknowns", "skip"),
+=======
+    ("nonlinear, mixed derivatives", "adaptive"),
+    ("poisson", "periodic"),
+    ("system", "gates"),
+    ("poisson", "gates"),
+    ("poisson", "blocks"),
+>>>>>>> networks
 ]
 
 

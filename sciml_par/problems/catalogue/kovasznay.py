@@ -9,8 +9,8 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import columns, cos, exp, sin
-from sciml_par.problems.catalogue.given import Given
 from sciml_par.problems.catalogue.places import at
+from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.operators import jacobian, laplacian
 from sciml_par.problems.problem import Problem
@@ -45,8 +45,8 @@ def kovasznay(*, reynolds: float = 20.0) -> Problem:
         Box([-0.5, -0.5], [1, 1.5]),
         equation,
         conditions=[
-            Given(lambda x: solution(x)[:, :2], components=(0, 1)),
-            Given(lambda x: solution(x)[:, 2:], components=(2,), where=at(0, 1.0)),
+            Dirichlet(lambda x: solution(x)[:, :2], component=(0, 1)),
+            Dirichlet(lambda x: solution(x)[:, 2:], component=2, where=at(0, 1.0)),
         ],
         outputs=("u", "v", "p"),
         exact=solution,
