@@ -217,15 +217,10 @@ def test_input_scaling_maps_the_domain_to_unit_box(dtype):
 def test_without_either_the_field_is_the_networks():
     problem = Problem(Interval(0, 1), lambda u, x: u(x))
     u = Field(lambda x: x)
-<<<<<<< HEAD
     named = problem.field(u)
     assert (named.coordinates, named.components) == (("x",), ("u",))
     np.testing.assert_array_equal(named(tf.constant([[0.25]])), [[0.25]])
-    assert (problem.ansatz, problem.input_scaling, problem.network_outputs) == (None, False, 1)
-=======
-    assert problem.field(u) is u
     assert (problem.ansatz, problem.input_scaling, problem.network_outputs) == (None, None, 1)
->>>>>>> networks
 
 
 def test_conditions_hold_by_construction():

@@ -146,15 +146,12 @@ PAIRS = [(case, "mlp") for case in CASES] + [
     ("system", "frozen"),
     ("ansatz", "skip"),
     ("mean over the points", "chain"),
-<<<<<<< HEAD
     ("unknowns", "skip"),
-=======
     ("nonlinear, mixed derivatives", "adaptive"),
     ("poisson", "periodic"),
     ("system", "gates"),
     ("poisson", "gates"),
     ("poisson", "blocks"),
->>>>>>> networks
 ]
 
 
