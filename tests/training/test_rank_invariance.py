@@ -43,14 +43,26 @@ CASES = [
     pytest.param(plate(), Points(Box([0, 0], [1, 2]).sample(31, seed=2), 13), id="plate"),
     pytest.param(plate(), Points(64, method="sobol", batch_size=10), id="batches"),
 ]
-COMPILED_CASES = CASES[3:]  # ranks without a point, all kinds of terms, batches
 
+SEVERAL = pytest.mark.ranks(least=2, reason="one rank is compared with itself, once")
+THREE = pytest.mark.ranks(least=2, most=3, reason="three ranks divide the points unevenly")
+
+
+def compiled(case: Any, *marks: Any) -> Any:
+    return pytest.param(*case.values, id=case.id, marks=marks)
+
+
+COMPILED_CASES = [
+    compiled(CASES[3], SEVERAL),  # ranks without a point
+    compiled(CASES[4], pytest.mark.ranks(most=3, reason="four do as three")),  # kinds of terms
+    compiled(CASES[5], THREE),  # batches
+]
 
 # Uneven points and empty shards, and batches, which a step begins anew on.
 QUASI_NEWTON_CASES = [
-    pytest.param(LBFGS(), *CASES[4].values, id="LBFGS"),
-    pytest.param(LBFGS(memory=2), *CASES[5].values, id="LBFGS, batches"),
-    pytest.param(SSBroyden(), *CASES[3].values, id="SSBroyden"),
+    pytest.param(LBFGS(), *CASES[4].values, id="LBFGS", marks=SEVERAL),
+    pytest.param(LBFGS(memory=2), *CASES[5].values, id="LBFGS, batches", marks=THREE),
+    pytest.param(SSBroyden(), *CASES[3].values, id="SSBroyden", marks=THREE),
 ]
 
 
