@@ -12,6 +12,8 @@ from made_by_hand import contribution, diverged, ended, ensemble, make_member, o
 from sciml_par.problems import Box, Interval
 from sciml_par.results import Result, figures
 
+pytestmark = pytest.mark.ranks(most=1, reason="drawn by one rank from members made by hand")
+
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from sciml_par._files import write_text, write_whole
 from sciml_par.errors import OutputError
 from sciml_par.problems import Box
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 FILES = {"results.json", "predictions.npz", "weights.npz", "history.csv"}
 FIGURES = {f"{name}.{kind}" for name in ("prediction", "error", "loss") for kind in ("png", "pdf")}
 

@@ -10,6 +10,8 @@ import pytest
 from sciml_par.errors import OutputError
 from sciml_par.results.folder import RESULTS, claim_folder, claim_numbered_folder
 
+pytestmark = pytest.mark.ranks(most=1, reason="local")
+
 
 def test_numbered_folders(tmp_path: Path) -> None:
     names = [claim_numbered_folder(tmp_path / "runs" / "a").name for _ in range(3)]

@@ -14,6 +14,8 @@ from sciml_par.results import Result
 from sciml_par.results.member import FAR_ABOVE
 from sciml_par.results.table import make_table
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 
 def printed(result: Result, capsys: pytest.CaptureFixture[str]) -> str | None:
     """What rank 0 prints; None elsewhere, where nothing may be printed."""

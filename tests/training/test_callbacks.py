@@ -27,6 +27,8 @@ from sciml_par.training import (
 )
 from sciml_par.training.callbacks import as_callbacks
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 small = partial(
     train,
     network=partial(MLP, width=4, depth=1),
@@ -62,6 +64,7 @@ def everywhere(value: Any) -> list[Any]:
     return sp.current_world().communicator.allgather_object(value)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_all_is_called_in_order_with_the_same_numbers_on_all_ranks() -> None:
     recorder = Recorder()
     phases = [(Adam(), 100), (Adam(1e-2), 200)]
@@ -139,7 +142,6 @@ def test_tensorboard_has_every_record_of_all_terms(tmp_path: Path) -> None:
         np.testing.assert_allclose([value for _, value in own], values[:-1], rtol=1e-6)
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_tensorboard_has_a_folder_for_each_member_of_an_ensemble(tmp_path: Path) -> None:
     folder = sp.current_world().communicator.on_root(lambda: tmp_path)
     result = small(poisson(), mode=Ensemble(members_per_rank=2), callbacks=[TensorBoard(folder)])
@@ -172,7 +174,6 @@ def test_refuses_what_is_none_and_says_what_to_use(given: Any, message: str) -> 
         as_callbacks(given)
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_chunks_that_are_cut_short_do_not_make_the_next_ones_ever_longer(tmp_path: Path) -> None:
     """The length that is asked for must not grow by a factor at each of them."""
     folder = sp.current_world().communicator.on_root(lambda: tmp_path)

@@ -60,6 +60,7 @@ def test_parts_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lengths == [8, 8, 4]
 
 
+@pytest.mark.ranks(most=1, reason="local")
 def test_a_sample_is_bounded_and_spread() -> None:
     few = np.arange(10.0)[:, None]
     assert sample_for_figures(few, 4) is few
@@ -98,6 +99,7 @@ def ensemble() -> Result:
     )
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_numbers_on_all_ranks_and_arrays_on_rank_0_and_their_own() -> None:
     result = ensemble()
     everyone = sp.current_world().communicator
@@ -118,6 +120,7 @@ def test_numbers_on_all_ranks_and_arrays_on_rank_0_and_their_own() -> None:
         assert len(sample) == (member.contributions[0].points if here else 0)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_the_arrays_on_rank_0_are_those_of_the_member() -> None:
     result = ensemble()
     everyone = sp.current_world().communicator
@@ -142,6 +145,7 @@ def test_the_arrays_on_rank_0_are_those_of_the_member() -> None:
         assert prediction.x[:, 1].max() == 2.0
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 @SEVERAL
 def test_arrays_that_are_elsewhere_are_asked_for_in_vain_with_a_sentence() -> None:
     other = ensemble().members[0 if sp.rank() > 0 else -1]
@@ -154,6 +158,7 @@ def test_arrays_that_are_elsewhere_are_asked_for_in_vain_with_a_sentence() -> No
 
 
 # A thousand steps that all ranks make together take long where they share few cores.
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 @pytest.mark.parametrize("mode", ["data", "ensemble"] if sp.size() <= 2 else ["ensemble"])
 def test_no_array_is_pickled(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is exchanged as objects does not grow with points, weights or records."""

@@ -155,6 +155,7 @@ def test_numbers_that_a_residual_encloses_are_compared() -> None:
     assert "factor = 1" in message and "factor = 2" in message
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_in_an_ensemble_problem_points_network_and_optimizer_may_differ() -> None:
     r = sp.rank()
     result = small(
@@ -169,6 +170,7 @@ def test_in_an_ensemble_problem_points_network_and_optimizer_may_differ() -> Non
     ]
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_what_may_differ_in_data_mode_is_let_through() -> None:
     """The rank itself, data of its own, who shows progress, and how Keras numbers models."""
     rank = sp.rank()
@@ -185,6 +187,7 @@ def test_what_may_differ_in_data_mode_is_let_through() -> None:
     assert np.isfinite(result.members[0].loss)
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_unlike_rounding_of_points_is_no_difference() -> None:
     points = np.linspace(0.1, 0.9, 16)[:, None] * (1 + 1e-15 * sp.rank())
     value = 0.1 + 0.2 if sp.rank() else 0.3

@@ -21,7 +21,10 @@ from sciml_par.results.member import Member
 from sciml_par.training import Adam, Ensemble, Result, train
 
 MEMBERS, STEPS = 2, 400
-pytestmark = pytest.mark.filterwarnings("ignore:train. member:RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:train. member:RuntimeWarning"),
+    pytest.mark.ranks(most=2, reason="two ranks show what more would"),
+]
 tiny = partial(MLP, width=4, depth=1)
 several = pytest.mark.skipif("sp.size() == 1", reason="a lone member has no others")
 
@@ -55,6 +58,7 @@ def of_last_rank(result: Result) -> tuple[Member, ...]:
     return result.members[-MEMBERS:]
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 @several
 def test_the_others_finish_and_all_ranks_know() -> None:
     result = ensemble()
@@ -69,6 +73,7 @@ def test_the_others_finish_and_all_ranks_know() -> None:
     assert everyone == [everyone[0]] * sp.size()
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 @several
 def test_it_has_its_best_weights() -> None:
     result = ensemble()
@@ -146,6 +151,7 @@ def test_a_loss_far_above_its_best_is_no_success(capsys: pytest.CaptureFixture[s
     assert ("! the model: diverged; the loss ended at" in out) == (sp.rank() == 0)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 @several
 def test_a_sound_result_has_exit_code_0_and_another_3(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -11,7 +11,14 @@ from sciml_par.problems import Dirichlet, Interval, Problem, Residual, laplacian
 from sciml_par.training import Adam, LevenbergMarquardt, train
 
 
-@pytest.fixture(params=["host", pytest.param("GPU", marks=pytest.mark.gpu)])
+@pytest.fixture(
+    params=[
+        pytest.param(
+            "host", marks=pytest.mark.ranks(most=1, reason="more are in test_rank_invariance.py")
+        ),
+        pytest.param("GPU", marks=pytest.mark.gpu),
+    ]
+)
 def place(request: pytest.FixtureRequest) -> str:
     everywhere = sp.current_world().communicator.allgather_object(has_gpus())
     if any(everywhere) != all(everywhere) or (request.param == "GPU") != all(everywhere):

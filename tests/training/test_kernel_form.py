@@ -22,6 +22,7 @@ from sciml_par.training.optimizers.optimizer import At
 from sciml_par.training.points.make_feed import make_feed
 
 DOMAIN = Box([0, 0], [1, 2])
+TWO = pytest.mark.ranks(most=2, reason="whether columns are scaled does not depend on ranks")
 
 
 def system(*, outputs: int = 2) -> Problem:
@@ -54,11 +55,6 @@ class _Stack:
         self.feed = feed
 
 
-def numbers_of_points() -> Any:
-    """p = 17; the residuals are 2 (n + 1 or so)."""
-    return pytest.mark.parametrize("points", [1, 3, 23], ids=["one", "fewer", "more"])
-
-
 def dense(here: Engine) -> tuple[Any, Any]:
     """r: [N] and J: [N, p] of all points on one rank."""
     here.objective.prepare_jacobian(tf.float64)
@@ -66,11 +62,21 @@ def dense(here: Engine) -> tuple[Any, Any]:
     return tf.concat(r, axis=1)[0].numpy(), tf.concat(slopes, axis=2)[0].numpy().T
 
 
-@numbers_of_points()
-@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(
+    ("points", "scaled"),
+    [
+        pytest.param(1, True, id="one, scaled"),
+        pytest.param(3, False, id="fewer"),
+        pytest.param(23, True, id="more, scaled"),
+        pytest.param(1, False, id="one", marks=TWO),
+        pytest.param(3, True, id="fewer, scaled", marks=TWO),
+        pytest.param(23, False, id="more", marks=TWO),
+    ],
+)
 def test_both_forms_solve_the_same_equations_on_any_number_of_ranks(
     points: int, scaled: bool
 ) -> None:
+    """p = 17; the residuals are 2 (n + 1 or so)."""
     shared, serial = engine(points), engine(points, alone=True)
     r, jacobian = dense(serial)
     p = jacobian.shape[1]
@@ -113,6 +119,7 @@ def test_both_forms_solve_the_same_equations_on_any_number_of_ranks(
         np.testing.assert_allclose(np.sum(terms), r @ r, rtol=1e-12)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_auto_takes_the_smaller_system_by_the_residuals_of_all_ranks() -> None:
     kinds = []
     for points in (3, 23):
@@ -126,6 +133,7 @@ def test_auto_takes_the_smaller_system_by_the_residuals_of_all_ranks() -> None:
     assert kinds == [KernelForm, NormalEquations]
 
 
+@pytest.mark.ranks(most=2, reason="the two forms are compared on more above")
 def test_levenberg_marquardt_is_the_same_by_both_forms() -> None:
     """That by the kernel is compiled, and the other one is not."""
     compiled = engine(3, optimizer=LevenbergMarquardt(solver="kernel", scale_columns=True))

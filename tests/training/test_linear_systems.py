@@ -139,6 +139,7 @@ def test_solvers_find_the_same_step(solver: str, empty: bool) -> None:
             _assert_close(mine, theirs, 1e-13)
 
 
+@pytest.mark.ranks(least=2, most=3, reason="one rank agrees with itself, and four do what three do")
 @pytest.mark.parametrize("solver", [*EXACT, "matrix free"])
 def test_all_ranks_find_the_same_bits(solver: str) -> None:
     problem = Linear()
@@ -147,6 +148,7 @@ def test_all_ranks_find_the_same_bits(solver: str) -> None:
         assert len(set(everyone)) == 1
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 @pytest.mark.parametrize("solver", [*EXACT, "matrix free"])
 def test_solvers_in_compiled_functions(solver: str) -> None:
     problem = Linear(members=1)
@@ -157,6 +159,7 @@ def test_solvers_in_compiled_functions(solver: str) -> None:
         _assert_close(mine, expected, 1e-9)
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_conjugate_gradients_reach_their_tolerance() -> None:
     problem = Linear()
     for tolerance in (1e-3, 1e-8):
@@ -171,6 +174,7 @@ def test_conjugate_gradients_reach_their_tolerance() -> None:
             assert 1e-4 * tolerance < reached <= 2 * tolerance
 
 
+@pytest.mark.ranks(most=1, reason="as many iterations on any number of ranks")
 def test_the_approximation_of_the_spectrum_saves_iterations() -> None:
     problem = Linear()
     errors = []
@@ -181,6 +185,7 @@ def test_the_approximation_of_the_spectrum_saves_iterations() -> None:
     assert errors[1] < 1e-6 * errors[0]
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_matrix_free_estimates_norms_of_columns_from_below() -> None:
     problem = Linear()
     theta = tf.zeros([2, P], tf.float64)
@@ -205,6 +210,7 @@ def test_fewer_residuals_than_parameters(solver: str) -> None:
         _assert_close(mine, expected, 1e-9)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 @pytest.mark.parametrize("solver", [*EXACT, "matrix free"])
 def test_a_residual_that_is_not_a_number_gives_no_solution_anywhere(solver: str) -> None:
     problem = Linear()
@@ -215,6 +221,7 @@ def test_a_residual_that_is_not_a_number_gives_no_solution_anywhere(solver: str)
         assert np.isnan(solution[1]).all()
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 @pytest.mark.parametrize("solver", [*EXACT, "matrix free"])
 def test_zero_residuals_give_no_step(solver: str) -> None:
     problem = Linear()

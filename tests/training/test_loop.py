@@ -20,6 +20,8 @@ from sciml_par.training import Adam
 from sciml_par.training.loop import NOT_FINITE, RUNNING
 from sciml_par.training.optimizers.optimizer import At
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 POINTS, LOG_EVERY = 9, 4
 
 
@@ -121,6 +123,7 @@ def blow_up_on_rank(culprit: int) -> Problem:
     return Problem(Interval(0, 1), residual, name="blows up")
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_all_ranks_stop_at_the_same_step_with_the_last_good_parameters() -> None:
     culprit = sp.size() - 1
     engine = make_engine(blow_up_on_rank(culprit), log_every=1, learning_rate=0.1)

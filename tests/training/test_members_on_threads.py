@@ -284,7 +284,7 @@ def test_members_of_an_optimizer_that_couples_them_are_not_divided(on: Any) -> N
     assert bits(on(2, optimizer=Coupled(1e-3))) == bits(on(1, optimizer=Coupled(1e-3)))
 
 
-@pytest.mark.ranks(least=2, reason="needs ranks that share members")
+@pytest.mark.ranks(least=2, most=2, reason="needs ranks that share members")
 def test_ranks_that_share_members_communicate_in_one_thread(on: Any) -> None:
     mode = Ensemble(members=2, ranks_per_member=sp.size(), problems=wave)
     check_equal(on(2, mode=mode), on(1, mode=mode))

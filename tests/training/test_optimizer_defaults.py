@@ -20,6 +20,8 @@ from sciml_par.training import Adam, Checkpoint, Ensemble, FirstOrder, Result, t
 from sciml_par.training.condition_weights import ConditionWeight
 from sciml_par.training.phases import Phase
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 STEPS = 6
 
 
@@ -89,6 +91,7 @@ def test_conditions_without_a_weight_have_that_of_the_optimizer() -> None:
     assert nothing == []
 
 
+@pytest.mark.ranks(most=1, reason="local")
 def test_a_weight_that_the_problem_has_been_given_stays() -> None:
     found, said = trained(problem().with_condition_weight(7), optimizer=Descent())
     given, _ = trained(problem(7.0), optimizer=Descent())
@@ -96,6 +99,7 @@ def test_a_weight_that_the_problem_has_been_given_stays() -> None:
     assert said == []
 
 
+@pytest.mark.ranks(most=1, reason="local")
 def test_first_order_optimizers_go_on_as_before() -> None:
     given = problem()
     found, said = trained(given, optimizer=Adam(1e-2))
@@ -137,6 +141,7 @@ def test_the_problems_of_members() -> None:
     assert [m.stacked_with for m in found.members] == [m.stacked_with for m in given.members]
 
 
+@pytest.mark.ranks(most=1, reason="local")
 def test_members_that_share_a_problem_go_on_to_share_it() -> None:
     weight = ConditionWeight([Phase(Descent(), 1)])
     shared = problem()
@@ -159,6 +164,7 @@ def test_a_checkpoint_is_of_the_weights_that_were_used(tmp_path: Any) -> None:
     np.testing.assert_array_equal(losses(on), losses(same))
 
 
+@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), "heavy", True])
 def test_a_default_that_is_no_weight_is_refused(weight: Any) -> None:
     odd = type("Odd", (Descent,), {"condition_weight": weight})()
@@ -166,6 +172,7 @@ def test_a_default_that_is_no_weight_is_refused(weight: Any) -> None:
         trained(problem(), optimizer=odd)
 
 
+@pytest.mark.ranks(most=1, reason="local")
 def test_no_default_is_none() -> None:
     indifferent = type("Indifferent", (Descent,), {"condition_weight": None})()
     weight = ConditionWeight([Phase(indifferent, 1), Phase(Adam(), 1)])

@@ -16,6 +16,8 @@ from sciml_par.training.progress import (
     make_reporter,
 )
 
+pytestmark = pytest.mark.ranks(most=1, reason="local")
+
 
 def test_texts() -> None:
     assert loss_text([0.25]) == "2.50e-01"

@@ -99,6 +99,7 @@ def test_what_is_more_than_rounding_is_refused() -> None:
         bring_together(state(np.nan if everyone.rank == last else 0.0), 7, everyone)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 @several
 def test_drift_in_training_is_mended_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     result = small(optimizer=Rounding())
@@ -112,6 +113,7 @@ def test_drift_in_training_is_mended_and_told(capsys: pytest.CaptureFixture[str]
     assert (told in capsys.readouterr().out) == (sp.rank() == 0)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 @several
 def test_replicas_that_part_are_an_error_on_all_ranks() -> None:
     with pytest.raises(TrainingError, match="an optimizer that depends on the rank"):

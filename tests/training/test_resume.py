@@ -32,6 +32,8 @@ from sciml_par.training import (
     train,
 )
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 tiny = partial(MLP, width=4, depth=1)
 POINTS = np.linspace(-1, 1, 23)[:, None]  # not divided evenly by any number of ranks here
 small = partial(
@@ -132,8 +134,18 @@ def uninterrupted(case: str) -> list[Any]:
     return bits(small(poisson(), **CASES[case][0]))
 
 
-# How many ranks there are changes little of what is saved, so two try all of it.
-@pytest.mark.parametrize("case", CASES if sp.size() <= 2 else ["float32", "several stacks"])
+LOCAL = ["float64", "in the first phase", "a Keras optimizer", "in a phase of LBFGS"]
+"""What more ranks than one would save in the same way as the other cases."""
+
+
+def resumed_cases() -> list[Any]:
+    local = pytest.mark.ranks(most=1, reason="two ranks have other cases of the same")
+    of_three = pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
+    marks = dict.fromkeys(LOCAL, local) | dict.fromkeys(["float32", "several stacks"], of_three)
+    return [pytest.param(case, marks=marks.get(case, [])) for case in CASES]
+
+
+@pytest.mark.parametrize("case", resumed_cases())
 def test_resumed_is_as_if_uninterrupted(case: str, tmp_path: Path) -> None:
     options, at = CASES[case]
     checkpoint = Checkpoint(shared(tmp_path), every=5)
@@ -184,6 +196,7 @@ def test_auto_begins_anew_where_there_is_none_and_goes_on_where_there_is(tmp_pat
     assert bits(resumed) == uninterrupted("float32")
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_each_group_of_an_ensemble_writes_a_file_and_one_that_is_missing_begins_anew(
     tmp_path: Path,
 ) -> None:
@@ -197,8 +210,6 @@ def test_each_group_of_an_ensemble_writes_a_file_and_one_that_is_missing_begins_
         resumed = small(poisson(), checkpoint=checkpoint, resume=True, **options)
         assert bits(resumed) == uninterrupted("stacked members")
 
-
-refusals = pytest.mark.ranks(most=2, reason="two ranks show what more would do")
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "seed": ({"seed": 3}, "seed was 0 there, and is 3 here"),
@@ -221,7 +232,6 @@ def interrupted() -> Path:
     return folder
 
 
-@refusals
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses_to_resume_another_training(case: str) -> None:
     options, message = REFUSED[case]
@@ -229,7 +239,6 @@ def test_refuses_to_resume_another_training(case: str) -> None:
         small(poisson(), checkpoint=Checkpoint(interrupted()), resume=True, **options)
 
 
-@refusals
 def test_refuses_to_resume_another_problem() -> None:
     with pytest.raises(
         InputError, match=r"problem was 'poisson, k = 2' there, and is 'poisson, k = 3"
@@ -237,14 +246,12 @@ def test_refuses_to_resume_another_problem() -> None:
         small(poisson(k=3), checkpoint=Checkpoint(interrupted()), resume=True)
 
 
-@refusals
 def test_what_is_only_shown_may_be_otherwise() -> None:
     other = {"log_every": 20, "evaluation_points": 5, "keep": "last", "stop": TargetLoss(0.0)}
     resumed = small(poisson(), checkpoint=Checkpoint(interrupted()), resume=True, **other)
     assert resumed.members[0].loss == uninterrupted("float32")[0][0][3]
 
 
-@refusals
 def test_refuses_to_lose_a_checkpoint(tmp_path: Path) -> None:
     folder = shared(tmp_path)
     small(poisson(), checkpoint=Checkpoint(folder))
@@ -254,7 +261,6 @@ def test_refuses_to_lose_a_checkpoint(tmp_path: Path) -> None:
     assert bits(anew) == uninterrupted("float32")
 
 
-@refusals
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -279,20 +285,17 @@ def test_refuses_a_bad_number_of_steps(every: Any) -> None:
         Checkpoint("runs/x", every=every)
 
 
-@refusals
 def test_there_is_nothing_to_resume(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no checkpoint in .*resume='auto'"):
         small(poisson(), checkpoint=Checkpoint(shared(tmp_path)), resume=True)
 
 
-@refusals
 def test_a_folder_that_cannot_be_made_is_an_error_before_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write to the folder"):
         small(poisson(), checkpoint=Checkpoint(shared(tmp_path) / "file" / "below"))
 
 
-@refusals
 @pytest.mark.parametrize("damage", ["cut short", "one bit", "empty", "foreign", "newer"])
 def test_a_file_that_cannot_be_used_is_an_error_on_all_ranks(damage: str, tmp_path: Path) -> None:
     folder = shared(tmp_path)

@@ -14,6 +14,8 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.training import LevenbergMarquardt
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 
 def _network(d: int, m: int, **_: Any) -> MLP:
     return MLP(d, m, width=6, depth=1, seed=1, dtype="float64", initial_weights="glorot")

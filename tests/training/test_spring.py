@@ -21,6 +21,7 @@ from sciml_par.training.objective import StackedObjective
 from sciml_par.training.optimizers.optimizer import At
 
 DOMAIN = Box([0, 0], [1, 2])
+MOST = pytest.mark.ranks(most=2, reason="with fewer points, more ranks have other numbers")
 FEW = Points(5, 6, method="uniform", resample_every=1)
 MANY = Points(30, 6, method="uniform", resample_every=1)
 ONE = Points(DOMAIN.sample(1, seed=1), 6)
@@ -100,7 +101,14 @@ def residuals_of(here: Engine, count: int) -> Any:
     return residuals
 
 
-@pytest.mark.parametrize("points", [FEW, MANY, ONE], ids=["fewer", "more", "one point"])
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param(FEW, id="fewer"),
+        pytest.param(MANY, id="more", marks=MOST),
+        pytest.param(ONE, id="one point"),
+    ],
+)
 def test_steps_are_those_of_the_formulas_on_any_number_of_ranks(points: Points) -> None:
     """p = 17; with few points some ranks have none of a term."""
     optimizer = SPRING(damping=1e-3, momentum=0.8)
@@ -113,6 +121,7 @@ def test_steps_are_those_of_the_formulas_on_any_number_of_ranks(points: Points) 
     assert np.abs(found[-1] - found[0]).max() > 1e-4
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_compiled_steps_are_those_of_the_plain_graph() -> None:
     optimizer = SPRING(damping=1e-3)
     here = engine(FEW, optimizer=optimizer)
@@ -172,6 +181,7 @@ def test_a_zero_residual_ends_it() -> None:
     assert np.isfinite(state.direction).all()
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_the_loop_ends_where_nothing_is_left_to_lower() -> None:
     problem = Problem(DOMAIN, lambda u, x: 0 * u(x))
     here = Engine(problem, sp.current_world().communicator, network, 4, optimizer=SPRING())

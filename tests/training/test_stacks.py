@@ -67,6 +67,7 @@ def test_stacked_members_equal_members_trained_one_by_one() -> None:
         check_equal(member, alone(member, optimizer=Adam(rate)))
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_members_are_dealt_out_to_ranks_and_do_not_depend_on_who_trains_them() -> None:
     result = small(wave(0), mode=Ensemble(members=5, problems=wave))
     assert [member.number for member in result.members] == [0, 1, 2, 3, 4]

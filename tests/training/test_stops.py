@@ -16,6 +16,8 @@ from sciml_par.problems import Interval, poisson
 from sciml_par.results import Result
 from sciml_par.training import Adam, Ensemble, NoProgress, TargetLoss, WallTime, train
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 tiny = partial(MLP, width=4, depth=1)
 small = partial(
     train,

@@ -27,6 +27,8 @@ from sciml_par.training import Adam, Ensemble, Points, Result, train
 from sciml_par.training.consistency import common_domain
 from sciml_par.training.seed import member_seed
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 tiny = partial(MLP, width=4, depth=1)  # which compiles in half the time
 small = partial(
     train,
@@ -69,6 +71,7 @@ def weights_of(result: Result) -> bytes:
     return b"".join(v.numpy().tobytes() for v in result.networks[0].trainable_variables)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_data_mode_trains_one_model_on_all_ranks() -> None:
     result = one_model()
     assert result.ranks == sp.size()
@@ -85,6 +88,7 @@ def test_data_mode_trains_one_model_on_all_ranks() -> None:
     assert len(set(everywhere(weights_of(result)))) == 1
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_each_rank_contributes_the_points_of_its_part() -> None:
     contributions = one_model().members[0].contributions
     parts = Interval(-1, 1).split(sp.size())
@@ -105,6 +109,7 @@ def test_the_networks_hold_the_trained_weights_and_save_as_keras_models(tmp_path
     np.testing.assert_array_equal(again(prediction.x.astype("float32")), u)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_ensemble_members_differ_and_know_their_rank() -> None:
     result = ensemble()
     assert [m.number for m in result.members] == list(range(2 * sp.size()))
@@ -116,6 +121,7 @@ def test_ensemble_members_differ_and_know_their_rank() -> None:
     assert everywhere(numbers_of(result)) == [numbers_of(result)] * sp.size()
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_members_of_an_ensemble_are_no_replicas() -> None:
     result = ensemble()
     assert {member.times_brought_together for member in result.members} == {0}
@@ -153,6 +159,7 @@ def test_prediction_on_another_domain_than_trained() -> None:
         np.testing.assert_allclose(member.own.x[[0, -1]], [part.lower, part.upper])
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_members_on_different_domains_predict_on_the_box_around_all() -> None:
     own = Interval(-1, 1).split(sp.size())[sp.rank()]
     everyone = sp.current_world().communicator
@@ -191,6 +198,7 @@ def test_learning_rate_is_taken_from_the_optimizer() -> None:
     assert fast.loss < slow.loss < slow.losses[0]
 
 
+@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -226,6 +234,7 @@ BAD_RESIDUALS = {
 }
 
 
+@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize("case", BAD_RESIDUALS)
 def test_refuses_bad_residuals(case: str) -> None:
     residual, message = BAD_RESIDUALS[case]
@@ -233,6 +242,7 @@ def test_refuses_bad_residuals(case: str) -> None:
         small(Problem(Interval(0, 1), residual, name=case))
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_a_bad_residual_on_one_rank_is_an_error_on_all() -> None:
     culprit = sp.size() - 1
     residual = BAD_RESIDUALS["None" if sp.rank() == culprit else "NumPy"][0]
@@ -242,6 +252,7 @@ def test_a_bad_residual_on_one_rank_is_an_error_on_all() -> None:
         small(problem, mode="ensemble")
 
 
+@pytest.mark.ranks(most=1, reason="local")
 def test_refuses_a_network_that_the_engine_cannot_use() -> None:
     with pytest.raises(InputError, match="expected a Keras 3 model.*got Dense, a layer"):
         small(poisson(), network=lambda d, m, *, seed, dtype: keras.layers.Dense(m))
@@ -254,11 +265,13 @@ class Unheeding(MLP):
         return super().apply(self.trainable_variables, x)
 
 
+@pytest.mark.ranks(most=1, reason="local")
 def test_refuses_a_network_that_does_not_use_the_weights_that_it_is_given() -> None:
     with pytest.raises(InputError, match="the network reads the trainable variables.*kernel"):
         small(poisson(), network=Unheeding)
 
 
+@pytest.mark.ranks(most=1, reason="local")
 def test_a_captured_variable_is_refused_before_training() -> None:
     coefficient = tf.Variable(0.5, name="diffusivity")
     problem = Problem(Interval(0, 1), lambda u, x: coefficient * laplacian(u, x) - 1.0)
@@ -266,6 +279,7 @@ def test_a_captured_variable_is_refused_before_training() -> None:
         small(problem)
 
 
+@pytest.mark.ranks(most=1, reason="local")
 def test_member_seeds_differ_and_are_reproducible() -> None:
     seeds = [member_seed(seed, member) for seed in range(20) for member in range(20)]
     assert len(set(seeds)) == 400

@@ -17,6 +17,8 @@ from sciml_par.problems import Interval, Problem, laplacian, poisson
 from sciml_par.results import Result
 from sciml_par.training import Adam, Ensemble, train
 
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
 X = np.linspace(-1, 1, 30)[:, None]
 STEPS = 40
 
@@ -70,6 +72,7 @@ def shared_folder(path: Path) -> Path:
     return Path(sp.current_world().communicator.broadcast_object(str(path)))
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_rank_0_predicts_with_the_networks_of_all_ranks() -> None:
     result = ensemble()
     mine = [network(X).numpy() for network in result.networks]
@@ -81,6 +84,7 @@ def test_rank_0_predicts_with_the_networks_of_all_ranks() -> None:
     np.testing.assert_allclose(result.predict(X).members, everyone, atol=1e-5)
 
 
+@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_in_mode_data_all_ranks_predict_alike() -> None:
     mean = one_model().predict(X).mean
     np.testing.assert_allclose(mean, one_model().networks[0](X), atol=1e-5)
@@ -89,7 +93,6 @@ def test_in_mode_data_all_ranks_predict_alike() -> None:
         np.testing.assert_array_equal(theirs, everyone[0])
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 @pytest.mark.parametrize("make", [ensemble, one_model])
 def test_the_last_weights(make: Any) -> None:
     best = make()
@@ -107,7 +110,6 @@ def test_the_last_weights(make: Any) -> None:
         assert network is not other
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_from_its_files_it_predicts_the_same(tmp_path: Path) -> None:
     result = ensemble()
     folder = result.save(shared_folder(tmp_path) / "run", plots=False)
@@ -123,7 +125,6 @@ def test_from_its_files_it_predicts_the_same(tmp_path: Path) -> None:
     sp.barrier()
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_several_trainings_are_merged() -> None:
     merged = Result.merge([ensemble(), one_model()])
     assert len(merged.members) == 2 * sp.size() + 1
@@ -132,7 +133,6 @@ def test_several_trainings_are_merged() -> None:
         np.testing.assert_array_equal(found[-1], one_model().predict(X).mean)
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_a_network_that_keras_cannot_save_predicts_where_it_was_trained(tmp_path: Path) -> None:
     """On rank 0 the network of that rank serves, as far as it is of the same architecture."""
     result = trained("ensemble", lambda: Unsavable(4))
@@ -153,7 +153,6 @@ def residual_network() -> keras.Model:
     return keras.Model(x, keras.layers.Dense(1)(keras.layers.Add()([first, second])))
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_a_keras_model_and_what_the_problem_makes_of_it(tmp_path: Path) -> None:
     """All ranks have one problem, so that rank 0 can predict with the networks of all."""
     problem = Problem(
