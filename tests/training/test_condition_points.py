@@ -222,7 +222,6 @@ def test_loss_gradient_and_jacobian_are_those_of_one_rank() -> None:
 
 
 def _residuals_and_jacobian(engine: Engine) -> Any:
-
     made = make_network(engine.model, 2, 2, dtype="float64")
     for each, rows in zip(
         jacobians_of(engine.problem, made, engine.objective.layout),
