@@ -93,7 +93,7 @@ def test_the_network_counts_everywhere_else():
 
 def test_derivatives_are_those_of_tapes():
     ansatz = impose(ROD, CASES["ends, initial and velocity"])
-    problem = Problem(ROD, lambda u, x: laplacian(u, x), ansatz=ansatz)
+    problem = Problem(ROD, laplacian, ansatz=ansatz)
     value, jet = network()
     x = tf.constant(ROD.sample(9, seed=3))
     by_jet, by_tape = problem.field(value, jet=jet), problem.field(value)

@@ -1,0 +1,265 @@
+"""Points of all kinds of conditions: what one rank has, any number of ranks have together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from engine import Engine
+
+import sciml_par.parallel as sp
+from sciml_par import train
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP, make_network
+from sciml_par.problems import (
+    Box,
+    Condition,
+    Dirichlet,
+    Initial,
+    IntegralCondition,
+    Interface,
+    Neumann,
+    Observations,
+    Periodic,
+    Problem,
+    derivative,
+    laplacian,
+)
+from sciml_par.training import LevenbergMarquardt, Points
+from sciml_par.training.function_key import function_key
+from sciml_par.training.objective import jacobians_of
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.points.rank_feed import RankFeed
+
+local = pytest.mark.ranks(most=1, reason="makes the feeds of several ranks itself")
+
+ROD = Box([0, 0], [1, 2], names=("x", "t"))
+RNG = np.random.default_rng(3)
+MEASURED = ROD.sample(7, seed=2)
+INSIDE = Condition(lambda u, x: u(x), on="interior", where=lambda x: x[:, 0] > 0.5, name="inside")
+CONDITIONS = [
+    Dirichlet(lambda x: np.cos(x[:, 0]), on="x=lower", component="u"),
+    Initial(lambda x: np.sin(x[:, 0]), velocity=0.5, component="v", points=13),
+    Periodic("x", component="v"),
+    Interface("u", "v", at=("x", 0.4), k_left=2.0),
+    Observations(MEASURED, RNG.normal(size=(7, 2)), noise=0.5, weight=2.0),
+    IntegralCondition(lambda u, x: u(x)[:, :1], lambda t: t, at=("t", [0, 0.5, 1]), points=5),
+    INSIDE,
+    Dirichlet(0.0, points=MEASURED[:3], name="pins"),
+    Neumann(0.1, where=lambda x: (x[:, 1] > 1) & (x[:, 0] == 1), component=0, points=9),
+]
+PROBLEM = Problem(
+    ROD,
+    lambda u, x: laplacian(u, x)[:, :1] - u(x)[:, 1:] ** 2,
+    conditions=CONDITIONS,
+    outputs=("u", "v"),
+)
+NAMES = [term.name for term in PROBLEM.terms]
+WANTED = {
+    "grid": Points(40),
+    "random": Points(40, method="sobol"),
+    "drawn anew": Points(40, boundary=30, method="uniform", resample_every=3),
+    "numbers by name": Points(
+        40, method={"boundary": "lhs"}, conditions={"dirichlet": 17, "inside": 11}
+    ),
+    "batches": Points(
+        40, method="halton", resample_every=4, batch_size={"interior": 8, "neumann": 2}
+    ),
+    "batches of integrals": Points(40, batch_size={"integral": 2, "observations": 3}),
+}
+
+
+def feed(points: Any, rank: int = 0, size: int = 1, *, problem: Problem = PROBLEM) -> RankFeed:
+    return make_feed(problem, points, rank=rank, size=size, seed=5, dtype="float64")
+
+
+def tables(batch: Any) -> list[np.ndarray]:
+    """Each term's weights and arrays, a row a point."""
+    found = []
+    for weights, arrays in batch:
+        n = len(arrays[0])
+        columns = [np.reshape(array, [n, int(np.prod(array.shape[1:]))]) for array in arrays]
+        weight = np.broadcast_to(np.asarray(weights), [n])[:, None]
+        found.append(np.concatenate([weight, *columns], axis=1))
+    return found
+
+
+def at(made: RankFeed, step: int) -> list[np.ndarray]:
+    return tables(made.batch(made.chunk(step), tf.constant(step)))
+
+
+def of_term(made: RankFeed, name: str, step: int = 0) -> tuple[np.ndarray, ...]:
+    rows = made.batch(made.chunk(step), tf.constant(step))[NAMES.index(name)]
+    return tuple(np.asarray(array) for array in rows.arrays)
+
+
+@local
+@pytest.mark.parametrize("name", WANTED)
+def test_the_ranks_have_together_what_one_rank_has(name: str) -> None:
+    alone = feed(WANTED[name])
+    for size in (2, 3, 4):
+        feeds = [feed(WANTED[name], rank, size) for rank in range(size)]
+        assert {each.totals for each in feeds} == {alone.totals}
+        assert all(each.description == alone.description for each in feeds)
+        for step in (0, 4):
+            everyone = zip(*[at(each, step) for each in feeds], strict=True)
+            for term, theirs, mine in zip(NAMES, everyone, at(alone, step), strict=True):
+                together = np.concatenate(theirs)
+                order, own = (np.lexsort(t.T[::-1]) for t in (together, mine))
+                np.testing.assert_allclose(together[order], mine[own], rtol=1e-13, err_msg=term)
+
+
+@local
+def test_how_many_points() -> None:
+    def totals(name: str) -> dict[str, int]:
+        return dict(zip(NAMES, feed(WANTED[name]).totals, strict=True))
+
+    random = totals("random")
+    assert [random[n] for n in ("initial", "neumann", "observations", "integral", "pins")] == [
+        13,
+        9,
+        7,
+        3,
+        3,
+    ]
+    grid = totals("grid")
+    assert (grid["initial"], grid["neumann"]) == (13, 9) and grid["interface"] == 6
+    named = totals("numbers by name")
+    assert (named["dirichlet"], named["inside"]) == (17, pytest.approx(11, abs=4))
+    assert len(at(feed(WANTED["batches of integrals"]), 0)[NAMES.index("integral")]) == 2
+
+
+@local
+@pytest.mark.parametrize("name", ["random", "drawn anew", "batches"])
+def test_values_belong_to_the_points_and_points_to_the_condition(name: str) -> None:
+    for step in (0, 7):
+        made = feed(WANTED[name], 1, 2)
+        x, normals, values = of_term(made, "dirichlet", step)
+        assert np.all(x[:, 0] == 0) and np.all(normals == [-1, 0])
+        np.testing.assert_allclose(values, np.cos(x[:, :1]))
+        x, _, values = of_term(made, "initial", step)
+        assert np.all(x[:, 1] == 0)
+        np.testing.assert_allclose(values, np.sin(x[:, :1]))
+        x, y = of_term(made, "periodic", step)
+        assert np.all(x[:, 0] == 0) and np.all(y[:, 0] == 1)
+        np.testing.assert_array_equal(x[:, 1], y[:, 1])
+        assert np.all(of_term(made, "interface", step)[0][:, 0] == 0.4)
+        assert np.all(of_term(made, "inside", step)[0][:, 0] > 0.5)
+        x, _ = of_term(made, "neumann", step)
+        assert np.all((x[:, 1] > 1) & (x[:, 0] == 1))
+
+
+@local
+def test_points_are_drawn_anew_where_they_are_random() -> None:
+    made = feed(WANTED["drawn anew"])
+    first, same, other = (at(made, step) for step in (0, 2, 3))
+    for i, name in enumerate(NAMES):
+        np.testing.assert_array_equal(first[i], same[i])
+        fixed = name in ("observations", "integral", "pins")
+        assert np.array_equal(first[i], other[i]) == fixed, name
+
+
+@local
+def test_a_compiled_computation_serves_conditions_that_differ_in_values_only() -> None:
+    def key(condition: Condition) -> Any:
+        problem = Problem(ROD, lambda u, x: u(x), conditions=[condition], outputs=2)
+        return function_key(problem.terms[1].function)
+
+    assert key(Dirichlet(np.sin, points=3)) == key(Dirichlet(np.cos, on="x=lower", weight=2.0))
+    assert key(Dirichlet(1.0)) != key(Dirichlet(2.0))
+    assert key(Periodic("x")) == key(Periodic(0)) != key(Periodic(1))
+    one, two = (Observations(MEASURED, np.full((7, 2), value)) for value in (0.0, 1.0))
+    assert key(one) == key(two) is not None
+    assert key(INSIDE) == key(Condition(INSIDE.function, on="x=lower")) is not None
+
+    class Own(Dirichlet):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            object.__setattr__(self, "factor", factor)
+
+    assert key(Own(1.0)) is None
+
+
+@local
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        (Points(40, conditions={"observations": 5}), "'observations', which has its own"),
+        (Points(40, conditions={"integral": MEASURED}), "'integral', which has its own"),
+        (Points(40, conditions={"pins": 5}), "'pins', which has its own"),
+        (Points(40, conditions={"pin": 5}), "the condition 'pin', and the loss has"),
+    ],
+)
+def test_what_is_refused(points: Points, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        feed(points)
+
+
+def network(outputs: int = 2) -> MLP:
+    return MLP(2, outputs, width=5, depth=1, seed=7, dtype="float64")
+
+
+def test_loss_gradient_and_jacobian_are_those_of_one_rank() -> None:
+    world = sp.current_world()
+    shared, serial = (
+        Engine(PROBLEM, group, network(), points=Points(23, method="sobol"))
+        for group in (world.communicator, world.alone)
+    )
+    loss, gradient = shared.value_and_gradient()
+    expected, expected_gradient = serial.value_and_gradient()
+    assert loss == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-12)
+    r, jacobian = (
+        np.concatenate(each, axis=-1)
+        for each in zip(
+            *[(r.numpy(), j.numpy()) for r, j in _residuals_and_jacobian(serial)], strict=True
+        )
+    )
+    np.testing.assert_allclose(r @ r, expected, rtol=1e-12)
+    np.testing.assert_allclose(2 * jacobian @ r, expected_gradient, rtol=1e-8, atol=1e-12)
+
+
+def _residuals_and_jacobian(engine: Engine) -> Any:
+    made = make_network(engine.model, 2, 2, dtype="float64")
+    for each, rows in zip(
+        jacobians_of(engine.problem, made, engine.objective.layout),
+        engine.feed.whole(0),
+        strict=True,
+    ):
+        each.prepare("float64")
+        yield each(engine.parameters[0], rows)
+
+
+def test_a_training_with_all_kinds_of_conditions() -> None:
+    """u = e^{−t} sin 2πx is found from its equation, periodicity, mass, start and measurements."""
+
+    def exact(x: Any) -> Any:
+        return np.exp(-x[:, 1]) * np.sin(2 * np.pi * x[:, 0])
+
+    domain = Box([0, 0], [1, 0.5], names=("x", "t"))
+    scale = 1 / (2 * np.pi) ** 2
+    seen = domain.sample(5, seed=1)
+    problem = Problem(
+        domain,
+        lambda u, x: derivative(u, x, 1) - scale * derivative(u, x, 0, 0),
+        conditions=[
+            Initial(exact, points=16),
+            Periodic("x"),
+            Observations(seen, exact(seen), weight=10.0),
+            IntegralCondition(lambda u, x: u(x), 0.0, at=("t", [0.1, 0.3, 0.5]), points=12),
+        ],
+        exact=exact,
+    )
+    result = train(
+        problem,
+        network=MLP(2, 1, width=8, depth=1, seed=1, dtype="float64"),
+        points=Points(60, method="sobol", seed=0),
+        optimizer=LevenbergMarquardt(),
+        steps=60,
+        precision="float64",
+        progress=False,
+    )
+    assert result.members[0].loss < 0.02
+    assert result.members[0].on_own_domain.relative_l2_error < 0.03
