@@ -61,14 +61,14 @@ class Field:
         *,
         jet: JetFunction | None = None,
         plan: Plan = (),
-        unknowns: Mapping[str, Any] = _NONE,
+        unknowns: Mapping[str, Any] | None = None,
     ) -> None:
         if not callable(function):
             raise InputError(f"Field: function must be callable, got {type(function).__name__}")
         if jet is not None and not callable(jet):
             raise InputError(f"Field: jet must be callable or None, got {type(jet).__name__}")
         self._source = _Source(function, jet)
-        self._plan, self._unknowns = plan, unknowns
+        self._plan, self._unknowns = plan, unknowns or _NONE
         self._kept: dict[Key, _AtPoints] = {}
 
     @property
