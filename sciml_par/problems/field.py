@@ -77,7 +77,7 @@ class Field:
         *,
         jet: JetFunction | None = None,
         plan: Plan = (),
-        unknowns: Mapping[str, Any] = _NONE,
+        unknowns: Mapping[str, Any] | None = None,
         coordinates: Sequence[str] | None = None,
         components: Sequence[str] | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class Field:
         if jet is not None and not callable(jet):
             raise InputError(f"Field: jet must be callable or None, got {type(jet).__name__}")
         self._source = _Source(function, jet)
-        self._plan, self._unknowns = plan, unknowns
+        self._plan, self._unknowns = plan, unknowns or _NONE
         self.coordinates = None if coordinates is None else tuple(coordinates)
         self.components = None if components is None else tuple(components)
         self._kept: dict[Key, _AtPoints] = {}

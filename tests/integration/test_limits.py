@@ -45,11 +45,22 @@ def test_networks_and_optimizers() -> None:
     assert "Gauss–Newton methods LevenbergMarquardt and SPRING" in SECTION
 
 
+def test_unknowns_are_coefficients() -> None:
+    assert "Unknown functions" in SECTION and "an ansatz cannot depend on unknowns" in SECTION
+    assert {name for name in dir(problems) if name.startswith("Unknown")} == {"Unknown"}
+    with pytest.raises(InputError, match="ansatz cannot depend on unknowns"):
+        problems.Problem(
+            problems.Interval(0, 1),
+            lambda u, x, *, k: k * u(x),
+            ansatz=lambda n, x, *, k: k * n(x),
+            unknowns={"k": 1.0},
+        )
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ("batch", "resample", "weights"),
-        ("unknowns",),
     ],
 )
 def test_train_has_no_argument_for_it(words: tuple[str, ...]) -> None:
