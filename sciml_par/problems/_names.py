@@ -31,9 +31,7 @@ def checked_names(names: Any, what: str, *, count: int | None = None) -> tuple[s
     return tuple(found)
 
 
-def places_of(
-    which: Any, names: tuple[str, ...] | None, what: str, advice: str
-) -> tuple[int, ...]:
+def places_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str) -> tuple[int, ...]:
     """Numbers of what is selected by names or numbers; a text is one name.
 
     Parameters

@@ -140,4 +140,6 @@ def _computation(setup: MemberSetup) -> Hashable | None:
     transformed = function_key(problem.ansatz)
     parts = [setup.network.key, setup.feed.shape_key, scaled, transformed, *functions]
     shapes = tuple(tuple(v.shape) for v in setup.network.trainable_variables)
-    return None if None in parts else ("alike", problem.outputs, shapes, *parts)
+    # Residuals may name coordinates and components.
+    names = (problem.domain.names, problem.output_names)
+    return None if None in parts else ("alike", names, shapes, *parts)
