@@ -12,6 +12,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._names import places_of
 from sciml_par.problems._tape import Function, Jet
+from sciml_par.problems.composition import as_field
 from sciml_par.problems.field import Field, Selection, as_points
 
 FieldLike = Field | Function
@@ -43,7 +44,7 @@ def field_and_points(
             f'u["v"] or u[0], a function of u is lambda x: u(x)**2'
         )
     points = as_points(x)
-    field = u if isinstance(u, Field) else Field(u)
+    field = u if isinstance(u, Field) else as_field(u, points)
     return field if component is None else field[component], points
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from sciml_par._partial_operators import Operator
 from sciml_par._tensorflow import is_recorded, tf
 from sciml_par.errors import InputError
-from sciml_par.problems import _tape
+from sciml_par.problems import _given, _tape
 from sciml_par.problems._names import places_of
 from sciml_par.problems._tape import Function, Jet
 from sciml_par.problems.plan import Coefficients, Plan, Request, as_coefficients, as_matrices
@@ -90,6 +90,8 @@ class Field:
         self.coordinates = None if coordinates is None else tuple(coordinates)
         self.components = None if components is None else tuple(components)
         self._kept: dict[Key, _AtPoints] = {}
+        # Of a field that is some components of another, which is asked in its place.
+        self._parent: Field | None = None
 
     @property
     def plan(self) -> Plan:
@@ -105,6 +107,13 @@ class Field:
     def has_jet(self) -> bool:
         """Whether derivatives come from a jet, which a plan makes cheaper."""
         return self._source.jet is not None
+
+    def has_jet_to(self, order: int) -> bool:
+        """Whether derivatives of this order come from a jet without tapes around it."""
+        if self._parent is not None:
+            return self._parent.has_jet_to(order)
+        own = self._source.jet
+        return own is not None and (order <= 2 or _takes_higher(own))
 
     def with_plan(self, plan: Plan) -> Field:
         """The same field with another plan and nothing kept, for one evaluation of a residual."""
@@ -150,12 +159,14 @@ class Field:
         def jet(x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
             return tuple(_columns(part, places) for part in self.jet(x, second, higher))
 
-        return Field(
+        part = Field(
             value,
             jet=jet if self.has_jet else None,
             coordinates=self.coordinates,
             components=chosen,
         )
+        part._parent = self
+        return part
 
     def __iter__(self) -> Any:
         """Refused: the number of components need not be known."""
@@ -167,6 +178,12 @@ class Field:
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """Evaluate the field: x: [n, d] -> [n, m] (local)."""
         x = as_points(x)
+        answers = self._answers_at(x)
+        known = None if answers is None else answers.value(self, x)
+        return self.computed(x) if known is None else known
+
+    def computed(self, x: tf.Tensor) -> tf.Tensor:
+        """As a call, also where a function of fields is differentiated (local)."""
         kept = self._at(x)
         return self._source.value_at(x) if kept is None else kept.value()
 
@@ -182,13 +199,20 @@ class Field:
             Q of third and fourth order, whose values [n, m, Q] come last where Q > 0.
         """
         x, wanted = as_points(x), tuple(higher)
+        answers = self._answers_at(x)
+        known: Jet | None = None if answers is None else answers.jet(self, x, second, wanted)
+        if known is not None:
+            return known
         kept = self._at(x)
         if kept is None:
             return self._source.jet_at(x, second, wanted)
         return kept.jet(second, wanted)
 
+    def _answers_at(self, x: tf.Tensor) -> _given.Answers | None:
+        return _given.answers_at(x) if self._parent is None else None
+
     def _at(self, x: tf.Tensor) -> _AtPoints | None:
-        if not self._plan or _tape.is_watched(x):
+        if not self._plan or _tape.is_watched(x) or _given.on_trial():
             return None
         key, graph = cache_key(x)
         if key not in self._kept:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import Operator, scaled
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems import _tape
 from sciml_par.problems._tape import Jet
+from sciml_par.problems.composition import as_field
 from sciml_par.problems.field import Field
 from sciml_par.problems.plan import Coefficients
 
@@ -48,11 +50,12 @@ class InputScaling:
         def value(x: tf.Tensor) -> tf.Tensor:
             return inner(self._scaled(x))
 
-        def jet(x: tf.Tensor, second: Coefficients) -> Jet:
+        def jet(x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
             # ∂u/∂x_i = s_i ∂N/∂z_i, and so N is asked for the operators of s_i s_j C_ij.
             factors = self._factors
-            u, du, operators = inner.jet(self._scaled(x), second * np.outer(factors, factors))
-            return u, du * tf.constant(factors, x.dtype), operators
+            above = tuple(scaled(operator, factors) for operator in higher)
+            u, du, *others = inner.jet(self._scaled(x), second * np.outer(factors, factors), above)
+            return u, du * tf.constant(factors, x.dtype), *others
 
         return Field(value, jet=jet if inner.has_jet else None)
 
@@ -70,8 +73,11 @@ class Ansatz:
 
         ∂_i u = ∂_i G        L_k u = L_k G + Σ_a ∂A/∂N_a L_k N_a,
 
-    so that tapes go through A only, not through the network. An A that evaluates N elsewhere, or
-    differentiates it, is differentiated by tapes through everything.
+    so that tapes go through A only, not through the network. For operators of third and fourth
+    order, and where A asks for derivatives of N at x, such as those of a stream function, Taylor
+    polynomials take the place of N; see `sciml_par.problems.composition`. An A that evaluates N
+    elsewhere, or differentiates it by a tape of its own, is differentiated by tapes through
+    everything.
 
     Parameters
     ----------
@@ -89,9 +95,9 @@ class Ansatz:
         def value(x: tf.Tensor) -> tf.Tensor:
             return self(inner, x)
 
-        def jet(x: tf.Tensor, second: Coefficients) -> Jet:
-            if not self._is_pointwise(inner, x):
-                return _tape.jet(value, x, second)
+        def jet(x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
+            if higher or not self._is_pointwise(inner, x):
+                return as_field(value, x).jet(x, second, higher)
             return self._jet(inner, x, second)
 
         return Field(value, jet=jet if inner.has_jet else None)
@@ -169,6 +175,6 @@ class _Watcher(Field):
         values = super().__call__(x)
         return tf.stop_gradient(values) if self.pointwise else values
 
-    def jet(self, x: tf.Tensor, second: Coefficients) -> Jet:
+    def jet(self, x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
         self.pointwise = False
-        return super().jet(x, second)
+        return super().jet(x, second, higher)

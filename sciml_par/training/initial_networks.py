@@ -128,14 +128,13 @@ def _try(
     """Run the residuals once without computing; what there is to say of it (local)."""
     weights = [tf.convert_to_tensor(v) for v in network.trainable_variables]
     value = partial(network.apply, weights)
+    inner = Field(value, jet=None if network.jet is None else partial(network.jet, weights))
     asked = False
 
-    def jet(x: Tensor, second: Coefficients) -> Any:
+    def jet(x: Tensor, second: Coefficients, higher: Any = ()) -> Any:
         nonlocal asked
-        asked = asked or len(second) > 0
-        if network.jet is None:
-            return _tape.jet(value, x, second)
-        return network.jet(weights, x, second)
+        asked = asked or len(second) > 0 or len(higher) > 0
+        return inner.jet(x, second, higher)
 
     problem.check(Field(value, jet=jet), arrays=arrays, dtype=dtype, reads_variables=False)
     if asked and network.jet is None and _is_piecewise_linear(value, problem, dtype):

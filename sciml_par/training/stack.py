@@ -146,4 +146,6 @@ def _computation(setup: MemberSetup) -> Hashable | None:
     parts = [setup.network.key, setup.feed.shape_key, scaled, transformed, *functions]
     shapes = tuple(tuple(v.shape) for v in setup.network.trainable_variables)
     sought = tuple((name, unknown.key) for name, unknown in problem.unknowns.items())
-    return None if None in parts else ("alike", problem.outputs, shapes, sought, *parts)
+    # Residuals may name coordinates and components.
+    names = (problem.domain.names, problem.output_names)
+    return None if None in parts else ("alike", names, shapes, sought, *parts)

@@ -22,7 +22,10 @@ from sciml_par.problems import (
     Residual,
     Robin,
     Unknown,
+    biharmonic,
+    derivative,
     divergence,
+    gradient,
     hessian,
     jacobian,
     laplacian,
@@ -92,6 +95,21 @@ CASES = {
         lambda u, x: laplacian(u, x) + u(x) ** 3,
         ansatz=lambda n, x: x * (2 - x) * tf.exp(n(x)),
         input_scaling=True,
+    ),
+    "third order": Problem(
+        SQUARE,
+        lambda u, x: derivative(u, x, 0, 0, 0) + u(x) * derivative(u, x, "y"),
+        ansatz=lambda n, x: x[:, :1] * n(x) + x[:, 1:],
+        input_scaling=True,
+    ),
+    "fourth order": Problem(SQUARE, lambda u, x: biharmonic(u, x) - u(x), input_scaling=True),
+    "fourth order, ansatz": Problem(
+        Interval(0, 2),
+        lambda u, x: derivative(u, x, *"xxxx") - u(x) ** 2,
+        ansatz=lambda n, x: x * n(x),
+    ),
+    "function of the field": Problem(
+        Interval(0, 2), lambda u, x: derivative(lambda z: z * gradient(u, z) * u(z), x, "x")
     ),
     "two places": Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + u(1 - x) * u(x)),
     "three dimensions, a small part of the boundary": Problem(

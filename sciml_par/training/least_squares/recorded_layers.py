@@ -74,9 +74,11 @@ class RecordedLayers:
         _refuse_watched(x)
         return chain.recorded_apply(parameters, x, self._record_of)
 
-    def _jet(self, chain: Any, parameters: Sequence[Tensor], x: Tensor, second: Any) -> Any:
+    def _jet(
+        self, chain: Any, parameters: Sequence[Tensor], x: Tensor, second: Any, higher: Any = ()
+    ) -> Any:
         _refuse_watched(x)
-        return chain.jet(parameters, x, second, self._record_of)
+        return chain.jet(parameters, x, second, self._record_of, higher=higher)
 
     def _record_of(self, layer: Any) -> Any:
         def record(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:

@@ -1,0 +1,45 @@
+"""What a field is to answer at certain points in place of computing it, for as long as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from sciml_par._partial_operators import Operator
+
+
+class Answers(Protocol):
+    """Answers for fields at one tensor of points; None where the field shall compute."""
+
+    on_trial: bool
+
+    def value(self, field: Any, z: Any) -> Any | None:
+        """As `Field.__call__`."""
+
+    def jet(self, field: Any, z: Any, second: Any, higher: Sequence[Operator]) -> Any | None:
+        """As `Field.jet`."""
+
+
+_ACTIVE: ContextVar[tuple[tuple[Any, Answers], ...]] = ContextVar("answers", default=())
+
+
+@contextmanager
+def answering(z: Any, answers: Answers) -> Iterator[None]:
+    """Let `answers` answer at the tensor z, in this thread and this block (local)."""
+    token = _ACTIVE.set((*_ACTIVE.get(), (z, answers)))
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(token)
+
+
+def answers_at(x: Any) -> Answers | None:
+    """What answers at the tensor x, if anything does."""
+    return next((answers for z, answers in _ACTIVE.get() if z is x), None)
+
+
+def on_trial() -> bool:
+    """Whether a function is being tried: what it asks at other points is neither noted nor kept."""
+    return any(answers.on_trial for _, answers in _ACTIVE.get())
