@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -62,35 +62,6 @@ class PirateNet(PropagatedModel):
 
     only_dense = False
     _takes_scaled_inputs = True
-
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        *,
-        width: int = 16,
-        depth: int = 2,
-        activation: str = "tanh",
-        omega: float = 1.0,
-        embedding: Any = None,
-        initial_weights: str = "glorot",
-        seed: int = 0,
-        dtype: str = "float32",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            inputs,
-            outputs,
-            width=width,
-            depth=depth,
-            activation=activation,
-            omega=omega,
-            embedding=embedding,
-            initial_weights=initial_weights,
-            seed=seed,
-            dtype=dtype,
-            name=name,
-        )
 
     def _make(self) -> None:
         seen, width = self.embedded_size, self.width
