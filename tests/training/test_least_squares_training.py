@@ -64,12 +64,14 @@ def test_any_number_of_ranks_makes_the_steps_of_one(points: Any) -> None:
     model = MLP(1, 1, width=4, depth=1, seed=7, dtype="float64")
     make = partial(Engine, problem(), model=model, points=points, log_every=1)
     make = partial(make, optimizer=LevenbergMarquardt())
-    found = []
-    for group in (world.communicator, world.alone):
+
+    def trained(group: Any) -> tuple[np.ndarray, np.ndarray]:
         engine = make(group)
         chunk = engine.advance(engine.start(), 12)
-        found.append((losses(chunk), chunk.state.parameters.numpy()[0]))
-    (shared, theta), (serial, expected) = found
+        return losses(chunk), chunk.state.parameters.numpy()[0]
+
+    shared, theta = trained(world.communicator)
+    serial, expected = world.communicator.on_root(lambda: trained(world.alone))
     assert (np.diff(shared) <= 1e-20).all()
     assert shared[-1] < 0.1 * shared[0]
     np.testing.assert_allclose(shared[:8], serial[:8], rtol=1e-6, atol=1e-14)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.problems import poisson as poisson_on
 from sciml_par.training import LBFGS, Points, SSBroyden
+from sciml_par.training.loop import State
 
 
 def poisson() -> Problem:
@@ -79,6 +81,14 @@ def network(problem: Problem) -> MLP:
     return MLP(problem.domain.dimension, problem.outputs, width=6, depth=1, seed=7, dtype="float64")
 
 
+def end_of(engine: Engine, steps: int) -> State:
+    return engine.advance(engine.start(), steps).state
+
+
+def weights_after(engine: Engine, steps: int) -> np.ndarray:
+    return end_of(engine, steps).parameters.numpy()
+
+
 def relative(a: Any, b: Any) -> float:
     return float(np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(np.asarray(b)))
 
@@ -99,27 +109,27 @@ def test_weights_after_50_compiled_steps_are_those_of_one_rank(
 ) -> None:
     """And on all ranks they are the same to the last bit."""
     shared, serial = engines(problem, points, network(problem))
-    ends = [
-        engine.advance(engine.start(), 50).state.parameters.numpy() for engine in (shared, serial)
-    ]
-    assert relative(ends[1], serial.parameters) > 1e-2, "nothing was trained"
-    assert relative(ends[0], ends[1]) < 1e-9
     world = sp.current_world().communicator
-    assert len(set(world.allgather_object(ends[0].tobytes()))) == 1
+    found = weights_after(shared, 50)
+    expected = world.on_root(partial(weights_after, serial, 50))
+    assert relative(expected, serial.parameters) > 1e-2, "nothing was trained"
+    assert relative(found, expected) < 1e-9
+    assert len(set(world.allgather_object(found.tobytes()))) == 1
 
 
 @pytest.mark.parametrize(("optimizer", "problem", "points"), QUASI_NEWTON_CASES)
 def test_line_searches_decide_as_on_one_rank(optimizer: Any, problem: Problem, points: Any) -> None:
     """Ranks that made other numbers of evaluations would wait for one another."""
     shared, serial = engines(problem, points, network(problem), optimizer=optimizer)
-    ends = [engine.advance(engine.start(), 12).state for engine in (shared, serial)]
-    thetas = [end.parameters.numpy() for end in ends]
-    assert relative(thetas[1], serial.parameters) > 1e-2, "nothing was trained"
-    assert relative(thetas[0], thetas[1]) < 1e-7
     world = sp.current_world().communicator
-    leaves = [leaf.numpy().tobytes() for leaf in tf.nest.flatten(ends[0].optimizer)]
-    assert len(set(world.allgather_object((thetas[0].tobytes(), *leaves)))) == 1
-    assert optimizer.report(ends[0].optimizer).measures["step length"].numpy() > 0
+    end = end_of(shared, 12)
+    found = end.parameters.numpy()
+    expected = world.on_root(partial(weights_after, serial, 12))
+    assert relative(expected, serial.parameters) > 1e-2, "nothing was trained"
+    assert relative(found, expected) < 1e-7
+    leaves = [leaf.numpy().tobytes() for leaf in tf.nest.flatten(end.optimizer)]
+    assert len(set(world.allgather_object((found.tobytes(), *leaves)))) == 1
+    assert optimizer.report(end.optimizer).measures["step length"].numpy() > 0
 
 
 def test_empty_shards_occur() -> None:

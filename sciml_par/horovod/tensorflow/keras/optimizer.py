@@ -38,7 +38,8 @@ def DistributedOptimizer(
     """An optimizer like the one given that applies the gradients of all ranks (local).
 
     It is `sciml_par.parallel.DistributedOptimizer` by Horovod's name: a step is collective. A model
-    that was compiled with it is saved with the plain optimizer.
+    that was compiled with it is saved with the plain optimizer. Parameters that are not in the list
+    below are those of `sciml_par.parallel.DistributedOptimizer`.
 
     Parameters
     ----------
@@ -49,7 +50,6 @@ def DistributedOptimizer(
         `iterations`, and with it schedules of the learning rate, count each pass.
     num_groups : the older name of `groups` with a number.
     process_set : the ranks that train together; others keep their gradients as they are.
-    others : as for `sciml_par.parallel.DistributedOptimizer`.
 
     Raises
     ------
@@ -95,11 +95,12 @@ def PartialDistributedOptimizer(
 ) -> Optimizer:
     """`DistributedOptimizer` for a model of which each rank keeps some layers to itself (local).
 
+    The other parameters are those of `DistributedOptimizer`.
+
     Parameters
     ----------
     local_layers : a Keras layer, or several; their gradients are not reduced, but divided by the
         number of ranks where `scale_local_gradients` says so.
-    others : as for `DistributedOptimizer`.
 
     Raises
     ------
