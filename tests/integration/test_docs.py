@@ -186,10 +186,42 @@ def check_script(script: str, options: list[str]) -> None:
     parser.parse_args(options)  # a wrong option ends the program, and the test
 
 
+MADE = runpy.run_path(str(ROOT / "docs" / "hooks" / "made_pages.py"))
+"""What makes the pages of the site that are in no folder."""
+
+
 def test_the_site_shows_every_page() -> None:
     configuration = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    shown = re.findall(r"^  - (\S+\.md)$", configuration, re.MULTILINE)
-    assert sorted(shown) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+    shown = re.findall(r"^ +- (?:\w+: )?(\S+\.md)$", configuration, re.MULTILINE)
+    files = [page.name for page in (ROOT / "docs").glob("*.md")]
+    made = [*MADE["FILES"], *(f"api/{name}.md" for name, _ in MADE["api_pages"]())]
+    assert sorted(shown) == sorted([*files, *made])
+
+
+def test_the_site_shows_the_docstring_of_every_public_name() -> None:
+    """Each at the place where it is defined, once, under the name by which it is imported."""
+    text = "".join(page for _, page in MADE["api_pages"]())
+    shown = re.findall(r"^::: (\S+)\n +options:\n +heading: (\S+)$", text, re.MULTILINE)
+    assert len(dict(shown)) == len(shown)
+    for stub in STUBS:
+        package = ".".join(stub.relative_to(ROOT).parent.parts)
+        module = importlib.import_module(package)
+        for name in names_in(stub):
+            value = getattr(module, name)
+            if inspect.isclass(value) and value.__module__.startswith("sciml_par."):
+                assert f"{value.__module__}.{value.__qualname__}" in dict(shown), name
+            elif not inspect.ismodule(value):
+                assert name in {heading for _, heading in shown}, name
+    for path, name in shown:
+        module = importlib.import_module(path.rpartition(".")[0])
+        assert hasattr(module, path.rpartition(".")[2]), name
+
+
+def test_a_link_to_a_section_of_the_readme_becomes_that_section() -> None:
+    text = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+    found = MADE["on_page_markdown"](text, page=None)
+    assert "README.md" in text and "README.md" not in found
+    assert "- **Domains** are" in found and "](long-runs.md)" in found and "](docs/" not in found
 
 
 LINKS = [
