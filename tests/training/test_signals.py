@@ -27,10 +27,12 @@ small = partial(
 
 
 def send(name: str) -> Any:
-    """A callback by which the last rank gets a signal."""
+    """A callback by which the last rank gets a signal, once: a second SIGINT would end the job."""
+    sent: list[int] = []
 
     def act(progress: Progress) -> None:
-        if sp.rank() == sp.size() - 1:
+        if sp.rank() == sp.size() - 1 and not sent:
+            sent.append(progress.step)
             os.kill(os.getpid(), getattr(signal, name))
 
     return act
