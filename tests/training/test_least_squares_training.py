@@ -71,11 +71,13 @@ def test_any_number_of_ranks_makes_the_steps_of_one(points: Any) -> None:
         return losses(chunk), chunk.state.parameters.numpy()[0]
 
     shared, theta = trained(world.communicator)
-    serial, expected = world.communicator.on_root(lambda: trained(world.alone))
     assert (np.diff(shared) <= 1e-20).all()
     assert shared[-1] < 0.1 * shared[0]
-    np.testing.assert_allclose(shared[:8], serial[:8], rtol=1e-6, atol=1e-14)
     assert len(set(world.communicator.allgather_object(theta.tobytes()))) == 1
+    if sp.rank() > 0:  # they would compile the same
+        return
+    serial, expected = trained(world.alone)
+    np.testing.assert_allclose(shared[:8], serial[:8], rtol=1e-6, atol=1e-14)
     if sp.size() == 1:
         np.testing.assert_array_equal(theta, expected)
 

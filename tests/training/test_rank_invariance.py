@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,10 +110,10 @@ def test_weights_after_50_compiled_steps_are_those_of_one_rank(
     shared, serial = engines(problem, points, network(problem))
     world = sp.current_world().communicator
     found = weights_after(shared, 50)
-    expected = world.on_root(partial(weights_after, serial, 50))
-    assert relative(expected, serial.parameters) > 1e-2, "nothing was trained"
-    assert relative(found, expected) < 1e-9
     assert len(set(world.allgather_object(found.tobytes()))) == 1
+    assert relative(found, shared.parameters) > 1e-2, "nothing was trained"
+    if world.rank == 0:  # the others would compile the same
+        assert relative(found, weights_after(serial, 50)) < 1e-9
 
 
 @pytest.mark.parametrize(("optimizer", "problem", "points"), QUASI_NEWTON_CASES)
@@ -124,12 +123,12 @@ def test_line_searches_decide_as_on_one_rank(optimizer: Any, problem: Problem, p
     world = sp.current_world().communicator
     end = end_of(shared, 12)
     found = end.parameters.numpy()
-    expected = world.on_root(partial(weights_after, serial, 12))
-    assert relative(expected, serial.parameters) > 1e-2, "nothing was trained"
-    assert relative(found, expected) < 1e-7
+    assert relative(found, shared.parameters) > 1e-2, "nothing was trained"
     leaves = [leaf.numpy().tobytes() for leaf in tf.nest.flatten(end.optimizer)]
     assert len(set(world.allgather_object((found.tobytes(), *leaves)))) == 1
     assert optimizer.report(end.optimizer).measures["step length"].numpy() > 0
+    if world.rank == 0:
+        assert relative(found, weights_after(serial, 12)) < 1e-7
 
 
 def test_empty_shards_occur() -> None:
