@@ -11,7 +11,7 @@ import numpy as np
 from sciml_par.evaluation.figures.curves import LossCurve
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.evaluation.figures.errors import plot_errors
-from sciml_par.evaluation.figures.losses import plot_losses
+from sciml_par.evaluation.figures.losses import plot_losses, plot_weights
 from sciml_par.evaluation.figures.predictions import plot_predictions
 from sciml_par.evaluation.figures.save import save_figure
 from sciml_par.results.member import DIVERGED, FINISHED, NOT_FINITE, Member, ranks_of
@@ -24,12 +24,15 @@ _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (
 def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
     """Write prediction, error and loss as PNG and PDF (local).
 
-    In more than two dimensions there are the loss and, where an exact solution is known, the
+    Of a single member whose loss a strategy has weighed, there are its weights as well. In more
+    than two dimensions there are the loss and, where an exact solution is known, the
     predicted over the exact values.
     """
     labels = labels_of(members, mode=mode)
     losses = [_loss_curve(each, label) for label, each in zip(labels, members, strict=True)]
     save_figure(plot_losses(losses, title=title), folder, "loss")
+    if len(members) == 1 and members[0].term_weights.size:
+        save_figure(plot_weights(_weight_curves(members[0]), title=title), folder, "weights")
     drawn = [drawn_prediction(member, label) for member, label in zip(members, labels, strict=True)]
     known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
     if known or in_full:
@@ -51,6 +54,12 @@ def _loss_curve(member: Member, label: str) -> LossCurve:
         best_step=member.best_step if np.isfinite(member.best_loss) else None,
         best_loss=member.best_loss,
     )
+
+
+def _weight_curves(member: Member) -> list[LossCurve]:
+    """What a strategy has multiplied the member's terms by."""
+    columns = zip(member.terms, member.term_weights.T, strict=True)
+    return [LossCurve(name, member.loss_steps, values) for name, values in columns]
 
 
 def drawn_prediction(member: Member, label: str) -> Prediction:
