@@ -12,7 +12,7 @@ from sciml_par.evaluation.figures.curves import LossCurve
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.evaluation.figures.errors import plot_errors
 from sciml_par.evaluation.figures.flow import plot_flow, vector_of
-from sciml_par.evaluation.figures.losses import plot_losses
+from sciml_par.evaluation.figures.losses import plot_losses, plot_weights
 from sciml_par.evaluation.figures.predictions import plot_predictions
 from sciml_par.evaluation.figures.save import save_figure
 from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
@@ -27,7 +27,8 @@ _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (
 def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
     """Write prediction, error, loss and, if there are any, unknowns as PNG and PDF (local).
 
-    In more than two dimensions there are the loss and, where an exact solution is known, the
+    Of a single member whose loss a strategy has weighed, there are its weights as well. In more
+    than two dimensions there are the loss and, where an exact solution is known, the
     predicted over the exact values. A field over space and time has slices at several times as
     well, and a vector field in the plane, such as a velocity, streamlines.
     """
@@ -41,6 +42,8 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     ]
     if sought:
         save_figure(plot_unknowns(sought, title=title), folder, "unknowns")
+    if len(members) == 1 and members[0].term_weights.size:
+        save_figure(plot_weights(_weight_curves(members[0]), title=title), folder, "weights")
     drawn = [drawn_prediction(member, label) for member, label in zip(members, labels, strict=True)]
     known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
     if known or in_full:
@@ -77,6 +80,12 @@ def _unknown_curves(member: Member, label: str) -> list[UnknownCurve]:
         UnknownCurve(name, label, member.loss_steps, history, true)
         for name, history, true in (numbers if values.size else ())
     ]
+
+
+def _weight_curves(member: Member) -> list[LossCurve]:
+    """What a strategy has multiplied the member's terms by."""
+    columns = zip(member.terms, member.term_weights.T, strict=True)
+    return [LossCurve(name, member.loss_steps, values) for name, values in columns]
 
 
 def drawn_prediction(member: Member, label: str) -> Prediction:

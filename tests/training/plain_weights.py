@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 
 from sciml_par.problems import Dirichlet, Interval, Neumann, Problem, derivative
 from sciml_par.training import (
@@ -32,8 +33,6 @@ DOMAIN = Interval(BEGIN, END, name="t")
 
 def residual(u: Any, t: Any) -> Any:
     """Two components, one of them not linear."""
-    import tensorflow as tf
-
     return tf.concat([derivative(u, t, 0) + u(t) ** 2 - tf.cos(t), 0.5 * t * u(t)], axis=1)
 
 
@@ -125,8 +124,6 @@ class PlainReLoBRaLo(Ones):
     last: Any = None
 
     def update(self, theta: Array, number: int) -> None:
-        import tensorflow as tf
-
         given, now = self.given, losses(theta)
         first = now if self.first is None else self.first
         last = now if self.last is None else self.last
@@ -145,11 +142,18 @@ class PlainSelfAdaptive(Ones):
     def __init__(self, given: Any) -> None:
         super().__init__(given)
         self.a = [np.full(n, given.initial) for n in (len(TIMES), 1, 1)]
+        self.mean, self.mean_square = ([np.zeros(len(a)) for a in self.a] for _ in range(2))
+        self.count = 0
 
     def update(self, theta: Array, number: int) -> None:
-        q = self.given.power
-        for a, r in zip(self.a, residuals(theta), strict=True):
-            a += self.given.rate * q * a ** (q - 1) * np.sum(r**2, axis=1)
+        q, b, c = self.given.power, 0.99, 0.999
+        self.count += 1
+        for t, r in enumerate(residuals(theta)):
+            g = q * self.a[t] ** (q - 1) * np.sum(r**2, axis=1)
+            self.mean[t] = b * self.mean[t] + (1 - b) * g
+            self.mean_square[t] = c * self.mean_square[t] + (1 - c) * g**2
+            rate = self.given.rate * np.sqrt(1 - c**self.count) / (1 - b**self.count)
+            self.a[t] = self.a[t] + rate * self.mean[t] / (np.sqrt(self.mean_square[t]) + 1e-7)
         self.factors = [a**q for a in self.a]
 
 
@@ -185,7 +189,7 @@ PLAIN: dict[str, tuple[Any, Callable[[Any], Ones]]] = {
     "norm": (GradientNorm(every=3), PlainNorm),
     "ntk": (NTKWeights(every=4, memory=0.3), PlainNTK),
     "relobralo": (ReLoBRaLo(lookback=0.5, memory=0.9, temperature=0.5), PlainReLoBRaLo),
-    "self-adaptive": (SelfAdaptive(rate=0.01), PlainSelfAdaptive),
+    "self-adaptive": (SelfAdaptive(rate=0.05, every=2), PlainSelfAdaptive),
     "attention": (ResidualBasedAttention(decay=0.9, rate=0.5), PlainAttention),
     "causal": (Causal(epsilon=(0.01, 0.1, 1.0), tolerance=0.5, slices=5), PlainCausal),
 }

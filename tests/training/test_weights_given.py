@@ -136,6 +136,7 @@ def test_strategies_go_on_through_phases_and_checkpoints_and_into_files(tmp_path
     assert whole.losses[-1] < whole.losses[0]
     result.save(folder / "run")
     sp.current_world().communicator.barrier()
+    assert (folder / "run" / "weights.png").is_file()
     loaded = Result.load(folder / "run").members[0]
     assert loaded.history.weights.keys() == whole.history.weights.keys()
     np.testing.assert_array_equal(loaded.term_weights, resumed.term_weights)

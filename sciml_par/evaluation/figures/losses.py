@@ -67,12 +67,41 @@ def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Fig
     InputError
         If there are no losses.
     """
-    found = check_items(losses, LossCurve, "plot_losses")
+    return _plot(check_items(losses, LossCurve, "plot_losses"), "loss", title)
+
+
+def plot_weights(weights: Sequence[LossCurve], *, title: str | None = None) -> Figure:
+    """Draw what the terms of a loss are multiplied by, on a log scale, over the step.
+
+    Local: call it on one rank.
+
+    Parameters
+    ----------
+    weights : sequence of LossCurve
+        One a term, with its name as label and the factors in place of the loss.
+    title : str, optional
+        Title above the panel.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As that of `plot_losses`.
+
+    Raises
+    ------
+    InputError
+        If there are none.
+    """
+    found = check_items(weights, LossCurve, "plot_weights")
+    return _plot(found, "weight of the term", title)
+
+
+def _plot(found: Sequence[LossCurve], ylabel: str, title: str | None) -> Figure:
     with paper_style():
         grid = make_grid([2.3], 1, [(0, 0)])
         axes = grid.panels[0, 0]
         entries = _draw(axes, found)
-        axes.set_ylabel("loss")
+        axes.set_ylabel(ylabel)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         grid.label_x("step")

@@ -47,9 +47,9 @@ class WeightState(NamedTuple):
     Attributes
     ----------
     of_terms : a nest of tensors [M, …], the same on all ranks.
-    of_points : one for each term, [M, n_t] of this rank's points within a chunk of steps and
-        [M, N_t] of those of all ranks, one rank after the other, outside; none for strategies that
-        know no points.
+    of_points : one for each term, or several times one for each: [M, n_t] of this rank's points
+        within a chunk of steps, and [M, N_t] of those of all ranks, one rank after the other,
+        outside; none for strategies that know no points.
     """
 
     of_terms: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, cycle
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -74,7 +74,7 @@ class Weighting:
     def of_rank(self, state: WeightState) -> WeightState:
         """What a chunk of steps needs of a state: of points, those of this rank (local)."""
         own = []
-        for values, rows in zip(state.of_points, self._rows, strict=False):
+        for values, rows in zip(state.of_points, cycle(self._rows), strict=False):
             ends = [0, *accumulate(rows)]
             own.append(values[:, ends[self._plain.rank] : ends[self._plain.rank + 1]])
         return state._replace(of_points=tuple(own))
@@ -85,7 +85,7 @@ class Weighting:
             return state
         whole = [
             tf.transpose(self._plain.gather(tf.transpose(values), rows))
-            for values, rows in zip(state.of_points, self._rows, strict=False)
+            for values, rows in zip(state.of_points, cycle(self._rows), strict=False)
         ]
         return state._replace(of_points=tuple(whole))
 
