@@ -96,7 +96,8 @@ def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
     image, triangles = _paint(axes, panel)
     if panel.arrows is not None:
         _draw_streamlines(axes, panel.curve.x, panel.arrows)
-    whole = None if panel.curve.inside.all() else outline_of(triangles)
+    inside = panel.curve.inside
+    whole = None if inside is None or inside.all() else outline_of(triangles)
     draw_shards(axes, panel.shards, points=panel.points, within=whole)
     grid.title(axes, panel.title, panel.symbol)
     axes.locator_params(nbins=4)
@@ -131,7 +132,8 @@ def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
     u, v = (vectors[order, k].reshape(up.size, across.size) for k in (0, 1))
     # The lines want equal distances to the last digit.
     even = [np.linspace(values[0], values[-1], values.size) for values in (across, up)]
-    axes.streamplot(*even, u, v, **_STREAMLINES)
+    options: dict[str, Any] = dict(_STREAMLINES)
+    axes.streamplot(even[0], even[1], u, v, **options)
 
 
 def _triangulate(curve: Prediction) -> Triangulation:
