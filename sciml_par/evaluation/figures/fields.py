@@ -91,7 +91,7 @@ def draw_panels(
 def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
     axes = grid.panels[cell]
     image, triangles = _paint(axes, panel)
-    whole = None if panel.curve.inside.all() else outline_of(triangles)
+    whole = None if np.all(panel.curve.inside) else outline_of(triangles)
     draw_shards(axes, panel.shards, points=panel.points, within=whole)
     grid.title(axes, panel.title, panel.symbol)
     axes.locator_params(nbins=4)
