@@ -23,9 +23,16 @@ def classes(package: object, base: type) -> set[str]:
 
 
 def test_domains_and_conditions() -> None:
-    assert "axis-parallel boxes" in SECTION
-    with_boundary = {n for n in dir(problems) if hasattr(getattr(problems, n), "boundary")}
-    assert with_boundary == {"Box", "Interval"}
+    assert "intervals, boxes and balls" in SECTION and "ellipses and polygons" in SECTION
+    assert classes(problems, problems.Domain) == {
+        "Ball",
+        "Box",
+        "Ellipse",
+        "Interval",
+        "PointCloud",
+        "Polygon",
+        "Time",
+    }
     kinds = classes(problems, problems.Condition)
     assert kinds and sorted(name for name in kinds if name not in SECTION) == []
 

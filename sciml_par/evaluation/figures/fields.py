@@ -96,8 +96,7 @@ def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
     image, triangles = _paint(axes, panel)
     if panel.arrows is not None:
         _draw_streamlines(axes, panel.curve.x, panel.arrows)
-    inside = panel.curve.inside
-    whole = None if inside is None or inside.all() else outline_of(triangles)
+    whole = None if np.all(panel.curve.inside) else outline_of(triangles)
     draw_shards(axes, panel.shards, points=panel.points, within=whole)
     grid.title(axes, panel.title, panel.symbol)
     axes.locator_params(nbins=4)

@@ -59,7 +59,8 @@ def shard_entries(shards: Sequence[Shard], *, points: bool) -> list[Entry]:
 def outline_of(triangles: Triangulation) -> Path:
     """The part of the plane that triangles cover, those left out that are masked."""
     corners = np.stack([triangles.x, triangles.y], axis=1)[triangles.get_masked_triangles()]
-    sense = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    one, other = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    sense = one[:, 0] * other[:, 1] - one[:, 1] * other[:, 0]
     corners[sense < 0] = corners[sense < 0][:, ::-1]  # all one way round, so that none is a hole
     closed = np.concatenate([corners, corners[:, :1]], axis=1)
     codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(closed))
