@@ -48,7 +48,7 @@ def test_networks_and_optimizers() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("batch", "resample", "weights"),
+        ("batch", "resample"),
         ("unknowns",),
     ],
 )
