@@ -67,7 +67,7 @@ def test_unknowns_are_coefficients() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("batch", "resample", "weights"),
+        ("batch", "resample"),
     ],
 )
 def test_train_has_no_argument_for_it(words: tuple[str, ...]) -> None:
