@@ -128,8 +128,8 @@ def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
     order = np.lexsort((x[:, 0], x[:, 1]))
     u, v = (vectors[order, k].reshape(up.size, across.size) for k in (0, 1))
     # The lines want equal distances to the last digit.
-    even = [np.linspace(values[0], values[-1], values.size) for values in (across, up)]
-    axes.streamplot(*even, u, v, **_STREAMLINES)
+    across, up = (np.linspace(each[0], each[-1], each.size) for each in (across, up))
+    axes.streamplot(across, up, u, v, **_STREAMLINES)
 
 
 def _triangulate(curve: Prediction) -> Triangulation:

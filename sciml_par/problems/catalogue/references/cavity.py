@@ -108,7 +108,7 @@ def _stream_function(reynolds: float, s: FloatArray, steepness: int) -> FloatArr
         return np.asarray(maps[i] @ w @ maps[j].T + lift[i, j])
 
     def product(i: int, j: int) -> FloatArray:
-        return np.kron(maps[i], maps[j])
+        return np.asarray(np.kron(maps[i], maps[j]), np.float64)
 
     diffusion = (product(4, 0) + 2 * product(2, 2) + product(0, 4)) / reynolds
     spin_x, spin_y = product(3, 0) + product(1, 2), product(2, 1) + product(0, 3)
