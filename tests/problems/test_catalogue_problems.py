@@ -123,7 +123,9 @@ def test_an_ansatz_has_the_values_of_the_solution_where_it_gives_them(name):
         x = x if name != "burgers" else x[x[:, 1] < 1]
         known = slice(0, 2)  # of a flow the velocity; the pressure is known in one point
     found = u(tf.constant(x)).numpy()[:, known]
-    np.testing.assert_allclose(found, problem.exact(x)[:, known], atol=1e-9)
+    # The slopes of the cavity's stream function are zero at the walls as far as it is resolved.
+    atol = 1e-5 if name == "cavity" else 1e-9
+    np.testing.assert_allclose(found, problem.exact(x)[:, known], atol=atol)
 
 
 def test_the_pressure_of_the_cavity_vanishes_in_one_point():
