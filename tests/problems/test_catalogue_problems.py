@@ -28,7 +28,7 @@ OTHERS = {
 }
 CASES = [(name, {}) for name in NAMES] + list(OTHERS.items())
 STEEP = {"allen-cahn", "burgers"}
-TOLERANCES = {"cavity": 1e-3, "allen-cahn": 1e-3, "burgers": 1e-6}
+TOLERANCES = {"cavity": 1e-3, "allen-cahn": 1e-3, "burgers": 1e-6, "lorenz": 1e-6}
 """Of residuals, relative to the solution; they have second derivatives of an approximation."""
 
 CLOSED_FORMS = {
@@ -55,7 +55,7 @@ def differentiable(problem, name):
 def local_polynomials(problem, name, degree=8):
     """A field that is, around the points that it is first called at, a polynomial in each box."""
     domain, d = problem.domain, problem.domain.dimension
-    size = domain.extent * (0.0005 if name in STEEP else 0.02)
+    size = domain.extent * (0.0005 if name in STEEP else 0.01)
     nodes = np.cos(np.pi * np.arange(degree + 1) / degree)
 
     def field(x):
@@ -123,7 +123,9 @@ def test_an_ansatz_has_the_values_of_the_solution_where_it_gives_them(name):
         x = x if name != "burgers" else x[x[:, 1] < 1]
         known = slice(0, 2)  # of a flow the velocity; the pressure is known in one point
     found = u(tf.constant(x)).numpy()[:, known]
-    np.testing.assert_allclose(found, problem.exact(x)[:, known], atol=1e-9)
+    # The slopes of the cavity's stream function are zero at the walls as far as it is resolved.
+    atol = 1e-5 if name == "cavity" else 1e-9
+    np.testing.assert_allclose(found, problem.exact(x)[:, known], atol=atol)
 
 
 def test_the_pressure_of_the_cavity_vanishes_in_one_point():

@@ -28,6 +28,7 @@ _BAR_WIDTH = 0.09  # inches
 _BAR = 0.6  # inches beside a panel, for a colour bar with its labels
 _MOST_UNLIKE = 4.0  # axes are equal while no side is longer than the other by more than this
 _STREAMLINES: Any = {"color": "white", "linewidth": 0.6, "density": 0.9, "arrowsize": 0.6}
+_STILL = 1e-3  # of the greatest length; a vector that is shorter has no line through it
 _TIMES = ("t", "time", "$t$")
 
 
@@ -129,10 +130,13 @@ def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
         return
     order = np.lexsort((x[:, 0], x[:, 1]))
     u, v = (vectors[order, k].reshape(up.size, across.size) for k in (0, 1))
+    speed = np.hypot(u, v)
+    still = speed <= _STILL * np.nanmax(speed)
+    u = np.where(still, np.nan, u)
     # The lines want equal distances to the last digit.
-    even = [np.linspace(values[0], values[-1], values.size) for values in (across, up)]
+    across, up = (np.linspace(each[0], each[-1], each.size) for each in (across, up))
     options: dict[str, Any] = dict(_STREAMLINES)
-    axes.streamplot(even[0], even[1], u, v, **options)
+    axes.streamplot(across, up, u, v, **options)
 
 
 def _triangulate(curve: Prediction) -> Triangulation:

@@ -94,7 +94,7 @@ ENTRY = CatalogueEntry(
     "burgers",
     "u_t + u u_x = (0.01/π) u_xx on [−1, 1] × [0, 1], u = −sin πx at first, u = 0 at both ends",
     burgers,
-    Suggestion(2000, width=20, depth=3, steps=300),
+    Suggestion(2500, width=20, depth=3, steps=300),
     goal=1e-2,
     place=points_near_the_front,
 )

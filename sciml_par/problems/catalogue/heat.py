@@ -50,5 +50,5 @@ ENTRY = CatalogueEntry(
     "heat",
     "u_t = 0.1 u_xx on [0, 1] × [0, 1], u = 0 at both ends, sin πx + ½ sin 3πx at first",
     heat,
-    Suggestion((30, 30), boundary=160, width=40, depth=1, steps=200),
+    Suggestion((30, 30), boundary=160, width=20, depth=2, steps=300),
 )

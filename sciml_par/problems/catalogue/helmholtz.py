@@ -48,5 +48,5 @@ ENTRY = CatalogueEntry(
     "helmholtz",
     "Δu + u = f in [−1, 1]², u = 0 on the boundary; u = sin πx sin 4πy",
     helmholtz,
-    Suggestion((40, 40), boundary=240, width=20, depth=3, steps=300),
+    Suggestion((48, 48), boundary=240, width=20, depth=3, steps=300),
 )

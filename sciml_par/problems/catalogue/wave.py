@@ -51,5 +51,5 @@ ENTRY = CatalogueEntry(
     "wave",
     "u_tt = u_xx on [0, 1] × [0, 2], u = 0 at both ends, at rest at first",
     wave,
-    Suggestion((26, 52), boundary=240, width=64, depth=1, steps=300),
+    Suggestion((26, 52), boundary=240, width=20, depth=2, steps=300),
 )

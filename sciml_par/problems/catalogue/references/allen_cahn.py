@@ -39,9 +39,9 @@ def solution(
     d = 2 * differentiation_matrix(s)
     ends, inner = np.array([0, n]), np.arange(1, n)
     # u_x = 0 at the ends gives their values from those inside.
-    from_inner = -np.linalg.solve(d[np.ix_(ends, ends)], d[np.ix_(ends, inner)])
-    second = d @ d
-    operator = second[np.ix_(inner, inner)] + second[np.ix_(inner, ends)] @ from_inner
+    from_inner: FloatArray = -np.linalg.solve(d[ends][:, ends], d[ends][:, inner])
+    second: FloatArray = (d @ d)[inner]
+    operator = second[:, inner] + second[:, ends] @ from_inner
     rates, vectors = np.linalg.eig(diffusivity * operator)
     rates, vectors = np.real(rates), np.real(vectors)
     back = np.linalg.inv(vectors)
