@@ -46,7 +46,7 @@ class ModifiedMLP(PropagatedModel):
     --------
     >>> from sciml_par.networks import FourierFeatures, ModifiedMLP
     >>> ModifiedMLP(2, 1, width=16, depth=3, embedding=FourierFeatures(8)).count_params()
-    1665
+    1393
     """
 
     _takes_scaled_inputs = True

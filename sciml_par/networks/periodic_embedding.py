@@ -55,6 +55,7 @@ class PeriodicEmbedding(keras.layers.Layer):
     Examples
     --------
     >>> import keras
+    >>> import numpy as np
     >>> from sciml_par.networks import PeriodicEmbedding
     >>> from sciml_par.problems import Box
     >>> strip = Box([-1, 0], [1, 1], names=("x", "t"))

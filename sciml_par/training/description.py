@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
@@ -139,4 +140,7 @@ def _config(network: Any) -> dict[str, Any]:
     except Exception:  # Keras raises several, for models that it cannot save
         return {}
     simple = (bool, int, float, str, tuple, list, np.generic)
-    return {name: value for name, value in config.items() if isinstance(value, simple)}
+    found = {name: value for name, value in config.items() if isinstance(value, simple)}
+    if isinstance(config.get("embedding"), dict):  # of networks of this package
+        found["embedding"] = json.dumps(config["embedding"], sort_keys=True, default=repr)
+    return found
