@@ -62,11 +62,11 @@ def _place_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str)
         if which not in names:
             raise InputError(f"there is no {what} {which!r}; there are {', '.join(names)}")
         return names.index(which)
-    if not isinstance(which, Integral) or isinstance(which, bool) or which < 0:
+    if not isinstance(which, Integral) or isinstance(which, bool) or int(which) < 0:
         raise InputError(
             f"a {what} is given by its name or its number from 0 on, got {which!r}; {advice}"
         )
-    if names is not None and which >= len(names):
+    if names is not None and int(which) >= len(names):
         raise InputError(
             f"there is no {what} {which}; there are {', '.join(names)}, with the numbers 0 to "
             f"{len(names) - 1}"

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_number, checked_weight
+from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems._tape import Function
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import FieldLike, jacobian
+from sciml_par.problems.operators import jacobian
 
 FloatArray = npt.NDArray[np.float64]
 Value = float | Function
