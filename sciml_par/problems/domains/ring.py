@@ -11,8 +11,6 @@ from sciml_par.problems.sampling import allotted
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_PAIRS_AT_ONCE = 2**22
-
 
 class Ring(Surface):
     """The outer ring of a polygon or that of a hole; see `Surface`.
@@ -58,23 +56,21 @@ class Ring(Surface):
 
     def project(self, x: FloatArray) -> OnSurface:
         """See `Surface`."""
-        foot, normals = np.empty_like(x), np.empty_like(x)
-        at_once = max(1, _PAIRS_AT_ONCE // len(self._start))
-        for first in range(0, len(x), at_once):
-            rows = slice(first, first + at_once)
-            foot[rows], normals[rows] = self._nearest(x[rows])
-        return all_kept(foot, normals)
+        import shapely
 
-    def _nearest(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        feet = self._feet(x, slice(None))
-        distance = np.linalg.norm(x[:, None] - feet, axis=2)
-        edge = np.argmin(distance, axis=1)
-        foot = feet[np.arange(len(x)), edge]
+        along = shapely.line_locate_point(shapely.LinearRing(self._start), shapely.points(x))
+        edge = self._edge_at(along)
+        share = np.sum((x - self._start[edge]) * self._along[edge], axis=1)
+        share = np.clip(share / self._lengths[edge] ** 2, 0.0, 1.0)
+        foot = self._start[edge] + share[:, None] * self._along[edge]
         # At a corner the foot belongs to two edges, whose mean normal is taken.
         rounding = 1e-9 * float(self._lengths.max())
-        meets = np.linalg.norm(foot[:, None] - self._feet(foot, slice(None)), axis=2) <= rounding
-        normals = meets.astype(np.float64) @ self._normals / meets.sum(axis=1, keepdims=True)
-        return foot, normals
+        last = len(self._start) - 1
+        other = np.where(share < 0.5, np.where(edge > 0, edge - 1, last), (edge + 1) % (last + 1))
+        left = np.where(share < 0.5, share, 1 - share) * self._lengths[edge]
+        normals = self._normals[edge]
+        mean = (normals + self._normals[other]) / 2
+        return all_kept(foot, np.where((left <= rounding)[:, None], mean, normals))
 
     def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
         """See `Surface`."""
@@ -90,9 +86,14 @@ class Ring(Surface):
         share = np.sum((x[:, None] - start) * along, axis=2) / self._lengths[edges] ** 2
         return np.asarray(start + np.clip(share, 0.0, 1.0)[..., None] * along)
 
+    def _edge_at(self, length: FloatArray) -> npt.NDArray[np.int64]:
+        """On which edge that length along the ring ends."""
+        edge = np.searchsorted(self._ends, length, side="right")
+        return np.minimum(edge, len(self._ends) - 1)
+
     def _at(self, length: FloatArray) -> OnSurface:
         """The points that far along the ring."""
-        edge = np.minimum(np.searchsorted(self._ends, length, side="right"), len(self._ends) - 1)
+        edge = self._edge_at(length)
         share = (length - (self._ends - self._lengths)[edge]) / self._lengths[edge]
         x = self._start[edge] + np.clip(share, 0.0, 1.0)[:, None] * self._along[edge]
         return all_kept(x, self._normals[edge])
