@@ -32,7 +32,7 @@ from sciml_par.results.folder import RESULTS
 from sciml_par.results.keras_models import field_with, load_model
 from sciml_par.results.member import History, Member, RankContribution, Weights
 from sciml_par.results.trained_field import TrainedField
-from sciml_par.results.unknown_values import UnknownValues
+from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -226,7 +226,7 @@ def _member(
 def _unknowns(entries: Sequence[dict[str, Any]], history: History) -> UnknownValues:
     """What a member found of its unknowns; the history has a column for each number."""
     if not entries:
-        return UnknownValues()
+        return NO_UNKNOWNS
 
     def numbers(key: str) -> Array:
         return np.concatenate([np.ravel(np.asarray(each[key], np.float64)) for each in entries])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction, Shard
-from sciml_par.results.unknown_values import UnknownValues
+from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -191,7 +191,7 @@ class Member:
     architecture: str
     contributions: tuple[RankContribution, ...]
     validation_loss: float = math.nan
-    unknown_values: UnknownValues = field(default_factory=UnknownValues)
+    unknown_values: UnknownValues = field(default_factory=lambda: NO_UNKNOWNS)
     term_weights: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
     @property

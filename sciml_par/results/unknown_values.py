@@ -73,6 +73,10 @@ class UnknownValues:
         ]
 
 
+NO_UNKNOWNS = UnknownValues()
+"""Of a member whose problem has none."""
+
+
 def shapes_and_truth(
     unknowns: Mapping[str, Unknown],
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, FloatArray]]:

@@ -13,7 +13,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.unknowns import Unknowns, numbers_of
 from sciml_par.results.member import Member, RankContribution, Weights
-from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
+from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, shapes_and_truth
 from sciml_par.training.architectures import architecture_of
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.course import Course
@@ -105,7 +105,7 @@ def _member(
 def _unknowns(unknowns: Unknowns, outcome: Outcome, count: int) -> UnknownValues:
     """Their values, of the parameters behind the first `count` of θ."""
     if not unknowns:
-        return UnknownValues()
+        return NO_UNKNOWNS
     parameters = outcome.best[count:], outcome.last[count:], outcome.unknowns
     best, last, history = (numbers_of(unknowns, each) for each in parameters)
     return UnknownValues(*shapes_and_truth(unknowns), best, last, history)

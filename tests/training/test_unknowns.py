@@ -176,6 +176,29 @@ def test_loss_and_gradient_are_those_of_one_rank() -> None:
 
 
 @local
+def test_members_one_by_one_and_the_history_of_one_that_has_ended() -> None:
+    def branching(u: Any, x: Any, *, k: Any) -> Any:
+        """What has no form for several members at once."""
+        r = derivative(u, x, 0) + k * u(x)
+        return tf.cond(tf.reduce_mean(r) > 0, lambda: r, lambda: -r)
+
+    problem = Problem(
+        Interval(0, 1),
+        branching,
+        conditions=[Observed(SEEN, np.exp(-RATE * SEEN))],
+        unknowns={"k": Unknown(0.5, lower=0, spread=0.1)},
+    )
+    rates = [1e-2, 1e300]  # of which the second is too large for any loss to stay finite
+    mode = Ensemble(members_per_rank=2, learning_rates=rates)
+    result = small(problem, mode=mode, optimizer=Adam(1e-2), steps=30, log_every=1)
+    first, second = result.members
+    assert first.stacked_with == (0,) and second.ended == "not finite"
+    assert len(second.history.unknowns["k"]) < len(first.history.unknowns["k"]) == 31
+    assert np.isfinite(first.history.unknowns["k"]).all()
+    assert result.unknowns["k"].mean == first.unknowns["k"]
+
+
+@local
 @pytest.mark.parametrize(
     "optimizer",
     [LBFGS(), SSBroyden(), SPRING(), keras.optimizers.Adam(2e-2)],
