@@ -178,7 +178,7 @@ def dense_chain(model: Any) -> DenseChain | None:
         elif activation is not None and layers and layers[-1].activation is LINEAR:
             last = layers[-1]
             layers[-1] = DenseLayer(last.weight, last.bias, activation)
-        elif waves is not None and operation.compute_dtype == model.compute_dtype:
+        elif waves is not None and operation.compute_dtype == operation.variable_dtype:
             layers.append(DenseLayer(*waves))
         elif _is_plain_dense(operation):
             layers.append(_dense_layer(operation, places))

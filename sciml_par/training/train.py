@@ -70,7 +70,8 @@ def train(
     problem : what to solve; in mode "data" the same on all ranks, as all else that decides the
         result: it is compared. Ensembles may differ in problem, points, network and optimizer.
     network : makes a network; called with (d, m, seed=…, dtype=…). By default
-        `sciml_par.networks.MLP`; `functools.partial(MLP, width=32, depth=3)` sets more.
+        `sciml_par.networks.MLP`; `functools.partial(MLP, width=32, depth=3)` sets more. Or a Keras
+        model, or a name: see `sciml_par.networks.network_named`.
     points : how many equispaced interior points a model has, of all ranks that train it, by
         default 64 (in d > 1 about, or a tuple per axis); or, as an array [N, d], all points; or
         `Points`, which says more: of the boundary, sampling, minibatches, new draws.
