@@ -24,7 +24,7 @@ OTHERS = {
     "poisson-2d": {"built_in": True},
     "reaction-diffusion": {"diffusivity": 0.02, "growth": 2.0},
     "lotka-volterra": {"growth": 1.0, "end": 3.0},
-    "lorenz": {"rho": 14.0, "end": 1.0},
+    "lorenz": {"rho": 14.0, "end": 2.0},
 }
 CASES = [(name, {}) for name in NAMES] + list(OTHERS.items())
 STEEP = {"allen-cahn", "burgers"}

@@ -21,8 +21,8 @@ def lorenz(
     sigma: float = 10.0,
     rho: float = 28.0,
     beta: float = 8 / 3,
-    end: float = 2.0,
-    fading: float = 2.0,
+    end: float = 1.0,
+    fading: float = 4.0,
 ) -> Problem:
     """x′ = σ (y − x), y′ = x (ρ − z) − y, z′ = x y − β z on [0, end], from (−8, 7, 27).
 
@@ -59,7 +59,7 @@ def lorenz(
 
 ENTRY = CatalogueEntry(
     "lorenz",
-    "x′ = 10 (y − x), y′ = x (28 − z) − y, z′ = x y − 8z/3 on [0, 2], from (−8, 7, 27)",
+    "x′ = 10 (y − x), y′ = x (28 − z) − y, z′ = x y − 8z/3 on [0, 1], from (−8, 7, 27)",
     lorenz,
-    Suggestion(400, width=32, depth=2, steps=300),
+    Suggestion(200, width=32, depth=2, steps=200),
 )
