@@ -189,6 +189,11 @@ class Member:
     validation_loss: float = math.nan
     term_weights: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
+    def __post_init__(self) -> None:
+        if not self.term_weights.size:
+            none = np.empty((len(self.loss_steps), self.term_weights.shape[1]))
+            object.__setattr__(self, "term_weights", none)
+
     @property
     def own(self) -> Prediction | PredictionElsewhere:
         """The former name of `on_own_domain`."""
