@@ -63,10 +63,11 @@ def evaluate(
 def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Where a prediction is evaluated: x: [k, d], and which of them lie in the domain (local).
 
-    So many equispaced points, about; in more than three dimensions scattered ones. In the plane, those of a grid on the whole box around the domain,
-    together with points of its boundary and others just outside, so that the triangles between
-    them, of which figures consist, end at the boundary. Points of the boundary are as dense as
-    those of the grid, and stand for those that are close to them.
+    So many equispaced points, about; in more than three dimensions scattered ones. In the plane,
+    those of a grid on the whole box around the domain, together with points of its boundary and
+    others just outside, so that the triangles between them, of which figures consist, end at the
+    boundary. Points of the boundary are as dense as those of the grid, and stand for those that are
+    close to them.
     """
     from scipy.spatial import KDTree
 
