@@ -105,6 +105,7 @@ def test_a_sound_problem_passes_its_check():
         (lambda u, x: (u(x), u(x)), ["a tuple of 2", "tf.concat"]),
         (lambda u, x: 0.0, ["got float", "without TensorFlow"]),
         (lambda u, x: np.zeros((8, 1)), ["got ndarray", "without TensorFlow"]),
+        (lambda u, x: tf.sin(x), ["never asks for u", "leave the term out"]),
         (lambda u, x: u(x) - x[:, 0], ["every pair of points", r"\[8\] met one of shape \[8, 1\]"]),
     ],
 )
