@@ -90,11 +90,13 @@ def _explain(error: Exception, context: str) -> None:
     # So says tf.function where a variable is made while it runs.
     if isinstance(error, ValueError) and "singleton tf.Variables" in str(error):
         raise InputError(f"a tf.Variable is made {context}. {UNKNOWNS_REMEDY}") from error
-    # TensorFlow raises this where NumPy asks a symbolic tensor for its values.
-    if isinstance(error, NotImplementedError) and "numpy" in str(error).lower():
+    # TensorFlow raises the first where NumPy asks a symbolic tensor for its values, Python the
+    # second where functions of `math` do.
+    by_numpy = isinstance(error, NotImplementedError) and "numpy" in str(error).lower()
+    if by_numpy or (isinstance(error, TypeError) and "must be real number" in str(error)):
         error.add_note(
             "Residuals, conditions and the ansatz are made of TensorFlow operations: write tf.sin, "
-            "not np.sin; or give a known right-hand side in NumPy as Residual(..., data=...)."
+            "not np.sin or math.sin; or give a known right-hand side in NumPy as Residual(..., data=...)."
         )
 
 

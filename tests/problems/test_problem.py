@@ -1,5 +1,7 @@
 """Problems: their terms, their loss, and the errors of wrong residuals."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -143,9 +145,10 @@ def test_an_exception_of_the_residual_goes_through_with_a_note():
     assert "in term 'residual' of problem 'flow'" in caught.value.__notes__[0]
 
 
-def test_numpy_in_a_residual_is_explained():
-    with pytest.raises(NotImplementedError) as caught:
-        Problem(UNIT, lambda u, x: u(x) - np.sin(x)).check(MLP(1, 1))
+@pytest.mark.parametrize(("sine", "error"), [(np.sin, NotImplementedError), (math.sin, TypeError)])
+def test_numpy_in_a_residual_is_explained(sine, error):
+    with pytest.raises(error) as caught:
+        Problem(UNIT, lambda u, x: u(x) - sine(x)).check(MLP(1, 1))
     assert "tf.sin, not np.sin" in caught.value.__notes__[1]
 
 
