@@ -168,6 +168,8 @@ def dense_chain(model: Any) -> DenseChain | None:
     are constants.
     """
     places = {id(variable): i for i, variable in enumerate(model.trainable_variables)}
+    # That of the model itself is no guide: Keras does not save it with a Sequential model.
+    precisions = {variable.dtype for variable in model.trainable_variables}
     scalings: list[Scaling] = []
     layers: list[DenseLayer] = []
     for operation in _operations(model):
@@ -178,7 +180,7 @@ def dense_chain(model: Any) -> DenseChain | None:
         elif activation is not None and layers and layers[-1].activation is LINEAR:
             last = layers[-1]
             layers[-1] = DenseLayer(last.weight, last.bias, activation)
-        elif waves is not None and operation.compute_dtype == operation.variable_dtype:
+        elif waves is not None and operation.compute_dtype in precisions:
             layers.append(DenseLayer(*waves))
         elif _is_plain_dense(operation):
             layers.append(_dense_layer(operation, places))

@@ -43,6 +43,9 @@ def field_and_points(
             f"got {type(u).__name__}; write {call}, not {name}(u(x), x); a component is "
             f'u["v"] or u[0], a function of u is lambda x: u(x)**2'
         )
+    if isinstance(x, (Field, str)):
+        got = "a field" if isinstance(x, Field) else repr(x)
+        raise InputError(f"{call}: x must be the points, a tensor [n, d]; got {got} in their place")
     points = as_points(x)
     field = u if isinstance(u, Field) else as_field(u, points)
     return field if component is None else field[component], points

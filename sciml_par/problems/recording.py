@@ -52,11 +52,13 @@ class Trace:
     plan : what it asked of the field.
     result : what it returned: symbolic, fit for its shape and dtype only.
     variables : the variables of TensorFlow and Keras that it read, nested functions included.
+    asked : whether it asked anything of the field.
     """
 
     plan: Plan
     result: Any
     variables: tuple[Any, ...]
+    asked: bool
 
 
 def trace(
@@ -78,7 +80,8 @@ def trace(
 
     specs = [tf.TensorSpec(a.shape, a.dtype) for a in arrays]
     traced = tf.function(run, autograph=False).get_concrete_function(*specs)
-    return Trace(recorder.plan, returned[-1], tuple(traced.graph.variables))
+    variables = tuple(traced.graph.variables)
+    return Trace(recorder.plan, returned[-1], variables, recorder.asked)
 
 
 def _explain(error: Exception, context: str) -> None:
@@ -87,11 +90,13 @@ def _explain(error: Exception, context: str) -> None:
     # So says tf.function where a variable is made while it runs.
     if isinstance(error, ValueError) and "singleton tf.Variables" in str(error):
         raise InputError(f"a tf.Variable is made {context}. {UNKNOWNS_REMEDY}") from error
-    # TensorFlow raises this where NumPy asks a symbolic tensor for its values.
-    if isinstance(error, NotImplementedError) and "numpy" in str(error).lower():
+    # TensorFlow raises the first where NumPy asks a symbolic tensor for its values, Python the
+    # second where functions of `math` do.
+    by_numpy = isinstance(error, NotImplementedError) and "numpy" in str(error).lower()
+    if by_numpy or (isinstance(error, TypeError) and "must be real number" in str(error)):
         error.add_note(
             "Residuals, conditions and the ansatz are made of TensorFlow operations: write tf.sin, "
-            "not np.sin; or give a known right-hand side in NumPy as Residual(..., data=...)."
+            "not np.sin or math.sin; or give a known right-hand side in NumPy as Residual(..., data=...)."
         )
 
 
@@ -106,6 +111,7 @@ class _Recorder(Field):
             coordinates=field.coordinates,
             components=field.components,
         )
+        self.asked = False
         self._log: dict[Key, Request] = {}
         # Identities are keys only as long as their objects live.
         self._alive: list[Any] = []
@@ -116,6 +122,7 @@ class _Recorder(Field):
 
     def computed(self, x: tf.Tensor) -> tf.Tensor:
         """The value, and a note that it was asked for."""
+        self.asked = True
         self._note(x, Request())
         return self._source.value_at(x)
 
@@ -127,6 +134,10 @@ class _Recorder(Field):
             return known
         self._note(x, Request(derivatives=True, second=as_matrices(second), higher=wanted))
         return self._source.jet_at(x, second, wanted)
+
+    def _answers_at(self, x: tf.Tensor) -> _given.Answers | None:
+        self.asked = True
+        return super()._answers_at(x)
 
     def _note(self, x: tf.Tensor, request: Request) -> None:
         if _tape.is_watched(x) or _given.on_trial():

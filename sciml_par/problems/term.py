@@ -105,7 +105,8 @@ class Term:
         ------
         InputError
             The residual returns nothing, no tensor, several, or one of another rank, number of
-            rows or dtype than it must; or it reads a trainable variable that is not one of u's.
+            rows or dtype than it must; it reads a trainable variable that is not one of u's; or
+            it asks nothing of u.
             What the residual raises itself goes through, with a note that names the problem and
             the term.
         """
@@ -114,6 +115,13 @@ class Term:
         read = [variable for variable in traced.variables if id(variable) not in own]
         refuse_trainable(read, f"the residual {self._place()}")
         result = self._checked(traced.result, arrays)
+        # A residual of unknowns alone, such as a penalty, does without u.
+        if not traced.asked and not getattr(self.function, "names", ()):
+            raise InputError(
+                f"the residual {self._place()} never asks for u, so that no training changes it; "
+                f"write the equation with u(x) and the operators, as laplacian(u, x) - f, or leave "
+                f"the term out."
+            )
         if self._is_every_pair(result, u, arrays):
             rows = arrays[0].shape[0]
             raise self._error(

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.unknowns import Unknowns
 
@@ -159,9 +160,11 @@ def _functions_of(part: Any) -> dict[str, Any]:
 
 def _positional(part: Any, attribute: str) -> int | None:
     """How many arguments a function gets by their places, where that is known."""
-    if type(part) is Residual and attribute == "function":
+    if attribute != "function":
+        return None
+    if type(part) is Residual:
         return 2 + (part.data is not None)
-    return None
+    return 2 + part.needs_normals if type(part) is Condition else None
 
 
 def _check_given(function: Any, names: Names, term: str, *, positional: int | None) -> None:
@@ -174,7 +177,8 @@ def _check_given(function: Any, names: Names, term: str, *, positional: int | No
             if by_place and positional is not None and name in names:
                 raise InputError(
                     f"Problem: the unknown {name!r} has the name of an argument that the residual "
-                    f"of term {term!r} gets by its place; give the unknown another name."
+                    f"of term {term!r} gets by its place; give the unknown another name, or write "
+                    f"a star in front of it, as in def residual(u, x, *, {name})."
                 )
         else:
             by_place = parameter.kind is not inspect.Parameter.KEYWORD_ONLY

@@ -20,6 +20,7 @@ from sciml_par.training.automatic import with_optimizer
 from sciml_par.training.checkpoint_content import Identity
 from sciml_par.training.condition_weights import ConditionWeight
 from sciml_par.training.consistency import check_consistency
+from sciml_par.training.coupled_points import remarks_on_coupled_points
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_model, describe_run
 from sciml_par.training.divided_loop import DividedLoop, divide_loop
@@ -29,6 +30,7 @@ from sciml_par.training.least_squares.advice import advice
 from sciml_par.training.loop import Loop
 from sciml_par.training.loop_cache import loop_for
 from sciml_par.training.modes import Division, Ensemble, as_mode, divide, problem_of
+from sciml_par.training.objective import jacobians_of
 from sciml_par.training.optimizers.initial_rate import initial_rate
 from sciml_par.training.phases import Phase, as_phases
 from sciml_par.training.points.divided_feed import DividedFeed
@@ -213,7 +215,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
-    tried = everyone.attempt(lambda: _tried(stacks, settings, phases, strategy))
+    tried = everyone.attempt(lambda: _tried(stacks, settings, phases, strategy, group.size))
     phases, solvers = for_sizes(phases, stacks, group, everyone)
     _tell(tried, everyone)
     of_networks = [note for setup in setups for note in setup.network.notes]
@@ -249,6 +251,7 @@ def _tried(
     settings: Settings,
     phases: Sequence[Phase],
     strategy: LossWeights | None,
+    ranks: int,
 ) -> list[str]:
     """What there is to say of the networks, once the residuals have been tried (local)."""
     remarks: list[str] = []
@@ -262,6 +265,8 @@ def _tried(
         remarks += try_residuals(
             stack.problem, stack.network, dtype=settings.precision, arrays=arrays
         )
+        jacobians = jacobians_of(problem, stack.network, stack.layout)
+        remarks += remarks_on_coupled_points(jacobians, settings.precision, ranks=ranks)
         remarks += advice(phases, stack.setups[0], settings.precision)
     return remarks
 

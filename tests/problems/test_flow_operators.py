@@ -150,6 +150,8 @@ MISTAKES = [
     (lambda: curl(U["p"], X, over="x"), "1 components in 1 dimensions"),
     (lambda: material_derivative(U, U, X), r"velocity must be a tensor \[n, 2\].*shape \(5, 3\)"),
     (lambda: advection(U, PLAIN, X), "a ndarray"),
+    (lambda: advection(U, X[:, :2], U), r"x must be the points, a tensor \[n, d\]; got a field"),
+    (lambda: derivative(U, "x"), r"derivative\(u, x, 0\): x must be the points, .* got 'x'"),
 ]
 
 

@@ -1,5 +1,7 @@
 """Problems: their terms, their loss, and the errors of wrong residuals."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -105,6 +107,7 @@ def test_a_sound_problem_passes_its_check():
         (lambda u, x: (u(x), u(x)), ["a tuple of 2", "tf.concat"]),
         (lambda u, x: 0.0, ["got float", "without TensorFlow"]),
         (lambda u, x: np.zeros((8, 1)), ["got ndarray", "without TensorFlow"]),
+        (lambda u, x: tf.sin(x), ["never asks for u", "leave the term out"]),
         (lambda u, x: u(x) - x[:, 0], ["every pair of points", r"\[8\] met one of shape \[8, 1\]"]),
     ],
 )
@@ -142,9 +145,10 @@ def test_an_exception_of_the_residual_goes_through_with_a_note():
     assert "in term 'residual' of problem 'flow'" in caught.value.__notes__[0]
 
 
-def test_numpy_in_a_residual_is_explained():
-    with pytest.raises(NotImplementedError) as caught:
-        Problem(UNIT, lambda u, x: u(x) - np.sin(x)).check(MLP(1, 1))
+@pytest.mark.parametrize(("sine", "error"), [(np.sin, NotImplementedError), (math.sin, TypeError)])
+def test_numpy_in_a_residual_is_explained(sine, error):
+    with pytest.raises(error) as caught:
+        Problem(UNIT, lambda u, x: u(x) - sine(x)).check(MLP(1, 1))
     assert "tf.sin, not np.sin" in caught.value.__notes__[1]
 
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from sciml_par.errors import InputError
 from sciml_par.problems import (
+    Ball,
     Box,
     Initial,
     IntegralCondition,
@@ -192,6 +193,7 @@ def test_jets_and_tapes_agree():
         (lambda: Initial(order=-1), "order must be an integer of at least 0"),
         (lambda: Initial(order=1, velocity=0.0), "velocity belongs to order=0"),
         (lambda: Initial(velocity="fast"), "Initial: velocity"),
+        (lambda: prepared(Initial(), Ball([0, 0], 1)), r"no time: .* x, y\. .*\* Time\(0, 1\)"),
         (lambda: prepared(Initial(points=[[1.0, 0.7]])), "least value 0.5 of t; 1 of 1"),
         (lambda: Periodic("x", order=()), "order must be one or several"),
         (lambda: Periodic("x", order=(1, 1)), "several different"),

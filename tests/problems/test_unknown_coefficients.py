@@ -12,6 +12,7 @@ import tensorflow as tf
 from sciml_par.errors import InputError
 from sciml_par.problems import (
     Box,
+    Condition,
     Dirichlet,
     Interval,
     Problem,
@@ -197,6 +198,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
             "unknowns": {"f": 1.0},
         },
         "gets by its place",
+    ),
+    "in the place of normals": (
+        {
+            "residual": lambda u, x: u(x),
+            "conditions": [Condition(lambda u, x, k: u(x) - k)],
+            "unknowns": {"k": 1.0},
+        },
+        r"gets by its place; .* def residual\(u, x, \*, k\)",
     ),
     "named like a coordinate": (
         {

@@ -11,7 +11,7 @@ import pytest
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import Dirichlet, Interval, Problem, laplacian
+from sciml_par.problems import Dirichlet, Interval, PointCloud, Problem, laplacian
 from sciml_par.training import RAD, RAR, Ensemble, Points, train
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed
@@ -89,6 +89,28 @@ def test_rar_adds_the_points_of_the_largest_residuals(size: int) -> None:
         assert np.abs(x[20:number] - 0.5).max() < 0.05
     assert feeds[0].adaptive is not None
     assert not feeds[0].adaptive.due(30)  # there are as many as there may be
+
+
+@local
+def test_a_cloud_has_its_own_points_as_candidates_and_ranks_share_these() -> None:
+    cloud = PointCloud(np.random.default_rng(0).uniform(size=(30, 2)))
+    problem = Problem(cloud, lambda u, x: laplacian(u, x))
+    points = Points(12, method="sobol", adapt=RAD(10))
+    shares, chosen = [], []
+    for rank in range(3):
+        feed = make_feed(problem, points, rank=rank, size=3, seed=3, dtype="float64")
+        source = feed.adaptive
+        assert source is not None
+
+        def at_all(arrays: Any, *, source: Any = source) -> Any:
+            assert source.counts == (10, 10, 10)
+            shares.append(arrays[0][0])
+            return np.ones((1, 30))
+
+        source.adapt(10, at_all)
+        chosen.append(feed.whole(10)[0].arrays[0].numpy())
+    assert len(np.unique(np.concatenate(shares), axis=0)) == 30
+    assert len(np.unique(np.concatenate(chosen), axis=0)) == 12
 
 
 @local

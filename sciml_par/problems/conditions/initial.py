@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer
+from sciml_par.problems._names import coordinate_names
 from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.axes import lies_at
 from sciml_par.problems.conditions.components import Component, select
@@ -91,6 +93,17 @@ class Initial(ValuedCondition):
     def needs_normals(self) -> bool:
         """No."""
         return False
+
+    def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
+        """See `Condition`."""
+        d, names = domain.dimension, domain.names
+        if d > 1 and names == coordinate_names(d):
+            raise InputError(
+                f"Initial: {domain} has no time: its coordinates are {', '.join(names)}. Write "
+                f"space * Time(0, 1), or name the last coordinate of a box, as names=('x', 't'); "
+                f"values on a face in space are Dirichlet(on=...)."
+            )
+        return super().prepared(domain, outputs)
 
     def given(self, domain: Domain) -> Arrays | None:
         """See `Condition`."""

@@ -121,28 +121,35 @@ class JacobianOfTerm:
         found = tape.jacobian(r, flat, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return r, tf.transpose(found)
 
-    def _rows_are_independent(self, dtype: Any) -> bool:
+    def couples_points(self, dtype: Any) -> bool:
+        """Whether residuals at some points are others without the rest of these points (local).
+
+        What the residual raises goes through: there are some that can be computed on the training
+        points alone, such as with measured values.
+        """
         arrays = self._some_points()
         if arrays is None:
-            return True
+            return False
         n = len(arrays[0])
         rng = np.random.default_rng(0)
         given = [tf.constant(array, dtype) for array in arrays]
         flat = tf.constant(rng.normal(size=self.layout.size), dtype)
         u = self.field(self.layout.unflatten(flat))
-        try:
-            whole = self.term.residual(u, *given).numpy()
-            halves = [
-                self.term.residual(u, *(a[part] for a in given)).numpy()
-                for part in (slice(0, n // 2), slice(n // 2, n))
-                if part.stop > part.start
-            ]
-        except Exception:  # TensorFlow and the user's own function raise all kinds
-            # It can be computed on the training points alone, such as with measured values.
-            return False
+        whole = self.term.residual(u, *given).numpy()
+        halves = [
+            self.term.residual(u, *(a[part] for a in given)).numpy()
+            for part in (slice(0, n // 2), slice(n // 2, n))
+            if part.stop > part.start
+        ]
         scale = np.abs(whole[np.isfinite(whole)]).max(initial=1.0)
         close = 1e3 * np.finfo(whole.dtype).eps * scale
-        return bool(np.allclose(whole, np.concatenate(halves), rtol=0, atol=close, equal_nan=True))
+        return not np.allclose(whole, np.concatenate(halves), rtol=0, atol=close, equal_nan=True)
+
+    def _rows_are_independent(self, dtype: Any) -> bool:
+        try:
+            return not self.couples_points(dtype)
+        except Exception:  # TensorFlow and the user's own function raise all kinds
+            return False
 
     def _some_points(self) -> Sequence[Any] | None:
         """A few points of the term; None if even many tried have none of them."""

@@ -58,7 +58,7 @@ class Adaptive(Source):
         first = len(self._points[0])
         self.capacity = adapting.capacity(first)
         self._candidates = adapting.number_of_candidates(self.capacity)
-        self._adapted_at = 0
+        self._drawn, self._adapted_at = self._candidates, 0
         self.form = ("adaptive", adapting, first, seed)
         arrays = len(sets[0].complete((self._points[0],)))
         self.stacked: tuple[Flags, Flags] = (weights_stacked, (len(sets) > 1,) * arrays)
@@ -66,8 +66,8 @@ class Adaptive(Source):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many candidates each rank has, [P]."""
-        return tuple(self._share(self._candidates, rank) for rank in range(self.size))
+        """How many candidates each rank has, of those drawn last, [P]."""
+        return tuple(self._share(self._drawn, rank) for rank in range(self.size))
 
     def longest_chunk(self, step: int) -> int:
         """See `Source`."""
@@ -86,7 +86,9 @@ class Adaptive(Source):
             each.candidates(self._candidates, own)
             for each, own in zip(self._sets, rng, strict=True)
         ]
-        begin, end = piece(self._candidates, self.rank, self.size)
+        # A cloud of points has no more than these.
+        self._drawn = len(drawn[0])
+        begin, end = piece(self._drawn, self.rank, self.size)
         mine = [each.complete((x[begin:end],)) for each, x in zip(self._sets, drawn, strict=True)]
         found = squares(mine)
         self._points = [

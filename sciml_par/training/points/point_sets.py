@@ -73,7 +73,10 @@ class InteriorSet:
         return (self._domain.interior(self._number, method=self._method, rng=rng),)
 
     def candidates(self, number: int, rng: np.random.Generator) -> FloatArray:
-        """Random points of the domain, of which some may be chosen: [number, d] (local)."""
+        """Random points of the domain, of which some may be chosen: [number, d] (local).
+
+        There are fewer where the domain is a cloud of fewer points.
+        """
         method = "sobol" if self._method == GRID else self._method
         return self._domain.interior(number, method=method, rng=rng)
 
