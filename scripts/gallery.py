@@ -1,0 +1,170 @@
+"""Solve the problems of the catalogue and make docs/gallery.md of what was found.
+
+Each problem is solved by scripts/solve.py with what the catalogue suggests, in a process of its
+own, unless its results are in the folder already. The page has, for each, a figure, the error, the
+seconds and the command. What was found of problems that are not named stays on the page.
+
+    python scripts/gallery.py
+    python scripts/gallery.py heat burgers --again
+    python scripts/gallery.py --burgers        # docs/figures/burgers.png as well
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from sciml_par import programs
+from sciml_par._files import write_whole
+from sciml_par.problems import catalogue_entries, catalogue_entry
+
+ROOT = Path(__file__).resolve().parents[1]
+FIGURES = ROOT / "docs" / "figures"
+PICTURES, PAGE = FIGURES / "gallery", ROOT / "docs" / "gallery.md"
+FOUND = PICTURES / "found.json"
+MOST_BYTES, MOST_BYTES_OF_BURGERS = 60_000, 150_000
+WIDTHS = (1000, 900, 800, 700, 600, 500)
+STOPPED = 75  # the exit code of solve.py where its time is over
+
+HEAD = """# Gallery
+
+Problems of the [catalogue](catalogue.md), each solved by the command beside it with the settings that the catalogue
+suggests. The error is relative L2 against the exact solution or the reference; the seconds are those of training, with
+those of compilation beside them, on {cores} cores that other programs used at the same time: the load is what the
+system had to do on average when the program began, in processes. `make gallery` solves them anew and makes this page.
+
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of problems (default all)")
+    parser.add_argument("--again", action="store_true", help="solve what has been solved as well")
+    parser.add_argument("--seconds", type=int, default=300, metavar="S", help="of each training")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "gallery", metavar="FOLDER")
+    parser.add_argument("--burgers", action="store_true", help="make docs/figures/burgers.png")
+    options = parser.parse_args()
+    names = [catalogue_entry(name).name for name in options.names or catalogue_entries()]
+    found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        folder = options.runs / name
+        if options.again or not (folder / "results.json").exists():
+            solve(name, folder, options.seconds)
+        found[name] = what_was_found(folder)
+        write_small(figure_of(folder), PICTURES / f"{name}.png", MOST_BYTES)
+        write_text(FOUND, json.dumps(found, indent=1, sort_keys=True) + "\n")
+        write_text(PAGE, page_of(found))
+        print(row_of(name, found[name]), flush=True)
+    if options.burgers:
+        drawn = options.runs / "burgers" / "slices.png"
+        write_small(drawn, FIGURES / "burgers.png", MOST_BYTES_OF_BURGERS, widths=(1440, 1200))
+    return 0
+
+
+def solve(name: str, folder: Path, seconds: int) -> None:
+    """Run solve.py, with a limit of time, and note the load of the system at its beginning."""
+    load = os.getloadavg()[0]
+    command = [sys.executable, str(ROOT / "scripts" / "solve.py"), name]
+    command += ["--output", str(folder), "--overwrite", "--wall-time", str(seconds)]
+    code = subprocess.run(command, check=False, stdout=sys.stderr).returncode
+    if code not in (0, STOPPED):
+        sys.exit(f"error: solve.py {name} ended with code {code}")
+    write_text(folder / "load.txt", f"{load:.1f}\n")
+
+
+def what_was_found(folder: Path) -> dict[str, Any]:
+    """The numbers of the page, of the results in a folder."""
+    (member,) = json.loads((folder / "results.json").read_text(encoding="utf-8"))["members"]
+    return {
+        "error": member["relative_l2_error"],
+        "steps": member["steps"],
+        "seconds": member["seconds_train"],
+        "compile": member["seconds_compile"],
+        "load": float((folder / "load.txt").read_text()),
+        "unknowns": {
+            each["name"]: [each["values"], each["true"]] for each in member["unknowns"]
+        },
+    }
+
+
+def figure_of(folder: Path) -> Path:
+    """That figure of a run which shows its kind of problem best."""
+    kinds = ("unknowns", "flow", "slices", "prediction")
+    return next(path for kind in kinds if (path := folder / f"{kind}.png").exists())
+
+
+def write_small(
+    source: Path, target: Path, most: int, *, widths: tuple[int, ...] = WIDTHS
+) -> None:
+    """Write a figure with 256 colours, in the largest width in which it is small enough."""
+    with Image.open(source) as opened:
+        figure = opened.convert("RGB")
+    for width in widths:
+        height = round(figure.height * width / figure.width)
+        small = figure.resize((width, height), Image.Resampling.LANCZOS)
+        file = io.BytesIO()
+        small.quantize(256, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+        if len(file.getvalue()) <= most:
+            break
+    else:
+        sys.exit(f"error: {target} has {len(file.getvalue()):,} bytes in its smallest width")
+    write_whole(target, lambda out: out.write_bytes(file.getvalue()))
+
+
+def page_of(found: dict[str, Any]) -> str:
+    """docs/gallery.md."""
+    names = [name for name in catalogue_entries() if name in found]
+    parts = [HEAD.format(cores=os.cpu_count())]
+    parts += ["| Problem | Relative L2 error | Seconds | Compilation | Steps | Load |\n"]
+    parts += ["|---|---|---|---|---|---|\n"]
+    parts += [row_of(name, found[name]) for name in names]
+    parts += [section_of(name, found[name]) for name in names]
+    return "".join(parts)
+
+
+def row_of(name: str, of: dict[str, Any]) -> str:
+    """A row of the table."""
+    return (
+        f"| [{name}](#{name}) | {of['error']:.1e} | {of['seconds']:.3g} | {of['compile']:.2g} "
+        f"| {of['steps']} | {of['load']:.0f} |\n"
+    )
+
+
+def section_of(name: str, of: dict[str, Any]) -> str:
+    """The problem, its figure, what was found and the command."""
+    entry = catalogue_entry(name)
+    network, optimizer = entry.suggestion.network, entry.suggestion.optimizer
+    said = [f"Error {of['error']:.1e} after {of['steps']} steps, {of['seconds']:.3g} s"]
+    for unknown, (value, true) in of["unknowns"].items():
+        said.append(f"{unknown} = {value:.9g} (true {true:.9g})")
+    return f"""
+## {name}
+
+{entry.equation}.
+
+![{name}: what the network found](figures/gallery/{name}.png)
+
+{"; ".join(said)}; {network} of {entry.suggestion.depth} × {entry.suggestion.width}, `{optimizer}`.
+
+```bash
+python scripts/solve.py {name}
+```
+"""
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in UTF-8."""
+    path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    programs.run(main)
