@@ -15,6 +15,7 @@ import argparse
 import io
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 from PIL import Image
 
 from sciml_par import programs
-from sciml_par._files import write_whole
+from sciml_par._files import write_text, write_whole
 from sciml_par.problems import catalogue_entries, catalogue_entry
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,15 +33,20 @@ PICTURES, PAGE = FIGURES / "gallery", ROOT / "docs" / "gallery.md"
 FOUND = PICTURES / "found.json"
 MOST_BYTES, MOST_BYTES_OF_BURGERS = 60_000, 150_000
 WIDTHS = (1000, 900, 800, 700, 600, 500)
+CIRCUMSTANCES = "circumstances.json"
 STOPPED = 75  # the exit code of solve.py where its time is over
 
 HEAD = """# Gallery
 
-Problems of the [catalogue](catalogue.md), each solved by the command beside it with the settings that the catalogue
-suggests. The error is relative L2 against the exact solution or the reference; the seconds are those of training, with
-those of compilation beside them, on {cores} cores that other programs used at the same time: the load is what the
-system had to do on average when the program began, in processes. `make gallery` solves them anew and makes this page.
+Problems of the [catalogue](catalogue.md), each solved by the command beside it with the settings
+that the catalogue suggests. The error is relative L2 against the exact solution or the reference.
+Times are in seconds, on {cores} cores: of training, of compilation, and of the processor for all
+that the command did, figures included. Other programs ran beside it: the load is the average
+number of processes that were ready to run when it began. `make gallery` solves what has not been
+solved and makes this page.
 
+| Problem | Relative L2 error | Steps | Training | Compilation | Processor | Load |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -53,12 +59,13 @@ def main() -> int:
     parser.add_argument("--burgers", action="store_true", help="make docs/figures/burgers.png")
     options = parser.parse_args()
     names = [catalogue_entry(name).name for name in options.names or catalogue_entries()]
-    found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
     PICTURES.mkdir(parents=True, exist_ok=True)
     for name in names:
         folder = options.runs / name
         if options.again or not (folder / "results.json").exists():
             solve(name, folder, options.seconds)
+        # Another program may have solved others in the meantime.
+        found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
         found[name] = what_was_found(folder)
         write_small(figure_of(folder), PICTURES / f"{name}.png", MOST_BYTES)
         write_text(FOUND, json.dumps(found, indent=1, sort_keys=True) + "\n")
@@ -71,14 +78,16 @@ def main() -> int:
 
 
 def solve(name: str, folder: Path, seconds: int) -> None:
-    """Run solve.py, with a limit of time, and note the load of the system at its beginning."""
-    load = os.getloadavg()[0]
+    """Run solve.py, with a limit of time, and note the load before and the seconds of the CPU."""
+    load, before = os.getloadavg()[0], resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, str(ROOT / "scripts" / "solve.py"), name]
     command += ["--output", str(folder), "--overwrite", "--wall-time", str(seconds)]
     code = subprocess.run(command, check=False, stdout=sys.stderr).returncode
     if code not in (0, STOPPED):
         sys.exit(f"error: solve.py {name} ended with code {code}")
-    write_text(folder / "load.txt", f"{load:.1f}\n")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    write_text(folder / CIRCUMSTANCES, json.dumps({"load": load, "cpu": cpu}) + "\n")
 
 
 def what_was_found(folder: Path) -> dict[str, Any]:
@@ -89,10 +98,8 @@ def what_was_found(folder: Path) -> dict[str, Any]:
         "steps": member["steps"],
         "seconds": member["seconds_train"],
         "compile": member["seconds_compile"],
-        "load": float((folder / "load.txt").read_text()),
-        "unknowns": {
-            each["name"]: [each["values"], each["true"]] for each in member["unknowns"]
-        },
+        **json.loads((folder / CIRCUMSTANCES).read_text(encoding="utf-8")),
+        "unknowns": {each["name"]: [each["value"], each["true"]] for each in member["unknowns"]},
     }
 
 
@@ -102,9 +109,7 @@ def figure_of(folder: Path) -> Path:
     return next(path for kind in kinds if (path := folder / f"{kind}.png").exists())
 
 
-def write_small(
-    source: Path, target: Path, most: int, *, widths: tuple[int, ...] = WIDTHS
-) -> None:
+def write_small(source: Path, target: Path, most: int, *, widths: tuple[int, ...] = WIDTHS) -> None:
     """Write a figure with 256 colours, in the largest width in which it is small enough."""
     with Image.open(source) as opened:
         figure = opened.convert("RGB")
@@ -124,8 +129,6 @@ def page_of(found: dict[str, Any]) -> str:
     """docs/gallery.md."""
     names = [name for name in catalogue_entries() if name in found]
     parts = [HEAD.format(cores=os.cpu_count())]
-    parts += ["| Problem | Relative L2 error | Seconds | Compilation | Steps | Load |\n"]
-    parts += ["|---|---|---|---|---|---|\n"]
     parts += [row_of(name, found[name]) for name in names]
     parts += [section_of(name, found[name]) for name in names]
     return "".join(parts)
@@ -134,8 +137,8 @@ def page_of(found: dict[str, Any]) -> str:
 def row_of(name: str, of: dict[str, Any]) -> str:
     """A row of the table."""
     return (
-        f"| [{name}](#{name}) | {of['error']:.1e} | {of['seconds']:.3g} | {of['compile']:.2g} "
-        f"| {of['steps']} | {of['load']:.0f} |\n"
+        f"| [{name}](#{name}) | {of['error']:.1e} | {of['steps']} | {of['seconds']:.3g} "
+        f"| {of['compile']:.2g} | {of['cpu']:.3g} | {of['load']:.0f} |\n"
     )
 
 
@@ -159,11 +162,6 @@ def section_of(name: str, of: dict[str, Any]) -> str:
 python scripts/solve.py {name}
 ```
 """
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file in UTF-8."""
-    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
