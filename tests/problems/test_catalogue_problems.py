@@ -37,6 +37,9 @@ OTHERS = {
 }
 CASES = [(name, {}) for name in NAMES] + list(OTHERS.items())
 STEEP = {"allen-cahn", "burgers"}
+SIZES = {"allen-cahn": 0.0005, "burgers": 0.0005, "kdv": 0.003}
+"""Of boxes in which a solution is well described by a polynomial, where they are small."""
+
 TRAJECTORIES = {"lorenz", "lotka-volterra", "inverse-lorenz"}
 TOLERANCES = {
     "cavity": 1e-3,
@@ -79,7 +82,7 @@ def differentiable(problem, name):
 def local_polynomials(problem, name, degree=8):
     """A field that is, around the points that it is first called at, a polynomial in each box."""
     domain, d = problem.domain, problem.domain.dimension
-    size = domain.extent * (0.0005 if name in STEEP else 0.01)
+    size = domain.extent * SIZES.get(name, 0.01)
     nodes = np.cos(np.pi * np.arange(degree + 1) / degree)
 
     def field(x):
