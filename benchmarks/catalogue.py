@@ -3,7 +3,8 @@
 Each problem is solved with several seeds of the initial weights, one after the other, on one rank,
 as a user does it, with a time limit for each. The error is relative L2 over a grid of points,
 against the exact solution or the catalogue's reference; that of unknown coefficients is the largest
-of their relative errors. The seconds are those of the training, compilation beside them. The figures of a problem are medians over the seeds.
+of their relative errors. The seconds are those of the training, compilation beside them. The
+figures of a problem are medians over the seeds.
 
     python benchmarks/catalogue.py
     python benchmarks/catalogue.py heat burgers --seeds 1
@@ -32,7 +33,10 @@ STOPPED = 75  # the exit code of solve.py where its time is over
 OF_UNKNOWNS = 1e-3
 """The relative error that unknown coefficients are to reach."""
 
-HEADINGS = f"{'problem':20}{'rel. L2':>9}{'goal':>9}{'unknowns':>10}{'steps':>7}{'s':>7}{'compile':>9}  seeds"
+HEADINGS = (
+    f"{'problem':20}{'rel. L2':>9}{'goal':>9}{'unknowns':>10}{'steps':>7}{'s':>7}{'compile':>9}"
+    "  seeds"
+)
 
 
 def main() -> None:
