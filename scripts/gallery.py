@@ -32,7 +32,7 @@ FIGURES = ROOT / "docs" / "figures"
 PICTURES, PAGE = FIGURES / "gallery", ROOT / "docs" / "gallery.md"
 FOUND = PICTURES / "found.json"
 MOST_BYTES, MOST_BYTES_OF_BURGERS = 60_000, 150_000
-WIDTHS = (1000, 900, 800, 700, 600, 500)
+SCALES = (0.7, 0.62, 0.55, 0.5, 0.45, 0.4)  # of figures with 200 dots an inch
 CIRCUMSTANCES = "circumstances.json"
 STOPPED = 75  # the exit code of solve.py where its time is over
 
@@ -73,7 +73,7 @@ def main() -> int:
         print(row_of(name, found[name]), flush=True)
     if options.burgers:
         drawn = options.runs / "burgers" / "slices.png"
-        write_small(drawn, FIGURES / "burgers.png", MOST_BYTES_OF_BURGERS, widths=(1440, 1200))
+        write_small(drawn, FIGURES / "burgers.png", MOST_BYTES_OF_BURGERS, scales=(1.0, 0.85))
     return 0
 
 
@@ -96,6 +96,7 @@ def what_was_found(folder: Path) -> dict[str, Any]:
     return {
         "error": member["relative_l2_error"],
         "steps": member["steps"],
+        "steps_asked": member["steps_asked"],
         "seconds": member["seconds_train"],
         "compile": member["seconds_compile"],
         **json.loads((folder / CIRCUMSTANCES).read_text(encoding="utf-8")),
@@ -109,19 +110,21 @@ def figure_of(folder: Path) -> Path:
     return next(path for kind in kinds if (path := folder / f"{kind}.png").exists())
 
 
-def write_small(source: Path, target: Path, most: int, *, widths: tuple[int, ...] = WIDTHS) -> None:
-    """Write a figure with 256 colours, in the largest width in which it is small enough."""
+def write_small(
+    source: Path, target: Path, most: int, *, scales: tuple[float, ...] = SCALES
+) -> None:
+    """Write a figure with 256 colours, in the largest scale in which it is small enough."""
     with Image.open(source) as opened:
         figure = opened.convert("RGB")
-    for width in widths:
-        height = round(figure.height * width / figure.width)
-        small = figure.resize((width, height), Image.Resampling.LANCZOS)
+    for scale in scales:
+        size = (round(figure.width * scale), round(figure.height * scale))
+        small = figure.resize(size, Image.Resampling.LANCZOS)
         file = io.BytesIO()
         small.quantize(256, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
         if len(file.getvalue()) <= most:
             break
     else:
-        sys.exit(f"error: {target} has {len(file.getvalue()):,} bytes in its smallest width")
+        sys.exit(f"error: {target} has {len(file.getvalue()):,} bytes in its smallest scale")
     write_whole(target, lambda out: out.write_bytes(file.getvalue()))
 
 
@@ -135,9 +138,11 @@ def page_of(found: dict[str, Any]) -> str:
 
 
 def row_of(name: str, of: dict[str, Any]) -> str:
-    """A row of the table."""
+    """A row of the table; where the time was over before the last step, it says so."""
+    done, asked = of["steps"], of["steps_asked"]
+    steps = str(done) if done == asked else f"{done} of {asked}"
     return (
-        f"| [{name}](#{name}) | {of['error']:.1e} | {of['steps']} | {of['seconds']:.3g} "
+        f"| [{name}](#{name}) | {of['error']:.1e} | {steps} | {of['seconds']:.3g} "
         f"| {of['compile']:.2g} | {of['cpu']:.3g} | {of['load']:.0f} |\n"
     )
 
