@@ -68,6 +68,6 @@ ENTRY = CatalogueEntry(
     "schroedinger",
     "i h_t + ½ h_xx + |h|² h = 0 on [−5, 5] × [0, π/2], h = 2 sech x at first",
     schroedinger,
-    Suggestion(2400, boundary=300, method="sobol", width=20, depth=3, steps=300),
+    Suggestion(2400, boundary=300, method="sobol", width=20, depth=3, steps=150),
     goal=1e-2,
 )
