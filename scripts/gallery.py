@@ -151,7 +151,7 @@ def row_of(name: str, of: dict[str, Any]) -> str:
     steps = str(done) if done == asked else f"{done} of {asked}"
     return (
         f"| [{name}](#{name}) | {of['error']:.1e} | {steps} | {of['seconds']:.3g} "
-        f"| {of['compile']:.2g} | {of['cpu']:.3g} | {of['load']:.0f} |\n"
+        f"| {of['compile']:.3g} | {of['cpu']:.3g} | {of['load']:.0f} |\n"
     )
 
 
