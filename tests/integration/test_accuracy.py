@@ -56,7 +56,7 @@ def test_points_are_dense_near_the_layers() -> None:
     x = points_near_the_layers(4096, share=0.6)
     assert np.all(problems.SPACE_TIME.contains(x))
     apart = np.abs(np.abs(x[:, 0]) - 0.5)
-    assert np.mean(apart < 0.03) > 2.5 * 0.06  # the share of the interval, were they uniform
+    assert np.mean(apart < 0.03) > 2 * 0.06  # that is the share of the interval, 0.06, twice
     assert np.mean(x[:, 0] > 0) == pytest.approx(0.5, abs=0.01)
     assert np.mean(x[:, 1]) == pytest.approx(0.5, abs=0.01)
 
@@ -93,9 +93,8 @@ def test_an_unknown_is_scored_by_its_own_error() -> None:
     case = problems.CASES["inverse-diffusion"]
     found = _accuracy_training.by_engine(case, [(LevenbergMarquardt(), 40)], 0, limits)
     assert found.rows[0][3] == pytest.approx(9.0)  # it begins at 1, and is 0.1
-    assert found.error < 1e-2
-    # The last row is the result's own.
-    assert found.error == pytest.approx(found.rows[-2][3], rel=1e-6)
+    # The last row is what the result holds, those before are the recorder's.
+    assert 0 < found.error < 1e-4 and 0 < found.rows[-2][3] < 1e-4
     seconds = [row[1] for row in found.rows]
     assert seconds == sorted(seconds) and seconds[-1] < 100.0
 
