@@ -96,7 +96,8 @@ def _explain(error: Exception, context: str) -> None:
     if by_numpy or (isinstance(error, TypeError) and "must be real number" in str(error)):
         error.add_note(
             "Residuals, conditions and the ansatz are made of TensorFlow operations: write tf.sin, "
-            "not np.sin or math.sin; or give a known right-hand side in NumPy as Residual(..., data=...)."
+            "not np.sin or math.sin; or give a known right-hand side in NumPy as "
+            "Residual(..., data=...)."
         )
 
 

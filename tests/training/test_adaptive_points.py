@@ -94,7 +94,7 @@ def test_rar_adds_the_points_of_the_largest_residuals(size: int) -> None:
 @local
 def test_a_cloud_has_its_own_points_as_candidates_and_ranks_share_these() -> None:
     cloud = PointCloud(np.random.default_rng(0).uniform(size=(30, 2)))
-    problem = Problem(cloud, lambda u, x: laplacian(u, x))
+    problem = Problem(cloud, laplacian)
     points = Points(12, method="sobol", adapt=RAD(10))
     shares, chosen = [], []
     for rank in range(3):

@@ -96,8 +96,8 @@ def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bo
         name = type(strategy).__name__
         raise InputError(
             f"train: {name} has a weight for each point, which it carries from step to step, and "
-            f"with batch_size, resample_every or adapt steps have other points. Use the same points at "
-            f"all steps, or weights of terms, such as GradientNorm()."
+            f"with batch_size, resample_every or adapt steps have other points. Use the same "
+            f"points at all steps, or weights of terms, such as GradientNorm()."
         )
 
 
