@@ -39,7 +39,7 @@ TIMEOUT := $(if $(shell command -v timeout),timeout --foreground -k 10 $(MPI_TIM
 .DELETE_ON_ERROR:
 # The tests share cores and caches: never side by side, not even under make -j.
 .NOTPARALLEL:
-.PHONY: help .venv demo test test-all test-serial test-mpi lint format docs docs-serve benchmark constraints clean distclean
+.PHONY: help .venv demo gallery test test-all test-serial test-mpi lint format docs docs-serve benchmark constraints clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -109,6 +109,9 @@ constraints: ## refresh constraints.txt from the newest versions that pyproject.
 
 demo: $(STAMP) ## an ensemble for the Poisson equation on two ranks
 	mpirun -np 2 python scripts/pinn_poisson.py --mode ensemble
+
+gallery: $(STAMP) ## solve the catalogue and make docs/gallery.md (GALLERY="heat burgers": these)
+	python scripts/gallery.py $(GALLERY)
 
 benchmark: $(STAMP) ## run every program in benchmarks/, one after the other
 	@set -eu; [ -n '$(BENCHMARKS)' ] || { echo "error: no program in benchmarks/" >&2; exit 1; }; \

@@ -36,12 +36,14 @@ class Limits:
     steps : of the last phase.
     adam_steps : of Adam where another optimizer follows.
     dtype : "float32" or "float64".
+    cpu : whether seconds are those that this process has computed, not those that have passed.
     """
 
     seconds: float
     steps: int
     adam_steps: int
     dtype: str
+    cpu: bool = False
 
 
 @dataclass
@@ -80,16 +82,22 @@ class Curve:
 
 
 class Clock:
-    """Seconds, without those in which it stands still."""
+    """Seconds, without those in which it stands still.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    cpu : whether to count those that this process has computed, not those that have passed.
+    """
+
+    def __init__(self, *, cpu: bool = False) -> None:
+        self._now = time.process_time if cpu else time.perf_counter
         self._seconds = 0.0
-        self._since: float | None = time.perf_counter()
+        self._since: float | None = self._now()
 
     @property
     def seconds(self) -> float:
         """Until now."""
-        return self._seconds + (time.perf_counter() - self._since if self._since else 0.0)
+        return self._seconds + (self._now() - self._since if self._since is not None else 0.0)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -98,7 +106,7 @@ class Clock:
         try:
             yield
         finally:
-            self._since = time.perf_counter()
+            self._since = self._now()
 
     def leave_out(self, seconds: float) -> None:
         """So many seconds shall not have counted."""
@@ -106,15 +114,21 @@ class Clock:
 
 
 class ErrorOf:
-    """The relative L2 error of the field with parameters θ: [p], at the case's test points."""
+    """How far the field with parameters θ: [p] is from the exact solution.
+
+    The relative L2 error at the case's test points; where the problem has an unknown, |D − D*| / D*
+    of that.
+    """
 
     def __init__(self, case: Case, problem: Any, model: Any, layout: Any, dtype: str) -> None:
-        points = case.test()
-        self._exact = problem.exact(points)
-        x = tf.constant(points, dtype)
+        self._exact, given = exact_of(case, problem)
+        x = tf.constant(given, dtype)
 
         def values(flat: Any) -> Any:
-            return field_of(problem, model, layout.unflatten(flat))(x)
+            parameters = layout.unflatten(flat)
+            if problem.unknowns:
+                return tf.reshape(unknown_of(problem).value(parameters[-1]), [1])
+            return field_of(problem, model, parameters)(x)
 
         # Called directly, TensorFlow would warn of tracing where several trainings follow.
         spec = tf.TensorSpec([layout.size], dtype)
@@ -122,5 +136,19 @@ class ErrorOf:
         self._values = compiled.get_concrete_function(spec)
 
     def __call__(self, flat: Any) -> float:
-        """‖u − exact‖ / ‖exact‖ over all points and components."""
+        """‖found − exact‖ / ‖exact‖ over all points and components."""
         return relative_l2_error(self._values(flat).numpy(), self._exact)
+
+
+def exact_of(case: Case, problem: Any) -> tuple[Any, FloatArray]:
+    """What errors are measured against, and the points at which it is so."""
+    points = case.test()
+    if problem.unknowns:
+        return np.reshape(unknown_of(problem).true, [1]), points
+    return problem.exact(points), points
+
+
+def unknown_of(problem: Any) -> Any:
+    """The unknown that a problem has."""
+    (found,) = problem.unknowns.values()
+    return found

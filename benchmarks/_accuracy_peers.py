@@ -69,7 +69,7 @@ def by_scipy(case: Case, seed: int, limits: Limits) -> Curve:
             raise StopIteration
 
     record(0.0)
-    clock = Clock()
+    clock = Clock(cpu=limits.cpu)
     options = {"maxcor": CORRECTIONS, "ftol": 0.0, "gtol": 0.0, "maxls": 50}
     found = minimize(
         loss_and_gradient,

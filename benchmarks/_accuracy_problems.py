@@ -7,14 +7,21 @@ the loss have the weight 100, but for the lecture's problem, which is taken as i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from _accuracy_equations import (
+    inverse_diffusion,
+    periodic_allen_cahn,
+    periodic_helmholtz,
+    periodic_korteweg_de_vries,
+    points_near_the_layers,
+)
 
-from sciml_par.networks import MLP
+from sciml_par.networks import MLP, PeriodicEmbedding
 from sciml_par.problems import Box, Problem, poisson
 from sciml_par.problems.catalogue.burgers import burgers, points_near_the_front
 from sciml_par.problems.catalogue.kovasznay import kovasznay
@@ -40,8 +47,10 @@ class Case:
     width, depth : of the network's hidden layers.
     steepness : s, the largest norm of the weights of a neuron of the first layer; see
         `initial_weights`.
-    target, stretch : relative L2 errors that are to be reached.
+    target, stretch : errors that are to be reached.
     seconds : in which the target is to be reached; a training ends then.
+    periods : of the axes in which the network is periodic by an embedding, by their numbers.
+    harmonics : how many waves of each the embedding has.
     """
 
     title: str
@@ -54,18 +63,32 @@ class Case:
     target: float
     stretch: float
     seconds: float
+    periods: Mapping[int, float] | None = None
+    harmonics: int = 1
 
-    def widths(self, problem: Problem) -> list[int]:
-        """Of the layers, from d to m."""
-        hidden = [self.width] * self.depth
-        return [problem.domain.dimension, *hidden, problem.network_outputs]
+    def embedding(self) -> PeriodicEmbedding | None:
+        """What the network begins with, if it is periodic."""
+        if self.periods is None:
+            return None
+        return PeriodicEmbedding(self.periods, harmonics=self.harmonics)
 
 
 def network(case: Case, problem: Problem, seed: int, *, dtype: str = "float64") -> MLP:
     """The network of a case with the initial weights of a seed."""
-    widths = case.widths(problem)
-    model = MLP(widths[0], widths[-1], width=case.width, depth=case.depth, dtype=dtype)
-    model.set_weights(initial_weights(widths, problem.domain, case.steepness, seed))
+    model = MLP(
+        problem.domain.dimension,
+        problem.network_outputs,
+        width=case.width,
+        depth=case.depth,
+        embedding=case.embedding(),
+        dtype=dtype,
+    )
+    box = (tuple(problem.domain.lower), tuple(problem.domain.upper))
+    if model.embedding is not None:
+        # The weights begin behind the embedding, in the box in which its output lies.
+        box = model.embedding.box_of(box)
+    widths = [len(box[0]), *[case.width] * case.depth, problem.network_outputs]
+    model.set_weights(initial_weights(widths, Box(*box), case.steepness, seed))
     return model
 
 
@@ -105,6 +128,7 @@ def midpoints(domain: Box, *counts: int) -> FloatArray:
 
 
 UNIT_SQUARE, UNIT_CUBE = Box([0, 0], [1, 1]), Box([0] * 5, [1] * 5)
+PERIODIC_SQUARE = Box([-1, -1], [1, 1])
 SPACE_TIME, FLOW = burgers().domain, kovasznay().domain
 
 
@@ -197,5 +221,56 @@ CASES = {
         target=1e-7,
         stretch=1e-9,
         seconds=120.0,
+    ),
+    "helmholtz": Case(
+        "Helmholtz, sin πx sin 4πy, periodic, 3×20",
+        make=periodic_helmholtz,
+        points=lambda: Points(midpoints(PERIODIC_SQUARE, 52, 52)),
+        test=lambda: midpoints(PERIODIC_SQUARE, 101, 103),
+        width=20,
+        depth=3,
+        steepness=1.5,
+        target=5e-8,
+        stretch=2e-9,
+        seconds=90.0,
+        periods={0: 2.0, 1: 2.0},
+    ),
+    "allen-cahn": Case(
+        "Allen–Cahn, 1e-4, periodic, 4×20",
+        make=periodic_allen_cahn,
+        points=lambda: Points(points_near_the_layers(3500)),
+        test=lambda: midpoints(SPACE_TIME, 512, 100),
+        width=20,
+        depth=4,
+        steepness=2.0,
+        target=1e-4,
+        stretch=2e-6,
+        seconds=600.0,
+        periods={0: 2.0},
+    ),
+    "korteweg-de-vries": Case(
+        "Korteweg–de Vries, 0.022², periodic, 3×24",
+        make=periodic_korteweg_de_vries,
+        points=lambda: Points(4500, method="sobol", seed=0),
+        test=lambda: midpoints(SPACE_TIME, 512, 100),
+        width=24,
+        depth=3,
+        steepness=2.0,
+        target=1e-4,
+        stretch=2e-6,
+        seconds=600.0,
+        periods={0: 2.0},
+    ),
+    "inverse-diffusion": Case(
+        "diffusivity from 20 values, 2×12",
+        make=partial(weighted, inverse_diffusion),
+        points=lambda: Points(600, method="sobol", seed=0),
+        test=lambda: midpoints(UNIT_SQUARE, 101, 101),
+        width=12,
+        depth=2,
+        steepness=2.0,
+        target=1e-8,
+        stretch=1e-10,
+        seconds=60.0,
     ),
 }

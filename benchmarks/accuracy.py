@@ -37,6 +37,10 @@ PROBLEMS = (
     "burgers",
     "burgers-built-in",
     "kovasznay",
+    "helmholtz",
+    "allen-cahn",
+    "korteweg-de-vries",
+    "inverse-diffusion",
 )
 ENGINE = ("lm", "lbfgs", "ssbroyden", "adam")
 """May follow one another, as in adam+lbfgs."""
@@ -57,6 +61,7 @@ class Options(argparse.Namespace):
     optimizers: list[str]
     seeds: int
     seconds: float | None
+    cpu: bool
     steps: int | None
     adam_steps: int
     dtype: str
@@ -96,6 +101,11 @@ def parsed(arguments: Sequence[str] | None = None) -> Options:
     )
     add("--seeds", type=int, default=5, help="of the initial weights (default %(default)s)")
     add("--seconds", type=float, help="of each training (default: in which its target is due)")
+    add(
+        "--cpu",
+        action="store_true",
+        help="count the seconds that this process computes, of all its threads, for a busy machine",
+    )
     add("--steps", type=int, help="of the last optimizer at most (default: until the time is over)")
     add(
         "--adam-steps",
@@ -154,7 +164,7 @@ def compare_optimizers(options: Options) -> None:
     """Train everything, print the table, write the figures' numbers and the figure."""
     threads = take_cores(options.threads)
     conditions = conditions_of_measurement(threads)
-    print(fairness_text(conditions), flush=True)
+    print(fairness_text(conditions, cpu=options.cpu), flush=True)
     # After the number of threads is settled: NumPy's library reads it when it is loaded.
     import _accuracy_report as reporting
     from _accuracy_curves import AbsentError
@@ -181,6 +191,7 @@ def compare_optimizers(options: Options) -> None:
     print(reporting.table(found, absent), flush=True)
     record = {
         "conditions": conditions,
+        "seconds_of": "process" if options.cpu else "wall clock",
         "dtype": options.dtype,
         "adam_steps": options.adam_steps,
         "absent": absent,
@@ -227,6 +238,7 @@ def trained(case: Any, optimizer: str, seed: int, options: Options) -> Any:
         steps=options.steps or MANY_STEPS,
         adam_steps=options.adam_steps,
         dtype=options.dtype,
+        cpu=options.cpu,
     )
     if optimizer == "scipy-lbfgs":
         return peers.by_scipy(case, seed, limits)
@@ -276,10 +288,11 @@ def conditions_of_measurement(threads: int) -> dict[str, Any]:
     return {**asdict(found), "busy": found.busy, "began": time.strftime("%Y-%m-%d %H:%M:%S")}
 
 
-def fairness_text(conditions: dict[str, Any]) -> str:
+def fairness_text(conditions: dict[str, Any], *, cpu: bool = False) -> str:
     """What the seconds are seconds of, and a warning where the machine is busy."""
+    kind = "of computation by this process" if cpu else "of wall clock"
     text = (
-        f"Seconds of wall clock while training, without compilation and without measuring errors; "
+        f"Seconds {kind} while training, without compilation and without measuring errors; "
         f"{conditions['threads']} of {conditions['cores']} cores, and as many threads for "
         f"TensorFlow and BLAS; load average at the start {conditions['load']:.2f}."
     )

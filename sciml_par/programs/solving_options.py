@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sciml_par.networks.names import NETWORK_NAMES
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.catalogue.registry import catalogue_entries, catalogue_entry
-from sciml_par.programs.networks import NETWORKS
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.programs.options import only_rank_0_prints, positive_integer
 from sciml_par.programs.training_options import (
     TrainingOptions,
     check_together,
     make_training_parser,
 )
+
+WITH_FOURIER_FEATURES = ("fourier", "pirate")
+"""Networks with a first layer of their own, which no periodic one takes the place of."""
 
 _IN_ONE, _IN_TWO, _IN_MORE = 401, 101**2, 60_000
 """About how many points the error is measured at, by the dimension."""
@@ -61,12 +64,12 @@ class SolvingOptions(TrainingOptions):
         """See `TrainingOptions`."""
         found = super().training(folder)
         del found["points_per_rank"]
-        dimension = self.entry.make().domain.dimension
-        network = partial(NETWORKS[self.network](), width=self.width, depth=self.depth)
+        domain = self.entry.make().domain
+        dimension = domain.dimension
         evaluated = _IN_ONE if dimension == 1 else _IN_TWO if dimension == 2 else _IN_MORE
         return found | {
             "points": self._points(),
-            "network": network,
+            "network": self._network(domain),
             "evaluation_points": evaluated,
         }
 
@@ -75,6 +78,14 @@ class SolvingOptions(TrainingOptions):
         if current_world().communicator.rank == 0:
             print(f"{self.name}: {self.entry.equation}", flush=True)
         super().announce()
+
+    def _network(self, domain: Domain) -> Any:
+        from sciml_par.networks import PeriodicEmbedding, network_named
+
+        periodic = self.entry.suggestion.periodic
+        embedded = periodic and self.network not in WITH_FOURIER_FEATURES
+        more = {"embedding": PeriodicEmbedding(periodic, domain=domain)} if embedded else {}
+        return network_named(self.network, width=self.width, depth=self.depth, **more)
 
     def _points(self) -> Any:
         from sciml_par.training import Points
@@ -142,7 +153,7 @@ def make_solving_parser(
         metavar="N",
         help="points on the boundary, of all ranks (default that of the problem)",
     )
-    add("--network", choices=tuple(NETWORKS), help="default that of the problem")
+    add("--network", choices=NETWORK_NAMES, help="default that of the problem")
     return parser
 
 

@@ -194,6 +194,11 @@ class Member:
     unknown_values: UnknownValues = field(default_factory=lambda: NO_UNKNOWNS)
     term_weights: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
+    def __post_init__(self) -> None:
+        if not self.term_weights.size:
+            none = np.empty((len(self.loss_steps), self.term_weights.shape[1]))
+            object.__setattr__(self, "term_weights", none)
+
     @property
     def own(self) -> Prediction | PredictionElsewhere:
         """The former name of `on_own_domain`."""

@@ -28,5 +28,5 @@ class Arguments:
     seed: int
     precision: str
     log_every: int | None
-    evaluation_points: int
+    evaluation_points: int | None
     evaluation_domain: Domain | None

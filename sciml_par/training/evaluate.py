@@ -22,6 +22,8 @@ from sciml_par.training.settings import Settings
 FloatArray = npt.NDArray[np.float64]
 
 _DRAWN = 2  # dimensions in which fields are drawn over triangles
+_NUMBERS, _MANY = {1: 201, 2: 2601}, 4096  # points, where none is said
+_MOST_OF_A_GRID = 3  # dimensions
 _FEWEST = 16  # points
 _BEYOND = 1e-3  # of the spacing of the grid
 _APART = 0.75
@@ -58,16 +60,21 @@ def evaluate(
     )
 
 
-def points_of(domain: Domain, n: int) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Where a prediction is evaluated: x: [k, d], and which of them lie in the domain (local).
 
-    n equispaced points, about. In the plane, those of a grid on the whole box around the domain,
-    together with points of its boundary and others just outside, so that the triangles between
-    them, of which figures consist, end at the boundary. Points of the boundary are as dense as
-    those of the grid, and stand for those that are close to them.
+    So many equispaced points, about; in more than three dimensions scattered ones. In the plane,
+    those of a grid on the whole box around the domain, together with points of its boundary and
+    others just outside, so that the triangles between them, of which figures consist, end at the
+    boundary. Points of the boundary are as dense as those of the grid, and stand for those that are
+    close to them.
     """
     from scipy.spatial import KDTree
 
+    n = _NUMBERS.get(domain.dimension, _MANY) if number is None else number
+    if domain.dimension > _MOST_OF_A_GRID and math.isfinite(domain.volume):
+        x = domain.sample(n, seed=0, method="sobol")
+        return x, np.ones(len(x), np.bool_)
     if isinstance(domain, Box) or domain.dimension != _DRAWN or not math.isfinite(domain.volume):
         x = domain.grid(n)
         return x, np.ones(len(x), np.bool_)

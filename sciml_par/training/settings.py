@@ -21,14 +21,15 @@ class Settings:
     seed: int
     precision: str
     log_every: int | None
-    evaluation_points: int
+    evaluation_points: int | None
     keep: str
 
     def __post_init__(self) -> None:
         _one_of("precision", self.precision, PRECISIONS)
         _one_of("keep", self.keep, (BEST, LAST))
         _at_least("seed", self.seed, 0)
-        _at_least("evaluation_points", self.evaluation_points, 2)
+        if self.evaluation_points is not None:
+            _at_least("evaluation_points", self.evaluation_points, 2)
         if self.log_every is not None:
             _at_least("log_every", self.log_every, 1)
 

@@ -51,7 +51,7 @@ def train(
     seed: int = 0,
     precision: str = "float32",
     log_every: int | None = None,
-    evaluation_points: int = 201,
+    evaluation_points: int | None = None,
     evaluation_domain: Domain | None = None,
     progress: bool = True,
     **others: Any,
@@ -70,7 +70,8 @@ def train(
     problem : what to solve; in mode "data" the same on all ranks, as all else that decides the
         result: it is compared. Ensembles may differ in problem, points, network and optimizer.
     network : makes a network; called with (d, m, seed=…, dtype=…). By default
-        `sciml_par.networks.MLP`; `functools.partial(MLP, width=32, depth=3)` sets more.
+        `sciml_par.networks.MLP`; `functools.partial(MLP, width=32, depth=3)` sets more. Or a Keras
+        model, or a name: see `sciml_par.networks.network_named`.
     points : how many equispaced interior points a model has, of all ranks that train it, by
         default 64 (in d > 1 about, or a tuple per axis); or, as an array [N, d], all points; or
         `Points`, which says more: of the boundary, sampling, minibatches, new draws.
@@ -98,7 +99,9 @@ def train(
     precision : "float32" or "float64".
     log_every : the loss is recorded, and where this is given also shown, at multiples of this
         number of updates. By default there are about 500 records.
-    evaluation_points : about how many equispaced points the prediction is made on.
+    evaluation_points : about how many points the prediction is made on; by default 201 in one
+        dimension, 2,601 in two, 4,096 in more. They are equispaced, and in more than three
+        dimensions scattered by Sobol', as a grid would have nearly all on the faces there.
     evaluation_domain : where; by default the smallest box around the domains of all ranks'
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0. Without it, a warning says there if a member was not sound.

@@ -17,10 +17,13 @@ import _accuracy_problems as problems
 import _accuracy_report
 import _accuracy_training
 import accuracy
-from _accuracy_curves import OVER, Clock, Curve
+from _accuracy_curves import OVER, Clock, Curve, Limits
+from _accuracy_equations import points_near_the_layers
 
-from sciml_par.problems import Box
+from sciml_par._tensorflow import tf
+from sciml_par.problems import Box, derivative
 from sciml_par.problems.catalogue.burgers import points_near_the_front
+from sciml_par.training import LevenbergMarquardt
 
 PROGRAM = ROOT / "benchmarks" / "accuracy.py"
 
@@ -47,6 +50,53 @@ def test_points_are_dense_near_the_front() -> None:
     near = np.mean(np.abs(x[:, 0]) < 0.05)
     assert near == pytest.approx(0.5 * 0.05 + 0.5 * (np.pi / 4) / np.arctan(20), abs=0.01)
     assert np.mean(x[:, 1]) == pytest.approx(0.5, abs=0.01)
+
+
+def test_points_are_dense_near_the_layers() -> None:
+    x = points_near_the_layers(4096, share=0.6)
+    assert np.all(problems.SPACE_TIME.contains(x))
+    apart = np.abs(np.abs(x[:, 0]) - 0.5)
+    assert np.mean(apart < 0.03) > 2 * 0.06  # that is the share of the interval, 0.06, twice
+    assert np.mean(x[:, 0] > 0) == pytest.approx(0.5, abs=0.01)
+    assert np.mean(x[:, 1]) == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_start_of_allen_cahn_is_smooth_where_the_period_ends() -> None:
+    problem = problems.CASES["allen-cahn"].make()
+    start = problem.field(lambda x: tf.zeros_like(x[:, :1]))
+    place = np.linspace(-1, 1, 21)[:, None]
+    first = start(tf.constant(np.hstack([place, 0 * place]))).numpy()
+    np.testing.assert_allclose(first, place**2 * np.cos(np.pi * place), atol=1e-15)
+    times = np.array([[0.01], [0.5], [1.0]])
+    for side in (-1, 1):
+        ends = np.hstack([0 * times + side * (1 - 1e-12), times])
+        slopes = derivative(start, tf.constant(ends), "x").numpy()
+        np.testing.assert_allclose(slopes, 0, atol=1e-8)  # ∓2 without what rounds it off
+
+
+def test_embedded_networks_are_periodic_with_their_centres_in_the_box_of_the_embedding() -> None:
+    case = problems.CASES["helmholtz"]
+    problem, x = case.make(), case.test()[:50]
+    model = problems.network(case, problem, 1)
+    moved = x + np.array([2.0, -4.0])
+    np.testing.assert_allclose(model(x), model(moved), atol=1e-12)
+    weight, bias, *_ = model.get_weights()
+    assert weight.shape == (4, case.width)
+    # |w·x₀| ≤ |w|₁ for x₀ in [−1, 1]⁴.
+    assert np.all(np.abs(bias) <= np.abs(weight).sum(axis=0)) and np.ptp(bias) > 0.5
+    names = problem.domain.names
+    assert case.periods is not None and len(case.periods) == len(names)
+
+
+def test_an_unknown_is_scored_by_its_own_error() -> None:
+    limits = Limits(seconds=100.0, steps=40, adam_steps=0, dtype="float64", cpu=True)
+    case = problems.CASES["inverse-diffusion"]
+    found = _accuracy_training.by_engine(case, [(LevenbergMarquardt(), 40)], 0, limits)
+    assert found.rows[0][3] == pytest.approx(9.0)  # it begins at 1, and is 0.1
+    # The last row is what the result holds, those before are the recorder's.
+    assert 0 < found.error < 1e-4 and 0 < found.rows[-2][3] < 1e-4
+    seconds = [row[1] for row in found.rows]
+    assert seconds == sorted(seconds) and seconds[-1] < 100.0
 
 
 def test_the_first_layer_has_its_centres_in_the_domain() -> None:

@@ -96,7 +96,8 @@ def test_the_example_of_the_readme_is_accurate_on_one_rank_and_in_the_other_mode
     ranks: int | None, mode: str, members: int, tmp_path: Path
 ) -> None:
     """The training takes its 20,000 steps, or it is not as accurate."""
-    program = "\n".join(python_of(README)[0].lines)
+    blocks = [block for block in python_of(README) if block.lines[0] == "# advection_diffusion.py"]
+    program = "\n".join(blocks[0].lines)
     assert program.count('mode="data"') == 1
     run_page(program.replace('mode="data"', f'mode="{mode}"'), ranks=ranks, folder=tmp_path)
     check_example(tmp_path, members=members)

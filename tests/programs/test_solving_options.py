@@ -3,9 +3,9 @@
 import pytest
 
 from sciml_par.errors import InputError
+from sciml_par.networks.names import NETWORK_NAMES
 from sciml_par.problems import catalogue_entries
 from sciml_par.programs import make_solving_parser, parse_solving_options, print_catalogue
-from sciml_par.programs.networks import NETWORKS
 from sciml_par.programs.optimizers import OPTIMIZERS
 
 
@@ -19,7 +19,7 @@ def test_what_is_left_open_is_what_the_catalogue_suggests(name):
     for each in ("points", "boundary", "width", "depth", "network", "optimizer", "steps"):
         assert getattr(options, each) == getattr(suggestion, each), each
     assert options.precision == suggestion.precision
-    assert suggestion.optimizer in OPTIMIZERS and suggestion.network in NETWORKS
+    assert suggestion.optimizer in OPTIMIZERS and suggestion.network in NETWORK_NAMES
 
 
 def test_options_override_the_suggestions(tmp_path):

@@ -1,4 +1,4 @@
-"""Linear advection through an interval."""
+"""Linear advection around a circle."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import sin
-from sciml_par.problems.catalogue.places import at
-from sciml_par.problems.conditions.dirichlet import Dirichlet
+from sciml_par.problems.conditions.initial import Initial
+from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.operators import derivative
 from sciml_par.problems.problem import Problem
 
 
 def advection(*, speed: float = 2.0) -> Problem:
-    """u_t + c u_x = 0 on [0, 1] × [0, 1], u given at t = 0 and at x = 0, where it flows in.
+    """u_t + c u_x = 0 on [0, 1] × [0, 1], periodic in x, u = sin 2πx at t = 0.
 
         u = sin 2π(x − ct)
 
@@ -36,8 +36,8 @@ def advection(*, speed: float = 2.0) -> Problem:
         Box([0, 0], [1, 1], names=("x", "t")),
         equation,
         conditions=[
-            Dirichlet(solution, where=at(0, 0.0)),
-            Dirichlet(solution, where=at(1, 0.0)),
+            Initial(solution),
+            Periodic("x", order=0),
         ],
         exact=solution,
         name="advection",
@@ -46,7 +46,7 @@ def advection(*, speed: float = 2.0) -> Problem:
 
 ENTRY = CatalogueEntry(
     "advection",
-    "u_t + 2 u_x = 0 on [0, 1] × [0, 1], u given at first and at the inflow",
+    "u_t + 2 u_x = 0 on [0, 1] × [0, 1], periodic in x, u = sin 2πx at first",
     advection,
     Suggestion((30, 40), boundary=200, width=40, depth=1, steps=200),
 )

@@ -8,7 +8,7 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.neumann import Neumann
 from sciml_par.problems.domains.box import Interval
-from sciml_par.problems.operators import derivative
+from sciml_par.problems.operators import biharmonic
 from sciml_par.problems.problem import Problem
 
 
@@ -25,7 +25,7 @@ def beam(*, load: float = 384.0) -> Problem:
         return load / 24 * (x * (1 - x)) ** 2
 
     def equation(u: Any, x: Any) -> Any:
-        return (derivative(u, x, 0, 0, 0, 0) - load) / load
+        return (biharmonic(u, x) - load) / load
 
     return Problem(
         Interval(0, 1),

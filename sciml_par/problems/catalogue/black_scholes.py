@@ -6,7 +6,6 @@ from typing import Any
 
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import exp, log, normal_distribution
-from sciml_par.problems.catalogue.places import at
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.operators import derivative
@@ -52,8 +51,8 @@ def black_scholes(*, rate: float = 0.05, volatility: float = 0.4, left: float = 
         Box([LOWEST, 0], [HIGHEST, last], names=("S", "t")),
         equation,
         conditions=[
-            Dirichlet(solution, where=at(0, LOWEST, HIGHEST)),
-            Dirichlet(solution, where=at(1, last)),
+            Dirichlet(solution, on=("S=lower", "S=upper")),
+            Dirichlet(solution, on="t=upper"),
         ],
         outputs="V",
         exact=solution,
@@ -65,5 +64,5 @@ ENTRY = CatalogueEntry(
     "black-scholes",
     "V_t + ½ σ² S² V_SS + r S V_S − r V = 0, V given near expiry: a call option",
     black_scholes,
-    Suggestion((32, 24), boundary=160, width=40, depth=1, steps=200),
+    Suggestion((32, 24), boundary=160, width=16, depth=2, steps=150),
 )

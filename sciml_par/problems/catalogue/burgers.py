@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
-from sciml_par.problems.catalogue.places import at
 from sciml_par.problems.conditions.dirichlet import Dirichlet
+from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.operators import derivative
 from sciml_par.problems.problem import Problem
@@ -37,8 +37,8 @@ def burgers(*, viscosity: float = VISCOSITY, built_in: bool = True) -> Problem:
         steepening = u(x) * derivative(u, x, 0)
         return derivative(u, x, 1) + steepening - viscosity * derivative(u, x, 0, 0)
 
-    ends = Dirichlet(0.0, where=at(0, -1.0, 1.0))
-    start = Dirichlet(lambda x: -tf.sin(np.pi * x[:, :1]), where=at(1, 0.0))
+    ends = Dirichlet(0.0, on=("x=lower", "x=upper"))
+    start = Initial(lambda x: -tf.sin(np.pi * x[:, :1]))
     return Problem(
         Box([-1, 0], [1, 1], names=("x", "t")),
         equation,

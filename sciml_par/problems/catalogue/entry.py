@@ -28,6 +28,7 @@ class Suggestion:
     optimizer : its name, such as "lm" or "adam".
     steps : updates of the weights, at most.
     precision : "float32" or "float64".
+    periodic : names of the coordinates in which the network is periodic by construction.
     """
 
     points: int | tuple[int, ...]
@@ -41,6 +42,7 @@ class Suggestion:
     optimizer: str = "lm"
     steps: int = 500
     precision: str = "float64"
+    periodic: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

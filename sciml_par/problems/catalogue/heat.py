@@ -8,8 +8,8 @@ import numpy as np
 
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import exp, sin
-from sciml_par.problems.catalogue.places import at
 from sciml_par.problems.conditions.dirichlet import Dirichlet
+from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.operators import derivative
 from sciml_par.problems.problem import Problem
@@ -38,8 +38,8 @@ def heat(*, diffusivity: float = 0.1) -> Problem:
         Box([0, 0], [1, 1], names=("x", "t")),
         equation,
         conditions=[
-            Dirichlet(0.0, where=at(0, 0.0, 1.0)),
-            Dirichlet(solution, where=at(1, 0.0)),
+            Dirichlet(0.0, on=("x=lower", "x=upper")),
+            Initial(solution),
         ],
         exact=solution,
         name="heat",

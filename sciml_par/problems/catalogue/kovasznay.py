@@ -9,7 +9,6 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import columns, cos, exp, sin
-from sciml_par.problems.catalogue.places import at
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.operators import jacobian, laplacian
@@ -45,8 +44,8 @@ def kovasznay(*, reynolds: float = 20.0) -> Problem:
         Box([-0.5, -0.5], [1, 1.5]),
         equation,
         conditions=[
-            Dirichlet(lambda x: solution(x)[:, :2], component=(0, 1)),
-            Dirichlet(lambda x: solution(x)[:, 2:], component=2, where=at(0, 1.0)),
+            Dirichlet(lambda x: solution(x)[:, :2], component=("u", "v")),
+            Dirichlet(lambda x: solution(x)[:, 2:], component="p", on="x=upper"),
         ],
         outputs=("u", "v", "p"),
         exact=solution,

@@ -21,8 +21,8 @@ def lorenz(
     sigma: float = 10.0,
     rho: float = 28.0,
     beta: float = 8 / 3,
-    end: float = 2.0,
-    fading: float = 2.0,
+    end: float = 1.0,
+    fading: float = 4.0,
 ) -> Problem:
     """x′ = σ (y − x), y′ = x (ρ − z) − y, z′ = x y − β z on [0, end], from (−8, 7, 27).
 
@@ -40,11 +40,10 @@ def lorenz(
         κ, per time.
     """
 
-    def velocity(x: Any, y: Any, z: Any) -> tuple[Any, Any, Any]:
-        return sigma * (y - x), x * (rho - z) - y, x * y - beta * z
+    coefficients = {"sigma": sigma, "rho": rho, "beta": beta}
 
     def equation(w: Any, t: Any) -> Any:
-        right = tf.concat(velocity(*tf.split(w(t), 3, axis=1)), axis=1)
+        right = tf.concat(velocity(*tf.split(w(t), 3, axis=1), **coefficients), axis=1)
         return tf.exp(-fading * t) * (derivative(w, t, 0) - right) / 10
 
     return Problem(
@@ -52,14 +51,19 @@ def lorenz(
         equation,
         ansatz=lambda network, t: tf.constant([START], t.dtype) + 10 * t * network(t),
         outputs=("x", "y", "z"),
-        exact=trajectory(lambda w: np.array(velocity(*w)), START, end),
+        exact=trajectory(lambda w: np.array(velocity(*w, **coefficients)), START, end),
         name="Lorenz",
     )
 
 
+def velocity(x: Any, y: Any, z: Any, *, sigma: Any, rho: Any, beta: Any) -> tuple[Any, Any, Any]:
+    """The right sides of the three equations, of arrays or tensors of any shape (local)."""
+    return sigma * (y - x), x * (rho - z) - y, x * y - beta * z
+
+
 ENTRY = CatalogueEntry(
     "lorenz",
-    "x′ = 10 (y − x), y′ = x (28 − z) − y, z′ = x y − 8z/3 on [0, 2], from (−8, 7, 27)",
+    "x′ = 10 (y − x), y′ = x (28 − z) − y, z′ = x y − 8z/3 on [0, 1], from (−8, 7, 27)",
     lorenz,
-    Suggestion(400, width=32, depth=2, steps=300),
+    Suggestion(200, width=32, depth=2, steps=150),
 )

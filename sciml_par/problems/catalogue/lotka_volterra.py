@@ -63,5 +63,5 @@ ENTRY = CatalogueEntry(
     "lotka-volterra",
     "r′ = 1.5 r − r p, p′ = r p − p on [0, 10], from r = 1, p = ½: prey and hunters",
     lotka_volterra,
-    Suggestion(400, width=24, depth=2, steps=300),
+    Suggestion(400, width=24, depth=2, steps=200),
 )

@@ -8,8 +8,8 @@ import numpy as np
 
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import exp
-from sciml_par.problems.catalogue.places import at
 from sciml_par.problems.conditions.dirichlet import Dirichlet
+from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.operators import derivative
 from sciml_par.problems.problem import Problem
@@ -43,8 +43,8 @@ def reaction_diffusion(*, diffusivity: float = 0.005, growth: float = 3.0) -> Pr
         Box([0, 0], [1, 2], names=("x", "t")),
         equation,
         conditions=[
-            Dirichlet(solution, where=at(0, 0.0, 1.0)),
-            Dirichlet(solution, where=at(1, 0.0)),
+            Dirichlet(solution, on=("x=lower", "x=upper")),
+            Initial(solution),
         ],
         exact=solution,
         name="reaction–diffusion",

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.initial import Initial
+from sciml_par.problems.conditions.valued import is_data
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 
@@ -63,8 +64,11 @@ def _is_same(a: Condition, b: Condition) -> bool:
 
 
 def _gives_u(condition: Condition) -> bool:
+    if not isinstance(condition, (Dirichlet, Initial)):
+        return False
+    known = not callable(condition.value) or is_data(condition.value)
     given = type(condition) is Dirichlet or (type(condition) is Initial and condition.order == 0)
-    return given and not isinstance(condition.own, tuple) and condition.on_boundary
+    return given and known and not isinstance(condition.own, tuple) and condition.on_boundary
 
 
 def _difference(a: Any, b: Any, domain: Domain, outputs: int) -> str | None:

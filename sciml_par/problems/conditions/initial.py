@@ -17,7 +17,7 @@ from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.axes import lies_at
 from sciml_par.problems.conditions.components import Component, select
 from sciml_par.problems.conditions.condition import Arrays, Predicate
-from sciml_par.problems.conditions.valued import Value, ValuedCondition, checked_value
+from sciml_par.problems.conditions.valued import Value, ValuedCondition, checked_value, is_data
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators import derivative
 from sciml_par.problems.sampling import GRID
@@ -87,7 +87,7 @@ class Initial(ValuedCondition):
     @property
     def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
         """See `ValuedCondition`."""
-        return (*super().not_in_residual, *(("velocity",) if callable(self.velocity) else ()))
+        return (*super().not_in_residual, *(("velocity",) if is_data(self.velocity) else ()))
 
     @property
     def needs_normals(self) -> bool:
@@ -161,11 +161,11 @@ class Initial(ValuedCondition):
         time, owner = x.shape[1] - 1, "Initial"
         left = u(x) if self.order == 0 else derivative(u, x, *[time] * self.order)
         left = select(left, self.component, owner)
-        r = left - self._right_side(self.value, left, values)
+        r = left - self._right_side(self.value, left, values, x)
         if self.velocity is None:
             return r
         speed = select(derivative(u, x, time), self.component, owner)
-        right = self._right_side(self.velocity, speed, values[-1:], "velocity")
+        right = self._right_side(self.velocity, speed, values[-1:], x, "velocity")
         return tf.concat([r, speed - right], axis=1)
 
     def _numbers(self) -> tuple[Any, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -35,7 +37,8 @@ class ValuedCondition(Condition):
     """Left side = value at points of the boundary; for the kinds of conditions, not by itself.
 
     The residual is [k, c] for c components, at points x: [k, d] with outward unit normals [k, d].
-    A value that is a function is evaluated once at the points, not at each step.
+    A value that is a function is evaluated once at the points, not at each step, unless it takes
+    unknowns of the problem.
     """
 
     value: Any
@@ -65,7 +68,7 @@ class ValuedCondition(Condition):
     @property
     def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the residual does not read; of a function it has the values as an array."""
-        return (*Condition.not_in_residual, *(("value",) if callable(self.value) else ()))
+        return (*Condition.not_in_residual, *(("value",) if is_data(self.value) else ()))
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""
@@ -88,31 +91,38 @@ class ValuedCondition(Condition):
         """Left side minus right side: [k, c] (local)."""
         x, normals, *values = arrays
         left = select(self._left_side(u, x, normals), self.component, type(self).__name__)
-        return left - self._right_side(self.value, left, values)
+        return left - self._right_side(self.value, left, values, x)
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         raise NotImplementedError
 
     def _values(self, value: Any, x: FloatArray, what: str) -> list[FloatArray]:
-        if not callable(value):
+        if not is_data(value):
             return []
         called = self.name or self.kind
         return [values_at(value, x, what=f"{type(self).__name__}: {what} (condition {called!r})")]
 
     def _right_side(
-        self, value: Any, left: tf.Tensor, values: Sequence[tf.Tensor], what: str = "value"
+        self,
+        value: Any,
+        left: tf.Tensor,
+        values: Sequence[tf.Tensor],
+        x: tf.Tensor,
+        what: str = "value",
     ) -> tf.Tensor:
         """The number or numbers, or the column of values, that `left` is compared with."""
         owner = type(self).__name__
         if not callable(value):
             self._check_count(left.shape[1])
             return tf.constant(value, dtype=left.dtype)
+        if not is_data(value):
+            values = [tf.convert_to_tensor(value(x), dtype=left.dtype)]
         if not values:
             raise InputError(
                 f"{owner}: residual lacks the values of its function at the points; pass on all "
                 f"arrays that points(domain, n) returns"
             )
-        if values[0].shape[1] != left.shape[1]:
+        if values[0].shape.rank != 2 or values[0].shape[1] != left.shape[1]:
             raise InputError(
                 f"{owner}: {what}(x) must have the shape {left.shape.as_list()}, a column for each "
                 f"component, got {values[0].shape.as_list()}; one coordinate is x[:, i:i+1]"
@@ -128,6 +138,24 @@ class ValuedCondition(Condition):
 
     def _numbers(self) -> tuple[Any, ...]:
         return (self.value,)
+
+
+def is_data(value: Any) -> bool:
+    """Whether a value is a function of the points alone, evaluated once and not at each step.
+
+    One that takes unknowns of the problem is not: it is evaluated with them in the residual, and
+    must consist of TensorFlow operations.
+    """
+    if not callable(value):
+        return False
+    if isinstance(value, partial) and any(map(tf.is_tensor, value.keywords.values())):
+        return False
+    try:
+        _, *others = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):  # of functions that are not written in Python
+        return True
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return not any(p.default is p.empty and p.kind in named for p in others)
 
 
 def checked_value(value: Any, what: str) -> Any:

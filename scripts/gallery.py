@@ -1,0 +1,181 @@
+"""Solve the problems of the catalogue and make docs/gallery.md of what was found.
+
+Each problem is solved by scripts/solve.py with what the catalogue suggests, in a process of its
+own, unless its results are in the folder already. The page has, for each, a figure, the error, the
+seconds and the command. What was found of problems that are not named stays on the page.
+
+    python scripts/gallery.py
+    python scripts/gallery.py heat burgers --again
+
+Burgers' equation is drawn in docs/figures/burgers.png as well, for the first page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from sciml_par import programs
+from sciml_par._files import write_text, write_whole
+from sciml_par.problems import catalogue_entries, catalogue_entry
+
+ROOT = Path(__file__).resolve().parents[1]
+FIGURES = ROOT / "docs" / "figures"
+PICTURES, PAGE = FIGURES / "gallery", ROOT / "docs" / "gallery.md"
+FOUND = PICTURES / "found.json"
+ON_FIRST_PAGE = FIGURES / "burgers.png"
+MOST_BYTES, MOST_BYTES_THERE = 60_000, 149_000
+SCALES = (0.7, 0.62, 0.55, 0.5, 0.45, 0.4)  # of figures with 200 dots an inch
+CIRCUMSTANCES = "circumstances.json"
+STOPPED = 75  # the exit code of solve.py where its time is over
+
+HEAD = """# Gallery
+
+Problems of the [catalogue](catalogue.md), each solved by the command beside it with the settings
+that the catalogue suggests. The error is relative L2 against the exact solution or the reference.
+Times are in seconds, on {cores} cores: of training, of compilation, and of the processor for all
+that the command did, figures included. Other programs ran beside it: the load is the average
+number of processes that were ready to run when it began. `make gallery` solves what has not been
+solved and makes this page.
+
+| Problem | Relative L2 error | Steps | Training | Compilation | Processor | Load |
+|---|---|---|---|---|---|---|
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of problems (default all)")
+    parser.add_argument("--again", action="store_true", help="solve what has been solved as well")
+    parser.add_argument("--seconds", type=int, default=300, metavar="S", help="of each training")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "gallery", metavar="FOLDER")
+    options = parser.parse_args()
+    names = [catalogue_entry(name).name for name in options.names or catalogue_entries()]
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        folder = options.runs / name
+        if options.again or not (folder / "results.json").exists():
+            solve(name, folder, options.seconds)
+        # Another program may have solved others in the meantime.
+        found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
+        found[name] = what_was_found(folder)
+        write_small(figure_of(folder), PICTURES / f"{name}.png", MOST_BYTES)
+        if name == "burgers":
+            write_small(figure_of(folder), ON_FIRST_PAGE, MOST_BYTES_THERE, scales=(1.0, 0.85))
+        write_text(FOUND, json.dumps(found, indent=1, sort_keys=True) + "\n")
+        write_text(PAGE, page_of(found))
+        print(row_of(name, found[name]), flush=True)
+    return 0
+
+
+def solve(name: str, folder: Path, seconds: int) -> None:
+    """Run solve.py, with a limit of time, and note the load before and the seconds of the CPU."""
+    cores, load, before = (
+        os.cpu_count(),
+        os.getloadavg()[0],
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+    )
+    command = [sys.executable, str(ROOT / "scripts" / "solve.py"), name]
+    command += ["--output", str(folder), "--overwrite", "--wall-time", str(seconds)]
+    code = subprocess.run(command, check=False, stdout=sys.stderr).returncode
+    if code not in (0, STOPPED):
+        sys.exit(f"error: solve.py {name} ended with code {code}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    write_text(
+        folder / CIRCUMSTANCES, json.dumps({"load": load, "cpu": cpu, "cores": cores}) + "\n"
+    )
+
+
+def what_was_found(folder: Path) -> dict[str, Any]:
+    """The numbers of the page, of the results in a folder."""
+    (member,) = json.loads((folder / "results.json").read_text(encoding="utf-8"))["members"]
+    return {
+        "error": member["relative_l2_error"],
+        "steps": member["steps"],
+        "steps_asked": member["steps_asked"],
+        "seconds": member["seconds_train"],
+        "compile": member["seconds_compile"],
+        **json.loads((folder / CIRCUMSTANCES).read_text(encoding="utf-8")),
+        "unknowns": {each["name"]: [each["value"], each["true"]] for each in member["unknowns"]},
+    }
+
+
+def figure_of(folder: Path) -> Path:
+    """That figure of a run which shows its kind of problem best."""
+    kinds = ("unknowns", "flow", "slices", "prediction")
+    return next(path for kind in kinds if (path := folder / f"{kind}.png").exists())
+
+
+def write_small(
+    source: Path, target: Path, most: int, *, scales: tuple[float, ...] = SCALES
+) -> None:
+    """Write a figure with 256 colours, in the largest scale in which it is small enough."""
+    with Image.open(source) as opened:
+        figure = opened.convert("RGB")
+    for scale in scales:
+        size = (round(figure.width * scale), round(figure.height * scale))
+        small = figure.resize(size, Image.Resampling.LANCZOS)
+        file = io.BytesIO()
+        small.quantize(256, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+        if len(file.getvalue()) <= most:
+            break
+    else:
+        sys.exit(f"error: {target} has {len(file.getvalue()):,} bytes in its smallest scale")
+    write_whole(target, lambda out: out.write_bytes(file.getvalue()))
+
+
+def page_of(found: dict[str, Any]) -> str:
+    """docs/gallery.md."""
+    names = [name for name in catalogue_entries() if name in found]
+    parts = [
+        HEAD.format(cores=" or ".join(map(str, sorted({of["cores"] for of in found.values()}))))
+    ]
+    parts += [row_of(name, found[name]) for name in names]
+    parts += [section_of(name, found[name]) for name in names]
+    return "".join(parts)
+
+
+def row_of(name: str, of: dict[str, Any]) -> str:
+    """A row of the table; where the time was over before the last step, it says so."""
+    done, asked = of["steps"], of["steps_asked"]
+    steps = str(done) if done == asked else f"{done} of {asked}"
+    return (
+        f"| [{name}](#{name}) | {of['error']:.1e} | {steps} | {of['seconds']:.3g} "
+        f"| {of['compile']:.3g} | {of['cpu']:.3g} | {of['load']:.0f} |\n"
+    )
+
+
+def section_of(name: str, of: dict[str, Any]) -> str:
+    """The problem, its figure, what was found and the command."""
+    entry = catalogue_entry(name)
+    network, optimizer = entry.suggestion.network, entry.suggestion.optimizer
+    said = [f"Error {of['error']:.1e} after {of['steps']} steps, {of['seconds']:.3g} s"]
+    for unknown, (value, true) in of["unknowns"].items():
+        said.append(f"{unknown} = {value:.9g} (true {true:.9g})")
+    return f"""
+## {name}
+
+{entry.equation}.
+
+![{name}: what the network found](figures/gallery/{name}.png)
+
+{"; ".join(said)}; {network} of {entry.suggestion.depth} × {entry.suggestion.width}, `{optimizer}`.
+
+```bash
+python scripts/solve.py {name}
+```
+"""
+
+
+if __name__ == "__main__":
+    programs.run(main)
