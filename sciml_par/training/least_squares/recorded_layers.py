@@ -12,6 +12,7 @@ This costs a gradient and the products, while a reverse pass for each residual w
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -80,10 +81,13 @@ class RecordedLayers:
     def _jet(
         self, chain: Any, parameters: Sequence[Tensor], x: Tensor, second: Any, higher: Any = ()
     ) -> Any:
+        more = {"higher": higher} if higher else {}
+        if more and "higher" not in inspect.signature(chain.jet).parameters:
+            raise NotRecordedError
         if on_trial():
-            return chain.jet(parameters, x, second, higher=higher)
+            return chain.jet(parameters, x, second, **more)
         _refuse_watched(x)
-        return chain.jet(parameters, x, second, self._record_of, higher=higher)
+        return chain.jet(parameters, x, second, self._record_of, **more)
 
     def _record_of(self, layer: Any) -> Any:
         def record(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
