@@ -13,8 +13,13 @@ import sciml_par.training as training
 from sciml_par.evaluation import relative_l2_error
 from sciml_par.training import Adam, Callback, Progress
 
-OPTIMIZERS = {"lm": "LevenbergMarquardt", "lbfgs": "LBFGS", "ssbroyden": "SSBroyden"}
-"""By its name here, the class in sciml_par.training, made with its defaults."""
+OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lm": ("LevenbergMarquardt", {}),
+    "lm-scaled": ("LevenbergMarquardt", {"scale_columns": True}),
+    "lbfgs": ("LBFGS", {}),
+    "ssbroyden": ("SSBroyden", {}),
+}
+"""By its name here, the class in sciml_par.training, and options that are not its defaults."""
 
 
 class Recorder(Callback):
@@ -70,13 +75,14 @@ def phases_of(name: str, limits: Limits) -> list[tuple[Any, int]]:
 
 
 def named(name: str) -> Any:
-    """An optimizer with its defaults; Adam with the rate 1e-3."""
+    """An optimizer as in `OPTIMIZERS`; Adam with the rate 1e-3."""
     if name == "adam":
         return Adam(1e-3)
-    kind: Any = getattr(training, OPTIMIZERS[name], None)
+    of_class, options = OPTIMIZERS[name]
+    kind: Any = getattr(training, of_class, None)
     if kind is None:
-        raise AbsentError(f"this version of sciml_par has no {OPTIMIZERS[name]}")
-    return kind()
+        raise AbsentError(f"this version of sciml_par has no {of_class}")
+    return kind(**options)
 
 
 def by_engine(case: Case, phases: list[tuple[Any, int]], seed: int, limits: Limits) -> Curve:

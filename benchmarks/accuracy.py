@@ -42,7 +42,7 @@ PROBLEMS = (
     "korteweg-de-vries",
     "inverse-diffusion",
 )
-ENGINE = ("lm", "lbfgs", "ssbroyden", "adam")
+ENGINE = ("lm", "lbfgs", "ssbroyden", "adam", "lm-scaled")
 """May follow one another, as in adam+lbfgs."""
 
 PEERS = ("scipy-lbfgs", "deepxde")
