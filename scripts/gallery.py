@@ -105,9 +105,16 @@ def what_was_found(folder: Path) -> dict[str, Any]:
         "steps_asked": member["steps_asked"],
         "seconds": member["seconds_train"],
         "compile": member["seconds_compile"],
-        **json.loads((folder / CIRCUMSTANCES).read_text(encoding="utf-8")),
+        **circumstances_of(folder),
         "unknowns": {each["name"]: [each["value"], each["true"]] for each in member["unknowns"]},
     }
+
+
+def circumstances_of(folder: Path) -> dict[str, Any]:
+    """What `solve` noted; of a run that was made without it, nothing is known."""
+    file = folder / CIRCUMSTANCES
+    unknown: dict[str, Any] = {"load": None, "cpu": None, "cores": os.cpu_count()}
+    return unknown | (json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
 
 
 def figure_of(folder: Path) -> Path:
@@ -149,9 +156,11 @@ def row_of(name: str, of: dict[str, Any]) -> str:
     """A row of the table; where the time was over before the last step, it says so."""
     done, asked = of["steps"], of["steps_asked"]
     steps = str(done) if done == asked else f"{done} of {asked}"
+    cpu = "–" if of["cpu"] is None else f"{of['cpu']:.3g}"
+    load = "–" if of["load"] is None else f"{of['load']:.0f}"
     return (
         f"| [{name}](#{name}) | {of['error']:.1e} | {steps} | {of['seconds']:.3g} "
-        f"| {of['compile']:.3g} | {of['cpu']:.3g} | {of['load']:.0f} |\n"
+        f"| {of['compile']:.3g} | {cpu} | {load} |\n"
     )
 
 

@@ -47,6 +47,6 @@ ENTRY = CatalogueEntry(
     "allen-cahn",
     "u_t = 10⁻⁴ u_xx + 5 (u − u³) on [−1, 1] × [0, 1], periodic, u = x² cos πx at first",
     allen_cahn,
-    Suggestion(2500, boundary=100, method="sobol", width=20, depth=3, steps=150, periodic=("x",)),
+    Suggestion(4000, boundary=100, method="sobol", width=20, depth=3, steps=150, periodic=("x",)),
     goal=1e-2,
 )

@@ -47,6 +47,6 @@ ENTRY = CatalogueEntry(
     "kdv",
     "u_t + u u_x + 0.022² u_xxx = 0 on [−1, 1] × [0, 1], periodic, u = cos πx at first",
     korteweg_de_vries,
-    Suggestion((60, 50), boundary=100, width=20, depth=3, steps=150, periodic=("x",)),
+    Suggestion(5000, boundary=100, method="sobol", width=20, depth=3, steps=250, periodic=("x",)),
     goal=1e-2,
 )
