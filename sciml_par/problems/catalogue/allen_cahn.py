@@ -22,14 +22,15 @@ def allen_cahn() -> Problem:
     """u_t = 10⁻⁴ u_xx + 5 (u − u³) on [−1, 1] × [0, 1], periodic in x, u = x² cos πx at t = 0.
 
     The initial values are built in, u = x² cos πx + t N (Raissi, Perdikaris and Karniadakis 2019,
-    J. Comput. Phys. 378, 686–707). Their slope jumps from x = 1 to x = −1, that of u at later times
-    does not: a network N that is periodic by construction would keep the jump. The reference is
-    `references.allen_cahn`.
+    J. Comput. Phys. 378, 686–707). Their slope jumps from x = 1 to x = −1, and keeps the jump where
+    the network N is periodic by construction; that of the solution does not jump for t > 0. With so
+    small a diffusivity the error that this makes stays near the ends, about 1e-3 of u. The
+    reference is `references.allen_cahn`.
     """
     return Problem(
         Box([-1, 0], [1, 1], names=("x", "t")),
         _equation,
-        conditions=[Periodic("x", weight=1.0)],
+        conditions=[Periodic("x", order=0)],
         ansatz=lambda network, x: x[:, :1] ** 2 * tf.cos(np.pi * x[:, :1]) + x[:, 1:] * network(x),
         exact=_reference,
         name="Allen–Cahn",
@@ -49,6 +50,6 @@ ENTRY = CatalogueEntry(
     "allen-cahn",
     "u_t = 10⁻⁴ u_xx + 5 (u − u³) on [−1, 1] × [0, 1], periodic, u = x² cos πx at first",
     allen_cahn,
-    Suggestion(4000, boundary=300, method="sobol", width=20, depth=3, steps=150),
+    Suggestion(4000, boundary=100, method="sobol", width=20, depth=3, steps=150, periodic=("x",)),
     goal=1e-2,
 )
