@@ -163,11 +163,10 @@ def test_loops_for_other_numbers_of_residuals_elsewhere_are_others() -> None:
     ]
     assert feeds[0].counts[0] == feeds[1].counts[0] == 3
     assert [feed.rows_of_ranks[0] for feed in feeds] == [(3, 3), (3, 2)]
-    keys = [
-        _key(_Stack(feed), LevenbergMarquardt(), sp.current_world().communicator) for feed in feeds
-    ]
+    group = sp.current_world().communicator
+    keys = [_key(_Stack(feed), LevenbergMarquardt(), group, None) for feed in feeds]
     assert keys[0] != keys[1]
-    assert keys[0] == _key(_Stack(feeds[0]), LevenbergMarquardt(), sp.current_world().communicator)
+    assert keys[0] == _key(_Stack(feeds[0]), LevenbergMarquardt(), group, None)
 
 
 @pytest.mark.ranks(most=1, reason="as above")
