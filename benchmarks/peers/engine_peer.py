@@ -52,6 +52,7 @@ def engine_course(case: Case) -> Any:
         phases=None,
         stop=(),
         keep="best",
+        weights=None,
         seed=0,
         precision=case.dtype,
         log_every=None,
