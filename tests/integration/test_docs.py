@@ -295,6 +295,10 @@ def signature_of(value: Any) -> str:
     if plain or not callable(value):
         return ""
     signature = inspect.signature(value)
+    if str(signature) == "(*args, **kwargs)":
+        # Keras gives its classes a __new__ of any arguments, which some versions of inspect prefer.
+        of_init = inspect.signature(value.__init__)
+        signature = of_init.replace(parameters=list(of_init.parameters.values())[1:])
     bare = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in signature.parameters.values()
