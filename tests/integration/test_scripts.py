@@ -51,6 +51,7 @@ MEMBER_KEYS = {
     "steps_asked",
     "terms",
     "times_brought_together",
+    "unknowns",
 }
 SHORT = ("--steps", "200", "--log-every", "50", "--no-plots")
 
