@@ -214,7 +214,9 @@ class Member:
         """Its recorded losses."""
         terms = {name: self.term_losses[:, t] for t, name in enumerate(self.terms)}
         unknowns = self.unknown_values.by_name(self.unknown_values.history)
-        return History(self.number, self.loss_steps, self.losses, terms, unknowns)
+        # Without a strategy there are no columns of weights.
+        weights = dict(zip(self.terms, self.term_weights.T, strict=False))
+        return History(self.number, self.loss_steps, self.losses, terms, unknowns, weights)
 
     @property
     def kept_unknowns(self) -> FloatArray:

@@ -188,10 +188,11 @@ def test_members_one_by_one_and_the_history_of_one_that_has_ended() -> None:
         conditions=[Observed(SEEN, np.exp(-RATE * SEEN))],
         unknowns={"k": Unknown(0.5, lower=0, spread=0.1)},
     )
-    rates = [1e-2, 1e300]  # of which the second is too large for any loss to stay finite
-    mode = Ensemble(members_per_rank=2, learning_rates=rates)
+    # The others are too large for any loss to stay finite. Two members might be one on each thread.
+    rates = [1e-2, 1e300, 1e300]
+    mode = Ensemble(members_per_rank=3, learning_rates=rates)
     result = small(problem, mode=mode, optimizer=Adam(1e-2), steps=30, log_every=1)
-    first, second = result.members
+    first, second, _ = result.members
     assert first.stacked_with == (0,) and second.ended == "not finite"
     assert len(second.history.unknowns["k"]) < len(first.history.unknowns["k"]) == 31
     assert np.isfinite(first.history.unknowns["k"]).all()
