@@ -172,6 +172,7 @@ class _Limit:
     def begin(self, count: int) -> None:
         with self._lock:
             if self._users == 0:
+                _take_control()
                 self._set = self._libraries.limit(limits=count, user_api="blas")
             self._users += 1
 
@@ -179,7 +180,21 @@ class _Limit:
         with self._lock:
             self._users -= 1
             if self._users == 0:
+                _take_control()
                 self._set.restore_original_limits()
+
+
+def _take_control() -> None:
+    """Let this thread change the number of threads of BLAS (local).
+
+    threadpoolctl leaves that to the first thread that has changed it, and does nothing in others,
+    in silence; here the last of several programs may end in another thread than the first began.
+    """
+    from threadpoolctl import OpenBLASController
+
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:  # older versions let every thread change it
+        clear(force=True)
 
 
 @lru_cache
