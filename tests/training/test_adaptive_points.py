@@ -14,7 +14,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, PointCloud, Problem, laplacian
 from sciml_par.training import RAD, RAR, Ensemble, Points, train
 from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed
+from sciml_par.training.points.rank_feed import RankFeed, StackedFeed
 
 tiny = partial(MLP, width=4, depth=1)
 local = pytest.mark.ranks(most=1, reason="concerns each rank by itself")
@@ -111,6 +111,20 @@ def test_a_cloud_has_its_own_points_as_candidates_and_ranks_share_these() -> Non
         chosen.append(feed.whole(10)[0].arrays[0].numpy())
     assert len(np.unique(np.concatenate(shares), axis=0)) == 30
     assert len(np.unique(np.concatenate(chosen), axis=0)) == 12
+
+
+@local
+@pytest.mark.parametrize("adapt", (RAD(10), RAR(10, add=3)), ids=("RAD", "RAR"))
+def test_a_member_of_a_stack_chooses_what_it_would_choose_alone(adapt: Any) -> None:
+    alone, stacked = feed_of(adapt), StackedFeed([feed_of(adapt) for _ in range(3)])
+    sources = alone.adaptive, stacked.adaptive
+    assert sources[0] is not None and sources[1] is not None
+    sources[0].adapt(10, lambda arrays: np.stack([a[0][:, 0] for a in arrays]))
+    sources[1].adapt(10, lambda arrays: np.stack([a[0][:, 0] for a in arrays]))
+    mine, theirs = alone.whole(10)[0].arrays[0], stacked.whole(10)[0].arrays[0]
+    assert theirs.shape == (3, *mine.shape)
+    for member in theirs:
+        np.testing.assert_array_equal(member, mine)
 
 
 @local

@@ -81,7 +81,8 @@ class Adaptive(Source):
 
     def adapt(self, step: int, squares: Squares) -> None:
         """Choose the points that follow `step` updates (collective, by `squares`)."""
-        rng = [generator(self.seed, Purpose.ADAPTING, step, j) for j in range(len(self._sets))]
+        # Members draw alike, so that stacked ones have the points that each would have alone.
+        rng = [generator(self.seed, Purpose.ADAPTING, step) for _ in self._sets]
         drawn = [
             each.candidates(self._candidates, own)
             for each, own in zip(self._sets, rng, strict=True)
