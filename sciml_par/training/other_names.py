@@ -15,7 +15,7 @@ _HERE = {
     "num_domain": "use points=N, or points=Points(interior=N)",
     "num_boundary": "use points=Points(interior=N, boundary=B)",
     "num_initial": "use points=Points(interior=N, initial=I)",
-    "anchors": "use points=x, an array; or points=Points(N, adapt=RAR(500)), to follow the residual",
+    "anchors": "use points=x, an array; or points=Points(N, adapt=RAR(500)), by the residual",
     "train_distribution": "use points=Points(interior=N, method='sobol')",
     "members": "use mode=Ensemble(members=M) for M of the whole job, or members_per_rank=M",
     "epochs": "use steps=, one step being one update of the weights",
