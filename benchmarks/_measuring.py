@@ -77,11 +77,12 @@ def repeated(function: Callable[[], Any], times: int, *, each: int = 1) -> Candi
     return run
 
 
-def write_json(path: Path, found: Any) -> None:
-    """Write what was found, and say where."""
+def write_json(path: Path, found: Any, *, quiet: bool = False) -> None:
+    """Write what was found, and say where unless `quiet`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found, indent=2) + "\n")
-    print(f"written to {path}")
+    if not quiet:
+        print(f"written to {path}")
 
 
 def _world() -> Any:

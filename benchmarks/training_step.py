@@ -152,6 +152,7 @@ def engine_loop(
     members: int = 1,
     optimizer: Any = None,
     threads: int = 1,
+    steps: int = ENGINE_STEPS,
 ) -> Callable[[], float]:
     """A function that does some steps of the engine and returns microseconds per step and member.
 
@@ -204,7 +205,7 @@ def engine_loop(
         parts, thetas = [loop_of(members // threads)] * threads, tf.split(theta, threads)
         loop = divide_loop(loop, parts, thetas, threads=threads)
         data = DividedFeed([feed] * threads).chunk(0)
-    steps = max(1, ENGINE_STEPS // members)
+    steps = max(1, steps // members)
 
     def run() -> float:
         chunk = loop.advance(

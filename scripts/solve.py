@@ -18,7 +18,7 @@ def main() -> int:
         return 0
     init(quiet=not options.verbose)
     options.announce()
-    problem = options.entry.make()
+    problem = options.make_problem()
     with options.output_folder() as folder:
         result = train(problem, **options.training(folder))
         result.print()

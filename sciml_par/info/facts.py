@@ -28,6 +28,7 @@ _MODULES = {
     "NumPy": "numpy",
     "mpi4py": "mpi4py",
     "CuPy": "cupy",
+    "llvmlite": "llvmlite",
 }
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 _PREFIXES = ("SCIML_PAR_", "NCCL_")
@@ -98,10 +99,13 @@ class Facts:
     ----------
     ranks : each rank's facts, [P].
     transport_obstacle : why tensors do not travel between GPUs by NCCL; empty if they do.
+    native_obstacle : why machine code does not carry short tensors through shared memory; empty if
+        it does.
     """
 
     ranks: tuple[RankFacts, ...]
     transport_obstacle: str
+    native_obstacle: str = ""
 
     def ranks_where(self, true_of: Callable[[RankFacts], bool]) -> list[int]:
         """The ranks of whose facts something is true."""
@@ -133,7 +137,7 @@ def gather_facts(world: World, environment: Mapping[str, str]) -> Facts:
     environment : of this process before `init`, which changes it.
     """
     ranks = world.communicator.allgather_object(_look_around(world, environment))
-    return Facts(tuple(ranks), world.transport.obstacle)
+    return Facts(tuple(ranks), world.transport.obstacle, world.communicator.obstacle_to_sharing)
 
 
 def _look_around(world: World, environment: Mapping[str, str]) -> RankFacts:

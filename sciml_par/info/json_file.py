@@ -45,6 +45,7 @@ def summarize(facts: Facts, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "right": all(outcome.right for outcome in outcomes if outcome.tried),
         "transport_obstacle": facts.transport_obstacle,
+        "native_obstacle": facts.native_obstacle,
         "self_test": [
             {**asdict(outcome), "tried": outcome.tried, "right": outcome.right}
             for outcome in outcomes

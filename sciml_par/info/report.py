@@ -211,6 +211,14 @@ def _compiled(facts: Facts) -> Iterator[Row]:
         return
     version = f"XLA's foreign-call interface, version {found}"
     yield "collectives", Text(f"work with jit_compile=True ({version})", found.style or GOOD)
+    if len(facts.ranks) > 1:
+        yield "short ones", _short_ones(facts)
+
+
+def _short_ones(facts: Facts) -> Text:
+    if not facts.native_obstacle:
+        return Text("by machine code, through the host's shared memory", GOOD)
+    return Text(f"by Python and MPI: {facts.native_obstacle}.")
 
 
 def _environment(facts: Facts) -> Iterator[Row]:

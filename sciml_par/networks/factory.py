@@ -14,6 +14,7 @@ import numpy as np
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 from sciml_par.networks.from_model import as_network
+from sciml_par.networks.model_arguments import check_seed_and_dtype
 from sciml_par.networks.network import Network
 
 _OF_MODELS = ("trainable_variables", "parameters", "variables")
@@ -81,6 +82,7 @@ def make_network(
     network = _maker(network)
     if not is_factory(network):
         return as_network(network, d, m, dtype=dtype)
+    check_seed_and_dtype("network", seed, dtype)
     with _precision(dtype), _random_numbers(seed):
         # Weights of models that are not built yet are drawn when as_network builds them.
         values = {"seed": seed, "dtype": dtype, "box": box, "initial_weights": initial_weights}

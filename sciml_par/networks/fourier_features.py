@@ -11,7 +11,7 @@ import numpy as np
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.initial_weights import BoxBounds
-from sciml_par.networks.model_arguments import is_integer, is_positive
+from sciml_par.networks.model_arguments import is_integer, is_positive, keras_arguments
 from sciml_par.networks.propagation import Propagated
 from sciml_par.networks.taylor import Layer
 from sciml_par.networks.waves import SIN, ValueOf, Waves, live, natural
@@ -68,7 +68,8 @@ class FourierFeatures(keras.layers.Layer):
         dtype: Any = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(trainable=trainable, dtype=dtype, name=name)
+        with keras_arguments("FourierFeatures"):
+            super().__init__(trainable=trainable, dtype=dtype, name=name)
         self.features = natural(features, "FourierFeatures: features")
         scales = tuple(scale) if isinstance(scale, Sequence | np.ndarray) else (scale,)
         if not scales or not all(is_positive(each) for each in scales):

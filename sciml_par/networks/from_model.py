@@ -277,6 +277,11 @@ def _not_a_model(value: Any) -> str:
         got, advice = f"got the class {value.__name__}", "no instance of it"
     elif callable(value):
         advice = "a function; it must make a model, not be one"
+    elif isinstance(value, list | tuple) and all(isinstance(n, int) for n in value):
+        advice = (
+            "sizes of layers; take functools.partial(MLP, width=20, depth=3), whose inputs and "
+            "outputs follow from the problem"
+        )
     else:
         advice = "no model"
     return f"network: expected {_ACCEPTED}; {got}, {advice}."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -24,6 +25,11 @@ def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any)
     for name, size in sizes.items():
         if not is_integer(size) or size < 1:
             raise InputError(f"{model}: {name} must be an integer of at least 1, got {size!r}")
+    check_seed_and_dtype(model, seed, dtype)
+
+
+def check_seed_and_dtype(model: str, seed: Any, dtype: Any) -> None:
+    """Check both (local)."""
     if not is_integer(seed) or seed < 0:
         raise InputError(f"{model}: seed must be a non-negative integer, got {seed!r}")
     if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -35,6 +41,15 @@ def checked_factor(model: str, name: str, value: Any) -> float:
     if not is_positive(value):
         raise InputError(f"{model}: {name} must be a number > 0, got {value!r}")
     return float(value)
+
+
+@contextlib.contextmanager
+def keras_arguments(what: str) -> Iterator[None]:
+    """Raise what Keras finds wrong with arguments of a layer as an `InputError` (local)."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what}: {str(error).strip().splitlines()[0]}") from error
 
 
 def is_positive(value: Any) -> bool:

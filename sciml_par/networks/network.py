@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Tensor = Any
@@ -26,6 +26,9 @@ class Network:
     chain : the model as a `sciml_par.networks.dense_chain.DenseChain`, where it is one; a module
         that imports TensorFlow, so that it is not named as a type here.
     remarks : sentences for the user, about what is not used or may not be meant.
+    others : networks that are trained with it, such as those of unknown functions. Their variables
+        stand behind its own in `trainable_variables`, in their order; `apply`, `jet` and `chain`
+        are its own, and take the first of the `parts` of all parameters.
     """
 
     model: Any
@@ -36,6 +39,36 @@ class Network:
     remarks: tuple[str, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
     chain: Any = field(default=None, compare=False)
+    others: tuple[Network, ...] = ()
+
+    @property
+    def own_variables(self) -> tuple[Any, ...]:
+        """Those of its own model."""
+        behind = sum(len(each.trainable_variables) for each in self.others)
+        return self.trainable_variables[: len(self.trainable_variables) - behind]
+
+    def parts(self, parameters: Sequence[Tensor]) -> list[Sequence[Tensor]]:
+        """The parameters of its own, of each of the others, and what is behind them (local)."""
+        counts = [len(self.own_variables), *(len(e.trainable_variables) for e in self.others)]
+        found, at = [], 0
+        for count in counts:
+            found.append(parameters[at : at + count])
+            at += count
+        return [*found, parameters[at:]]
+
+    def with_others(self, others: Sequence[Network]) -> Network:
+        """The same, to be trained together with these (local)."""
+        if not others:
+            return self
+        behind = [variable for each in others for variable in each.trainable_variables]
+        return replace(
+            self,
+            trainable_variables=(*self.trainable_variables, *behind),
+            key=(self.key, *(each.key for each in others)),
+            remarks=(*self.remarks, *(remark for each in others for remark in each.remarks)),
+            notes=(*self.notes, *(note for each in others for note in each.notes)),
+            others=tuple(others),
+        )
 
 
 class Identity:

@@ -13,7 +13,7 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.activation_forms import on_some_units
 from sciml_par.networks.initial_weights import BoxBounds
-from sciml_par.networks.model_arguments import is_integer, is_positive
+from sciml_par.networks.model_arguments import is_integer, is_positive, keras_arguments
 from sciml_par.networks.propagation import Propagated
 from sciml_par.networks.taylor import Layer
 from sciml_par.networks.waves import SIN, ValueOf, Waves, live, natural
@@ -76,7 +76,8 @@ class PeriodicEmbedding(keras.layers.Layer):
         dtype: Any = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(dtype=dtype, name=name)
+        with keras_arguments("PeriodicEmbedding"):
+            super().__init__(dtype=dtype, name=name)
         self.periods = _checked_periods(periods, domain)
         self.harmonics = natural(harmonics, "PeriodicEmbedding: harmonics")
 
@@ -153,11 +154,17 @@ class PeriodicEmbedding(keras.layers.Layer):
 
 def _checked_periods(periods: Any, domain: Any) -> dict[int, float]:
     """{number of the axis: period} in the order of the axes."""
-    given = (
-        dict(periods)
-        if isinstance(periods, Mapping)
-        else dict.fromkeys((periods,) if isinstance(periods, str | Integral) else periods)
-    )
+    try:
+        given = (
+            dict(periods)
+            if isinstance(periods, Mapping)
+            else dict.fromkeys((periods,) if isinstance(periods, str | Integral) else periods)
+        )
+    except TypeError:
+        raise InputError(
+            f"PeriodicEmbedding: periods must be axes, as [0], or have a period for each, as "
+            f"{{0: 2.0}}, got {periods!r}"
+        ) from None
     if not given:
         raise InputError("PeriodicEmbedding: periods must name an axis at least, as in {0: 2.0}")
     found: dict[int, float] = {}
@@ -194,8 +201,14 @@ def _extent(axis: int, domain: Any) -> float:
             f"PeriodicEmbedding: axis {axis} has no period; give it, as in {{{axis}: 2.0}}, or the "
             f"domain whose extent it is: domain=problem.domain"
         )
-    lower, upper = (domain.lower, domain.upper) if hasattr(domain, "lower") else domain
-    lower, upper = np.atleast_1d(lower), np.atleast_1d(upper)
+    try:
+        lower, upper = (domain.lower, domain.upper) if hasattr(domain, "lower") else domain
+        lower, upper = np.atleast_1d(lower).astype(float), np.atleast_1d(upper).astype(float)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"PeriodicEmbedding: domain must be a domain with lower and upper corners, or a pair "
+            f"of these, got {domain!r}"
+        ) from None
     if axis >= len(lower):
         raise InputError(f"PeriodicEmbedding: axis {axis} is not one of the domain's {len(lower)}")
     return float(upper[axis] - lower[axis])

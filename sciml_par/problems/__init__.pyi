@@ -44,4 +44,5 @@ from .problem import Problem as Problem
 from .recording import record as record
 from .residual import Residual as Residual
 from .term import Term as Term
+from .unknown_functions import UnknownFunction as UnknownFunction
 from .unknowns import Unknown as Unknown

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_integer
+from sciml_par.problems._checks import checked_integer, checked_weight
 from sciml_par.problems._names import checked_names, component_names
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
@@ -20,6 +20,33 @@ ANSATZ_TAKES = (
     "An ansatz is called as ansatz(u, x), and u is the network's field, a function: write u(x), as "
     "in ansatz=lambda u, x: x * (1 - x) * u(x)."
 )
+
+
+def checked_domain(domain: Any) -> Domain:
+    """The domain."""
+    if not isinstance(domain, Domain):
+        raise InputError(
+            f"Problem: domain must be a Domain, such as Interval(0, 1) or Ball([0, 0], 1), got "
+            f"{domain!r}"
+        )
+    return domain
+
+
+def checked_exact(exact: Any) -> Any:
+    """The exact solution, if there is one."""
+    if exact is not None and not callable(exact):
+        raise InputError(f"Problem: exact must be a function of x, got {exact!r}")
+    return exact
+
+
+def checked_input_scaling(input_scaling: Any) -> bool | None:
+    """Whether inputs are scaled, if it is said."""
+    if not (input_scaling is None or isinstance(input_scaling, bool)):
+        raise InputError(
+            f"Problem: input_scaling must be True, False or None for the default, got "
+            f"{input_scaling!r}"
+        )
+    return input_scaling
 
 
 def checked_outputs(outputs: Any, domain: Domain) -> tuple[str, ...]:
@@ -79,7 +106,10 @@ def as_conditions(
     conditions: Any, domain: Domain, outputs: tuple[str, ...]
 ) -> tuple[Condition, ...]:
     """The conditions, one alone included, with names resolved."""
-    several = [conditions] if isinstance(conditions, Condition) else list(conditions)
+    try:
+        several = [conditions] if isinstance(conditions, Condition) else list(conditions)
+    except TypeError:
+        several = [conditions]
     for c in several:
         if not isinstance(c, Condition):
             raise InputError(
@@ -87,6 +117,19 @@ def as_conditions(
                 f"function (u, x) -> [k, c] is given as Condition(function, on=...)"
             )
     return tuple(c.prepared(domain, outputs) for c in several)
+
+
+def checked_term_weights(weights: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
+    """Weights of terms, whose names are among these."""
+    found = {}
+    for name, weight in weights.items():
+        if name not in names:
+            raise InputError(
+                f"weights: the loss has no term {name!r}; its terms are "
+                f"{', '.join(map(repr, names))}"
+            )
+        found[name] = checked_weight(weight, f"the weight of term {name!r}")
+    return found
 
 
 def unique(names: list[str]) -> list[str]:

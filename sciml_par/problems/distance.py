@@ -77,7 +77,9 @@ def distance_to(domain: Domain, on: str | Sequence[str] | None = None) -> Distan
             f"distance_to: the faces are those of a Box; for {domain} write a function "
             f"x: [n, d] -> [n, 1] that is 0 on its boundary only"
         )
-    names = domain.faces if on is None else (on,) if isinstance(on, str) else tuple(on)
+    names = domain.faces if on is None else (on,) if isinstance(on, str) else on
+    if not isinstance(names, Sequence):
+        raise InputError(f"distance_to: on must be the name of a face, or several; got {on!r}")
     faces = faces_named(domain, names)
     factors = []
     for face in faces:

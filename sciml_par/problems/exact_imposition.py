@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems import _tape
-from sciml_par.problems._names import component_names
+from sciml_par.problems._names import checked_names, component_names
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.drawing import faces_named
@@ -25,106 +25,13 @@ from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.distance import Distance, Factor
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.imposed_conditions import Imposed, ImposedComponent, OnFace
 
 FloatArray = npt.NDArray[np.float64]
 Tensor = Any
 Value = float | Callable[[Tensor], Tensor]
 
 _ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class _OnFace:
-    """What one component has on one face of a box: u = value and perhaps ∂u/∂x_axis = slope."""
-
-    axis: int
-    position: float
-    upper: bool
-    value: Any
-    column: int
-    slope: Any = None
-    name: str = ""
-
-    def moved(self, x: Tensor) -> Tensor:
-        """Points on the face: [n, d] -> [n, d]."""
-        here = tf.fill(tf.shape(x[:, :1]), tf.constant(self.position, x.dtype))
-        return tf.concat([x[:, : self.axis], here, x[:, self.axis + 1 :]], axis=1)
-
-    def at(self, x: Tensor, which: str = "value") -> Tensor:
-        """The value or the slope at points on the face: [n, d] -> [n, 1]."""
-        given = getattr(self, which)
-        if not callable(given):
-            number = given[self.column] if isinstance(given, tuple) else given
-            return tf.zeros_like(x[:, :1]) + tf.constant(number, x.dtype)
-        values = tf.convert_to_tensor(given(x), x.dtype)
-        if values.shape.rank == 1:
-            values = values[:, None]
-        if values.shape.rank != 2 or not self.column < values.shape[1]:
-            raise InputError(
-                f"{self.name}: {which}(x) must have the shape [n, c], a column for each component, "
-                f"got {values.shape}"
-            )
-        return values[:, self.column : self.column + 1]
-
-
-@dataclass(frozen=True)
-class _Component:
-    """g and φ of one component of u."""
-
-    given: tuple[_OnFace, ...]
-    distance: Distance
-    lower: tuple[float, ...]
-    extent: tuple[float, ...]
-
-    def interpolated(self, x: Tensor) -> Tensor:
-        """g: [n, d] -> [n, 1], with the values of all faces."""
-        return self._from(len(self._axes()), x)
-
-    def _axes(self) -> list[int]:
-        return sorted({each.axis for each in self.given})
-
-    def _from(self, count: int, x: Tensor) -> Tensor:
-        """The Boolean sum over the first `count` axes."""
-        if count == 0:
-            return tf.zeros_like(x[:, :1])
-        axis = self._axes()[count - 1]
-        faces = [each for each in self.given if each.axis == axis]
-        g = self._from(count - 1, x)
-        s = (x[:, axis : axis + 1] - self.lower[axis]) / self.extent[axis]
-        for face in faces:
-            moved = face.moved(x)
-            lacking = face.at(moved) - self._from(count - 1, moved)
-            share = 1.0 if len(faces) == 1 else (s if face.upper else 1 - s)
-            g += share * lacking
-            if face.slope is not None:
-                _, slopes = _tape.value_and_jacobian(lambda z: self._from(count - 1, z), moved)
-                missing = face.at(moved, "slope") - slopes[:, :, axis]
-                g += (x[:, axis : axis + 1] - face.position) * missing
-        return g
-
-
-@dataclass(frozen=True)
-class Imposed:
-    """An ansatz u_c = g_c + φ_c N_c; see `impose`."""
-
-    components: tuple[_Component, ...]
-
-    def __call__(self, u: Any, x: Tensor) -> Tensor:
-        """(N, x: [n, d]) -> u: [n, m] (local)."""
-        values = u(x)
-        if values.shape[1] != len(self.components):
-            raise InputError(
-                f"impose: the network has {values.shape[1]} components, and the ansatz is for "
-                f"{len(self.components)}; write impose(domain, conditions, "
-                f"outputs={values.shape[1]}), or the names of the outputs"
-            )
-        columns = [
-            each.interpolated(x) + each.distance(x) * values[:, c : c + 1]
-            if each.given
-            else values[:, c : c + 1]
-            for c, each in enumerate(self.components)
-        ]
-        return tf.concat(columns, axis=1)
 
 
 @dataclass(frozen=True)
@@ -253,13 +160,12 @@ def impose(
             f"impose: conditions are imposed on the faces of a Box; for {domain} use "
             f"impose_dirichlet(value, distance) with a function that is 0 on its boundary"
         )
-    names = (
-        component_names(outputs)
-        if isinstance(outputs, int)
-        else ((outputs,) if isinstance(outputs, str) else tuple(outputs))
-    )
+    if isinstance(outputs, int):
+        names = component_names(outputs)
+    else:
+        names = checked_names(outputs, "impose: outputs")
     several = [conditions] if isinstance(conditions, Condition) else list(conditions)
-    given: list[list[_OnFace]] = [[] for _ in names]
+    given: list[list[OnFace]] = [[] for _ in names]
     for condition in several:
         prepared = _checked(condition).prepared(domain, names)
         for c, on_face in _on_faces(prepared, domain, len(names)):
@@ -292,7 +198,7 @@ def _checked(condition: Any) -> Dirichlet | Initial:
     return condition
 
 
-def _on_faces(condition: Dirichlet | Initial, domain: Box, m: int) -> list[tuple[int, _OnFace]]:
+def _on_faces(condition: Dirichlet | Initial, domain: Box, m: int) -> list[tuple[int, OnFace]]:
     """What the condition says of each component on each face."""
     last = domain.dimension - 1
     if isinstance(condition, Initial):
@@ -305,13 +211,13 @@ def _on_faces(condition: Dirichlet | Initial, domain: Box, m: int) -> list[tuple
     numbers: Any = range(m) if condition.component is None else condition.component
     name = f"impose: {type(condition).__name__}"
     return [
-        (c, _OnFace(axis, position, upper, condition.value, column, slope, name))
+        (c, OnFace(axis, position, upper, condition.value, column, slope, name))
         for axis, position, upper in places
         for column, c in enumerate(numbers)
     ]
 
 
-def _add(faces: list[_OnFace], new: _OnFace) -> None:
+def _add(faces: list[OnFace], new: OnFace) -> None:
     for other in faces:
         if (other.axis, other.upper) == (new.axis, new.upper):
             raise InputError(
@@ -327,7 +233,7 @@ def _add(faces: list[_OnFace], new: _OnFace) -> None:
     faces.append(new)
 
 
-def _component(given: list[_OnFace], domain: Box) -> _Component:
+def _component(given: list[OnFace], domain: Box) -> ImposedComponent:
     factors = []
     for face in given:
         length = float(domain.extent[face.axis]) * (-1 if face.upper else 1)
@@ -336,10 +242,10 @@ def _component(given: list[_OnFace], domain: Box) -> _Component:
     both = sum(axes.count(axis) == 2 for axis in set(axes))
     distance = Distance(tuple(factors), 4.0**both)
     lower, extent = tuple(domain.lower.tolist()), tuple(domain.extent.tolist())
-    return _Component(tuple(given), distance, lower, extent)
+    return ImposedComponent(tuple(given), distance, lower, extent)
 
 
-def _check(component: _Component, domain: Box) -> None:
+def _check(component: ImposedComponent, domain: Box) -> None:
     """See that g has all values, which it has not where they differ on a shared edge."""
     functions = [v for f in component.given for v in (f.value, f.slope) if callable(v)]
     for function in functions:

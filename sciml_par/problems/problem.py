@@ -5,37 +5,41 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._arguments import (
-    ANSATZ_TAKES,
     Equation,
     as_conditions,
     as_residuals,
     checked_ansatz,
+    checked_domain,
+    checked_exact,
+    checked_input_scaling,
     checked_network_outputs,
     checked_outputs,
+    checked_term_weights,
     unique,
 )
 from sciml_par.problems._checks import checked_weight
 from sciml_par.problems._evaluate import values_at
 from sciml_par.problems._tape import Function
-from sciml_par.problems.captured import refuse_trainable
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.field import Field, JetFunction
-from sciml_par.problems.recording import trace
+from sciml_par.problems.given_unknowns import checked_unknowns
+from sciml_par.problems.placed_function import PlacedFunction, place
+from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.residual import Residual
 from sciml_par.problems.term import Arrays, Term, as_field
 from sciml_par.problems.transformed import AnsatzFunction, InputScaling, is_unusual
 from sciml_par.problems.unknown_arguments import check_all_named, refuse_in_ansatz, residual_of
-from sciml_par.problems.unknown_check import check_unknowns
-from sciml_par.problems.unknowns import Unknown, checked_unknowns
+from sciml_par.problems.unknown_functions import UnknownFunction
+from sciml_par.problems.unknowns import Unknown
 
 FloatArray = npt.NDArray[np.float64]
 Exact = Callable[[FloatArray], npt.ArrayLike]
@@ -76,9 +80,9 @@ class Problem:
         ansatz and derivatives are in x all the same. By default it does where a coordinate goes
         beyond ±10 or a side is shorter than 0.1, if the network is one of `sciml_par.networks`
         whose embedding has no periods in units of x; see `for_network`.
-    unknowns : dict of str to Unknown or float
-        Coefficients that are sought with the solution. Residuals, conditions and the functions that
-        these hold get by keyword those that they name as arguments, as in
+    unknowns : dict of str to Unknown, UnknownFunction or float
+        Numbers and functions that are sought with the solution. Residuals, conditions and the
+        functions that these hold get by keyword those that they name as arguments, as in
         ``def residual(u, x, *, D)``; those with ``**unknowns`` get all.
     name : str
 
@@ -116,43 +120,33 @@ class Problem:
         ansatz: AnsatzFunction | None = None,
         network_outputs: int | None = None,
         input_scaling: bool | None = None,
-        unknowns: Mapping[str, Unknown | float] | None = None,
+        unknowns: Mapping[str, Unknown | UnknownFunction | float] | None = None,
         name: str = "",
     ) -> None:
-        if not isinstance(domain, Domain):
-            raise InputError(
-                f"Problem: domain must be a Domain, such as Interval(0, 1) or Ball([0, 0], 1), got "
-                f"{domain!r}"
-            )
-        if exact is not None and not callable(exact):
-            raise InputError(f"Problem: exact must be a function of x, got {exact!r}")
-        self._domain, self._name = domain, str(name)
+        self._domain, self._name = checked_domain(domain), str(name)
+        self._exact = checked_exact(exact)
         self._output_names = checked_outputs(outputs, domain)
         self._ansatz = checked_ansatz(ansatz)
         self._network_outputs = checked_network_outputs(
             network_outputs, outputs=self.outputs, ansatz=self._ansatz
         )
-        if not (input_scaling is None or isinstance(input_scaling, bool)):
-            raise InputError(
-                f"Problem: input_scaling must be True, False or None for the default, got "
-                f"{input_scaling!r}"
-            )
-        self._input_scaling = input_scaling
+        self._input_scaling = checked_input_scaling(input_scaling)
         self._scaling = InputScaling(domain.lower, domain.upper) if input_scaling else None
         self._residuals = as_residuals(residual)
         self._conditions = as_conditions(conditions, domain, self._output_names)
-        self._exact = exact
         self._condition_weight: float | None = None
-        self._unknowns = checked_unknowns(
+        self._unknowns, functions = checked_unknowns(
             {} if unknowns is None else unknowns,
             coordinates=domain.names,
             outputs=self._output_names,
         )
+        self._functions = place(functions, domain, self._output_names)
+        sought = self._starts()
         if ansatz is not None:
-            refuse_in_ansatz(ansatz, self._unknowns)
+            refuse_in_ansatz(ansatz, sought)
         self._term_weights: dict[str, float] = {}
         self._terms = self._make_terms()
-        check_all_named([term.function for term in self._terms], self._unknowns)
+        check_all_named([term.function for term in self._terms], sought)
         if exact is not None:
             self._evaluate_exact(domain.sample(5, seed=0))
 
@@ -208,8 +202,13 @@ class Problem:
 
     @property
     def unknowns(self) -> Mapping[str, Unknown]:
-        """The coefficients that are sought, by name; not to be changed."""
+        """The numbers that are sought, by name; not to be changed."""
         return self._unknowns
+
+    @property
+    def unknown_functions(self) -> Mapping[str, PlacedFunction]:
+        """The functions that are sought, by name; not to be changed."""
+        return MappingProxyType(self._functions)
 
     @property
     def name(self) -> str:
@@ -306,14 +305,7 @@ class Problem:
         """
         names = [term.name for term in self._terms]
         other = copy.copy(self)
-        other._term_weights = dict(self._term_weights)
-        for name, weight in weights.items():
-            if name not in names:
-                raise InputError(
-                    f"weights: the loss has no term {name!r}; its terms are "
-                    f"{', '.join(map(repr, names))}"
-                )
-            other._term_weights[name] = checked_weight(weight, f"the weight of term {name!r}")
+        other._term_weights = self._term_weights | checked_term_weights(weights, names)
         other._terms = tuple(
             term.with_weight(other._term_weights.get(term.name, term.weight))
             for term in self._terms
@@ -358,9 +350,9 @@ class Problem:
         jet : callable, optional
             Of N, as for `Field`; with it, an ansatz that evaluates N at x alone costs little more
             than N, and any other is differentiated by nested tapes.
-        unknowns : dict of str to tensor, optional
+        unknowns : dict of str to tensor, Field or callable, optional
             Values of the problem's unknowns, which residuals get with the field; by default those
-            that they begin with.
+            that they begin with. An unknown function may be any function of x.
 
         Returns
         -------
@@ -397,6 +389,7 @@ class Problem:
         arrays: Sequence[Arrays] | None = None,
         dtype: str = "float32",
         reads_variables: bool = True,
+        unknowns: Mapping[str, Any] | None = None,
     ) -> None:
         """Run every residual once in a throw-away graph, before any training (local).
 
@@ -413,6 +406,8 @@ class Problem:
         reads_variables : bool
             Whether u may read trainable variables; not where the weights are passed to it, as the
             variables would then be left as they are.
+        unknowns : dict, optional
+            As for `field`.
 
         Raises
         ------
@@ -421,45 +416,9 @@ class Problem:
             something of another kind, shape or dtype than it must, or reads a trainable variable
             that is not one of u's (see `Term.check`); or so does the ansatz.
         """
-        network = as_field(u)
-        own_variables = self._check_field(network, dtype)
-        u = self.field(network)
-        if not reads_variables:
-            remedy = "Its apply and jet must use the weights that they are given, and no others."
-            refuse_trainable(own_variables, "the network", remedy=remedy)
-        tried_on = [term.points(n) for term in self._terms] if arrays is None else arrays
-        for term, given in zip(self._terms, tried_on, strict=True):
-            specs = [tf.TensorSpec(array.shape, dtype) for array in given]
-            term.check(u, *specs, own_variables=own_variables)
-        check_unknowns(self._unknowns, self._terms, u, tried_on, dtype, problem=self._name)
-
-    def _check_field(self, network: Field, dtype: str) -> tuple[Any, ...]:
-        """See that u(x) has as many components as it must; the variables that the network reads."""
-        # More points than components, so that a field of a value for every pair of points shows.
-        points = tf.TensorSpec([self.outputs + 2, self._domain.dimension], dtype)
-        traced = trace(lambda field, x: field(x), network, [points])
-        if self._ansatz is None:
-            self._check_components(traced.result.shape[1], "u(x)", "make the network with")
-            return traced.variables
-        context = "in the ansatz" + (f" of problem {self._name!r}" if self._name else "")
-        try:
-            whole = trace(lambda field, x: self.field(field)(x), network, [points], context=context)
-        except (TypeError, AttributeError) as error:
-            error.add_note(ANSATZ_TAKES)
-            raise
-        self._check_components(whole.result.shape[1], "the ansatz", "let it return")
-        own = {id(variable) for variable in traced.variables}
-        read = [variable for variable in whole.variables if id(variable) not in own]
-        refuse_trainable(read, f"what is run {context}")
-        return traced.variables
-
-    def _check_components(self, m: int, what: str, advice: str) -> None:
-        if m != self.outputs:
-            raise InputError(
-                f"problem {self._name!r} is for a field of {self.outputs} components "
-                f"(outputs={self.outputs}), but {what} has {m}; {advice} "
-                f"outputs={self.outputs}, or make the problem with outputs={m}"
-            )
+        check_problem(
+            self, as_field(u), n, arrays, dtype, unknowns=unknowns, reads_variables=reads_variables
+        )
 
     def _evaluate_exact(self, x: npt.ArrayLike) -> FloatArray:
         points = np.asarray(x, dtype=np.float64)
@@ -482,11 +441,16 @@ class Problem:
                 name,
                 self._weight_of(p),
                 partial(p.points, self._domain),
-                residual_of(p, self._unknowns, name),
+                residual_of(p, self._starts(), name),
                 self._name,
             )
             for name, (_, p) in zip(names, parts, strict=True)
         )
+
+    def _starts(self) -> dict[str, Any]:
+        """Where all unknowns begin."""
+        numbers = {name: unknown.start for name, unknown in self._unknowns.items()}
+        return numbers | {name: function.start for name, function in self._functions.items()}
 
     def _weight_of(self, part: Residual | Condition) -> float:
         given = self._condition_weight if part.weight is None else part.weight

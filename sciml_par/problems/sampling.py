@@ -17,6 +17,8 @@ FloatArray = npt.NDArray[np.float64]
 GRID = "grid"
 RANDOM_METHODS = ("uniform", "latin-hypercube", "sobol", "halton")
 METHODS = (GRID, *RANDOM_METHODS)
+MOST_OF_A_GRID = 3
+"""In so many dimensions, points are on a grid by default."""
 
 _SOBOL_BITS = 30
 _MOST_KEPT = 2**19  # numbers of a sequence, 4 MiB

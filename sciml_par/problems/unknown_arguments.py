@@ -13,10 +13,12 @@ from typing import Any, ClassVar
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.field import Field
+from sciml_par.problems.placed_function import BoundFunction
 from sciml_par.problems.residual import Residual
-from sciml_par.problems.unknowns import Unknowns
 
 Names = tuple[str, ...]
+Starts = Mapping[str, Any]
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -48,22 +50,55 @@ class WithUnknowns:
     def __call__(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
         """r: [n, k] (local)."""
         given = {**self.starts, **getattr(u, "unknowns", {})}
-        dtype = arrays[0].dtype
-        values = {name: tf.convert_to_tensor(given[name], dtype) for name in self.names}
+        values = {name: _value(given[name], u, arrays[0].dtype) for name in self.names}
         part = self.part
         if self.of_functions:
             part = copy.copy(part)
             for attribute, names in self.of_functions:
                 bound = partial(getattr(part, attribute), **{name: values[name] for name in names})
                 object.__setattr__(part, attribute, bound)
-        return part.residual(u, *arrays, **{name: values[name] for name in self.of_residual})
+        try:
+            return part.residual(u, *arrays, **{name: values[name] for name in self.of_residual})
+        except (TypeError, ValueError) as error:
+            _explain(error, values)
+            raise
 
 
-def residual_of(part: Any, unknowns: Unknowns, name: str) -> Callable[..., Any]:
+def _explain(error: Exception, values: Mapping[str, Any]) -> None:
+    """Say where a function was taken for a number, or a number for a function."""
+    text = str(error)
+    functions = [name for name, value in values.items() if isinstance(value, Field)]
+    numbers = [name for name in values if name not in functions]
+    if functions and "Field" in text:
+        name = functions[0]
+        error.add_note(
+            f"The unknown {name!r} is a function: write its values as {name}(x), and give "
+            f"{name} itself to operators, as in gradient({name}, x)."
+        )
+    if numbers and "not callable" in text:
+        name = numbers[0]
+        error.add_note(
+            f"The unknown {name!r} is a number: write {name}, not {name}(x); one that depends on x "
+            f"is unknowns={{{name!r}: UnknownFunction(1.0)}}."
+        )
+
+
+def _value(given: Any, u: Any, dtype: Any) -> Any:
+    """A number as a tensor, a function as a field."""
+    if isinstance(given, BoundFunction):
+        return given.beside(u)
+    if callable(given):
+        names = getattr(u, "coordinates", None)
+        return given if isinstance(given, Field) else Field(given, coordinates=names)
+    return tf.convert_to_tensor(given, dtype)
+
+
+def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
     """(u, *arrays) -> r of a residual or a condition, with the unknowns that it names (local).
 
     Parameters
     ----------
+    unknowns : where they begin, by name.
     name : of the term, for messages.
 
     Raises
@@ -85,11 +120,10 @@ def residual_of(part: Any, unknowns: Unknowns, name: str) -> Callable[..., Any]:
     of_residual = named_by(part.residual, names)
     if not of_residual and not of_functions:
         return part.residual
-    starts = {name: unknown.start for name, unknown in unknowns.items()}
-    return WithUnknowns(part, of_residual, tuple(of_functions), starts)
+    return WithUnknowns(part, of_residual, tuple(of_functions), unknowns)
 
 
-def check_all_named(functions: Sequence[Any], unknowns: Unknowns) -> None:
+def check_all_named(functions: Sequence[Any], unknowns: Starts) -> None:
     """See that each unknown is an argument of some residual or condition (local).
 
     Raises
@@ -107,7 +141,7 @@ def check_all_named(functions: Sequence[Any], unknowns: Unknowns) -> None:
             )
 
 
-def refuse_in_ansatz(function: Any, unknowns: Unknowns) -> None:
+def refuse_in_ansatz(function: Any, unknowns: Starts) -> None:
     """See that an ansatz takes no unknown (local).
 
     Raises

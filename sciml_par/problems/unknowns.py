@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import keyword
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ Tensor = Any
 Number = float | Sequence[float] | npt.NDArray[Any]
 
 _TRIES = 1000
-_TAKEN = ("u", "x", "self")
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,58 +246,6 @@ def numbers_of(unknowns: Unknowns, parameters: npt.ArrayLike) -> FloatArray:
         found.append(values.reshape(part.shape))
         at += unknown.size
     return np.concatenate(found, axis=-1)
-
-
-def checked_unknowns(
-    given: Any, *, coordinates: Sequence[str], outputs: Sequence[str]
-) -> MappingProxyType[str, Unknown]:
-    """The unknowns of a problem by name; a plain number is where one without bounds begins (local).
-
-    Raises
-    ------
-    InputError
-        Something else is given, or a name cannot be that of an argument beside u and x, or is that
-        of a coordinate or an output.
-    """
-    if not isinstance(given, Mapping):
-        raise InputError(
-            f"Problem: unknowns must be a dictionary of names, such as "
-            f"{{'D': Unknown(1.0, lower=0)}}; got {given!r}."
-        )
-    taken = dict.fromkeys(_TAKEN, "an argument of the residual")
-    taken |= dict.fromkeys(outputs, "an output") | dict.fromkeys(coordinates, "a coordinate")
-    found = {}
-    for name, value in given.items():
-        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            raise InputError(
-                f"Problem: the name of an unknown is that of an argument of the residual, such as "
-                f"'D' in f(u, x, *, D); got {name!r}."
-            )
-        if name in taken:
-            raise InputError(
-                f"Problem: {name!r} is the name of an unknown and of {taken[name]}; give the "
-                f"unknown another one."
-            )
-        found[name] = _as_unknown(name, value)
-    return MappingProxyType(found)
-
-
-def _as_unknown(name: str, value: Any) -> Unknown:
-    if isinstance(value, Unknown):
-        return value
-    if hasattr(value, "assign"):  # a variable of TensorFlow or Keras
-        raise InputError(
-            f"Problem: unknowns={{{name!r}: …}} takes where the coefficient begins, not a "
-            f"variable: write {name!r}: Unknown({_text(np.asarray(value))}); the result has what "
-            f"it becomes."
-        )
-    try:
-        return Unknown(value)
-    except InputError as error:
-        raise InputError(
-            f"Problem: unknowns={{{name!r}: …}} must be an Unknown, as Unknown(1.0, lower=0), or a "
-            f"number; got {value!r}."
-        ) from error
 
 
 def _array(value: Any, what: str) -> FloatArray:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-AUTO = "auto"
+AUTO, ADAM = "auto", "adam"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _ss_broyden(rate: float) -> Any:
 
 OPTIMIZERS = {
     AUTO: NamedOptimizer(lambda rate: AUTO, None, "float64", False),
-    "adam": NamedOptimizer(_adam, 30_000, "float32", True),
+    ADAM: NamedOptimizer(_adam, 30_000, "float32", True),
     "lbfgs": NamedOptimizer(_lbfgs, 10_000, "float64", False),
     "lm": NamedOptimizer(_levenberg_marquardt, 1_000, "float64", False),
     "ssbroyden": NamedOptimizer(_ss_broyden, 10_000, "float64", False),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sciml_par.errors import InputError
 from sciml_par.networks.names import NETWORK_NAMES
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.catalogue.registry import catalogue_entries, catalogue_entry
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.problem import Problem
 from sciml_par.programs.options import only_rank_0_prints, positive_integer
 from sciml_par.programs.training_options import (
     TrainingOptions,
@@ -33,6 +36,7 @@ class SolvingOptions(TrainingOptions):
     list: bool
     boundary: int | None
     network: str
+    parameter: Sequence[tuple[str, float | int]]
 
     @property
     def entry(self) -> CatalogueEntry:
@@ -44,14 +48,29 @@ class SolvingOptions(TrainingOptions):
         """See `TrainingOptions`."""
         return Path("runs") / f"{self.name}-{self.mode}"
 
+    def make_problem(self) -> Problem:
+        """The problem with the parameters of the command line (local).
+
+        Raises
+        ------
+        InputError
+            It has no such parameter.
+        """
+        make, given = self.entry.make, dict(self.parameter)
+        known = list(inspect.signature(make).parameters)
+        if unknown := [name for name in given if name not in known]:
+            has = f"It has {', '.join(known)}." if known else "It has none."
+            raise InputError(f"--parameter: {self.name} has no parameter {unknown[0]!r}. {has}")
+        return make(**given)
+
     def take_suggestions(self) -> None:
         """Take from the catalogue what the command line leaves open (local).
 
         Steps and precision are those of the suggestion where the optimizer is.
         """
         suggestion = self.entry.suggestion
-        if self.optimizer in (None, suggestion.optimizer):
-            self.optimizer = suggestion.optimizer
+        self.take_optimizer(suggestion.optimizer)
+        if self.optimizer == suggestion.optimizer:
             self.steps = self.steps or suggestion.steps
             self.precision = self.precision or suggestion.precision
         self.points = suggestion.points if self.points is None else self.points
@@ -64,7 +83,7 @@ class SolvingOptions(TrainingOptions):
         """See `TrainingOptions`."""
         found = super().training(folder)
         del found["points_per_rank"]
-        domain = self.entry.make().domain
+        domain = self.make_problem().domain
         dimension = domain.dimension
         evaluated = _IN_ONE if dimension == 1 else _IN_TWO if dimension == 2 else _IN_MORE
         return found | {
@@ -90,18 +109,13 @@ class SolvingOptions(TrainingOptions):
     def _points(self) -> Any:
         from sciml_par.training import Points
 
-        entry = self.entry
+        entry, suggestion = self.entry, self.entry.suggestion
         interior: Any = self.points
+        methods = {"interior": suggestion.method} if suggestion.method else {}
         if entry.place is not None and isinstance(interior, int):
-            return Points(
-                entry.place(interior), boundary=self.boundary, initial=entry.suggestion.initial
-            )
-        return Points(
-            interior,
-            boundary=self.boundary,
-            initial=entry.suggestion.initial,
-            method={"interior": entry.suggestion.method},
-        )
+            interior = entry.place(interior)
+            methods = {}
+        return Points(interior, boundary=self.boundary, initial=suggestion.initial, method=methods)
 
 
 def parse_solving_options(
@@ -154,7 +168,32 @@ def make_solving_parser(
         help="points on the boundary, of all ranks (default that of the problem)",
     )
     add("--network", choices=NETWORK_NAMES, help="default that of the problem")
+    add(
+        "--parameter",
+        type=named_number,
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="of the problem, as noise=0.01; may be repeated",
+    )
     return parser
+
+
+def named_number(text: str) -> tuple[str, float | int]:
+    """A name and a number, of a text such as "noise=0.01" (local).
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        It is none.
+    """
+    name, _, value = text.partition("=")
+    for kind in (int, float):
+        try:
+            return name.strip(), kind(value)
+        except ValueError:
+            continue
+    raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, as noise=0.01; got {text!r}")
 
 
 def print_catalogue() -> None:

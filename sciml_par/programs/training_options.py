@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sciml_par._text import counted
-from sciml_par.programs.optimizers import OPTIMIZERS
+from sciml_par.programs.optimizers import ADAM, AUTO, OPTIMIZERS
 from sciml_par.programs.options import (
     add_output_options,
     add_verbose_option,
@@ -26,13 +26,14 @@ from sciml_par.programs.output_folder import output_folder
 _HELP = {
     "mode": "data: all ranks train one model, each on its part of the domain (default); "
     "ensemble: each rank trains models of its own",
-    "optimizer": "adam{}; lbfgs; lm: Levenberg-Marquardt, for a few thousand parameters at "
-    "most; auto: what suits the numbers of parameters and points",
+    "optimizer": "auto{}: what suits the numbers of parameters and points; adam; lbfgs; lm: "
+    "Levenberg-Marquardt, for a few thousand parameters at most; ssbroyden",
     "precision": "default float32 with adam, else float64",
-    "steps": "updates of the weights, at most (default {})",
+    "steps": "updates of the weights, at most (default {}; with auto what is usual for its choice)",
     "points": "{} (default {})",
-    "rate": "of adam (default 0.001)",
-    "scale": "multiply the learning rate by the number of ranks (default in mode data)",
+    "rate": "of adam (default 0.001), which is taken where --optimizer is not given",
+    "scale": "multiply the learning rate of adam by the number of ranks (default in mode data); "
+    "takes adam as --learning-rate does",
     "width": "units per hidden layer (default {})",
     "depth": "hidden layers (default {})",
     "seed": "of the initial weights; members derive theirs from it (default %(default)s)",
@@ -49,7 +50,12 @@ _HELP = {
 
 
 _RATE = 1e-3
-_WIDTH, _DEPTH = 16, 2
+_DEPTH = 2
+_WIDTH, _WIDTH_WITH_ADAM = 10, 16
+_WIDTHS = f"{_WIDTH}, with adam {_WIDTH_WITH_ADAM}"
+_FEWEST_POINTS = 400
+"""By default, but with Adam: least squares needs 2.4 residuals for each of the 141 parameters of
+the default network, or it fits the points and not what lies between them."""
 _EQUISPACED = "equispaced points per rank, both ends included"
 _OF_PROBLEM = "that of the problem"
 
@@ -108,14 +114,38 @@ class TrainingOptions(argparse.Namespace):
             "log_every": self.log_every,
         }
 
-    def complete(self) -> None:
-        """Give what the command line leaves open the values that are usual (local)."""
-        named = OPTIMIZERS[self.optimizer]
+    def take_optimizer(self, usual: str) -> None:
+        """Where none is named, take Adam if its learning rate is spoken of, else `usual` (local).
+
+        Parameters
+        ----------
+        usual : a name of `OPTIMIZERS`.
+        """
+        if self.optimizer is None:
+            self.optimizer = ADAM if self._speaks_of_the_rate else usual
+
+    def complete(self, points: Mapping[str, int] | None = None) -> None:
+        """Give what the command line leaves open the values that are usual (local).
+
+        Parameters
+        ----------
+        points : usual with Adam, for each mode; with other optimizers there are 400 or more.
+        """
+        self.take_optimizer(AUTO)
+        named, with_adam = OPTIMIZERS[self.optimizer], self.optimizer == ADAM
+        if self.points is None and points is not None:
+            usual = points[self.mode]
+            self.points = usual if with_adam else max(usual, _FEWEST_POINTS)
+        self.width = self.width or (_WIDTH_WITH_ADAM if with_adam else _WIDTH)
         self.steps = self.steps or named.steps
         self.precision = self.precision or named.precision
         self.learning_rate = self.learning_rate or _RATE
         if self.scale_learning_rate is None:
-            self.scale_learning_rate = self.mode == "data"
+            self.scale_learning_rate = self.mode == "data" and named.has_rate
+
+    @property
+    def _speaks_of_the_rate(self) -> bool:
+        return self.learning_rate is not None or self.scale_learning_rate is not None
 
     def _stops(self) -> list[Any]:
         from sciml_par.training import NoProgress, TargetLoss, WallTime
@@ -179,7 +209,8 @@ def parse_training_options(
     Parameters
     ----------
     description : what --help says of the program.
-    points : the default number of points per rank for each mode.
+    points : the default number of points per rank for each mode, with Adam; with other optimizers
+        it is at least 400, and the network is 10 units wide and not 16.
     arguments : the words behind the program's name; those of the process by default.
     program : what messages call it; the name of its file by default.
 
@@ -191,11 +222,10 @@ def parse_training_options(
     parser = make_training_parser(description, points=points, program=program)
     with only_rank_0_prints():
         options = parser.parse_args(arguments, namespace=TrainingOptions())
+        options.take_optimizer(AUTO)
         check_together(options, parser)
     options.program = parser.prog
-    if options.points is None:
-        options.points = points[options.mode]
-    options.complete()
+    options.complete(points)
     return options
 
 
@@ -211,9 +241,14 @@ def check_together(options: TrainingOptions, parser: argparse.ArgumentParser) ->
         parser.error("--members needs --mode ensemble: data mode trains one model on all ranks")
     if options.resume and options.output is None:
         parser.error("--resume needs --output: the folder of the run that is to go on")
-    named = OPTIMIZERS[options.optimizer]
-    if options.learning_rate is not None and not named.has_rate:
-        parser.error(f"--learning-rate is of adam; --optimizer {options.optimizer} has none")
+    if OPTIMIZERS[options.optimizer].has_rate:
+        return
+    for option, value in {
+        "--learning-rate": options.learning_rate,
+        "--scale-learning-rate": options.scale_learning_rate,
+    }.items():
+        if value is not None:
+            parser.error(f"{option} is of adam; --optimizer {options.optimizer} has no such rate")
 
 
 def make_training_parser(
@@ -229,24 +264,22 @@ def make_training_parser(
     """
     parser = new_parser(description, program)
     own = points is None
-    modes = ", ".join(f"{n} in mode {mode}" for mode, n in (points or {}).items())
     kind = "points in the domain, of all ranks" if own else _EQUISPACED
     texts = {
         "optimizer": _HELP["optimizer"].format("" if own else " (default)"),
-        "points": _HELP["points"].format(kind, _OF_PROBLEM if own else modes),
-        "width": _HELP["width"].format(_OF_PROBLEM if own else _WIDTH),
+        "points": _HELP["points"].format(kind, _modes(points) if points else _OF_PROBLEM),
+        "width": _HELP["width"].format(_OF_PROBLEM if own else _WIDTHS),
         "depth": _HELP["depth"].format(_OF_PROBLEM if own else _DEPTH),
     }
     add = parser.add_argument
     whole, natural, number = positive_integer, integer_from(0), positive_number
     add("--mode", choices=("data", "ensemble"), default="data", help=_HELP["mode"])
-    optimizer = None if own else "adam"
-    add("--optimizer", choices=tuple(OPTIMIZERS), default=optimizer, help=texts["optimizer"])
+    add("--optimizer", choices=tuple(OPTIMIZERS), help=texts["optimizer"])
     add("--steps", type=whole, metavar="N", help=_HELP["steps"].format(_usual_steps()))
     add("--points", type=integer_from(2), metavar="N", help=texts["points"])
     add("--learning-rate", type=number, metavar="R", help=_HELP["rate"])
     add("--scale-learning-rate", action=argparse.BooleanOptionalAction, help=_HELP["scale"])
-    add("--width", type=whole, default=None if own else _WIDTH, metavar="N", help=texts["width"])
+    add("--width", type=whole, metavar="N", help=texts["width"])
     add("--depth", type=whole, default=None if own else _DEPTH, metavar="N", help=texts["depth"])
     add("--seed", type=natural, default=0, metavar="N", help=_HELP["seed"])
     add("--precision", choices=("float32", "float64"), help=_HELP["precision"])
@@ -261,6 +294,13 @@ def make_training_parser(
     add("--no-plots", dest="plots", action="store_false", help="write no figures")
     add_verbose_option(parser)
     return parser
+
+
+def _modes(points: Mapping[str, int]) -> str:
+    """The default numbers of points of each mode."""
+    return "; ".join(
+        f"in mode {mode} {max(n, _FEWEST_POINTS)}, with adam {n}" for mode, n in points.items()
+    )
 
 
 def _usual_steps() -> str:

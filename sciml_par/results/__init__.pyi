@@ -1,3 +1,4 @@
+from .found_functions import FoundFunction as FoundFunction
 from .member import History as History
 from .member import Member as Member
 from .member import PredictionElsewhere as PredictionElsewhere

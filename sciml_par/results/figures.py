@@ -27,6 +27,7 @@ _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (
 def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
     """Write prediction, error, loss and, if there are any, unknowns as PNG and PDF (local).
 
+    Each unknown function of one or two inputs, or of which the truth is known, has one of its own.
     Of a single member whose loss a strategy has weighed, there are its weights as well. In more
     than two dimensions there are the loss and, where an exact solution is known, the
     predicted over the exact values. A field over space and time has slices at several times as
@@ -42,6 +43,7 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     ]
     if sought:
         save_figure(plot_unknowns(sought, title=title), folder, "unknowns")
+    _write_functions(members, labels, folder, title)
     if len(members) == 1 and members[0].term_weights.size:
         save_figure(plot_weights(_weight_curves(members[0]), title=title), folder, "weights")
     drawn = [drawn_prediction(member, label) for member, label in zip(members, labels, strict=True)]
@@ -54,6 +56,22 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
         save_figure(plot_slices(drawn, title=title), folder, "slices")
     if vector_of(drawn[0]) is not None:
         save_figure(plot_flow(drawn, title=title), folder, "flow")
+
+
+def _write_functions(
+    members: Sequence[Member], labels: Sequence[str], folder: Path, title: str | None
+) -> None:
+    """The unknown functions, a figure for each name."""
+    found: dict[str, list[Prediction]] = {}
+    for label, member in zip(labels, members, strict=True):
+        for each in member.functions:
+            # Their points are not the training points of the figure of the solution.
+            drawn = replace(drawn_prediction(each.as_member(member), label), shards=())
+            found.setdefault(each.name, []).append(drawn)
+    for name, curves in found.items():
+        alike = [each for each in curves if each.dimension == curves[0].dimension]
+        if alike[0].dimension <= _DRAWN_DIMENSIONS or any(each.known for each in alike):
+            save_figure(plot_predictions(alike, title=title), folder, f"unknown_{name}")
 
 
 def _loss_curve(member: Member, label: str) -> LossCurve:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from sciml_par.errors import OutputError
 from sciml_par.results.folder import RESULTS
 from sciml_par.results.keras_models import save_model
 from sciml_par.results.member import FINISHED, Member, RankContribution, Weights, ranks_of
+from sciml_par.results.member_function import MemberFunction, members_of_functions
 from sciml_par.results.predict import kept_weights
 from sciml_par.results.trained_field import TrainedField
 from sciml_par.results.unknown_values import relative_error
@@ -31,6 +33,7 @@ FORMAT = 2
 """Of the files; raised when a version cannot read what another has written. 1 had no number."""
 
 PREDICTIONS, WEIGHTS, HISTORY = "predictions.npz", "weights.npz", "history.csv"
+FUNCTIONS = "functions.npz"
 FIRST_COLUMNS = ["step", "member", "loss"]
 UNKNOWN, WEIGHT = "unknown_", "weight_"
 """Before the name of a term: the column of what a strategy has multiplied it by."""
@@ -60,13 +63,18 @@ def write_results(
         write_whole(folder / PREDICTIONS, lambda path: _write_predictions(members, path))
         write_whole(folder / WEIGHTS, lambda path: _write_weights(members, path))
         write_whole(folder / HISTORY, lambda path: _write_history(members, path))
-        networks = _write_networks(members, fields, folder)
+        functions = [FUNCTIONS] if any(member.functions for member in members) else []
+        (folder / FUNCTIONS).unlink(missing_ok=True)
+        for name in functions:
+            write_whole(folder / name, lambda path: _write_functions(members, path))
+        networks = _write_networks([*members, *members_of_functions(members)], fields, folder)
         if plots:
             from sciml_par.results.figures import write_figures  # it imports Matplotlib
 
             write_figures(members, folder, mode=mode, title=title)
         summary = summarize(members, mode=mode, arguments=arguments) | {"networks": networks}
-        written = [PREDICTIONS, WEIGHTS, HISTORY, *(n["file"] for n in networks if n["file"])]
+        files = [n["file"] for n in networks if n["file"]]
+        written = [PREDICTIONS, WEIGHTS, HISTORY, *functions, *files]
         summary["sha256"] = {name: digest_of(folder / name) for name in written}
         write_text(folder / RESULTS, json.dumps(summary, indent=2, default=str) + "\n")
     except OSError as error:
@@ -123,6 +131,7 @@ def _summarize_member(member: Member) -> dict[str, Any]:
         "stacked_with": list(member.stacked_with),
         "architecture": member.architecture,
         "unknowns": _summarize_unknowns(member),
+        "unknown_functions": [_summarize_function(each) for each in member.functions],
         "per_rank": [_summarize_contribution(each) for each in member.contributions],
     }
 
@@ -146,6 +155,20 @@ def _summarize_unknowns(member: Member) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _summarize_function(function: MemberFunction) -> dict[str, Any]:
+    placed = function.placed
+    return {
+        "name": placed.name,
+        "inputs": [asdict(each) for each in placed.inputs],
+        **{name: getattr(placed.function, name) for name in ("start", "lower", "upper", "scale")},
+        "box": [placed.lower.tolist(), placed.upper.tolist()],
+        "coordinates": list(placed.coordinates),
+        "scaled": function.scaled,
+        "architecture": function.architecture,
+        "relative_error": _number_or_none(function.prediction.relative_l2_error),
+    }
 
 
 def _summarize_contribution(contribution: RankContribution) -> dict[str, Any]:
@@ -194,6 +217,19 @@ def _write_weights(members: Sequence[Member], path: Path) -> None:
         arrays[f"last_{member.number}"] = weights.last
     with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def _write_functions(members: Sequence[Member], path: Path) -> None:
+    arrays: dict[str, Any] = {}
+    for member in members:
+        for each in member.functions:
+            seen, weights = each.prediction, each.weights
+            assert isinstance(weights, Weights)
+            values = {"x": seen.x, "k": seen.u, "true": seen.exact, "inside": seen.inside}
+            values |= {"best": weights.best, "last": weights.last}
+            arrays |= {f"{what}_{member.number}_{each.name}": v for what, v in values.items()}
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 def _write_history(members: Sequence[Member], path: Path) -> None:

@@ -66,12 +66,12 @@ def _make_and_try(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a character that no file's name may have
         raise _cannot_write(directory, error) from None
 
 
-def _cannot_write(directory: Path, error: OSError) -> OutputError:
-    reason = error.strerror or str(error)
+def _cannot_write(directory: Path, error: Exception) -> OutputError:
+    reason = getattr(error, "strerror", None) or str(error)
     return OutputError(
         f"cannot write to the folder {directory} ({reason}, as user {os.getuid()} in "
         f"{Path.cwd()}). Name a folder that can be written."

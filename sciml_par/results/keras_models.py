@@ -135,11 +135,11 @@ def field_with(
     architecture : of the model.
     """
     return TrainedField(
-        lambda: (_function_of(model(), problem, d, dtype), model()), architecture=architecture
+        lambda: (function_of(model(), problem, d, dtype), model()), architecture=architecture
     )
 
 
-def _function_of(model: Any, problem: Problem | None, d: int, dtype: str) -> Function:
+def function_of(model: Any, problem: Problem | None, d: int, dtype: str) -> Function:
     """u(x) of a model, with what the problem makes of it, as a function of weights (local)."""
     apply = getattr(model, "apply", None)
     if apply is None:

@@ -21,6 +21,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.files import (
     FIRST_COLUMNS,
     FORMAT,
+    FUNCTIONS,
     HISTORY,
     PREDICTIONS,
     UNKNOWN,
@@ -30,7 +31,9 @@ from sciml_par.results.files import (
 )
 from sciml_par.results.folder import RESULTS
 from sciml_par.results.keras_models import field_with, load_model
+from sciml_par.results.load_functions import load_functions
 from sciml_par.results.member import History, Member, RankContribution, Weights
+from sciml_par.results.member_function import MemberFunction, function_field
 from sciml_par.results.trained_field import TrainedField
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
@@ -68,8 +71,15 @@ def load(folder: Path, *, problem: Any, network: Any) -> Loaded:
             _check_file(folder / name, digest)
         predictions, weights = _arrays(folder / PREDICTIONS), _arrays(folder / WEIGHTS)
         histories = _read_history(folder / HISTORY, _names_of_terms(summary))
+        # Earlier versions had no such file.
+        found = folder / FUNCTIONS
+        functions = load_functions(summary, _arrays(found) if found.is_file() else {})
         members = tuple(
-            _member(entry, predictions, weights, histories) for entry in summary["members"]
+            replace(
+                _member(entry, predictions, weights, histories),
+                functions=functions[entry["member"]],
+            )
+            for entry in summary["members"]
         )
         fields = _fields(folder, summary, members, problem, network)
         return Loaded(summary["mode"], summary["arguments"], members, fields)
@@ -266,9 +276,14 @@ def _fields(
 ) -> tuple[TrainedField, ...]:
     """The fields of the saved networks, or of the one that is given, with each problem given."""
     problems = [None] if problem is None else _as_problems(problem)
+    functions = {each.architecture: each for member in members for each in member.functions}
     found = []
     for entry in summary["networks"]:
         architecture = entry["architecture"]
+        if architecture in functions:
+            if entry["file"] is not None:
+                found.append(_function(folder / entry["file"], functions[architecture]))
+            continue
         first = next(m for m in members if m.architecture == architecture)
         if network is None and entry["file"] is None:
             continue
@@ -282,6 +297,17 @@ def _fields(
             field_with(kept, each, d=d, dtype=dtype, architecture=architecture) for each in problems
         ]
     return tuple(found)
+
+
+def _function(path: Path, function: MemberFunction) -> TrainedField:
+    assert function.weights is not None
+    return function_field(
+        cache(partial(load_model, path)),
+        function.placed,
+        scaled=function.scaled,
+        dtype=function.weights.best.dtype.name,
+        architecture=function.architecture,
+    )
 
 
 def _given_model(network: Any, problem: Problem | None, member: Member) -> Any:

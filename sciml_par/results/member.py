@@ -165,6 +165,8 @@ class Member:
     unknown_values : what it found of the unknowns of its problem.
     term_weights : what a strategy has multiplied the terms by in the steps after `loss_steps`, [s,
         T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
+    functions : the unknown functions of its problem, as
+        `sciml_par.results.member_function.MemberFunction`.
     """
 
     number: int
@@ -193,6 +195,7 @@ class Member:
     validation_loss: float = math.nan
     unknown_values: UnknownValues = field(default_factory=lambda: NO_UNKNOWNS)
     term_weights: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    functions: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.term_weights.size:

@@ -35,10 +35,21 @@ def with_weights(member: Member, fields: Sequence[TrainedField], kept: str) -> M
     prediction = own = predict(member.prediction)
     if member.on_own_domain is not member.prediction:
         own = predict(member.on_own_domain)
-    return replace(changed, prediction=prediction, on_own_domain=own)
+    functions = tuple(
+        replace(each, prediction=with_weights(each.as_member(member), fields, kept).prediction)
+        for each in member.functions
+    )
+    return replace(changed, prediction=prediction, on_own_domain=own, functions=functions)
 
 
-def with_errors(member: Member, kept: str, errors: tuple[float, float]) -> Member:
+def errors_of(member: Member) -> tuple[float, ...]:
+    """Of the prediction, of that on the member's own domain, and of each unknown function."""
+    seen = [member.prediction, member.on_own_domain]
+    seen += [each.prediction for each in member.functions]
+    return tuple(each.relative_l2_error for each in seen)
+
+
+def with_errors(member: Member, kept: str, errors: tuple[float, ...]) -> Member:
     """The same on a rank that has no arrays of the member: its errors, from rank 0 (local)."""
     return replace(
         member,
@@ -46,4 +57,7 @@ def with_errors(member: Member, kept: str, errors: tuple[float, float]) -> Membe
         validation_loss=math.nan,
         prediction=PredictionElsewhere(member.prediction.known, errors[0]),
         on_own_domain=PredictionElsewhere(member.on_own_domain.known, errors[1]),
+        functions=tuple(
+            each.with_error(error) for each, error in zip(member.functions, errors[2:], strict=True)
+        ),
     )

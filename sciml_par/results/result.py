@@ -13,16 +13,17 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.files import write_results
 from sciml_par.results.folder import claim_folder
+from sciml_par.results.found_functions import found_functions
 from sciml_par.results.keras_models import Lazy, copy_with
 from sciml_par.results.load import load
 from sciml_par.results.member import FINISHED, History, Member, ranks_of
 from sciml_par.results.merge import check_alike, merge_members
-from sciml_par.results.other_weights import with_errors, with_weights
+from sciml_par.results.other_weights import errors_of, with_errors, with_weights
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
 from sciml_par.results.table import print_table, remarks
 from sciml_par.results.text import text_of
 from sciml_par.results.trained_field import TrainedField
-from sciml_par.results.unknown_values import FoundUnknown, found_unknowns
+from sciml_par.results.unknown_values import found_unknowns
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +69,18 @@ class Result:
         return tuple(member.history for member in self.members)
 
     @property
-    def unknowns(self) -> dict[str, FoundUnknown]:
-        """The unknowns by name: mean and deviation over the members, and what each found."""
-        return found_unknowns(
+    def unknowns(self) -> dict[str, Any]:
+        """The unknowns by name: mean and deviation over the members, and what each found.
+
+        A number or an array of these is a `FoundUnknown`; a function is a `FoundFunction`, which
+        is called at points.
+        """
+        numbers = found_unknowns(
             [member.unknown_values for member in self.members],
             [member.kept_unknowns for member in self.members],
             [member.status == FINISHED for member in self.members],
         )
+        return {**numbers, **found_functions(self.members, self.fields)}
 
     @property
     def remarks(self) -> list[str]:
@@ -166,10 +172,7 @@ class Result:
             members = tuple(found[member.number] for member in self.members)
         else:
             found = self.communicator.attempt(compute)
-            told = [
-                (m.prediction.relative_l2_error, m.on_own_domain.relative_l2_error)
-                for m in found.values()
-            ]
+            told = [errors_of(member) for member in found.values()]
             errors = self.communicator.broadcast_object(told)
             members = tuple(
                 found.get(member.number) or with_errors(member, weights, each)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from sciml_par._text import counted
+from sciml_par.results.found_functions import found_functions
 from sciml_par.results.member import FINISHED, Member, ranks_of
 from sciml_par.results.unknown_values import found_unknowns
 
@@ -48,7 +49,8 @@ def unknowns_text(members: Sequence[Member]) -> str:
         [member.kept_unknowns for member in members],
         [member.status == FINISHED for member in members],
     )
-    return shown([f"{name} = {each!r}" for name, each in found.items()], most=8)
+    every = {**found, **found_functions(members, ())}
+    return shown([f"{name} = {each!r}" for name, each in every.items()], most=8)
 
 
 def counts_text(values: Iterable[str]) -> str:

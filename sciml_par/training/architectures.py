@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tempfile
 from collections.abc import Sequence
 from functools import cache, partial
@@ -18,50 +16,17 @@ from sciml_par.results.keras_models import field_with, load_model
 from sciml_par.results.trained_field import TrainedField
 from sciml_par.training.course import Course
 from sciml_par.training.evaluate import values_of
+from sciml_par.training.fields_of_functions import fields_of_functions, functions_of_all
 from sciml_par.training.gather import pieces_to_root
+from sciml_par.training.model_architecture import architecture_of
 
 FloatArray = npt.NDArray[np.float64]
 
-# Keras numbers its models by itself, and seeds are of initial weights.
-_NOT_OF_AN_ARCHITECTURE = ("name", "seed", "build_config", "compile_config")
-_INITIAL_WEIGHTS = ("initial_weights", "box")  # of MLP; a layer may well have a box of its own
-
-
-def architecture_of(model: Any) -> str:
-    """A digest that is the same for networks that differ in their weights only (local)."""
-    parts = [
-        type(model).__qualname__,
-        _config_text(model),
-        *(f"{list(v.shape)} {v.dtype}" for v in model.trainable_variables),
-    ]
-    digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=16)
-    for held in getattr(model, "non_trainable_variables", ()):
-        digest.update(np.asarray(held).tobytes())
-    return digest.hexdigest()
-
-
-def _config_text(model: Any) -> str:
-    try:
-        config = model.get_config()
-    except Exception:  # Keras raises several, for models that it cannot save
-        return ""
-    return json.dumps(_without_names(config), default=lambda value: type(value).__qualname__)
-
-
-def _without_names(config: Any) -> Any:
-    if isinstance(config, dict):
-        initial = _INITIAL_WEIGHTS if "initial_weights" in config else ()
-        left_out = (*_NOT_OF_AN_ARCHITECTURE, *initial)
-        kept = {k: v for k, v in config.items() if k not in left_out}
-        return {str(k): _without_names(v) for k, v in kept.items()}
-    if isinstance(config, list | tuple):
-        return [_without_names(each) for each in config]
-    return config
-
 
 def fields_of(courses: Sequence[Course]) -> list[TrainedField]:
-    """The fields of this rank's members, one for each stack (local)."""
-    return [_field(course) for course in courses]
+    """The fields of this rank's members and unknown functions, one for each stack (local)."""
+    functions = [field for course in courses for field in fields_of_functions(course.stack)]
+    return [*(_field(course) for course in courses), *functions]
 
 
 def _field(course: Course) -> TrainedField:
@@ -90,12 +55,15 @@ def fields_on_root(
     problems = [None, *dict.fromkeys(course.stack.problem for course in courses)]
     first = courses[0].stack
     d, dtype = first.problem.domain.dimension, first.parameters.dtype.name
+    functions = functions_of_all(courses, communicator)
     received = [
-        field_with(model, problem, d=d, dtype=dtype, architecture=name)
+        functions[name](model)
+        if name in functions
+        else field_with(model, problem, d=d, dtype=dtype, architecture=name)
         for (_, name), piece in zip(absent, sent, strict=bool(sent))
         if len(piece) > 0
         for model in [cache(partial(_received, piece.astype(np.uint8).tobytes()))]
-        for problem in problems
+        for problem in (problems[:1] if name in functions else problems)
     ]
     return (*own, *received)
 

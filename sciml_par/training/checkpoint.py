@@ -67,7 +67,7 @@ def check_checkpoint(checkpoint: Any, resume: Any) -> None:
             f"train: expected checkpoint=Checkpoint(folder, every=1000) of sciml_par.training, or "
             f"None; got {checkpoint!r}."
         )
-    if not isinstance(resume, bool) and resume != AUTO:
+    if not isinstance(resume, bool) and not (isinstance(resume, str) and resume == AUTO):
         raise InputError(
             f"train: expected resume to be True, False or 'auto', which begins anew where there is "
             f"no checkpoint; got {resume!r}. The folder is that of checkpoint=Checkpoint(folder)."

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.member import Member, PredictionElsewhere, RankContribution, Weights
+from sciml_par.training.collect_functions import functions_on_root
 from sciml_par.training.gather import pieces_to_root, rows_to_all
 
 FloatArray = npt.NDArray[np.float64]
@@ -49,6 +50,8 @@ def collect(found: Sequence[Member], communicator: Communicator) -> tuple[Member
     contributions = _contributions(numbers, found, communicator)
     histories = _histories(mine, communicator)
     arrays = _arrays_on_root(mine, communicator)
+    for number, functions in functions_on_root(mine, numbers, communicator).items():
+        arrays[number]["functions"] = functions
     here = {member.number: _arrays(member) for member in found}
     members: dict[int, Member] = {}
     for theirs in numbers:
@@ -64,7 +67,7 @@ def collect(found: Sequence[Member], communicator: Communicator) -> tuple[Member
 
 
 def _arrays(member: Member) -> dict[str, Any]:
-    names = ("prediction", "on_own_domain", "weights")
+    names = ("prediction", "on_own_domain", "weights", "functions")
     return {name: getattr(member, name) for name in names}
 
 
@@ -80,6 +83,7 @@ def _without_arrays(member: Member) -> Member:
         prediction=_elsewhere(member.prediction),
         on_own_domain=_elsewhere(member.on_own_domain),
         weights=None,
+        functions=tuple(each.elsewhere() for each in member.functions),
         contributions=(contribution.with_sample(contribution.sample[:0]),),
     )
 

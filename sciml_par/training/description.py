@@ -73,7 +73,11 @@ def describe_model(
     for number, phase in enumerate(phases):
         where = f" of phase {number + 1}" if len(phases) > 1 else ""
         found |= {name + where: value for name, value in _of_optimizer(phase.optimizer).items()}
-    return found | _of_network(network.model)
+    found |= _of_network(network.model, network.own_variables)
+    for name, other in zip(problem.unknown_functions, network.others, strict=True):
+        of_function = _of_network(other.model, other.trainable_variables)
+        found |= {f"{what} of {name!r}": text for what, text in of_function.items()}
+    return found
 
 
 def _of_problem(problem: Problem) -> Description:
@@ -86,6 +90,10 @@ def _of_problem(problem: Problem) -> Description:
         "input_scaling": of_value(problem.input_scaling),
         "names of the outputs": ", ".join(problem.output_names),
         **{f"unknown {name!r}": repr(each) for name, each in _decisive(problem).items()},
+        **{
+            f"unknown function {name!r}": repr(placed.function)
+            for name, placed in problem.unknown_functions.items()
+        },
     }
 
 
@@ -122,9 +130,9 @@ def _of_optimizer(optimizer: Any) -> Description:
     }
 
 
-def _of_network(network: Any) -> Description:
-    shapes = [list(variable.shape) for variable in network.trainable_variables]
-    types = sorted({str(variable.dtype) for variable in network.trainable_variables})
+def _of_network(network: Any, variables: Sequence[Any]) -> Description:
+    shapes = [list(variable.shape) for variable in variables]
+    types = sorted({str(variable.dtype) for variable in variables})
     found = {"network": type(network).__qualname__}
     for name, value in _config(network).items():
         if name not in _NOT_OF_A_NETWORK:

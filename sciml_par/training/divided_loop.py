@@ -122,7 +122,8 @@ class DividedLoop:
             self._compiled = True
             return found
         with ThreadPoolExecutor(self._threads, thread_name_prefix="part of a loop") as pool:
-            return list(pool.map(work, numbers))
+            running = [pool.submit(work, k) for k in numbers]
+        return [each.result() for each in running]
 
     def _part_of(self, state: State, rows: slice) -> State:
         leaves = [

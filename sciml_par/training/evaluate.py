@@ -14,6 +14,7 @@ from sciml_par.networks.network import Network
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.sampling import MOST_OF_A_GRID
 from sciml_par.results.trained_field import Function
 from sciml_par.training.objective import field_of
 from sciml_par.training.parameter_layout import ParameterLayout
@@ -23,7 +24,6 @@ FloatArray = npt.NDArray[np.float64]
 
 _DRAWN = 2  # dimensions in which fields are drawn over triangles
 _NUMBERS, _MANY = {1: 201, 2: 2601}, 4096  # points, where none is said
-_MOST_OF_A_GRID = 3  # dimensions
 _FEWEST = 16  # points
 _BEYOND = 1e-3  # of the spacing of the grid
 _APART = 0.75
@@ -72,7 +72,7 @@ def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArr
     from scipy.spatial import KDTree
 
     n = _NUMBERS.get(domain.dimension, _MANY) if number is None else number
-    if domain.dimension > _MOST_OF_A_GRID and math.isfinite(domain.volume):
+    if domain.dimension > MOST_OF_A_GRID and math.isfinite(domain.volume):
         x = domain.sample(n, seed=0, method="sobol")
         return x, np.ones(len(x), np.bool_)
     if isinstance(domain, Box) or domain.dimension != _DRAWN or not math.isfinite(domain.volume):

@@ -14,11 +14,12 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.unknowns import Unknowns, numbers_of
 from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, shapes_and_truth
-from sciml_par.training.architectures import architecture_of
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.course import Course
 from sciml_par.training.evaluate import evaluate
 from sciml_par.training.least_squares.advice import uses_least_squares
+from sciml_par.training.member_functions import functions_found
+from sciml_par.training.model_architecture import architecture_of
 from sciml_par.training.outcome import Outcome
 from sciml_par.training.preparation import Preparation
 from sciml_par.training.settings import BEST
@@ -72,6 +73,7 @@ def _member(
         validation = validation_loss(
             setup, ready.points, kept, layout=layout, settings=settings, group=ready.group
         )
+    size_of_own = sum(layout.sizes[: len(setup.network.own_variables)])
     return Member(
         number=setup.number,
         rank=ready.group.world_ranks[0],
@@ -94,11 +96,12 @@ def _member(
         stacked_with=(setup.number,) if course.apart else course.stack.numbers,
         prediction=prediction,
         on_own_domain=own,
-        weights=Weights(outcome.best[:count], outcome.last[:count]),
+        weights=Weights(outcome.best[:size_of_own], outcome.last[:size_of_own]),
         architecture=architecture_of(setup.network.model),
         contributions=(_contribution(world, setup, course),),
         validation_loss=validation,
         unknown_values=_unknowns(problem.unknowns, outcome, count),
+        functions=functions_found(setup, outcome, layout, prediction, settings),
     )
 
 

@@ -18,6 +18,7 @@ from sciml_par.problems.field import Field
 from sciml_par.problems.plan import Coefficients
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Arrays
+from sciml_par.training.function_networks import bound_functions, jet_with, networks_of_functions
 
 Tensor = Any
 
@@ -71,12 +72,19 @@ def network_of_member(
     decided = problem.for_network(made.model)
     if decided is not problem and made.model is not network:
         made = make(box=box_of_inputs(decided))
-    if not prefers or not isinstance(made.model, MLP) or made.model is network:
-        return made
-    open_to_it = takes(MLP if network is None else network, "initial_weights")
-    return replace(
-        made, notes=_of_initial_weights(made.model, open_to_it, type(prefers[0]).__name__)
+    others = networks_of_functions(
+        problem,
+        beside=made,
+        seed=seed,
+        members=members,
+        dtype=dtype,
+        initial_weights=CENTRES if prefers else None,
     )
+    if prefers and isinstance(made.model, MLP) and made.model is not network:
+        open_to_it = takes(MLP if network is None else network, "initial_weights")
+        notes = _of_initial_weights(made.model, open_to_it, type(prefers[0]).__name__)
+        made = replace(made, notes=notes)
+    return made.with_others(others)
 
 
 def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -126,9 +134,11 @@ def _try(
     problem: Problem, network: Network, *, dtype: str, arrays: Sequence[Arrays]
 ) -> tuple[str, ...]:
     """Run the residuals once without computing; what there is to say of it (local)."""
-    weights = [tf.convert_to_tensor(v) for v in network.trainable_variables]
+    every = [tf.convert_to_tensor(v) for v in network.trainable_variables]
+    weights, *of_functions, _ = network.parts(every)
+    functions = bound_functions(problem, network, of_functions)
     value = partial(network.apply, weights)
-    inner = Field(value, jet=None if network.jet is None else partial(network.jet, weights))
+    inner = Field(value, jet=jet_with(network, weights))
     asked = False
 
     def jet(x: Tensor, second: Coefficients, higher: Any = ()) -> Any:
@@ -136,7 +146,13 @@ def _try(
         asked = asked or len(second) > 0 or len(higher) > 0
         return inner.jet(x, second, higher)
 
-    problem.check(Field(value, jet=jet), arrays=arrays, dtype=dtype, reads_variables=False)
+    problem.check(
+        Field(value, jet=jet),
+        arrays=arrays,
+        dtype=dtype,
+        reads_variables=False,
+        unknowns=functions or None,
+    )
     if asked and network.jet is None and _is_piecewise_linear(value, problem, dtype):
         return (
             "the second derivatives of the network are zero at all points where it was tried, as "

@@ -93,9 +93,9 @@ def as_mode(mode: Any) -> Ensemble | None:
     """The ensemble that is asked for, or None where all ranks train one model (local)."""
     if isinstance(mode, Ensemble):
         return mode
-    if mode == DATA:
+    if isinstance(mode, str) and mode == DATA:
         return None
-    if mode == ENSEMBLE:
+    if isinstance(mode, str) and mode == ENSEMBLE:
         return Ensemble()
     raise InputError(
         f"train: expected mode to be 'data', 'ensemble' or an Ensemble(members=…); got {mode!r}."

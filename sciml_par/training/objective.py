@@ -8,23 +8,20 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.networks.network import Network
-from sciml_par.parallel.collectives.allreduce import allreduce
-from sciml_par.parallel.collectives.broadcast import broadcast
-from sciml_par.parallel.collectives.call_options import CallOptions
-from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, scattered
 from sciml_par.parallel.execution.host_function import prepare_host_functions
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.requests.reduce_op import Max, Sum
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
 from sciml_par.problems.unknowns import values_of
-from sciml_par.training.least_squares.jacobian import JacobianOfTerm, weighted
+from sciml_par.training.function_networks import bound_functions, jet_with
+from sciml_par.training.least_squares.jacobian import FieldOf, JacobianOfTerm
+from sciml_par.training.member_objective import MemberObjective
+from sciml_par.training.over_ranks import OverRanks
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.feed import Batch, Rows
 
 Tensor = Any
-FieldOf = Callable[[Sequence[Tensor]], Field]
 
 
 def jacobians_of(
@@ -36,15 +33,20 @@ def jacobians_of(
 
 
 def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -> Field:
-    """The problem's field u with these parameters of a network, and of unknowns if any (local)."""
-    count = len(network.trainable_variables)
-    weights, sought = parameters[:count], parameters[count:]
-    jet = None if network.jet is None else partial(network.jet, weights)
-    unknowns = values_of(problem.unknowns, sought) if sought else None
-    return problem.field(partial(network.apply, weights), jet=jet, unknowns=unknowns)
+    """The problem's field u with these parameters of a network, and of unknowns if any (local).
+
+    Without parameters behind those of the network itself, it has no values of unknowns.
+    """
+    weights, *of_functions, sought = network.parts(parameters)
+    unknowns: dict[str, Any] = values_of(problem.unknowns, sought) if sought else {}
+    if len(parameters) > len(weights):
+        unknowns |= bound_functions(problem, network, of_functions)
+    return problem.field(
+        partial(network.apply, weights), jet=jet_with(network, weights), unknowns=unknowns or None
+    )
 
 
-class StackedObjective:
+class StackedObjective(OverRanks):
     """L_j(θ_j) = Σ_t Σ_i w_ti |r_t(x_i; θ_j)|² for M members j and all points, and ∇L.
 
     The weights w_ti hold the term's weight and 1/N_t with N_t the points of all ranks. Residuals
@@ -81,13 +83,14 @@ class StackedObjective:
         jacobians: Sequence[JacobianOfTerm] = (),
         rows_of_ranks: Sequence[Sequence[int]] = (),
     ) -> None:
+        super().__init__(communicator)
         self.layout = layout
+        self._member = MemberObjective(field, terms, layout=layout, jacobians=jacobians)
         self._compile_local = compile_local
         self._jacobians, self._rows_of_ranks = tuple(jacobians), tuple(rows_of_ranks)
         self._field, self._terms = field, tuple(terms)
         self.term_count = len(self._terms)
         self._members, self._stacked = members, tuple(stacked)
-        self._communicator = communicator
         self._values_here = self._values
         self._gradients_here = self._gradients
         if compile_local:
@@ -110,36 +113,34 @@ class StackedObjective:
 
     def value(self, parameters: Tensor, batch: Batch) -> Tensor:
         """The terms of the loss at θ: [M, p], with their weights: [M, T] (collective)."""
-        return allreduce(self._values_here(parameters, batch), Sum, communicator=self._communicator)
+        return self.sum_over_ranks(self._values_here(parameters, batch))
 
     def value_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """The terms of the loss [M, T] and ∇L [M, p], the same on every rank (collective).
 
         They travel together in one buffer.
         """
-        both = allreduce(
-            self._gradients_here(parameters, batch), Sum, communicator=self._communicator
-        )
+        both = self.sum_over_ranks(self._gradients_here(parameters, batch))
         p = self.layout.size
         return both[:, p:], both[:, :p]
 
     def gradients_of_terms(self, parameters: Tensor, batch: Batch) -> Tensor:
         """The gradient of each term of the loss at θ: [M, p] -> [M, T, p] (collective)."""
-        own = self._of_members(self._gradients_of_terms_of_one, parameters, batch)
-        return allreduce(own, Sum, communicator=self._communicator)
+        own = self._of_members(self._member.gradients_of_terms, parameters, batch)
+        return self.sum_over_ranks(own)
 
     def residuals(self, parameters: Tensor, batch: Batch) -> list[Tensor]:
         """√w r of each term on this rank's points, [M, K_t] (local).
 
         L is the sum of all their squares, over terms and ranks.
         """
-        return self._of_members(self._residuals_of_one, parameters, batch)
+        return self._of_members(self._member.residuals, parameters, batch)
 
     def residuals_and_jacobian(
         self, parameters: Tensor, batch: Batch
     ) -> tuple[list[Tensor], list[Tensor]]:
         """√w r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t] (local)."""
-        return self._of_members(self._jacobian_of_one, parameters, batch)
+        return self._of_members(self._member.jacobian, parameters, batch)
 
     def squares(self, parameters: Tensor, batch: Batch, counts: Sequence[int]) -> Tensor:
         """Σ_t w_t |r_t|² at points of all ranks, over the first terms: [N, M] (collective).
@@ -154,23 +155,23 @@ class StackedObjective:
         flags = [
             (rows.weights.shape.rank > 0, tuple(not shared for _ in rows.arrays)) for rows in batch
         ]
-        mine = self._of_members(self._squares_of_one, parameters, batch, flags)
+        mine = self._of_members(self._member.squares, parameters, batch, flags)
         return self.gather(tf.transpose(mine), counts)
 
     def jacobian_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> list[Tensor]:
         """J d of each term on this rank's points: d [M, p] -> [M, K_t] (local)."""
         both = tf.concat([parameters, direction], axis=1)
-        return self._of_members(self._jacobian_times_of_one, both, batch)
+        return self._of_members(self._member.jacobian_times, both, batch)
 
     def transposed_times(self, parameters: Tensor, batch: Batch, v: Sequence[Tensor]) -> Tensor:
         """Jᵀ v over this rank's points: [M, K_t] of each term -> [M, p] (local)."""
         both = tf.concat([parameters, *v], axis=1)
-        return self._of_members(self._transposed_times_of_one, both, batch)
+        return self._of_members(self._member.transposed_times, both, batch)
 
     def normal_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> Tensor:
         """JᵀJ d over this rank's points: [M, p] -> [M, p] (local)."""
         both = tf.concat([parameters, direction], axis=1)
-        return self._of_members(self._normal_times_of_one, both, batch)
+        return self._of_members(self._member.normal_times, both, batch)
 
     def prepare_jacobian(self, dtype: Any) -> None:
         """Find out how each term is to be differentiated; outside of any graph (local)."""
@@ -178,186 +179,20 @@ class StackedObjective:
         for jacobian in self._jacobians:
             jacobian.prepare(dtype)
 
-    def sum_over_ranks(self, tensor: Tensor) -> Tensor:
-        """Σ over the ranks that share the loss (collective)."""
-        return allreduce(tensor, Sum, communicator=self._communicator)
-
-    def largest_of_ranks(self, tensor: Tensor) -> Tensor:
-        """The largest of what the ranks that share the loss have, by element (collective)."""
-        return allreduce(tensor, Max, communicator=self._communicator)
-
     def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
         """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced (local)."""
         terms = zip(self._terms, batch, self._stacked, self._rows_of_ranks, strict=True)
         of_terms = [
-            [self._components(term, rows, flags) * n for n in counts]
+            [self._member.components(term, rows, flags) * n for n in counts]
             for term, rows, flags, counts in terms
         ]
         return tuple(map(sum, zip(*of_terms, strict=True)))
 
-    def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
-        """The ranks' rows one below the other, of which each has counts[rank] (collective)."""
-        options = CallOptions.of("allgather", None, self._communicator, None)
-        return gathered_rows(rows, tuple(counts), options)
-
-    def exchange(self, rows: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        """The rows that the ranks have for this one, one below the other (collective).
-
-        Parameters
-        ----------
-        sent, received : how many go to each rank, and come from it, [P].
-        """
-        options = CallOptions.of("alltoall", None, self._communicator, None)
-        return exchanged(rows, tuple(sent), tuple(received), options)
-
-    def from_first_rank(self, tensor: Tensor) -> Tensor:
-        """What the first of the ranks that share the loss has (collective)."""
-        return broadcast(tensor, 0, communicator=self._communicator)
-
-    def from_rank(self, tensor: Tensor, rank: int) -> Tensor:
-        """What one of the ranks that share the loss has (collective)."""
-        return broadcast(tensor, rank, communicator=self._communicator)
-
-    def from_every_rank(self, tensor: Tensor) -> Tensor:
-        """What each of the ranks that share the loss has, of one shape: [P, …] (collective)."""
-        options = CallOptions.of("allgather", None, self._communicator, None)
-        return gathered_rows(tensor[None], (1,) * self.ranks, options)
-
-    def sum_on_rank(self, tensor: Tensor, rank: int) -> Tensor:
-        """Σ over the ranks that share the loss, on one of them: [n] (collective).
-
-        The others get a vector of no elements.
-        """
-        rows = tuple(tensor.shape[0] if other == rank else 0 for other in range(self.ranks))
-        options = CallOptions.of("reducescatter", None, self._communicator, None)
-        return scattered(tensor, Sum, options, rows=rows)
-
-    @property
-    def ranks(self) -> int:
-        """How many share the loss."""
-        return self._communicator.size
-
-    @property
-    def on_first_rank(self) -> bool:
-        """Whether this is the first of the ranks that share the loss."""
-        return self._communicator.rank == 0
-
-    @property
-    def rank(self) -> int:
-        """Which of the ranks that share the loss this is."""
-        return self._communicator.rank
-
-    def _components(self, term: Term, rows: Rows, flags: Any) -> int:
-        """How many residuals a term has at a point, also where this rank has none."""
-        shapes = [
-            a.shape[int(flag) :].as_list() for a, flag in zip(rows.arrays, flags[1], strict=True)
-        ]
-        dtype = rows.arrays[0].dtype
-
-        def residual() -> Tensor:
-            u = self._field(self.layout.unflatten(tf.zeros([self.layout.size], dtype)))
-            return term.residual(u, *(tf.zeros([max(n, 1), *rest], dtype) for n, *rest in shapes))
-
-        # Only its shape is wanted, which to trace it tells.
-        with tf.init_scope():
-            traced = tf.function(residual, autograph=False).get_concrete_function()
-        return int(traced.output_shapes[1])
-
     def _values(self, parameters: Tensor, batch: Batch) -> Tensor:
-        return self._of_members(self._values_of_one, parameters, batch)
+        return self._of_members(self._member.values, parameters, batch)
 
     def _gradients(self, parameters: Tensor, batch: Batch) -> Tensor:
-        return self._of_members(self._gradient_of_one, parameters, batch)
-
-    def _values_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
-        return self._local_terms(self.layout.unflatten(flat), batch, flat.dtype)
-
-    def _gradient_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
-        """(∇L, terms) of one member on this rank's points: [p] -> [p + T] (local)."""
-        parameters = self.layout.unflatten(flat)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(parameters)
-            terms = self._local_terms(parameters, batch, flat.dtype)
-            loss = tf.reduce_sum(terms)
-        gradients = tape.gradient(
-            loss, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
-        return tf.concat([self.layout.flatten(gradients), terms], axis=0)
-
-    def _squares_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
-        u = self._field(self.layout.unflatten(flat))
-        if not _has_points(batch[0]):
-            return tf.zeros([0], flat.dtype)
-        parts = [
-            rows.weights * tf.reduce_sum(tf.square(term.residual(u, *rows.arrays)), axis=1)
-            for term, rows in zip(self._terms, batch, strict=False)
-        ]
-        return tf.add_n(parts)
-
-    def _gradients_of_terms_of_one(self, flat: Tensor, batch: Batch) -> Tensor:
-        """[p] -> [T, p] on this rank's points (local)."""
-        with tf.GradientTape(watch_accessed_variables=False, persistent=True) as tape:
-            tape.watch(flat)
-            terms = self._local_terms(self.layout.unflatten(flat), batch, flat.dtype)
-            values = tf.unstack(terms)
-        zero = tf.UnconnectedGradients.ZERO
-        return tf.stack([tape.gradient(v, flat, unconnected_gradients=zero) for v in values])
-
-    def _residuals_of_one(self, flat: Tensor, batch: Batch) -> list[Tensor]:
-        u = self._field(self.layout.unflatten(flat))
-        return [
-            weighted(term.residual(u, *rows.arrays), rows.weights)
-            if _has_points(rows)
-            else tf.zeros([0], flat.dtype)
-            for term, rows in zip(self._terms, batch, strict=True)
-        ]
-
-    def _jacobian_of_one(self, flat: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
-        none = tf.zeros([0], flat.dtype), tf.zeros([self.layout.size, 0], flat.dtype)
-        found = [
-            jacobian(flat, rows) if _has_points(rows) else none
-            for jacobian, rows in zip(self._jacobians, batch, strict=True)
-        ]
-        return [r for r, _ in found], [slopes for _, slopes in found]
-
-    def _transposed_times_of_one(self, both: Tensor, batch: Batch) -> Tensor:
-        flat, v = both[: self.layout.size], both[self.layout.size :]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(flat)
-            r = tf.concat(self._residuals_of_one(flat, batch), axis=0)
-        return tape.gradient(r, flat, v, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-
-    def _jacobian_times_of_one(self, both: Tensor, batch: Batch) -> list[Tensor]:
-        flat, direction = both[: self.layout.size], both[self.layout.size :]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(flat)
-            parts = self._residuals_of_one(flat, batch)
-            r = tf.concat(parts, axis=0)
-        along = _along(tape, r, flat, direction)
-        return tf.split(along, [part.shape[0] for part in parts])
-
-    def _normal_times_of_one(self, both: Tensor, batch: Batch) -> Tensor:
-        flat, direction = both[: self.layout.size], both[self.layout.size :]
-        with tf.GradientTape(watch_accessed_variables=False, persistent=True) as tape:
-            tape.watch(flat)
-            r = tf.concat(self._residuals_of_one(flat, batch), axis=0)
-        along = _along(tape, r, flat, direction)
-        return tape.gradient(r, flat, along, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-
-    def _local_terms(self, parameters: Sequence[Tensor], batch: Batch, dtype: Any) -> Tensor:
-        u = self._field(parameters)
-        values = []
-        for term, rows in zip(self._terms, batch, strict=True):
-            # A term without points here needs no operations here; other ranks have its points.
-            value = tf.zeros([], dtype)
-            if _has_points(rows):
-                squares = tf.square(term.residual(u, *rows.arrays))
-                if rows.weights.shape.rank == 0:
-                    value = rows.weights * tf.reduce_sum(squares)
-                else:
-                    value = tf.reduce_sum(_columns(rows.weights) * squares)
-            values.append(value)
-        return tf.stack(values)
+        return self._of_members(self._member.gradient, parameters, batch)
 
     def _of_members(
         self,
@@ -382,29 +217,6 @@ class StackedObjective:
             return function(flat, _join(stacked, list(mine), list(shared)))
 
         return tf.vectorized_map(of_one, (parameters, own), fallback_to_while_loop=False)
-
-
-def _along(tape: Any, r: Tensor, flat: Tensor, direction: Tensor) -> Tensor:
-    """J d, as the derivative along d of Jᵀ w by w, in which it is linear: [K] (local).
-
-    A ForwardAccumulator would be one pass instead of two, but around those of a residual it is
-    wrong in silence.
-    """
-    w = tf.zeros_like(r)
-    zero = tf.UnconnectedGradients.ZERO
-    with tf.GradientTape(watch_accessed_variables=False) as outer:
-        outer.watch(w)
-        back = tape.gradient(r, flat, w, unconnected_gradients=zero)
-    return outer.gradient(back, w, direction, unconnected_gradients=zero)
-
-
-def _has_points(rows: Rows) -> bool:
-    return rows.arrays[0].shape[0] != 0
-
-
-def _columns(weights: Tensor) -> Tensor:
-    """Weights [n] as [n, 1], which multiply residuals [n, k]; a scalar as it is."""
-    return weights if weights.shape.rank == 0 else weights[:, None]
 
 
 def _leaves(rows: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from sciml_par.parallel.collectives.variables import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.contradictions import contradictions
+from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns import initial_unknowns
 from sciml_par.training.arguments import Arguments
 from sciml_par.training.automatic import with_optimizer
@@ -181,6 +182,8 @@ def prepare(given: Arguments, world: World) -> Preparation:
             evaluation_points=given.evaluation_points,
             keep=given.keep,
         )
+        if not isinstance(given.problem, Problem):
+            raise InputError(f"train: expected problem to be a Problem; got {given.problem!r}.")
         phases = as_phases(given.optimizer, given.steps, given.phases)
         division = divide(ensemble, rank=everyone.rank, size=everyone.size)
         return settings, phases, as_stops(given.stop), ensemble, division

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from sciml_par._text import rank_list
 from sciml_par.problems.unknowns import numbers_of
 from sciml_par.results.member import WALL_TIME
-from sciml_par.training.meeting import Meeting, Watcher, named_values
+from sciml_par.training.meeting import Meeting, Status, Watcher, named_values
 from sciml_par.training.progress import Reporter
 
 
@@ -42,12 +43,10 @@ class ProgressWatcher(Watcher):
         if self._all_records:
             self._show_records(meeting)
         if meeting.losses:
-            first = meeting.everyone[0]
+            last = _furthest_behind(meeting.everyone)
             names = [term.name for term in meeting.course.stack.terms]
-            terms = dict(zip(names, first.terms, strict=False)) if len(meeting.losses) == 1 else {}
-            self._reporter.update(
-                first.done, meeting.losses, terms, first.measures, meeting.unknowns
-            )
+            terms = dict(zip(names, last.terms, strict=False)) if len(meeting.losses) == 1 else {}
+            self._reporter.update(last.done, meeting.losses, terms, last.measures, meeting.unknowns)
 
     def _show_records(self, meeting: Meeting) -> None:
         course, at = meeting.course, meeting.worked
@@ -76,6 +75,16 @@ class ProgressWatcher(Watcher):
                 f"model{'s' * (len(new) > 1)} in training there end{'s' * (len(new) == 1)}, "
                 f"the others go on"
             )
+
+
+def _furthest_behind(everyone: Sequence[Status]) -> Status:
+    """Of the ranks at work, the one that has most steps to make; rank 0 where they cannot compare.
+
+    Ranks with other numbers of courses have other numbers of steps to make.
+    """
+    first = everyone[0]
+    running = [each for each in everyone if each.course < each.courses == first.courses]
+    return min(running, key=lambda each: each.done, default=first)
 
 
 class TimeWatcher(Watcher):

@@ -43,7 +43,7 @@ class Settings:
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise InputError(
             f"train: expected {name} to be one of {', '.join(allowed)}; got {value!r}."
         )

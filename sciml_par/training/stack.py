@@ -14,6 +14,7 @@ from sciml_par.networks.network import Network
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
 from sciml_par.training.function_key import function_key
+from sciml_par.training.function_networks import keys_of_functions
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.feed import Feed
 
@@ -146,6 +147,7 @@ def _computation(setup: MemberSetup) -> Hashable | None:
     parts = [setup.network.key, setup.feed.shape_key, scaled, transformed, *functions]
     shapes = tuple(tuple(v.shape) for v in setup.network.trainable_variables)
     sought = tuple((name, unknown.key) for name, unknown in problem.unknowns.items())
+    sought_functions = keys_of_functions(problem, setup.network)
     # Residuals may name coordinates and components.
     names = (problem.domain.names, problem.output_names)
-    return None if None in parts else ("alike", names, shapes, sought, *parts)
+    return None if None in parts else ("alike", names, shapes, sought, sought_functions, *parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ class TargetLoss:
     value: float
 
     def __post_init__(self) -> None:
-        _check_number("TargetLoss", "value", self.value, self.value >= 0, "≥ 0")
+        _check_number("TargetLoss", "value", self.value, lambda value: value >= 0, "≥ 0")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ class NoProgress:
         if not good:
             raise InputError(f"NoProgress: expected steps, an integer ≥ 1; got {self.steps!r}.")
         share = self.least_progress
-        _check_number("NoProgress", "least_progress", share, 0 <= share < 1, "in [0, 1)")
+        _check_number(
+            "NoProgress", "least_progress", share, lambda share: 0 <= share < 1, "in [0, 1)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,7 @@ class WallTime:
     def __post_init__(self) -> None:
         for name in ("seconds", "minutes", "hours"):
             value = getattr(self, name)
-            _check_number("WallTime", name, value, value >= 0, "≥ 0")
+            _check_number("WallTime", name, value, lambda value: value >= 0, "≥ 0")
         if self.total == 0:
             raise InputError("WallTime: expected a time > 0, as WallTime(hours=8); got none.")
 
@@ -153,6 +155,12 @@ def _not_a_stop(value: Any) -> str:
     )
 
 
-def _check_number(of: str, name: str, value: Any, good: bool, expected: str) -> None:
-    if not good or not math.isfinite(value):
+def _check_number(
+    of: str, name: str, value: Any, is_good: Callable[[Any], bool], expected: str
+) -> None:
+    try:
+        good = bool(is_good(value)) and math.isfinite(value)
+    except (TypeError, ValueError):
+        good = False
+    if not good:
         raise InputError(f"{of}: expected {name} to be a number {expected}; got {value!r}.")

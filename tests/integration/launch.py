@@ -90,12 +90,12 @@ def start(
     """
     launcher = [] if ranks is None else ["mpirun", "-np", str(ranks)]
     fresh = fresh or arguments[0] == "-c" or not CAN_FORK
-    python = [sys.executable] if fresh else [*_CLIENT, _fork_server()]
+    python = [sys.executable] if fresh else prepared_python()
     command = [*launcher, *python, *map(str, arguments)]
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env=_environment(threads),
+        env=environment(threads),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -115,6 +115,11 @@ def launch(
     return start(ranks, *arguments, folder=folder, threads=threads, fresh=fresh).end()
 
 
+def prepared_python() -> list[str]:
+    """A command that runs `python arguments...` in a process that has TensorFlow already."""
+    return [*_CLIENT, _fork_server()]
+
+
 @functools.cache
 def _fork_server() -> str:
     """The name of the socket of a server that lives as long as this process."""
@@ -124,7 +129,7 @@ def _fork_server() -> str:
     # It reads its standard input to see this process end.
     subprocess.Popen(
         [sys.executable, ROOT / "tests" / "integration" / "fork_server.py", str(listener.fileno())],
-        env=_environment(threads=1) | {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env=environment(threads=1) | {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         pass_fds=[listener.fileno()],
@@ -133,7 +138,7 @@ def _fork_server() -> str:
     return os.fsdecode(listener.getsockname()[1:])
 
 
-def _environment(threads: int | None) -> dict[str, str]:
+def environment(threads: int | None) -> dict[str, str]:
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -142,6 +147,9 @@ def _environment(threads: int | None) -> dict[str, str]:
     inherited["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     # A rank of a slow machine may wait long for another, which is nothing to warn about here.
     inherited["SCIML_PAR_STALL_WARNING"] = str(SECONDS)
+    # Ranks beside other tests outnumber the cores: those that wait let the others compute. MPICH
+    # reads this; without it a rank that waits takes as much of a core as one that works.
+    inherited.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
     if threads is not None:
         inherited["OMP_NUM_THREADS"] = str(threads)
     return inherited

@@ -5,7 +5,9 @@ Each test starts a program of its own on three ranks (the serial run only).
 
 from __future__ import annotations
 
+import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ PROGRAM = """
 import os, sys, time
 import sciml_par.parallel as sp
 
+if sys.argv[1].endswith("_by_mpi"):  # in which a rank may be done before others begin
+    os.environ["SCIML_PAR_NATIVE"] = "0"
 sp.init()
 import tensorflow as tf
 
@@ -115,6 +119,49 @@ def known_operations_differ():
         time.sleep(0.01)
 
 
+def known_broadcast():
+    sp.broadcast(tf.ones(5), 2)
+    sp.allreduce(tf.ones(2))
+    if last:
+        sp.broadcast(tf.ones(5), 2)  # of which it is done before the others begin
+
+
+def one_is_further():
+    known_broadcast()
+    sp.allreduce(tf.ones(2 if last else 3))
+
+
+def one_leaves_further():
+    known_broadcast()
+    if last:
+        sys.exit(0)
+    sp.allreduce(tf.ones(3))
+
+
+def one_leaves_and_pairs():
+    known_broadcast()
+    sp.allreduce(tf.ones(2))
+    if last:
+        sys.exit(0)
+    sp.allreduce(tf.ones(2))
+
+
+one_leaves_and_pairs_by_mpi = one_leaves_and_pairs
+
+
+def one_joins_further():
+    known_broadcast()
+    if last:
+        sp.join()
+    sp.allreduce(tf.ones(3))
+
+
+def one_splits():
+    if last:
+        sp.current_world().communicator.split(0)
+    sp.allreduce(tf.ones(2))
+
+
 def nothing():
     say(f"total {sp.allreduce(1.0, sp.Sum).numpy()}")
 
@@ -126,6 +173,9 @@ if sys.argv[1] != "one_raises_at_the_end":
     say("went on")
 time.sleep(0.5 * rank)  # ranks may end at different times
 """
+
+
+IN_SHARED_MEMORY = find_spec("llvmlite") and os.environ.get("SCIML_PAR_NATIVE", "") != "0"
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +235,33 @@ def test_the_ranks_do_not_agree(program, fault, usual, other):
     assert_once(f": {usual}", ended)
 
 
+@pytest.mark.parametrize(
+    ("fault", "other", "usual"),
+    (
+        ("one_is_further", "broadcast(float32 [5], root 2)", "allreduce(float32 [3], Average)"),
+        ("one_leaves_further", "broadcast(float32 [5], root 2)", "allreduce(float32 [3], Average)"),
+        ("one_leaves_and_pairs_by_mpi", "broadcast(float32 [5], root 2)", "allreduce(float32 [2]"),
+        ("one_joins_further", "broadcast(float32 [5], root 2)", "allreduce(float32 [3], Average)"),
+        ("one_splits", "split()", "allreduce(float32 [2], Average)"),
+    ),
+)
+def test_one_rank_is_not_where_the_others_wait_for_it(program, fault, other, usual):
+    """It is further, has left, or is in join: nobody else stands where the others do."""
+    ended = run(program, fault, ranks=3)
+    assert_failed(ended)
+    assert_once("did not ask for the same collective", ended)
+    assert_once(f"rank 2: {other}", ended)
+    assert f": {usual}" in ended.err
+
+
+def test_shared_memory_pairs_nothing_that_differs(program):
+    ended = run(program, "one_leaves_and_pairs", ranks=3)
+    assert_failed(ended)
+    assert_once("did not ask for the same collective", ended)
+    assert_once("ranks 0 and 1: allreduce(float32 [2], Average)", ended)
+    assert_once("rank 2: broadcast(float32 [5], root 2)", ended)
+
+
 def test_one_rank_traces_alone_what_all_must_trace(program):
     ended = run(program, "one_traces_alone", ranks=3)
     assert_failed(ended)
@@ -192,11 +269,21 @@ def test_one_rank_traces_alone_what_all_must_trace(program):
     assert_once("traces it again, alone, for a tensor of another shape", ended)
 
 
-@pytest.mark.parametrize("fault", ("known_lengths_differ", "known_operations_differ"))
-def test_the_ranks_ask_for_other_things_that_they_have_agreed_on(program, fault):
-    """Which is not compared each time: MPI finds it, in MPICH by an abort, or the watchdogs do."""
+@pytest.mark.parametrize(
+    ("fault", "usual", "other"),
+    [
+        ("known_lengths_differ", "float32 [3], Average", "float32 [2000], Average"),
+        ("known_operations_differ", "float32 [3], Sum", "float32 [3], Max"),
+    ],
+)
+def test_the_ranks_ask_for_other_things_that_they_have_agreed_on(program, fault, usual, other):
+    """Shared memory compares each time. Else MPI finds it, by an abort, or the watchdogs do."""
     ended = run(program, fault, ranks=3)
     assert_failed(ended)
+    if IN_SHARED_MEMORY:
+        assert_once(f"ranks 0 and 1: allreduce({usual})", ended)
+        assert_once(f"rank 2: allreduce({other})", ended)
+        return
     said = ended.out + ended.err
     by_mpi = "MPI could not carry" in said or "Message truncated" in said
     assert by_mpi or "did not ask for the same collective" in said, said

@@ -242,6 +242,12 @@ def test_a_tensorflow_without_gpu_is_bad() -> None:
     }
 
 
+def test_who_carries_short_tensors() -> None:
+    assert "by machine code, through the host's shared memory" in told(two())["Compiled functions"]
+    facts = replace(two(), native_obstacle="llvmlite is not installed")
+    assert "by Python and MPI: llvmlite is not installed." in told(facts)["Compiled functions"]
+
+
 def test_compiled_functions_without_foreign_calls_are_bad() -> None:
     assert styles(two())["collectives"] == GOOD
     facts = two(foreign_calls=Finding("", "no such interface"))

@@ -25,6 +25,7 @@ TOP = {"training", "results", *SIBLINGS, "errors"}
 FLOORS = {
     "requests": 1,
     "tensors": 1,
+    "native": 2,
     "transports": 2,
     "groups": 3,
     "execution": 4,

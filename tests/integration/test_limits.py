@@ -52,16 +52,20 @@ def test_networks_and_optimizers() -> None:
     assert "Gauss–Newton methods LevenbergMarquardt and SPRING" in SECTION
 
 
-def test_unknowns_are_coefficients() -> None:
-    assert "Unknown functions" in SECTION and "an ansatz cannot depend on unknowns" in SECTION
-    assert {name for name in dir(problems) if name.startswith("Unknown")} == {"Unknown"}
-    with pytest.raises(InputError, match="ansatz cannot depend on unknowns"):
-        problems.Problem(
-            problems.Interval(0, 1),
-            lambda u, x, *, k: k * u(x),
-            ansatz=lambda n, x, *, k: k * n(x),
-            unknowns={"k": 1.0},
-        )
+def test_unknowns_are_coefficients_and_functions() -> None:
+    section = " ".join(SECTION.split())
+    assert "functions of coordinates or of the solution" in section
+    assert "Functions have no history, and an ansatz cannot depend on unknowns" in section
+    unknowns = {"Unknown", "UnknownFunction"}
+    assert {name for name in dir(problems) if name.startswith("Unknown")} == unknowns
+    for unknown in (1.0, problems.UnknownFunction(1.0)):
+        with pytest.raises(InputError, match="ansatz cannot depend on unknowns"):
+            problems.Problem(
+                problems.Interval(0, 1),
+                lambda u, x, *, k: u(x),
+                ansatz=lambda n, x, *, k: n(x),
+                unknowns={"k": unknown},
+            )
 
 
 @pytest.mark.parametrize(

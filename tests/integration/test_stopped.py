@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 POISSON = ROOT / "scripts" / "pinn_poisson.py"
-OPTIONS = ("--output", "run", "--no-plots", "--log-every", "1000", "--width", "4")
+OPTIONS = ("--output", "run", "--no-plots", "--log-every", "1000", "--optimizer", "adam")
 SECONDS = 300.0
 
 

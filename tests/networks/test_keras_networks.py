@@ -339,6 +339,7 @@ FAULTS = [
     (tf.Module(), "got Module, a tf.Module; make it a keras.Model"),
     (layers.Dense(1), r"a layer; make it a model: keras.Sequential\(\[layer\]\)"),
     (3, "expected a Keras 3 model, or a function that makes one.*got int, no model"),
+    ([1, 20, 20, 1], r"got list, sizes of layers; take functools\.partial\(MLP, width=20, depth=3"),
     ("mpl", "unknown name 'mpl'; choose one of mlp, siren, fourier, modified, pirate"),
 ]
 

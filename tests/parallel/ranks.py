@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -147,3 +149,17 @@ def _in_branch(function: Function) -> Function:
         return tf.cond(flag, lambda: function(*tensors), lambda: blank)
 
     return branched
+
+
+@contextlib.contextmanager
+def group_without_shared_memory() -> Iterator[sp.Communicator]:
+    """All ranks once more, as a group whose tensors all travel by MPI (collective)."""
+    world = sp.current_world().communicator
+    native, world.native = world.native, replace(world.native, obstacle="left out by a test")
+    try:
+        group = world.split(0)
+    finally:
+        world.native = native
+    assert group.shared is None
+    yield group
+    group.free()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import eager
+from ranks import eager, group_without_shared_memory
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
@@ -116,12 +116,12 @@ DISAGREEMENTS = {
 }
 
 
-def assert_names_everyone(message, calls):
+def assert_names_everyone(message, calls, group="world"):
     last = sp.size() - 1
     others = (
         "rank 0" if last == 1 else f"ranks {', '.join(map(str, range(last - 1)))} and {last - 1}"
     )
-    assert "«world» did not ask for the same collective" in message
+    assert f"«{group}» did not ask for the same collective" in message
     assert f"{others}: {calls[0]}" in message
     assert f"rank {last}: {calls[1]}" in message
 
@@ -246,15 +246,67 @@ def test_a_rank_that_made_more_collectives_is_found_at_the_next_agreement():
 
 def test_ranks_that_asked_for_other_things_are_found_at_the_next_agreement():
     """Both had been agreed on, and are as long, so nobody noticed."""
+    with group_without_shared_memory() as group:
+        for op in (sp.Sum, sp.Max):
+            sp.allreduce(x(24), op, communicator=group)
+        sp.allreduce(x(24), sp.Max if odd_one_out() else sp.Sum, communicator=group)
+        sp.allreduce(x(24), sp.Sum, communicator=group)
+        with pytest.raises(CollectiveMismatchError) as error:
+            group.barrier()
+        calls = [f"allreduce(float32 [24], {op})" for op in ("Sum", "Max")]
+        assert_names_everyone(str(error.value), calls, group.name)
+        assert "2 before this one; results since then are wrong" in str(error.value)
+        np.testing.assert_array_equal(sp.allreduce(x(2), sp.Max, communicator=group), x(2))
+
+
+def test_ranks_that_ask_for_other_things_are_found_at_once_in_shared_memory():
+    if sp.current_world().communicator.shared is None:
+        pytest.skip("the ranks have no shared memory")
     for op in (sp.Sum, sp.Max):
         sp.allreduce(x(24), op)
-    sp.allreduce(x(24), sp.Max if odd_one_out() else sp.Sum)
-    sp.allreduce(x(24), sp.Sum)
     with pytest.raises(CollectiveMismatchError) as error:
-        sp.barrier()
-    calls = [f"allreduce(float32 [24], {op})" for op in ("Sum", "Max")]
+        sp.allreduce(x(24), sp.Max if odd_one_out() else sp.Sum)
+    assert_names_everyone(
+        str(error.value), [f"allreduce(float32 [24], {o})" for o in ("Sum", "Max")]
+    )
+    assert_still_works()
+
+
+@pytest.mark.parametrize("compiled", (False, True))
+def test_long_ones_are_compared_each_time(compiled):
+    """By MPI, which would abort: it gets what is longer than it expects."""
+    function = lambda x: sp.allreduce(x, sp.Sum)  # noqa: E731
+    if compiled:
+        function = tf.function(function, jit_compile=True)
+    longer, long = x(2**18 + 24), x(2**18 + 12)
+    for y in (longer, long, long):
+        function(y)
+    with pytest.raises(Exception, match="did not ask for the same collective") as error:
+        function(longer if odd_one_out() else long)
+    calls = [f"allreduce(float32 [{len(y)}], Sum)" for y in (long, longer)]
     assert_names_everyone(str(error.value), calls)
-    assert "2 before this one; results since then are wrong" in str(error.value)
+    np.testing.assert_array_equal(function(long), long)
+    assert_still_works()
+
+
+def test_so_are_those_of_a_compiled_loop():
+    @tf.function(jit_compile=True)
+    def loop(y):
+        step = lambda i, y: (i + 1, sp.allreduce(y, sp.Sum) / sp.size())  # noqa: E731
+        return tf.while_loop(lambda i, y: i < 10, step, (0, y))[1]
+
+    if sp.current_world().communicator.shared is None:
+        pytest.skip("the ranks have no shared memory")
+    other = tf.function(lambda y: sp.allreduce(y, sp.Max), jit_compile=True)
+    y = tf.ones(27)
+    for _ in range(3):
+        loop(y), other(y)
+    with pytest.raises(Exception, match="did not ask for the same collective") as error:
+        other(y) if odd_one_out() else loop(y)
+    assert_names_everyone(
+        str(error.value), [f"allreduce(float32 [27], {o})" for o in ("Sum", "Max")]
+    )
+    np.testing.assert_array_equal(loop(y), y)
     assert_still_works()
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from sciml_par.parallel.startup.cpu_threads import (
     cores_of_this_process,
+    let_waiting_ranks_yield,
     limit_threads,
     requested_threads,
     share_of_cores,
@@ -34,6 +37,33 @@ def cores(*numbers):
 )
 def test_share_of_cores(mine, neighbours, share):
     assert share_of_cores(mine, neighbours) == share
+
+
+HEAVY_YIELD = "MPIR_CVAR_ENABLE_HEAVY_YIELD"
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"MPI_LOCALNRANKS": "3"}, "1"),
+        ({"MPI_LOCALNRANKS": "2"}, None),  # a core for each
+        ({}, None),  # no launcher, or another
+        ({"MPI_LOCALNRANKS": "many"}, None),
+        ({"MPI_LOCALNRANKS": "3", HEAVY_YIELD: "0"}, "0"),  # as the user says
+    ],
+)
+def test_ranks_that_wait_yield_where_they_outnumber_the_cores(given, found):
+    let_waiting_ranks_yield(given, cores(4, 5))
+    assert given.get(HEAVY_YIELD) == found
+
+
+def test_a_rank_bound_to_one_core_counts_those_of_its_launcher(monkeypatch):
+    own = {0: {1}, os.getppid(): {0, 1, 2}}
+    monkeypatch.setattr(os, "sched_getaffinity", own.__getitem__, raising=False)
+    for ranks, found in (("3", None), ("4", "1")):
+        environment = {"MPI_LOCALNRANKS": ranks}
+        let_waiting_ranks_yield(environment)
+        assert environment.get(HEAVY_YIELD) == found
 
 
 @pytest.mark.parametrize(

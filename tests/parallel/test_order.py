@@ -7,7 +7,6 @@ import tensorflow as tf
 from ranks import compiled, graph, on_two
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.groups.call_site import PreparedCall
 
 needs_ranks = pytest.mark.ranks(
     least=2, most=3, reason="one rank transfers nothing; where three agree, a fourth adds nothing"
@@ -18,18 +17,25 @@ two_ranks = pytest.mark.ranks(
 )
 
 
+class Since:
+    """What the collectives of the world have asked for from now on, in the order in which they ran.
+
+    It is the rank's own history, whether Python has executed them or machine code.
+    """
+
+    def __init__(self):
+        self._progress = sp.current_world().communicator.progress
+        self._first = self._progress.sequence + 1
+
+    def __iter__(self):
+        for number, announcement in self._progress.history:
+            if number >= self._first and announcement.request is not None:
+                yield announcement.request
+
+
 @pytest.fixture
-def requests(monkeypatch):
-    """What the collectives asked for, in the order in which they ran."""
-    made = []
-    execute = PreparedCall.execute
-
-    def recording(self, *addresses):
-        made.append(self.request)
-        execute(self, *addresses)
-
-    monkeypatch.setattr(PreparedCall, "execute", recording)
-    return made
+def requests():
+    return Since()
 
 
 def sizes_of(requests):

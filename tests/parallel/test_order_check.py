@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
+from ranks import group_without_shared_memory
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.groups.mailbox import OrderDigest
@@ -25,13 +26,13 @@ class FakeMailbox:
 
 @pytest.fixture
 def group():
-    group = sp.current_world().communicator.split(0)
-    group.all_groups.remove(group)  # out of the sight of the ranks' own watchdogs
-    for op in (sp.Sum, sp.Max):
-        sp.allreduce(tf.ones(3), op, communicator=group)
-    yield group
-    group.all_groups.append(group)
-    group.free()
+    """By MPI, in which what was agreed on pairs in silence."""
+    with group_without_shared_memory() as group:
+        group.all_groups.remove(group)  # out of the sight of the ranks' own watchdogs
+        for op in (sp.Sum, sp.Max):
+            sp.allreduce(tf.ones(3), op, communicator=group)
+        yield group
+        group.all_groups.append(group)
 
 
 def compared(group, steps, *, differ_at=None):

@@ -6,9 +6,11 @@ import time
 
 import pytest
 import tensorflow as tf
+from ranks import group_without_shared_memory
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
+from sciml_par.parallel.groups.bounded_lead import MOST_AHEAD
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank always agrees with itself")
 
@@ -95,6 +97,49 @@ def test_one_session_and_one_function_go_on():
         with pytest.raises(tf.errors.FailedPreconditionError):
             running.run(right)  # stands behind the other in the order of the graph
     assert run(flag).numpy() == sp.size()
+
+
+@pytest.fixture
+def by_mpi():
+    """A group whose broadcasts leave their root before others begin."""
+    with group_without_shared_memory() as group:
+        yield group
+
+
+def out_of_step(group):
+    """Rank 0 gives a broadcast that nobody takes, and is told of it with the others."""
+    sp.broadcast(tf.zeros([2]), 0, communicator=group)  # from now on, all have agreed on it
+    with pytest.raises(CollectiveMismatchError, match="its collective number"):
+        if sp.rank() == 0:
+            sp.broadcast(tf.fill([2], -1.0), 0, communicator=group)
+        group.barrier()
+
+
+def test_a_broadcast_that_nobody_took_meets_no_other_one(by_mpi):
+    out_of_step(by_mpi)
+    for value in (3.0, 4.0):
+        y = sp.broadcast(tf.fill([2], value + 10 * sp.rank()), 0, communicator=by_mpi)
+        assert y.numpy().tolist() == [value, value]
+    assert float(compiled(total)) == 3 * sum(range(1, sp.size() + 1))
+
+
+def test_ranks_out_of_step_are_ahead_of_nobody_any_more(by_mpi):
+    """Or one of them would go to meet the others a broadcast earlier than they do."""
+    out_of_step(by_mpi)
+    for step in range(MOST_AHEAD + 1):
+        assert float(sp.broadcast(tf.constant(1.0 * step), 0, communicator=by_mpi)) == step
+        assert float(sp.allreduce(tf.constant(1.0), sp.Sum, communicator=by_mpi)) == sp.size()
+
+
+@pytest.mark.ranks(least=3, reason="needs one rank in join, and two that differ")
+def test_who_had_joined_has_not_after_a_mismatch():
+    with pytest.raises(CollectiveMismatchError):
+        if sp.rank() == 0:
+            sp.join()
+        sp.allreduce(tf.ones([3 + sp.rank()]), sp.Sum)
+    if sp.rank() == 0:  # by itself, and the others are to be told of it
+        assert float(sp.allreduce(tf.constant(5.0), sp.Sum)) == 5.0
+    assert sp.join() == 0
 
 
 def test_ranks_out_of_step_go_on():

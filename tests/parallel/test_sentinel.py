@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import errno
 import functools
+import math
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,9 +23,21 @@ from types import SimpleNamespace
 import pytest
 
 import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.parallel.startup.patience import requested_host_timeout
+from sciml_par.parallel.supervision import host_addresses
 from sciml_par.parallel.supervision import sentinel_client as sentinel
-from sciml_par.parallel.supervision import sentinel_process
-from sciml_par.parallel.supervision.sentinel_process import Watch, ending
+from sciml_par.parallel.supervision.sentinel_process import (
+    launcher,
+    messages,
+    other_hosts,
+    watch,
+)
+from sciml_par.parallel.supervision.sentinel_process.heartbeats import keep_asking
+from sciml_par.parallel.supervision.sentinel_process.messages import ending, host_and_ranks
+from sciml_par.parallel.supervision.sentinel_process.other_hosts import Neighbours
+from sciml_par.parallel.supervision.sentinel_process.rank_process import RankProcess
+from sciml_par.parallel.supervision.sentinel_process.watch import Watch
 
 pytestmark = pytest.mark.ranks(most=1, reason="the ranks are processes of its own")
 
@@ -58,14 +72,16 @@ def folder():
 def make_host(folder, monkeypatch):
     """Makes a host with a watch and its made-up ranks; and what the watches write."""
     written = []
-    monkeypatch.setattr(sentinel_process, "write", written.append)
+    monkeypatch.setattr(messages, "write", written.append)
 
-    def make(numbers, name="here", hubs=(), link=None, token="secret", pid=0):
+    def make(numbers, name="here", hubs=(), link=None, pid=0, expected=(), seconds=math.inf):
         listener = socket.socket(socket.AF_UNIX)
         path = str(folder / name)
         listener.bind(path)
         listener.listen()
-        watch = Watch(size=SIZE, host=name, listener=listener, hubs=hubs, link=link, token=token)
+        ranks = [*numbers]
+        neighbours = Neighbours(name, ranks, hubs, link, "secret", expected, seconds)
+        watch = Watch(size=SIZE, listener=listener, neighbours=neighbours)
         ranks = {number: Rank(connection=socket.socket(socket.AF_UNIX)) for number in numbers}
         for number, rank in ranks.items():
             rank.connection.connect(path)
@@ -150,15 +166,15 @@ def test_a_rank_that_only_closes_its_files_is_not_lost(make_host):
 @pytest.mark.launches
 def test_ranks_that_do_not_heed_are_killed(make_host, monkeypatch):
     """A process that ignores SIGTERM; never one that has got the number of a rank since."""
-    monkeypatch.setattr(sentinel_process, "_GRACE_SECONDS", 0.05)
-    monkeypatch.setattr(sentinel_process, "_SECONDS_TO_DIE", 0.05)
+    monkeypatch.setattr(watch, "_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(watch, "_SECONDS_TO_DIE", 0.05)
     by_number = []
     monkeypatch.setattr(os, "kill", lambda *arguments: by_number.append(arguments))
     stubborn = "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(600)"
     process = subprocess.Popen([sys.executable, "-ISc", stubborn], stdout=subprocess.PIPE)
     process.stdout.readline()
     host = make_host([0], pid=process.pid)
-    host.watch._end_ranks()
+    host.watch.end_ranks()
     host.watch.run()
     assert process.wait(SECONDS) == -signal.SIGKILL
     process.stdout.close()
@@ -175,16 +191,15 @@ def test_signals_go_by_number_only_where_there_is_nothing_better(monkeypatch, er
     sent = []
     monkeypatch.setattr(os, "pidfd_open", pidfd_open)
     monkeypatch.setattr(os, "kill", lambda *arguments: sent.append(arguments))
-    peer = sentinel_process.Peer(socket.socket())
-    peer.is_rank(1, 12345)
-    peer.send_signal(signal.SIGTERM)
+    process = RankProcess(12345)
+    process.send_signal(signal.SIGTERM)
     assert sent == ([(12345, signal.SIGTERM)] if errno_ == errno.ENOSYS else [])
-    peer.close()
+    process.close()
 
 
 def test_other_hosts_are_awaited_at_the_hosts_own_addresses_only():
-    addresses = sentinel.own_addresses()
-    hubs = sentinel.open_hubs([*addresses, "192.0.2.1"])  # the last is nobody's: RFC 5737
+    addresses = host_addresses.own_addresses()
+    hubs = host_addresses.open_hubs([*addresses, "192.0.2.1"])  # the last is nobody's: RFC 5737
     listening = [hub.getsockname()[0] for hub in hubs]
     for hub in hubs:
         hub.close()
@@ -198,13 +213,13 @@ def test_a_host_without_a_known_name_or_a_route_is_awaited_at_its_interfaces(mon
         raise OSError("made up")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    monkeypatch.setattr(sentinel, "_SOMEWHERE_ELSE", ("no address", 9))
-    mine = sentinel.interface_addresses()
-    hubs = sentinel.open_hubs(mine)
+    monkeypatch.setattr(host_addresses, "_SOMEWHERE_ELSE", ("no address", 9))
+    mine = [*host_addresses.interface_addresses().values()]
+    hubs = host_addresses.open_hubs(mine)
     assert len(hubs) == len(mine) > 0  # they are this host's
     for hub in hubs:
         hub.close()
-    assert sentinel.own_addresses() == ([each for each in mine if each[:4] != "127."] or mine)
+    assert host_addresses.own_addresses() == ([each for each in mine if each[:4] != "127."] or mine)
 
 
 @pytest.mark.parametrize("leaves", (True, False))
@@ -230,15 +245,16 @@ def two_hosts(make_host):
     """Ranks 0 and 1 here, 2 to 4 there, whose sentinel reports to the one here."""
     hub = socket.create_server(("localhost", 0))
     link = socket.create_connection(hub.getsockname())
-    here = make_host([0, 1], hubs=[hub])
-    there = make_host([2, 3, 4], name="there", link=link)
+    other_hosts.introduce(link, "secret", "there", [2, 3, 4])
+    here = make_host([0, 1], hubs=[hub], expected=[("there", [2, 3, 4])], seconds=3.0)
+    there = make_host([2, 3, 4], name="there", link=link, expected=[("here", [0, 1])], seconds=3.0)
     settle(here.watch, there.watch)
-    return here, there
+    return SimpleNamespace(here=here, there=there)
 
 
 @pytest.mark.parametrize("lost", (1, 3))
 def test_of_all_hosts_one_sentinel_speaks(two_hosts, lost):
-    here, there = two_hosts
+    here, there = two_hosts.here, two_hosts.there
     ranks = {**here.ranks, **there.ranks}
     ranks[lost].connection.close()
     settle(here.watch, there.watch)
@@ -257,7 +273,7 @@ def test_of_all_hosts_one_sentinel_speaks(two_hosts, lost):
 
 @pytest.mark.parametrize("speaker", (0, 4))
 def test_what_was_said_on_one_host_is_not_said_on_another(two_hosts, speaker):
-    here, there = two_hosts
+    here, there = two_hosts.here, two_hosts.there
     {**here.ranks, **there.ranks}[speaker].tell("said")
     settle(here.watch, there.watch)
     for rank in (*here.ranks.values(), *there.ranks.values()):
@@ -272,6 +288,132 @@ def test_without_a_link_every_host_speaks_for_itself(make_host):
         host.ranks[number].connection.close()
         settle(host.watch)
     assert hosts[0].written == [message(1), message(4, "there")]
+
+
+def test_hosts_that_go_in_order_are_not_lost(two_hosts):
+    """The one that has done its part, and then the one of rank 0."""
+    here, there = two_hosts.here, two_hosts.there
+    for host in (there, here):
+        for rank in host.ranks.values():
+            rank.tell("bye")
+            rank.connection.close()
+        host.watch.run()
+    assert here.written == []
+
+
+@pytest.mark.parametrize("goes", ("here", "there"))
+@pytest.mark.parametrize("how", ("with its host", "alone"))
+def test_a_sentinel_that_goes_without_a_word(two_hosts, goes, how):
+    """The connection of a host that was lost ends with an error, here a reset."""
+    gone, stays = two_hosts.here, two_hosts.there
+    if goes == "there":
+        gone, stays = stays, gone
+    others = gone.watch._others
+    for peer in (*others._hosts, *([others._link] if others._link else [])):
+        gone.watch._selector.unregister(peer.connection)
+        if how == "with its host":
+            at_once = struct.pack("ii", 1, 0)
+            peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        peer.close()
+    settle(stays.watch)
+    (said,) = stays.written
+    ranks = {"here": "0–1", "there": "2–4"}[goes]
+    if how == "alone":
+        assert f"warning: the process that watches over host {goes} (ranks {ranks}) has" in said
+    else:
+        assert f"host {goes} (ranks {ranks}) has broken off its connection" in said
+    heard = "end\n" if how == "with its host" else None
+    assert [rank.hears() for rank in stays.ranks.values()] == [heard] * len(stays.ranks)
+
+
+def test_hosts_that_cannot_connect_are_named_once(make_host, monkeypatch):
+    monkeypatch.setattr(other_hosts, "_SECONDS_TO_REPORT", 0.0)
+    hub = socket.create_server(("localhost", 0))
+    host = make_host([0], hubs=[hub], expected=[("b", [1]), ("c", [2, 3])], seconds=3.0)
+    for _ in range(2):
+        host.watch._others.look_at_the_clock()
+    (said,) = host.written
+    address, port = hub.getsockname()
+    assert f"host b (rank 1) and 1 more could not open a TCP connection to {address}:{port}" in said
+    assert host.ranks[0].hears() is None
+
+
+@pytest.mark.parametrize(("first", "wait"), ((True, 21_000), (False, 27_000)))
+def test_the_kernel_asks_the_other_host(first, wait):
+    with socket.create_server(("localhost", 0)) as server:
+        connection = socket.create_connection(server.getsockname())
+        keep_asking(connection, 30.0, first=first)
+        found = {
+            name: connection.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+            for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_USER_TIMEOUT")
+        }
+        keep_asking(connection, 1e9, first=first)  # the kernel takes it
+        connection.close()
+    assert found == {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 3, "TCP_USER_TIMEOUT": wait}
+
+
+def test_the_first_place_that_takes_a_connection_is_used():
+    with (
+        socket.create_server(("localhost", 0)) as first,
+        socket.create_server(("localhost", 0)) as second,
+        socket.socket() as nobody,
+    ):
+        nobody.bind(("localhost", 0))  # and does not listen
+        places = [each.getsockname() for each in (nobody, first, second)]
+        with host_addresses.connect_to_one_of(places) as connection:
+            assert connection.getpeername() == places[1]
+        assert host_addresses.connect_to_one_of(places[:1]) is None
+
+
+def test_the_network_interface_that_the_user_names():
+    found = host_addresses.addresses_to_listen_on
+    assert found({"SCIML_PAR_INTERFACE": "lo"}) == ["127.0.0.1"]
+    assert found({"MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE": "lo"}) == ["127.0.0.1"]
+    assert found({"MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE": "ib7"}) == host_addresses.own_addresses()
+    with pytest.raises(InputError, match="SCIML_PAR_INTERFACE: .*; got 'ib7'"):
+        found({"SCIML_PAR_INTERFACE": "ib7"})
+
+
+def test_how_long_a_host_may_be_silent():
+    assert requested_host_timeout({}, None) == 30.0
+    assert requested_host_timeout({"SCIML_PAR_HOST_TIMEOUT": "6"}, None) == 6.0
+    assert requested_host_timeout({"SCIML_PAR_HOST_TIMEOUT": "6"}, math.inf) == math.inf
+    for given in (2.0, math.nan):
+        with pytest.raises(InputError, match="init: host_timeout: .* ≥ 5; got"):
+            requested_host_timeout({}, given)
+
+
+def test_the_launcher_is_found_among_what_has_started_a_rank(tmp_path):
+    chain = {
+        9: ("python (x)", 8),
+        8: ("hydra_pmi_proxy", 7),
+        7: ("mpirun", 6),
+        6: ("bash", 5),
+        5: ("mpirun", 1),
+    }
+    for pid, (command, parent) in chain.items():
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} ({command}) S {parent} 1")
+    assert launcher.launchers_of(9, tmp_path) == [8, 7]
+    assert launcher.launchers_of(6, tmp_path) == [5]
+    assert launcher.launchers_of(10, tmp_path) == []
+
+
+@pytest.mark.launches
+def test_a_launcher_that_waits_for_a_lost_host_is_ended(monkeypatch):
+    monkeypatch.setattr(launcher, "_SECONDS_TO_END", 0.05)
+    monkeypatch.setattr(launcher, "_SECONDS_TO_DIE", 0.05)
+    stubborn = "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-ISc", stubborn], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    launcher.end_launchers([RankProcess(process.pid)])
+    assert process.wait(SECONDS) == -signal.SIGKILL
+    process.stdout.close()
+
+
+def test_hosts_in_words():
+    assert host_and_ranks("a", [2]) == "host a (rank 2)"
+    assert host_and_ranks("a", [3, 0, 1, 6, 7]) == "host a (ranks 0–1, 3, 6–7)"
 
 
 def test_a_stranger_is_not_believed(make_host):
@@ -330,7 +472,7 @@ def processes(monkeypatch):
         "Popen",
         functools.partial(subprocess.Popen, stderr=subprocess.PIPE),
     )
-    starter, path = sentinel.start_process(3)
+    starter, path = sentinel.start_process(3, Neighbours(socket.gethostname(), [0, 1, 2]))
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM, path, str(number)],
@@ -403,12 +545,11 @@ def test_a_process_whose_parent_was_quicker():
     process = subprocess.Popen(
         [sys.executable, "-ISc", "import os; input(); os._exit(7)"], stdin=-1
     )
-    peer = sentinel_process.Peer(socket.socket())
-    peer.is_rank(1, process.pid)
-    assert peer.wait_status() == -1
+    watched = RankProcess(process.pid)
+    assert watched.wait_status() == -1
     process.communicate(b"\n")
-    assert peer.wait_status() in (None, 7 << 8)
-    peer.close()
+    assert watched.wait_status() in (None, 7 << 8)
+    watched.close()
 
 
 @pytest.mark.launches

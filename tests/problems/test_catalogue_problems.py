@@ -189,7 +189,7 @@ def test_suggestions_are_usable(name):
         placed = entry.place(points)
         assert placed.shape == (points, domain.dimension) and domain.contains(placed).all()
     if isinstance(points, tuple):
-        assert len(points) == domain.dimension and suggestion.method == "grid"
+        assert len(points) == domain.dimension and suggestion.method in (None, "grid")
     assert entry.equation and "\n" not in entry.equation
     assert 0 < entry.goal <= 1e-2
 
@@ -208,15 +208,21 @@ def test_coefficients_that_are_not_true_leave_residuals() -> None:
             assert np.max(np.abs(r)) > 1e-2, (name, wrong)
 
 
-def test_observations_have_the_noise_that_is_asked() -> None:
+@pytest.mark.parametrize(
+    ("name", "more"), [("inverse-diffusion", {"observed": 400}), ("inverse-lorenz", {})]
+)
+def test_observations_have_the_noise_that_is_asked(name: str, more: dict[str, int]) -> None:
     def errors(**parameters):
-        problem = problem_by_name("inverse-diffusion", observed=400, **parameters)
+        problem = problem_by_name(name, **more, **parameters)
         measured = problem.conditions[-1]
-        return measured.u - problem.exact(measured.x)
+        exact = problem.exact(measured.x)
+        return (measured.u - exact) / np.sqrt(np.mean(exact**2, axis=0))
 
     assert np.all(errors() == 0)
-    assert np.std(errors(noise=0.01)) == pytest.approx(0.01, rel=0.2)
-    assert not np.array_equal(errors(noise=0.01), errors(noise=0.01, seed=1))
+    noise = errors(noise=0.01)
+    assert np.std(noise) == pytest.approx(0.01, rel=0.2)
+    np.testing.assert_allclose(errors(noise=0.02), 2 * noise, rtol=1e-6, atol=1e-12)
+    assert not np.array_equal(noise, errors(noise=0.01, seed=1)[: len(noise)])
 
 
 def test_the_hole_lies_in_the_square() -> None:

@@ -19,11 +19,30 @@ def parse(*arguments: str):
 
 
 def test_defaults_depend_on_the_mode() -> None:
-    data, ensemble = parse(), parse("--mode", "ensemble")
+    data, ensemble = (parse("--optimizer", "adam", "--mode", mode) for mode in POINTS)
     assert (data.points, data.scale_learning_rate) == (51, True)
     assert (ensemble.points, ensemble.scale_learning_rate) == (101, False)
     chosen = parse("--points", "7", "--no-scale-learning-rate")
     assert (chosen.points, chosen.scale_learning_rate, chosen.program) == (7, False, "trial")
+    auto = parse("--mode", "ensemble")
+    assert (auto.optimizer, auto.points, auto.scale_learning_rate) == ("auto", 400, False)
+
+
+def test_the_defaults_of_least_squares_leave_points_that_are_many() -> None:
+    many = parse_training_options("", points={"data": 5000}, arguments=(), program="trial")
+    assert many.points == 5000
+    assert parse("--optimizer", "lm").points == parse("--optimizer", "lbfgs").points == 400
+
+
+@pytest.mark.parametrize("rate", [("--learning-rate", "0.5"), ("--no-scale-learning-rate",)])
+def test_what_is_said_of_a_rate_takes_adam_or_is_refused(
+    rate: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vars(parse(*rate)) == vars(parse("--optimizer", "adam", *rate))
+    for other in ("auto", "lm"):
+        with pytest.raises(SystemExit):
+            parse("--optimizer", other, *rate)
+        assert f"is of adam; --optimizer {other} has no such rate" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("launched", [None, "0", "1"])
@@ -78,17 +97,14 @@ def test_options_of_long_runs(capsys: pytest.CaptureFixture[str]) -> None:
         assert message in capsys.readouterr().err
 
 
-def test_optimizers_have_their_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    adam, lm, auto = parse(), parse("--optimizer", "lm"), parse("--optimizer", "auto")
-    assert (adam.optimizer, adam.steps, adam.precision) == ("adam", 30_000, "float32")
-    assert (lm.steps, lm.precision) == (1_000, "float64")
-    assert (auto.steps, auto.precision) == (None, "float64")
+def test_optimizers_have_their_own_defaults() -> None:
+    adam, lm, auto = parse("--optimizer", "adam"), parse("--optimizer", "lm"), parse()
+    assert (adam.steps, adam.precision, adam.width) == (30_000, "float32", 16)
+    assert (lm.steps, lm.precision, lm.width) == (1_000, "float64", 10)
+    assert (auto.steps, auto.precision, auto.width) == (None, "float64", 10)
     chosen = parse("--optimizer", "lm", "--steps", "7", "--precision", "float32")
     assert (chosen.steps, chosen.precision) == (7, "float32")
     assert parse("--learning-rate", "0.5").learning_rate == 0.5
-    with pytest.raises(SystemExit):
-        parse("--optimizer", "lm", "--learning-rate", "0.5")
-    assert "--optimizer lm has none" in capsys.readouterr().err
     for name, each in OPTIMIZERS.items():
         made = each.make(1e-3)
         assert made == name if name == "auto" else hasattr(made, "step")

@@ -1,5 +1,6 @@
 """The options of solve.py: the suggestions of the catalogue, and what overrides them."""
 
+import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
@@ -44,11 +45,12 @@ def test_points_are_placed_where_the_problem_says(tmp_path):
     assert points.interior.shape == (64, 2)
 
 
-def test_a_rate_is_for_an_optimizer_that_has_one(capsys):
-    assert parse("heat", "--optimizer", "adam", "--learning-rate", "0.01").learning_rate == 0.01
+def test_a_rate_is_of_adam(capsys):
+    options = parse("heat", "--learning-rate", "0.01")
+    assert (options.optimizer, options.steps, options.learning_rate) == ("adam", 30_000, 0.01)
     with pytest.raises(SystemExit):
-        parse("heat", "--learning-rate", "0.01")
-    assert "--optimizer lm has none" in capsys.readouterr().err
+        parse("heat", "--optimizer", "lm", "--learning-rate", "0.01")
+    assert "--optimizer lm has no such rate" in capsys.readouterr().err
 
 
 def test_a_name_is_needed_and_must_be_known(capsys):
@@ -68,3 +70,17 @@ def test_the_list(capsys):
 
 def test_help_has_no_default_that_is_none():
     assert "None" not in make_solving_parser("", program="solve").format_help()
+
+
+def test_parameters_are_those_of_the_problem(capsys):
+    options = parse("inverse-diffusion", "--parameter", "noise=0.01", "--parameter", "observed=30")
+    problem = options.make_problem()
+    (measured,) = (each for each in problem.conditions if hasattr(each, "u"))
+    assert len(measured.u) == 30 and np.any(measured.u != problem.exact(measured.x))
+    with pytest.raises(InputError, match=r"no parameter 'nose'. It has diffusivity, observed"):
+        parse("inverse-diffusion", "--parameter", "nose=1").make_problem()
+    with pytest.raises(InputError, match="It has none"):
+        parse("kdv", "--parameter", "noise=1").make_problem()
+    with pytest.raises(SystemExit):
+        parse("heat", "--parameter", "diffusivity")
+    assert "expected NAME=NUMBER" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems import Problem
 from sciml_par.problems.unknowns import initial_unknowns
 from sciml_par.training import Adam
+from sciml_par.training.function_networks import networks_of_functions
 from sciml_par.training.loop import Chunk, Loop, State, compiles_collectives
 from sciml_par.training.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.parameter_layout import ParameterLayout
@@ -48,6 +49,10 @@ class Engine:
         )
         d, m = self.problem.domain.dimension, self.problem.outputs
         network = make_network(self.model, d, m, dtype="float64")
+        others = networks_of_functions(
+            self.problem, beside=network, seed=0, members=1, dtype="float64", initial_weights=None
+        )
+        network = network.with_others(others)
         layout = ParameterLayout.of(network.trainable_variables, self.problem.unknowns)
         self.objective = StackedObjective(
             partial(field_of, self.problem, network),

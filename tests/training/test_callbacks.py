@@ -180,8 +180,8 @@ def test_chunks_that_are_cut_short_do_not_make_the_next_ones_ever_longer(tmp_pat
     steps: list[int] = []
     small(
         poisson(),
-        steps=1600,
+        steps=400,
         checkpoint=Checkpoint(folder, every=2),
         callbacks=lambda p: steps.append(p.step),
     )
-    assert steps == list(range(2, 1601, 2))
+    assert steps == list(range(2, 401, 2))

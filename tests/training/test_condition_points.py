@@ -232,6 +232,7 @@ def _residuals_and_jacobian(engine: Engine) -> Any:
         yield each(engine.parameters[0], rows)
 
 
+@pytest.mark.ranks(most=2, reason="the loss and its derivatives on more are compared above")
 def test_a_training_with_all_kinds_of_conditions() -> None:
     """u = e^{−t} sin 2πx is found from its equation, periodicity, mass, start and measurements."""
 

@@ -95,6 +95,7 @@ def test_pointwise_residuals_are_not(case: str, dtype: str) -> None:
     assert _said(POINTWISE[case], dtype, ranks=3) == []
 
 
+@pytest.mark.ranks(most=2, reason="one rank shares no model, and two do as more would")
 def test_the_warning_comes_once_and_only_where_ranks_share_a_model(
     recwarn: pytest.WarningsRecorder,
 ) -> None:

@@ -56,7 +56,7 @@ def problem(k: int = 1) -> Problem:
     return poisson(k=k, domain=Interval(0, 1))
 
 
-@pytest.mark.ranks(most=4, reason="uneven and empty shards")
+@pytest.mark.ranks(most=3, reason="shards of three are uneven, and two are empty")
 @pytest.mark.parametrize("points", [Interval(0, 1).sample(n, seed=1) for n in (23, 1)], ids=len)
 def test_any_number_of_ranks_makes_the_steps_of_one(points: Any) -> None:
     """With shards that are uneven or empty."""

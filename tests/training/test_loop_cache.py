@@ -31,6 +31,7 @@ def compiled() -> int:
     return sum(len(loop._programs) for loop in loops.values())
 
 
+@pytest.mark.ranks(most=2, reason="loops are kept on each rank")
 def test_a_second_training_compiles_nothing() -> None:
     """Not even with other data, weights, seed, learning rate, steps and cadence."""
     small(poisson(k=1))

@@ -22,6 +22,10 @@ from sciml_par.training.weights.given import terms_of_loss
 from sciml_par.training.weights.loss_weights import LossWeights, WeightState
 from sciml_par.training.weights.weighting import Weighting
 
+pytestmark = pytest.mark.ranks(
+    most=3, reason="of three, too, some have no point of a condition, and shares are uneven"
+)
+
 RATE, STEPS = 0.02, 12
 NAMES = list(plain.PLAIN)
 

@@ -249,7 +249,9 @@ def test_an_error_on_one_thread_is_raised_when_the_others_are_done(
     monkeypatch.setattr(Loop, "advance", fail)
     with pytest.raises(RuntimeError, match="the part of two members"):
         on(2)
-    assert made[:2] == [1, 1] and len(made) == 3 and made[2] > 1
+    # How many steps both parts take singly before a chunk of several depends on their speed.
+    *single, last = made
+    assert set(single) == {1} and len(single) % 2 == 0 and last > 1
     assert not [t for t in threading.enumerate() if t.name.startswith("part of a loop")]
 
 

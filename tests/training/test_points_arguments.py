@@ -110,6 +110,22 @@ def test_a_condition_that_chooses_its_points_keeps_them() -> None:
     ]
 
 
+def test_points_in_many_dimensions_are_on_no_grid_unless_asked_for() -> None:
+    for d, scattered in ((3, False), (4, True)):
+        problem = Problem(
+            Box([0] * d, [1] * d), lambda u, x: u(x), conditions=[Dirichlet(0.0), Neumann(0.0)]
+        )
+        made = feed(Points(100, boundary=80), problem)
+        inside, on = made.interior, made.whole(0)[1].arrays[0].numpy()
+        assert (len(np.unique(inside[:, 0])) == len(inside)) == scattered
+        # On a face the midpoints of cells are far from its edges.
+        assert (np.min(np.where(on > 0, on, 1.0)) < 0.03) == scattered
+        asked = feed(Points(100, boundary=80, method="grid"), problem)
+        assert len(np.unique(asked.interior[:, 0])) < 6
+        by_axis = feed(Points((3,) * d), problem)
+        assert len(by_axis.interior) == 3**d
+
+
 REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: 100.0, r"interior must be an integer of at least 1 or an array of points, got 100\.0"),
     (lambda: "100", "integer of at least 1 or an array of points, got '100'"),
@@ -192,7 +208,8 @@ def test_points_are_values() -> None:
         "method={'interior': 'latin-hypercube'}, batch_size={'interior': 3})"
     )
     assert repr(pickle.loads(pickle.dumps(points))) == repr(points)
-    assert repr(Points(5, method="grid")) == "Points(interior=5)"
+    assert repr(Points(5)) == "Points(interior=5)"
+    assert repr(Points(5, method="grid")) == "Points(interior=5, method='grid')"
     with pytest.raises(AttributeError):
         points.seed = 3  # type: ignore[misc]
 

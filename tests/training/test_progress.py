@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from sciml_par.training.meeting import Meeting
 from sciml_par.training.progress import (
     Line,
     Lines,
@@ -15,6 +17,7 @@ from sciml_par.training.progress import (
     loss_text,
     make_reporter,
 )
+from sciml_par.training.progress_watcher import ProgressWatcher
 
 pytestmark = pytest.mark.ranks(most=1, reason="local")
 
@@ -25,6 +28,39 @@ def test_texts() -> None:
     assert clock_text(7.4) == "0:07"
     assert clock_text(3725) == "1:02:05"
     assert clock_text(float("inf")) == "?"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "shown"),
+    [
+        ([(1, 1, 100), (0, 1, 60)], 60),  # rank 0 has done its steps, and waits for the other
+        ([(0, 1, 40), (0, 1, 60)], 40),
+        ([(1, 1, 100), (1, 1, 80)], 100),  # all are done; the other one ended early
+        ([(1, 2, 120), (0, 1, 60)], 120),  # which has half as many steps to make in all
+    ],
+)
+def test_the_rank_that_is_furthest_behind_is_shown(
+    ranks: list[tuple[int, int, int]], shown: int
+) -> None:
+    seen: list[int] = []
+
+    class Seen(Reporter):
+        def update(self, done: int, *_: Any) -> None:
+            seen.append(done)
+
+    everyone = [
+        SimpleNamespace(course=c, courses=n, done=d, notes=(), not_finite=(), terms=(), measures={})
+        for c, n, d in ranks
+    ]
+    stack = SimpleNamespace(numbers=(0,), terms=())
+    course = SimpleNamespace(stack=stack, steps=[])
+    meeting = SimpleNamespace(
+        everyone=everyone, courses=[course], course=course, losses=[0.1, 0.2], unknowns={}
+    )
+    watcher = ProgressWatcher(Seen(), all_records=False)
+    for _ in range(2):  # before the first there was nothing to show
+        watcher.met(cast(Meeting, meeting))
+    assert seen == [shown]
 
 
 def test_pace_counts_no_time_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from sciml_par.training import (
     train,
 )
 
+pytestmark = pytest.mark.ranks(most=2, reason="what is refused and handed on is the same on more")
+
 small = partial(
     train,
     network=partial(MLP, width=3, depth=1),

@@ -23,10 +23,20 @@ def tensor_of(value: Any, where: str) -> Any:
         )
     try:
         return tf.convert_to_tensor(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         raise InputError(
             f"{where}: expected a tensor, or what tf.convert_to_tensor makes one of; got "
             f"{_named(value)}. TensorFlow says: {str(error).strip().split(chr(10))[0]}"
+        ) from error
+
+
+def list_of(values: Any, where: str, *, of: str = "tensors") -> list[Any]:
+    """Several values, as a user gives them; or `InputError` (local)."""
+    try:
+        return list(values)
+    except TypeError as error:
+        raise InputError(
+            f"{where}: expected a list of {of}; got {_named(values)}. Give one alone as [x]."
         ) from error
 
 
@@ -43,7 +53,7 @@ def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
                 f"splits how many go to each."
             )
         return even_rows(rows, size)
-    known = tf.get_static_value(tf.convert_to_tensor(splits))
+    known = tf.get_static_value(tensor_of(splits, "alltoall: splits"))
     if known is None:
         raise InputError(
             "alltoall: expected splits that are known when the function is traced; got a tensor "

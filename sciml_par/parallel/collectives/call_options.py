@@ -25,6 +25,18 @@ Gradient = Callable[[Tensor], Tensor]
 """Takes ḡ, the gradient by a result, and gives that by what it was made of."""
 
 
+def communicator_of(communicator: Communicator | None, where: str) -> Communicator:
+    """The ranks that a user has given, all by default; or `InputError` (local)."""
+    if communicator is None:
+        return current_world().communicator
+    if not isinstance(communicator, Communicator):
+        raise InputError(
+            f"{where}: expected communicator to be a Communicator, as .split() makes one, or None; "
+            f"got {communicator!r}."
+        )
+    return communicator
+
+
 def gradient_name(name: str | None) -> str | None:
     """The name of the gradient of what the user calls `name`."""
     return None if name is None else f"gradient of {name}"
@@ -56,7 +68,7 @@ class CallOptions:
         cls, kind: str, name: str | None, communicator: Communicator | None, device: str | None
     ) -> CallOptions:
         """The options that a user has given, checked (local)."""
-        group = communicator or current_world().communicator
+        group = communicator_of(communicator, kind)
         if name is not None and not isinstance(name, str):
             raise InputError(f"{kind}: expected name to be a text or None; got {name!r}.")
         check_device(device, kind)

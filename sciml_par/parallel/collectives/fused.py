@@ -7,7 +7,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.adasum import adasum
-from sciml_par.parallel.collectives.arguments import check_rows
+from sciml_par.parallel.collectives.arguments import check_rows, list_of
 from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.collectives.call_options import CallOptions, Tensor, gradient_name
 from sciml_par.parallel.collectives.fused_rows import gathered_together, scattered_together
@@ -56,7 +56,7 @@ def fused_allreduce(
     -------
     The reduced tensors, in order.
     """
-    results: list[Tensor] = list(tensors)
+    results: list[Tensor] = list_of(tensors, "allreduce")
     sparse, dense = _sparse_and_dense(results)
     bundle = TensorBundle.of([results[i] for i in dense], "allreduce")
     options = CallOptions.of("allreduce", bundle.called(name), communicator, device)
@@ -135,7 +135,7 @@ def fused_allgather(
     [Σ_r n_ri, ...] for each, in order.
     """
     options = CallOptions.of("allgather", name, communicator, device)
-    converted = [options.tensor(x) for x in tensors]
+    converted = [options.tensor(x) for x in list_of(tensors, "allgather")]
     for x in converted:
         check_rows(x, "allgather")
     return gathered_together(converted, options)
@@ -213,7 +213,8 @@ def _reduced_later(
 def _as_bundle(op: ReduceOp, compression: Any, options: CallOptions) -> bool:
     """Whether tensors need not be laid in one first: a compressor of the user's sees them all."""
     known = (None, Compression.none, Compression.fp16, Compression.bf16)
-    return op in (Sum, Average) and compression in known and takes_bundles(options.placement)
+    sums = isinstance(op, ReduceOp) and op in (Sum, Average)
+    return sums and compression in known and takes_bundles(options.placement)
 
 
 def _sparse_and_dense(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.collectives.arguments import tensor_of
+from sciml_par.parallel.collectives.arguments import list_of, tensor_of
 from sciml_par.parallel.tensors.packing import can_pack, packed, unpacked
 from sciml_par.parallel.tensors.shapes import shape_digest, shape_of
 
@@ -38,9 +38,10 @@ class TensorBundle:
     @classmethod
     def of(cls, values: Sequence[Any], where: str) -> TensorBundle:
         """Each of `values` as a tensor, which `where` is to carry (local)."""
+        values = list_of(values, where)
         # To look at a tensor takes Python as long as to carry some hundred elements of it.
         if set(map(type, values)) == {_eager_tensor()}:
-            return cls(list(values), tuple([_kind_of_eager(x) for x in values]))
+            return cls(values, tuple([_kind_of_eager(x) for x in values]))
         tensor_type = tf.Tensor
         tensors = [x if isinstance(x, tensor_type) else tensor_of(x, where) for x in values]
         return cls(tensors, tuple(map(_kind_of, tensors)))

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.collectives.arguments import list_of
 from sciml_par.parallel.collectives.fused import fused_broadcast
 from sciml_par.parallel.groups.communicator import Communicator
 
@@ -24,9 +26,17 @@ def broadcast_variables(
 
     Raises
     ------
+    InputError
+        What is given are no variables.
     CollectiveMismatchError
         The ranks have other variables, or the same in another order.
     """
+    variables = list_of(variables, "broadcast_variables", of="variables")
+    for variable in variables:
+        if not hasattr(variable, "assign"):
+            raise InputError(
+                f"broadcast_variables: expected tf.Variable or keras.Variable; got {variable!r}."
+            )
     values = [tf.convert_to_tensor(variable) for variable in variables]
     received = fused_broadcast(values, root, communicator=communicator)
     for variable, value in zip(variables, received, strict=True):

@@ -169,7 +169,7 @@ def check_device(device: str | None, where: str) -> None:
 def _device_type(device: str) -> str | None:
     try:
         kind: str | None = tf.DeviceSpec.from_string(device).device_type
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         return None
     return kind
 

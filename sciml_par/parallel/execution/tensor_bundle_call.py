@@ -6,10 +6,11 @@ them. MPI copies as fast as memory is, if it is told once where everything lies.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,10 +42,21 @@ class TensorBundleCall(PreparedCall):
         self, communicator: Communicator, request: Request, shapes: Sequence[Shape]
     ) -> None:
         super().__init__(communicator, request, communicator.mpi_transport)
+        lengths = [math.prod(shape) * request.element.size for shape in shapes]
+        if self.shared is None:
+            self._transfer = self._packing_transfer(communicator, lengths)
+        else:
+            self.shared.in_parts(lengths)
+            shared = self.shared
+            self._transfer = lambda addresses: shared(*2 * (address_of(addresses),))
+
+    def _packing_transfer(
+        self, communicator: Communicator, lengths: Sequence[int]
+    ) -> Callable[[bytes], None]:
+        request = self.request
         # A short buffer is reduced faster into another one, and a long one stays in the cache.
         nbytes = request.count * request.element.size
         flat = np.empty((2 if nbytes < _SHORT_BYTES else 1, request.count), request.element.numpy)
-        lengths = [math.prod(shape) * request.element.size for shape in shapes]
         packing = _Packing(lengths, communicator.mpi_transport.itself)
         transfer, send, receive = self._transfer, flat[0].ctypes.data, flat[-1].ctypes.data
 
@@ -54,7 +66,12 @@ class TensorBundleCall(PreparedCall):
             transfer(send, receive)
             packing.unpack(flat[-1], layout)
 
-        self._transfer = transfer_all
+        return transfer_all
+
+
+def address_of(text: bytes) -> int:
+    """Where its bytes lie (local)."""
+    return ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
 
 
 def _free(layouts: OrderedDict[bytes, MPI.Datatype]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from sciml_par.parallel.execution.xla_structures import (
+from sciml_par.parallel.native.xla_structures import (
     FUNCTION,
     Api,
     Attributes,

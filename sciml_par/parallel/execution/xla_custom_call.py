@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.gpu_handler import gpu_handler
+from sciml_par.parallel.execution.graph_lifetime import with_the_graph
 from sciml_par.parallel.execution.xla_call_frame import (
     addresses,
     all_addresses,
@@ -32,7 +33,10 @@ from sciml_par.parallel.execution.xla_module import (
     ArrayType,
     custom_call,
 )
-from sciml_par.parallel.groups.call_site import CallSite
+from sciml_par.parallel.groups.call_site import CallSite, PreparedCall
+from sciml_par.parallel.groups.world import present_world
+from sciml_par.parallel.native.code import native_code
+from sciml_par.parallel.native.layout import Entry, Job
 from sciml_par.parallel.requests.request import Shape
 from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.parallel.tensors.shapes import shape_of
@@ -55,14 +59,52 @@ class Bridge:
         self.on_host = CallSites(on_one_tensor)
         self.on_gpu = CallSites(on_frame)
         self.others = CallSites(on_frame)
-        self._foreign.register(TARGET, HOST, self.on_host.act)
-        self._foreign.register(GENERAL_TARGET, HOST, self.others.act)
+        self._resumed, self._failed = CallSites(on_one_tensor), CallSites(on_frame)
+        self._others_resumed = CallSites(on_frame)
+        self._register_on_host()
         self._platforms = ["CPU"]
         if with_gpus:
             self._foreign.register(TARGET, CUDA, self.on_gpu.act)
             self._platforms.append("CUDA")
         # XLA wants a program's variables on the program's device.
         self._orders = {kind: _order_variable(kind) for kind in (["CPU", "GPU"][: 1 + with_gpus])}
+
+    def _register_on_host(self) -> None:
+        """Let XLA call the machine code, where the ranks have it, or else Python."""
+        if self._foreign.has(TARGET, HOST):
+            return  # a target has the entries of the first bridge, for the life of the process
+        world = present_world()
+        if world is None or world.communicator.native.obstacle:
+            self._foreign.register(TARGET, HOST, self.on_host.act)
+            self._foreign.register(GENERAL_TARGET, HOST, self.others.act)
+            return
+        code, entry = native_code(), self._foreign.entry
+        fail = entry(self._failed.act)
+        for target, execute, resume in (
+            (Job.ONE_TENSOR, self.on_host, self._resumed),
+            (Job.SEVERAL, self.others, self._others_resumed),
+        ):
+            code.set_entries(
+                target,
+                {
+                    Entry.EXECUTE: entry(execute.act),
+                    Entry.RESUME: entry(resume.act),
+                    Entry.FAIL: fail,
+                },
+            )
+        self._foreign.register_address(TARGET, HOST, code.handler)
+        self._foreign.register_address(GENERAL_TARGET, HOST, code.handler_of_several)
+
+    def _serve_by_machine_code(
+        self, call: PreparedCall, number: int, resumed: CallSites, resume: Callable[..., object]
+    ) -> None:
+        """Let machine code carry it out where it can; until the graph goes (local)."""
+        if call.shared is None:
+            return
+        resumed.add(number, resume)
+        self._failed.add(number, call.fail)
+        call.serve_by_machine_code(number)
+        with_the_graph(None, call.shared.leave, number)
 
     def order(self) -> Any:
         """The variable of the order, as the graph under construction sees it; pass it to `emit`."""
@@ -88,8 +130,10 @@ class Bridge:
         -------
         tensor of the request's `receive_shape`.
         """
-        number = self._numbers.take(self.on_host, self.on_gpu)
-        self.on_host.add(number, call_site.prepared(call_site.communicator.mpi_transport).execute)
+        number = self._numbers.take(self.on_host, self.on_gpu, self._resumed, self._failed)
+        call = call_site.prepared(call_site.communicator.mpi_transport)
+        self.on_host.add(number, call.execute)
+        self._serve_by_machine_code(call, number, self._resumed, call.resume)
         if "CUDA" in self._platforms:
             handler = gpu_handler(call_site, on_host=on_host)
             self.on_gpu.add(number, one_tensor(handler, with_stream=True))
@@ -107,8 +151,15 @@ class Bridge:
         tensors of the same shapes.
         """
         shapes = [shape_of(x) for x in xs]
-        number = self._numbers.take(self.others)
-        self.others.add(number, lambda frame: call.execute(all_addresses(frame, len(shapes))))
+        number = self._numbers.take(self.others, self._others_resumed, self._failed)
+        count = len(shapes)
+        self.others.add(number, lambda frame: call.execute(all_addresses(frame, count)))
+        self._serve_by_machine_code(
+            call,
+            number,
+            self._others_resumed,
+            lambda frame: call.resume(all_addresses(frame, count)),
+        )
         # XLA would copy each result by itself to where a loop wants it.
         return self._call(number, xs, shapes, order, target=GENERAL_TARGET, in_place=len(xs))
 

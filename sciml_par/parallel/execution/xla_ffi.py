@@ -18,7 +18,7 @@ from sciml_par.parallel.execution.xla_call_frame import (
     Frame,
     memory,
 )
-from sciml_par.parallel.execution.xla_structures import (
+from sciml_par.parallel.native.xla_structures import (
     FUNCTION,
     Api,
     Bundle,
@@ -79,17 +79,31 @@ class ForeignCalls:
         What it raises becomes the error of the program. A name can be registered once for each
         platform, and stays for the life of the process; once more does nothing.
         """
+        if (name, platform) not in self._targets:
+            self.register_address(name, platform, self.entry(act))
+
+    def has(self, name: str, platform: str) -> bool:
+        """Whether that target is registered (local)."""
+        return (name, platform) in self._targets
+
+    def entry(self, act: Act) -> int:
+        """The address at which C can call `act`, for the life of the process (local)."""
+        entry = c_function(act, self.version)
+        self._kept.append(entry)
+        return ctypes.cast(entry, ctypes.c_void_p).value or 0
+
+    def register_address(self, name: str, platform: str, address: int) -> None:
+        """`register`, of a function of machine code."""
         if (name, platform) in self._targets:
             return
-        entry = c_function(act, self.version)
         name_bytes, platform_bytes = name.encode(), platform.encode()
         arguments = RegisterArguments(
             struct_size=ctypes.sizeof(RegisterArguments),
             name=Span(name_bytes, len(name_bytes)),
             platform=Span(platform_bytes, len(platform_bytes)),
-            bundle=Bundle(execute=ctypes.cast(entry, ctypes.c_void_p)),
+            bundle=Bundle(execute=address),
         )
-        self._kept.append((entry, arguments))
+        self._kept.append(arguments)
         if FUNCTION(self._api.handler_register)(ctypes.addressof(arguments)):
             raise UnavailableError(f"XLA refused the handler {name!r} for platform {platform!r}")
         self._targets.add((name, platform))
@@ -143,7 +157,8 @@ def _error(frame: Frame, error: BaseException) -> int | None:
 def _text(error: BaseException) -> bytes:
     """The text of an error, whatever it is: without one, the call would seem to have succeeded."""
     try:
-        return str(error).encode(errors="backslashreplace").replace(b"\0", b"")
+        text = str(error) or type(error).__name__
+        return text.encode(errors="backslashreplace").replace(b"\0", b"")
     except BaseException:
         return f"{type(error).__name__}, whose text cannot be made".encode()
 

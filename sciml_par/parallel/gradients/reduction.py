@@ -65,7 +65,7 @@ class GradientReduction:
     where: str = "gradients"
 
     def __post_init__(self) -> None:
-        if self.op not in (Average, Sum, Adasum):
+        if not isinstance(self.op, ReduceOp) or self.op not in (Average, Sum, Adasum):
             raise InputError(
                 f"{self.where}: gradients can be combined by Average, Sum or Adasum; got op = "
                 f"{self.op!r}."

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.parallel.collectives.arguments import list_of
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction
 from sciml_par.parallel.groups.communicator import Communicator
@@ -73,7 +74,7 @@ class DistributedGradientTape:
             communicator=communicator,
             device=device,
             where="DistributedGradientTape",
-        ).with_local(*local_sources)
+        ).with_local(*list_of(local_sources, "DistributedGradientTape", of="local sources"))
 
     def __enter__(self) -> DistributedGradientTape:
         self._tape.__enter__()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par.parallel.groups.progress import Group
-from sciml_par.parallel.requests.request import Allreduce, Request
+from sciml_par.parallel.requests.request import Request
 from sciml_par.parallel.transports.transport import Transfer, Transport
 
 MOST_AHEAD = 512
@@ -25,7 +25,7 @@ def with_bounded_lead(
 
     Whether it is one is the same on all ranks, and so is the count.
     """
-    if isinstance(request, Allreduce) and request.count and not transport.returns_early:
+    if transport.is_meeting(request):
         return transfer
     progress = group.progress
 

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import TransferError
+from sciml_par.errors import CollectiveMismatchError, TransferError
 from sciml_par.parallel.groups.bounded_lead import with_bounded_lead
+from sciml_par.parallel.native.host_group import DifferentRequestError, SharedTransfer
 from sciml_par.parallel.requests.announcement import Announcement, Kind
-from sciml_par.parallel.requests.request import Request, Shape
+from sciml_par.parallel.requests.request import Allreduce, Reducescatter, Request, Shape
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator
     from sciml_par.parallel.transports.transport import Transport
+
+
+_LONG_BYTES = 1 << 20
 
 
 class PreparedCall:
@@ -25,18 +29,23 @@ class PreparedCall:
 
     The ranks compare signatures that are new to the group; what they have agreed on is only
     transferred.
+
+    Attributes
+    ----------
+    shared : what machine code can carry out by itself; or None.
     """
 
     def __init__(self, communicator: Communicator, request: Request, transport: Transport) -> None:
         self._communicator = communicator
         self.request = request
         self.signature = replace(request.signature, transport=transport.name)
-        self._transfer = with_bounded_lead(
-            communicator, request, transport, transport.prepare(request)
-        )
+        transfer = transport.prepare(request)
+        self.shared = transfer if isinstance(transfer, SharedTransfer) else None
+        self._transfer = with_bounded_lead(communicator, request, transport, transfer)
         self._returns_early = transport.returns_early
         self._progress = communicator.progress
         self._bytes = request.count * request.element.size
+        self._is_compared_always = _is_long(request) and not transport.returns_early
         self._announcement = Announcement(Kind.TRANSFER, self.signature, request)
         self._ledger = communicator.progress.ledger
         self._agreed_in = -1  # the generation of the ledger in which the signature was found
@@ -49,8 +58,29 @@ class PreparedCall:
         where : what the transfer takes: the addresses of the input and of the output, the same
             twice for in place; by NCCL, the stream as well.
         """
+        self._progress.begin(self._announcement)
+        self._carry(where)
+
+    def resume(self, *where: Any) -> None:
+        """The same, where machine code has begun it and somebody is to be told (collective)."""
+        self._progress.resume(self._announcement)
+        self._carry(where)
+
+    def fail(self, *_: Any) -> None:
+        """Raise the error that machine code has met (collective where the ranks differ)."""
+        assert self.shared is not None
+        try:
+            self.shared.fail()
+        except DifferentRequestError:
+            raise self._difference() from None
+
+    def serve_by_machine_code(self, number: int) -> None:
+        """Let machine code carry it out for the call site of that number, where it can (local)."""
+        if self.shared is not None:
+            self.shared.enter(number, self._announcement)
+
+    def _carry(self, where: tuple[Any, ...]) -> None:
         progress = self._progress
-        progress.begin(self._announcement)
         try:
             new = self._agreed_in != self._ledger.generation
             if new:
@@ -58,6 +88,8 @@ class PreparedCall:
             if self._returns_early:
                 progress.enqueued = progress.sequence
             self._transfer(*where)
+        except DifferentRequestError:
+            raise self._difference() from None
         except RuntimeError as error:
             if type(error).__module__.startswith("mpi4py"):
                 raise self._explained(error) from error
@@ -67,8 +99,19 @@ class PreparedCall:
         if progress.observers:
             progress.tell_ended(self.signature, self._bytes, new, self._returns_early)
 
+    def _difference(self) -> Exception:
+        """What each rank has asked for, where all have seen that they differ (collective)."""
+        try:
+            self._communicator.agree(self.signature)
+        except CollectiveMismatchError as error:
+            return error
+        return TransferError(
+            f"The ranks of «{self._communicator.name}» asked for {self.signature} with different "
+            f"numbers of elements."
+        )
+
     def _explained(self, error: RuntimeError) -> TransferError:
-        """MPI's error, with what most likely has brought it about."""
+        """The error of a transfer, with what most likely has brought it about."""
         return TransferError(
             f"MPI could not carry {self.signature} of «{self._communicator.name}»: {error}. Most "
             f"likely another rank has asked for something else, of another length, that had been "
@@ -77,7 +120,11 @@ class PreparedCall:
 
     def _agree(self) -> bool:
         """Compare the signature, unless the ranks have agreed on it; whether they compared it."""
-        always = self._communicator.check_always or self.signature.is_compared_always
+        always = (
+            self._communicator.check_always
+            or self.signature.is_compared_always
+            or self._is_compared_always
+        )
         digest = self.signature.digest
         new = always or digest not in self._ledger
         if new:
@@ -85,7 +132,18 @@ class PreparedCall:
             self._ledger.add(digest)
         if not always:
             self._agreed_in = self._ledger.generation
+            if self.shared is not None:
+                self.shared.agreed_in(self._agreed_in)
         return new
+
+
+def _is_long(request: Request) -> bool:
+    """Whether to compare a request each time, which takes a small share of its transfer then.
+
+    Requests that are as long on all ranks, by their kind. What differs would end in MPI's abort.
+    """
+    same_everywhere = isinstance(request, Allreduce | Reducescatter)
+    return same_everywhere and request.count * request.element.size > _LONG_BYTES
 
 
 class CallSite:

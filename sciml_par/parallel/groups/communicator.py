@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,14 @@ import numpy as np
 from sciml_par._text import rank_list
 from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
 from sciml_par.parallel.groups.agreement import compare
+from sciml_par.parallel.groups.native_progress import NativeProgress
 from sciml_par.parallel.groups.progress import Progress
+from sciml_par.parallel.native.job import (
+    NativeJob,
+    host_group,
+    obstacle_to_sharing,
+    settle_native,
+)
 from sciml_par.parallel.requests.announcement import Kind
 from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.mpi import MPITransport
@@ -44,6 +52,8 @@ class Communicator:
     rank, size : this process's number in the group, 0 ≤ rank < size.
     mpi : the duplicate that carries tensors.
     control : the duplicate that carries agreements and the watchdog's messages.
+    native : whether the job has machine code for collectives.
+    shared : carries short tensors between the ranks of one host through shared memory; or None.
     mpi_transport : carries tensors between host memory.
     nccl_transport : carries tensors between GPUs; None where the ranks do not have one each, or no
         NCCL.
@@ -70,22 +80,28 @@ class Communicator:
         self._check_always = check_always
         self.rank: int = mpi.Get_rank()
         self.size: int = mpi.Get_size()
-        self.mpi_transport = MPITransport(self.mpi)
         self.nccl_transport: NCCLTransport | None = None
         self.gpu: Gpu | None = None
         self._world = world or self
         self.world_ranks = _translate(self.mpi, self._world.mpi)
+        self.native: NativeJob = (
+            world.native if world else settle_native(self.mpi, self.control, os.environ)
+        )
+        self.shared = host_group(self.native, self.control, self.world_ranks)
+        self.mpi_transport = MPITransport(self.mpi, shared=self.shared)
         self._groups_made = 0
         self.identity: tuple[int, int] = self.control.bcast(
             (self._world.rank, self._world._groups_made)
         )
         self._world._groups_made += 1
         self._splits = 0
+        self._given_up: list[MPI.Comm] = []
         self.mismatch_error: type[CollectiveMismatchError] = (
             self._world.mismatch_error if world else CollectiveMismatchError
         )
         self.call_sites: dict[Request, Any] = {}
-        self.progress = Progress(f"Rank {self.rank} of «{name}»")
+        where = f"Rank {self.rank} of «{name}»"
+        self.progress = NativeProgress(where, self.shared) if self.shared else Progress(where)
         inherited = self._world.progress.observers if world else ()
         for observer in filter(None, (each.for_new_group(self) for each in inherited)):
             self.progress.observe(observer)
@@ -110,7 +126,10 @@ class Communicator:
         """The ranks that give the same `color`, as a group of their own (collective)."""
         self._splits += 1
         name = f"{self.name}/{self._splits}.{color}"
-        part = self.mpi.Split(color, self.rank)
+        # Objects: a rank that has joined would take part in the agreement, but not in the split.
+        with self.progress.exchange(Signature("split"), Kind.OBJECTS) as signature:
+            self.agree(signature)
+            part = self.mpi.Split(color, self.rank)
         try:
             group = Communicator(part, name=name, world=self._world, check_always=self.check_always)
         finally:
@@ -189,9 +208,16 @@ class Communicator:
             self.nccl_transport.finish()
             self.nccl_transport.abort()
         self.call_sites.clear()
+        if self.shared is not None:
+            self.shared.close()
         self.mpi_transport.free_itself()
         self.mpi.Free()
         self.control.Free()
+
+    @property
+    def obstacle_to_sharing(self) -> str:
+        """Why short tensors do not go through shared memory; empty if they do (local)."""
+        return obstacle_to_sharing(self.native, self.shared, self.world_ranks)
 
     def take_gpus_from(self, whole: Communicator, color: int) -> None:
         """Reach the GPUs of this part of `whole`, whose ranks alone give `color` (collective)."""
@@ -219,10 +245,24 @@ class Communicator:
             return compare(self, signature, number)
         except CollectiveMismatchError:
             # All ranks are here and have been told.
-            self.progress.recover(max(self.control.allgather(self.progress.sequence)))
+            place = self.progress.sequence, self.progress.digest_before(signature)
+            everyone = self.control.allgather(place)
+            self.progress.recover(max(sequence for sequence, _ in everyone))
+            if len(set(everyone)) > 1:
+                self._renew_transfers()
             raise
         finally:
             self.progress.comparing = False
+
+    def _renew_transfers(self) -> None:
+        """Carry tensors by a communicator that has carried none (collective).
+
+        Ranks that were not in step may have sent what nobody has taken: a broadcast leaves its root
+        before others begin. The next broadcast would be met by that. The old communicator stays:
+        MPI could give its number, and with it those messages, to another one.
+        """
+        self._given_up.append(self.mpi)
+        self.mpi = self.mpi_transport.comm = self.control.Dup()
 
     def in_progress(self) -> tuple[int, Signature] | None:
         """The collective that is in progress: its number and what it is (local; for the watchdog).

@@ -21,6 +21,7 @@ class JoinedRanks:
     Parameters
     ----------
     ranks : their numbers in the world.
+    meeting : how often the group has met before they joined.
     last : the last collective that this rank tells of: it has joined after that.
     """
 
@@ -29,17 +30,26 @@ class JoinedRanks:
         mailbox: Mailbox,
         group: Group,
         ranks: frozenset[int],
+        meeting: int,
         last: float = math.inf,
     ) -> None:
         self._mailbox = mailbox
-        self._group = group.identity
+        self._group = group
         self.ranks = ranks
+        self.meeting = meeting
         self.last = last
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the ranks have met since, as they do after a mismatch, and none has joined."""
+        return self.meeting != self._group.progress.meetings
 
     def begun(self, number: int, announcement: Announcement) -> None:
         """Say what this rank's collective `number` is (local)."""
-        if number <= self.last:
-            self._mailbox.send(Announced(self._group, {number: announcement}), to=self.ranks)
+        if number <= self.last and not self.is_past:
+            self._mailbox.send(
+                Announced(self._group.identity, {number: announcement}), to=self.ranks
+            )
 
     def ended(self, *_: Any) -> None:
         """Joined ranks notice it by themselves (local)."""
@@ -50,8 +60,12 @@ class JoinedRanks:
 
 def observer_of(group: Group) -> JoinedRanks | None:
     """What tells joined ranks of this group's collectives, if any have joined (local)."""
-    found = (each for each in group.progress.observers if isinstance(each, JoinedRanks))
+    found = (each for each in _observers(group) if not each.is_past)
     return next(found, None)
+
+
+def _observers(group: Group) -> list[JoinedRanks]:
+    return [each for each in group.progress.observers if isinstance(each, JoinedRanks)]
 
 
 def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
@@ -59,22 +73,25 @@ def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
     if not joined_ranks(group, mailbox):
         return
     with mailbox.telling:
-        joined = joined_ranks(group, mailbox)
+        meeting = group.progress.meetings
+        joined = joined_ranks(group, mailbox, meeting)
         told_by_lower = _told_by_lower(group, mailbox, joined)
         observer = observer_of(group)
         known = frozenset() if observer is None else observer.ranks
         if told_by_lower is None or joined.keys() <= known:
             return
         mine = mailbox.joined.get((mailbox.rank, group.identity))
-        last = math.inf if mine is None or mine.meeting != group.progress.meetings else mine.begun
+        last = math.inf if mine is None or mine.meeting != meeting else mine.begun
+        for past in [each for each in _observers(group) if each.is_past]:
+            group.progress.forget(past)
         # First the observer, then the past: what begins in between is told twice, not left out.
-        group.progress.observe(JoinedRanks(mailbox, group, frozenset(joined), last))
+        group.progress.observe(JoinedRanks(mailbox, group, frozenset(joined), meeting, last))
         group.progress.forget(observer)
-        past = list(group.progress.history)
+        history = list(group.progress.history)
         for rank in joined.keys() - known:
             first = max(joined[rank].begun, told_by_lower)
             announcements = {
-                number: announcement for number, announcement in past if first < number <= last
+                number: announcement for number, announcement in history if first < number <= last
             }
             if announcements:
                 mailbox.send(Announced(group.identity, announcements), to=[rank])
@@ -94,20 +111,17 @@ def join_in(group: Group, mailbox: Mailbox) -> None:
 def end_meeting(group: Group, mailbox: Mailbox) -> None:
     """All ranks have joined: from now on each goes its own way again (local)."""
     with mailbox.telling:
-        group.progress.meetings += 1
         group.progress.forget(observer_of(group))
+        group.progress.meetings += 1
         mailbox.asked.pop(group.identity, None)
 
 
-def joined_ranks(group: Group, mailbox: Mailbox) -> dict[int, Joined]:
-    """What others have joined since the group last met in `join`, by rank in the world."""
+def joined_ranks(group: Group, mailbox: Mailbox, meeting: int | None = None) -> dict[int, Joined]:
+    """What others have joined since the group last met, or met so often, by rank in the world."""
+    meeting = group.progress.meetings if meeting is None else meeting
     others = (rank for rank in group.world_ranks if rank != mailbox.rank)
     found = ((rank, mailbox.joined.get((rank, group.identity))) for rank in others)
-    return {
-        rank: each
-        for rank, each in found
-        if each is not None and each.meeting == group.progress.meetings
-    }
+    return {rank: each for rank, each in found if each is not None and each.meeting == meeting}
 
 
 def _told_by_lower(group: Group, mailbox: Mailbox, joined: dict[int, Joined]) -> int | None:

@@ -8,6 +8,8 @@ for nobody.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 MOST_SIGNATURES = 1 << 16
 """How many signatures are remembered. A program that names its collectives by the step would
 otherwise fill the memory."""
@@ -19,16 +21,23 @@ class Ledger:
     Ranks agree together, so the ledger is the same on all of them at the same number of the group's
     collectives, and so is the moment when it is emptied.
 
+    Parameters
+    ----------
+    emptied : is told the new generation where the ledger is emptied.
+
     Attributes
     ----------
     generation : how often it was emptied. A call site that has found its signature here need not
         look again in the same generation.
     """
 
-    __slots__ = ("_digests", "_most", "generation")
+    __slots__ = ("_digests", "_emptied", "_most", "generation")
 
-    def __init__(self, most: int = MOST_SIGNATURES) -> None:
+    def __init__(
+        self, most: int = MOST_SIGNATURES, emptied: Callable[[int], None] | None = None
+    ) -> None:
         self._most = most
+        self._emptied = emptied
         self._digests: set[bytes] = set()
         self.generation = 0
 
@@ -48,3 +57,5 @@ class Ledger:
         """Forget all agreements; to be done at the same collective on all ranks."""
         self._digests.clear()
         self.generation += 1
+        if self._emptied is not None:
+            self._emptied(self.generation)

@@ -7,15 +7,20 @@ messages of a group that is gone must not meet the next one.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sciml_par.parallel.requests.announcement import Announcement
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+_LONGEST_PAUSE = 0.01
 
 Identity = tuple[int, int]
 """A group's: the number in the world of its rank 0, and how many groups that rank has been in."""
@@ -61,6 +66,39 @@ class Present:
 
 
 @dataclass(frozen=True)
+class PastQuestion:
+    """The sender waits in collective `sequence` of the group: who has begun others until there?
+
+    `asked` has what the last of its collectives were, {signature: numbers}.
+    """
+
+    group: Identity
+    sequence: int
+    asked: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class PastAnswer:
+    """The sender has begun another collective `number` than the receiver, which had asked.
+
+    Parameters
+    ----------
+    sequence : of the question.
+    here, there : what the sender and the receiver asked for.
+    rank : the sender's number in the group.
+    comparing : whether it now compares what it asks for with the others, there or later.
+    """
+
+    group: Identity
+    sequence: int
+    number: int
+    here: str
+    there: str
+    rank: int
+    comparing: bool
+
+
+@dataclass(frozen=True)
 class OrderDigest:
     """The digest of the group's collectives and their order up to `number`, as the sender has it.
 
@@ -85,10 +123,12 @@ class Failed:
 class Left:
     """The sender's program has ended, after it began so many collectives in each group.
 
-    A rank may leave while others are still in a collective in which it has done its part.
+    A rank may leave while others are still in a collective in which it has done its part. `asked`
+    has what the last of these collectives were, {group: {signature: numbers}}.
     """
 
     begun: Mapping[Identity, int]
+    asked: Mapping[Identity, Mapping[str, Sequence[int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,7 +151,9 @@ class Announced:
     announcements: Mapping[int, Announcement]
 
 
-Message = Waiting | Present | OrderDigest | Failed | Left | Joined | Announced
+Message = (
+    Waiting | Present | PastQuestion | PastAnswer | OrderDigest | Failed | Left | Joined | Announced
+)
 
 
 class Mailbox:
@@ -120,10 +162,11 @@ class Mailbox:
     Attributes
     ----------
     rank : this process's number in the world.
-    sent : how many messages this rank has sent.
     waiting : by group, the last such message of each rank that has told this one.
     unanswered : (rank, message) of the waiting ranks that have asked who else is there.
     present : the last answer to this rank, by group.
+    past_questions : (rank, message) of the ranks that have asked what this one began.
+    past_answers : by group, the last such message of each rank.
     order_digests : the last such message, by group.
     failed, left : the last such message of each rank.
     joined : the last such message of each rank and group.
@@ -143,16 +186,24 @@ class Mailbox:
         self._unsent: list[MPI.Request] = []
         self._lock = threading.Lock()
         self._silent = False
-        self.sent = 0
+        self._sent_to = np.zeros(control.Get_size(), np.int64)
+        self._received = 0
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
         self.unanswered: deque[tuple[int, Waiting]] = deque()
         self.present: dict[Identity, Present] = {}
+        self.past_questions: deque[tuple[int, PastQuestion]] = deque()
+        self.past_answers: dict[Identity, dict[int, PastAnswer]] = {}
         self.order_digests: dict[Identity, OrderDigest] = {}
         self.failed: dict[int, Failed] = {}
         self.left: dict[int, Left] = {}
         self.joined: dict[tuple[int, Identity], Joined] = {}
         self.asked: dict[Identity, dict[int, Announcement]] = {}
         self.telling = threading.Lock()
+
+    @property
+    def sent(self) -> int:
+        """How many messages this rank has sent."""
+        return int(self._sent_to.sum())
 
     def send(self, message: Message, *, to: Iterable[int] | None = None) -> None:
         """Tell the ranks `to` of the world; every other one by default."""
@@ -164,7 +215,7 @@ class Mailbox:
                 if rank == self.rank:
                     self._take_in(rank, message)
                     continue
-                self.sent += 1
+                self._sent_to[rank] += 1
                 self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
 
     def next_asked(self, group: Identity, number: int) -> Announcement | None:
@@ -182,6 +233,25 @@ class Mailbox:
         with self._lock:
             while self._control.iprobe(source=self._any_source, tag=self._TAG):
                 self._take_one()
+
+    def settle(self) -> None:
+        """Take in all that was sent to this rank: MPI is about to end (collective).
+
+        It waits for the other ranks, as the end of MPI does. What nobody has received by then
+        would be warned of by MPI's layer for networks.
+        """
+        from mpi4py import MPI
+
+        if self._silent or MPI.Is_finalized():
+            return
+        expected = np.zeros(1, np.int64)
+        counted = self._control.Ireduce_scatter_block(self._sent_to.copy(), expected)
+        pause = 0.0
+        while not counted.Test() or self._received < expected[0] or self._unsent:
+            time.sleep(pause)
+            pause = min(1.2 * pause + 1e-5, _LONGEST_PAUSE)
+            self.poll()
+            self._unsent = [request for request in self._unsent if not request.Test()]
 
     def silence(self) -> None:
         """Send and take in nothing any more: for a child process, which is a copy of the rank."""
@@ -203,10 +273,12 @@ class Mailbox:
             return group not in there and group[1] < newest.get(group[0], -1)
 
         with self._lock:
-            for kept in (self.waiting, self.present, self.order_digests, self.asked):
-                for group in [each for each in kept if gone(each)]:
-                    del kept[group]
-            for key in [key for key in self.joined if gone(key[1])]:
+            by_group: list[dict[Identity, Any]] = [self.waiting, self.present, self.past_answers]
+            for kept in [*by_group, self.order_digests, self.asked]:
+                # Copies: the program's thread changes some of these beside this one.
+                for group in [each for each in list(kept) if gone(each)]:
+                    kept.pop(group, None)
+            for key in [key for key in list(self.joined) if gone(key[1])]:
                 del self.joined[key]
 
     def _take_one(self) -> None:
@@ -214,6 +286,7 @@ class Mailbox:
 
         status = MPI.Status()
         message: Message = self._control.recv(source=self._any_source, tag=self._TAG, status=status)
+        self._received += 1
         self._take_in(status.Get_source(), message)
 
     def _take_in(self, sender: int, message: Message) -> None:
@@ -222,6 +295,10 @@ class Mailbox:
             self.unanswered.append((sender, message))
         elif isinstance(message, Present):
             self.present[message.group] = message
+        elif isinstance(message, PastQuestion):
+            self.past_questions.append((sender, message))
+        elif isinstance(message, PastAnswer):
+            self.past_answers.setdefault(message.group, {})[sender] = message
         elif isinstance(message, OrderDigest):
             self.order_digests[message.group] = message
         elif isinstance(message, Failed):

@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from sciml_par.errors import CollectiveMismatchError, InputError
 from sciml_par.parallel.groups.ledger import Ledger
@@ -25,6 +25,9 @@ _HISTORY = 1024
 _DIGEST_STEP, _DIGESTS_KEPT = 16, 8192
 """Every how many collectives the digest of their order is kept for the watchdogs to compare, and
 how many of them: more than ranks do in a second."""
+
+
+_INVERSE_OF_3 = pow(3, -1, KEY_MASK + 1)
 
 
 class Group(Protocol):
@@ -96,7 +99,7 @@ class Progress:
         late hear of what they have missed.
     without_meeting : how many collectives have been carried that a rank may finish before others
         begin.
-    meetings : how often the ranks have met in `join`.
+    meetings : how often the ranks have met in `join`, or after a mismatch.
     observers : what is told of each collective.
     """
 
@@ -180,13 +183,38 @@ class Progress:
         if self.observers:
             self.tell_ended(signature)
 
+    def digest_before(self, signature: Signature) -> int:
+        """The order's digest before the collective in progress, which asks for this (local)."""
+        return (self.order_digest - signature.key) * _INVERSE_OF_3 & KEY_MASK
+
     def recover(self, sequence: int) -> None:
-        """Go on after a mismatch of which all ranks were told, all at one number (local)."""
+        """Go on after a mismatch of which all ranks were told, all at one number (local).
+
+        All are here: none is ahead of another any more, and who had joined has been told as well.
+        """
         self.sequence = sequence
         self.order_digest = 0
         self._digests = [None] * _DIGESTS_KEPT
         self.recoveries += 1
         self.history.clear()
+        self.without_meeting = 0
+        self.meetings += 1
+
+    def visit(self) -> None:
+        """Let Python have a look at the next collective, wherever it is (local; for the watchdog).
+
+        It handles signals there. Here every collective goes by Python anyway.
+        """
+
+    def refuse_all(self, refuse: Callable[..., NoReturn]) -> None:
+        """Begin nothing any more: `refuse` is called in its place (local)."""
+        self.observers = ()
+        # Every collective begins there, so those of ranks pay nothing for the test.
+        self.begin = refuse  # type: ignore[method-assign]
+
+    def resume(self, announcement: Announcement) -> None:
+        """Go on with a collective that machine code has begun (local; see `NativeProgress`)."""
+        raise NotImplementedError
 
     def newest_digest(self) -> tuple[int, int] | None:
         """The number of a collective not long ago, and the order's digest after it (local)."""

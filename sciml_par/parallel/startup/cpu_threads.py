@@ -6,6 +6,7 @@ takes milliseconds, so TensorFlow may use no more threads than the rank has core
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -32,6 +33,33 @@ def share_of_cores(mine: frozenset[int], neighbours: Sequence[frozenset[int]]) -
     """
     rivals = sum(1 for cores in neighbours if cores & mine)
     return max(1, len(mine) // max(1, rivals))
+
+
+def let_waiting_ranks_yield(
+    environment: MutableMapping[str, str], cores: frozenset[int] | None = None
+) -> None:
+    """Where ranks outnumber the host's cores, have those that wait leave them to others (local).
+
+    Call it before MPI starts. MPICH, whose launcher says how many ranks a host has, then sleeps
+    where it would look for messages without a pause; a variable that the user has set stays as it
+    is. Other implementations of MPI see to this themselves.
+
+    Parameters
+    ----------
+    environment : is read and changed.
+    cores : of the host; by default those of the launcher, since it may bind each rank to a few.
+    """
+    ranks = environment.get("MPI_LOCALNRANKS", "")
+    if cores is None:
+        cores = cores_of_this_process() | _cores_of(os.getppid())
+    if ranks.isdigit() and int(ranks) > len(cores):
+        environment.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
+
+
+def _cores_of(process: int) -> frozenset[int]:
+    with contextlib.suppress(AttributeError, OSError):  # another system; or it may not be asked
+        return frozenset(os.sched_getaffinity(process))
+    return frozenset()
 
 
 def requested_threads(environment: Mapping[str, str]) -> int | None:

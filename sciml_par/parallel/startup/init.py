@@ -22,6 +22,7 @@ from sciml_par.parallel.groups.world import (
 )
 from sciml_par.parallel.startup.cpu_threads import (
     cores_of_this_process,
+    let_waiting_ranks_yield,
     limit_threads,
     requested_threads,
     share_of_cores,
@@ -35,7 +36,9 @@ from sciml_par.parallel.startup.gpu_choice import (
     visible_gpus,
 )
 from sciml_par.parallel.startup.nccl import set_up_transport
-from sciml_par.parallel.startup.patience import requested_patience
+from sciml_par.parallel.startup.patience import requested_host_timeout, requested_patience
+from sciml_par.parallel.startup.shared_memory_names import unlink_shared_memory
+from sciml_par.parallel.startup.start_of_mpi import watched_start
 from sciml_par.parallel.startup.tensor_float_32 import (
     requested_tensor_float_32,
     set_tensor_float_32,
@@ -45,6 +48,11 @@ from sciml_par.parallel.supervision.error_report import FailureReporter
 from sciml_par.parallel.supervision.forked_child import (
     finalize_mpi_in_the_rank_only,
     watch_for_forks,
+)
+from sciml_par.parallel.supervision.past_check import (
+    PastCheck,
+    all_asked_lately,
+    difference_message,
 )
 from sciml_par.parallel.supervision.sentinel_client import start_sentinel
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
@@ -62,6 +70,7 @@ def init(
     timeline: str | os.PathLike[str] | None = None,
     stall_warning: float | None = None,
     stall_limit: float | None = None,
+    host_timeout: float | None = None,
     pin_gpu: bool = True,
     tensor_float_32: bool | Literal["unchanged"] | None = None,
 ) -> None:
@@ -80,6 +89,9 @@ def init(
     stall_warning : after how many seconds a collective that stands still is reported; 60 by
         default.
     stall_limit : after how many seconds it ends the job; never by default.
+    host_timeout : after how many seconds in which another host does not answer it counts as lost,
+        and the job ends on all hosts; 30 by default, at least 5, math.inf for never. Rank 0's
+        counts.
     pin_gpu : hide all GPUs but one from this rank. With False it sees them all, and only
         TensorFlow is told which of them to use: programs that choose the GPU number
         `local_rank()` themselves find it.
@@ -99,24 +111,27 @@ def init(
     Environment: OMP_NUM_THREADS; SCIML_PAR_SHARE_GPUS=1 lets ranks share a GPU;
     SCIML_PAR_TRANSPORT=mpi carries tensors between GPUs by MPI through host memory, and =nccl
     insists on NCCL; SCIML_PAR_CHECK=always compares the ranks' collectives at every execution;
-    SCIML_PAR_SENTINEL=0 starts no process that names a rank that is lost;
-    SCIML_PAR_STALL_WARNING, SCIML_PAR_STALL_LIMIT, SCIML_PAR_TIMELINE and
-    SCIML_PAR_TENSOR_FLOAT_32 (0, 1 or unchanged) are the options of these names where the program
-    does not give them.
+    SCIML_PAR_SENTINEL=0 starts no process that names a rank that is lost; SCIML_PAR_NATIVE=0 lets
+    Python and MPI carry short tensors as well, without machine code and shared memory;
+    SCIML_PAR_INTERFACE names the network interface of rank 0's host that the hosts watch each
+    other by; SCIML_PAR_STALL_WARNING, SCIML_PAR_STALL_LIMIT, SCIML_PAR_HOST_TIMEOUT,
+    SCIML_PAR_TIMELINE and SCIML_PAR_TENSOR_FLOAT_32 (0, 1 or unchanged) are the options of these
+    names where the program does not give them.
     """
     if is_initialized():
         return
     if threads is not None and threads < 1:
         raise InputError(f"init: expected threads ≥ 1 or None; got {threads}.")
     patience = requested_patience(os.environ, stall_warning, stall_limit)
+    silence = requested_host_timeout(os.environ, host_timeout)
     float_32 = requested_tensor_float_32(os.environ, tensor_float_32)
-    everyone = _all_ranks(comm)
+    everyone = _all_ranks(comm, patience)
     world = _join(everyone, threads)
     gpu, index = _choose_gpu(everyone, world.host, pin_gpu=pin_gpu)
     world.gpu = gpu.entry if gpu else None
     enter(world)
     atexit.register(shutdown)
-    _supervise(world, patience)
+    _supervise(world, patience, silence)
     world.transport = _connect_gpus(world, gpu, index)
     import_module("tensorflow", quiet=quiet)
     set_tensor_float_32(float_32)
@@ -149,16 +164,34 @@ def shutdown() -> None:
     if world.watchdog is not None:
         world.watchdog.stop()
     abort_gpus(world.communicator)
-    world.mailbox.send(Left({group.identity: group.progress.sequence for group in groups}))
+    begun = {group.identity: group.progress.sequence for group in groups}
+    world.mailbox.send(Left(begun, all_asked_lately(groups)))
+    _end_on_another_order(world)
     if world.sentinel is not None:
         world.sentinel.stop()
     if world.timeline is not None:
         world.timeline.close()  # it waits, so all must know by now that this rank leaves
 
 
-def _all_ranks(comm: MPI.Comm | None) -> Communicator:
+def _end_on_another_order(world: World) -> None:
+    """End the job if ranks that have left before are known to have done something else (local).
+
+    What had been agreed on is not compared again, and this is the last moment to notice.
+    """
+    if world.watchdog is None:
+        return
+    world.mailbox.poll()
+    for group in world.communicator.all_groups:
+        differences = PastCheck(world.mailbox).from_those_who_left(group)
+        if differences:
+            world.job_end.with_message(difference_message(group, differences, {}))
+
+
+def _all_ranks(comm: MPI.Comm | None, patience: Patience) -> Communicator:
     """The group of all ranks (collective)."""
-    mpi = _load_mpi()
+    let_waiting_ranks_yield(os.environ)
+    with watched_start(os.environ, patience):
+        mpi = _load_mpi()
     check_always = os.environ.get("SCIML_PAR_CHECK", "") == "always"
     everyone = Communicator(comm or mpi.COMM_WORLD)
     # A rank that compares alone would wait for ever.
@@ -173,7 +206,9 @@ def _join(everyone: Communicator, threads: int | None) -> World:
     by_host = everyone.mpi.Split_type(MPI.COMM_TYPE_SHARED, everyone.rank)
     host = Communicator(by_host, name="host", world=everyone)
     by_host.Free()
+    unlink_shared_memory(host)
     mailbox = Mailbox(everyone.control)
+    atexit.register(mailbox.settle)  # before MPI is finalized, and after `shutdown`
     job_end = JobEnd(everyone)
     failures = FailureReporter(everyone, mailbox, job_end)
     failures.install()
@@ -193,12 +228,18 @@ def _join(everyone: Communicator, threads: int | None) -> World:
     )
 
 
-def _supervise(world: World, patience: Patience) -> None:
+def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
     """Start what notices failures (collective)."""
     job_end, everyone = world.job_end, world.communicator
     watch_for_forks(present_world)
     world.watchdog = _start_watchdog(world, patience)
-    world.sentinel = start_sentinel(everyone, world.host, os.environ, lambda: job_end.with_code(1))
+    world.sentinel = start_sentinel(
+        everyone,
+        world.host,
+        os.environ,
+        lambda: job_end.with_code(1),
+        host_timeout=host_timeout,
+    )
     job_end.sentinel = world.sentinel
 
 

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from sciml_par.errors import InputError
 from sciml_par.parallel.supervision.watchdog import Patience
 
+_HOST_TIMEOUT = 30.0
+_LEAST_HOST_TIMEOUT = 5.0
+"""The system asks other hosts once in a whole second at the most."""
+
 
 def requested_patience(
     environment: Mapping[str, str], warning: float | None, limit: float | None
@@ -24,8 +28,25 @@ def requested_patience(
     )
 
 
+def requested_host_timeout(environment: Mapping[str, str], given: float | None) -> float:
+    """The option `host_timeout` of `init` in seconds (local).
+
+    Raises
+    ------
+    InputError
+        It is no number of seconds ≥ 5.
+    """
+    default = _HOST_TIMEOUT
+    return _seconds("host_timeout", given, environment, default, least=_LEAST_HOST_TIMEOUT)
+
+
 def _seconds(
-    option: str, given: float | None, environment: Mapping[str, str], default: float
+    option: str,
+    given: float | None,
+    environment: Mapping[str, str],
+    default: float,
+    *,
+    least: float = 0.0,
 ) -> float:
     """The option as the program gives it, or else the user's environment, or else `default`."""
     variable = f"SCIML_PAR_{option.upper()}"
@@ -35,6 +56,7 @@ def _seconds(
         seconds = float(text) if text else default
     except ValueError:
         seconds = -1.0
-    if not seconds > 0:  # nor a NaN
-        raise InputError(f"{where}: expected a number of seconds > 0; got {text!r}.")
+    if not (seconds >= least and seconds > 0):  # nor a NaN
+        bound = f"≥ {least:g}" if least else "> 0"
+        raise InputError(f"{where}: expected a number of seconds {bound}; got {text!r}.")
     return seconds

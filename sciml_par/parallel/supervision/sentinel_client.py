@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
+import math
 import os
 import secrets
 import shutil
 import socket
 import stat
-import struct
 import subprocess
 import sys
 import tempfile
@@ -21,18 +20,19 @@ from pathlib import Path
 
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.supervision import sentinel_process
+from sciml_par.parallel.supervision.host_addresses import (
+    Place,
+    addresses_to_listen_on,
+    connect_to_one_of,
+    open_hubs,
+)
+from sciml_par.parallel.supervision.sentinel_process.other_hosts import Neighbours, introduce
 
 _LONGEST_PATH = 100
 """The kernel takes no longer name of a socket than about this."""
 
-_SECONDS_TO_LINK = 2.0
-_LOOPBACK = "127.0.0.1"
-_SOMEWHERE_ELSE = ("10.255.255.255", 9)
-
-_SIOCGIFADDR = 0x8915
-"""Linux: ask for an interface's address. See netdevice(7)."""
-
-_ADDRESS_IN_ANSWER = slice(20, 24)
+_PROGRAM = "import sys; sys.path.append({folder!r}); from {package}.main import main; main()"
+"""Imports the sentinel without the packages around it, which would take long."""
 
 
 class Sentinel:
@@ -94,17 +94,25 @@ class Sentinel:
                 end()
 
 
+Host = tuple[str, list[int]]
+"""The name of a host, and its ranks in the world."""
+
+
 @dataclass(frozen=True)
 class Invitation:
     """Where the sentinel of rank 0 awaits those of other hosts, and what they must know.
 
     Attributes
     ----------
-    places : (address, port) of each interface that it listens on.
+    places : (address, port) of each interface that it listens on, the best first.
+    host : that of rank 0.
+    seconds : how long a host may be silent before it counts as lost, as rank 0 has it.
     """
 
-    places: tuple[tuple[str, int], ...]
+    places: tuple[Place, ...]
     token: str
+    host: Host
+    seconds: float
 
 
 def start_sentinel(
@@ -112,6 +120,8 @@ def start_sentinel(
     host: Communicator,
     environment: Mapping[str, str],
     end: Callable[[], None],
+    *,
+    host_timeout: float = math.inf,
 ) -> Sentinel | None:
     """Have this host's ranks watched by a process of its own (collective).
 
@@ -119,67 +129,105 @@ def start_sentinel(
     ----------
     everyone : the world.
     host : the ranks on this host.
-    environment : SCIML_PAR_SENTINEL=0, on any rank, switches it off.
+    environment : SCIML_PAR_SENTINEL=0, on any rank, switches it off; see also
+        `addresses_to_listen_on`.
     end : what to do when another rank is lost; it is called from a thread of its own.
+    host_timeout : after how many seconds of silence another host counts as lost; rank 0's counts.
 
     Returns
     -------
     This rank's connection; None for a single rank, or where no such process can be had.
+
+    Raises
+    ------
+    InputError
+        Rank 0's environment names a network interface that is not there.
     """
     off = environment.get("SCIML_PAR_SENTINEL", "") == "0"
-    places = everyone.control.allgather((off, host.world_ranks[0]))
-    if everyone.size == 1 or any(off for off, _ in places):
+    mine = (socket.gethostname(), host.world_ranks) if host.rank == 0 else None
+    told = everyone.control.allgather((off, mine))
+    if everyone.size == 1 or any(off for off, _ in told):
         return None
-    several = len({first for _, first in places}) > 1
-    hubs = open_hubs(own_addresses()) if several and everyone.rank == 0 else []
-    invitation = everyone.control.bcast(_invite(hubs)) if several else None
+    hosts: list[Host] = [each for _, each in told if each is not None]
+    hubs: list[socket.socket] = []
+    invitation = None
+    if len(hosts) > 1:
+        invitation = everyone.on_root(lambda: _invite(hubs, environment, hosts[0], host_timeout))
     starter, path = None, None
     if host.rank == 0:
-        link = _link(invitation) if invitation and everyone.rank > 0 else None
-        token = invitation.token if invitation else ""
-        starter, path = start_process(everyone.size, hubs=hubs, link=link, token=token)
+        starter, path = start_process(
+            everyone.size, _neighbours(hosts, everyone.rank, invitation, hubs)
+        )
     path = host.control.bcast(path)
-    mine = _connect(path, everyone.rank, _line_to_launcher(environment))
+    connection = _connect(path, everyone.rank, _line_to_launcher(environment))
     # Nobody goes on, or ends, before all have met.
-    met = everyone.control.allgather(mine is not None)
+    met = everyone.control.allgather(connection is not None)
     if host.rank == 0 and path is not None:
         shutil.rmtree(os.path.dirname(path), ignore_errors=True)
-    if mine is None:
+    if connection is None:
         return None
     if not all(met[rank] for rank in host.world_ranks):
-        mine.stop()
+        connection.stop()
         return None
-    mine.obey(end, starter)
-    return mine
+    connection.obey(end, starter)
+    return connection
+
+
+def _invite(
+    hubs: list[socket.socket], environment: Mapping[str, str], host: Host, seconds: float
+) -> Invitation:
+    """Open what the others connect to, into `hubs` (on rank 0)."""
+    hubs += open_hubs(addresses_to_listen_on(environment))
+    places = tuple((hub.getsockname()[0], hub.getsockname()[1]) for hub in hubs)
+    return Invitation(places, secrets.token_hex(16), host, seconds)
+
+
+def _neighbours(
+    hosts: Sequence[Host], rank: int, invitation: Invitation | None, hubs: Sequence[socket.socket]
+) -> Neighbours:
+    """What the sentinel of this host is to know of the others, for the first rank on it."""
+    name, ranks = next(host for host in hosts if host[1][0] == rank)
+    if invitation is None:
+        return Neighbours(name, ranks)
+    if rank == 0:
+        link, expected = None, hosts[1:]
+    else:
+        link, expected = connect_to_one_of(invitation.places), [invitation.host]
+        if link is not None:
+            introduce(link, invitation.token, name, ranks)
+    return Neighbours(
+        host=name,
+        ranks=ranks,
+        hubs=hubs,
+        link=link,
+        token=invitation.token,
+        expected=expected,
+        seconds=invitation.seconds,
+    )
 
 
 def start_process(
-    size: int,
-    *,
-    hubs: Sequence[socket.socket] = (),
-    link: socket.socket | None = None,
-    token: str = "",
+    size: int, neighbours: Neighbours
 ) -> tuple[subprocess.Popen[bytes] | None, str | None]:
     """Start a host's sentinel (local).
 
-    It begins in the background; the process returned is one that only starts it. The sockets
-    `hubs` and `link` become the sentinel's own.
+    It begins in the background; the process returned is one that only starts it. The sockets of
+    `neighbours` become the sentinel's own.
 
     Returns
     -------
     The process, and the path on which it listens; None and None if that cannot be.
     """
-    given = [each for each in (*hubs, link) if each is not None]
+    given = [each for each in (*neighbours.hubs, neighbours.link) if each is not None]
     try:
         listener, path = _open_listener()
         given.append(listener)
         settings = {
+            **vars(neighbours),
             "size": size,
-            "host": socket.gethostname(),
             "listener": listener.fileno(),
-            "hubs": [hub.fileno() for hub in hubs],
-            "link": link and link.fileno(),
-            "token": token,
+            "hubs": [hub.fileno() for hub in neighbours.hubs],
+            "link": neighbours.link and neighbours.link.fileno(),
         }
         return _launch(settings, [each.fileno() for each in given]), path
     except OSError:
@@ -191,8 +239,10 @@ def start_process(
 
 def _launch(settings: Mapping[str, object], descriptors: list[int]) -> subprocess.Popen[bytes]:
     # -I and -S: neither the user's modules nor installed packages, so it starts at once.
+    package = Path(sentinel_process.__file__).parent
+    program = _PROGRAM.format(folder=str(package.parent), package=package.name)
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", sentinel_process.__file__],
+        [sys.executable, "-I", "-S", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         pass_fds=descriptors,
@@ -216,65 +266,6 @@ def _open_listener() -> tuple[socket.socket, str]:
     listener.bind(path)
     listener.listen(4096)
     return listener, path
-
-
-def own_addresses() -> list[str]:
-    """The addresses under which other hosts may reach this one; loopback only without any (local).
-
-    They are what its name stands for, and that of the interface by which it would send; or those
-    of all interfaces, where its name is not known and no route leads out of its network.
-    """
-    found: list[str] = []
-    with contextlib.suppress(OSError):
-        known = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM)
-        found += [str(address[0]) for *_, address in known]
-    with (
-        contextlib.suppress(OSError),
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,
-    ):
-        # Nothing is sent: the kernel only chooses the interface by which it would be.
-        probe.connect(_SOMEWHERE_ELSE)
-        found.append(probe.getsockname()[0])
-    return _beyond_this_host(found) or _beyond_this_host(interface_addresses()) or [_LOOPBACK]
-
-
-def interface_addresses() -> list[str]:
-    """The addresses of this host's interfaces (local)."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # it has none
-                answer = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()))
-                found.append(socket.inet_ntoa(answer[_ADDRESS_IN_ANSWER]))
-    return found
-
-
-def _beyond_this_host(addresses: Sequence[str]) -> list[str]:
-    return [each for each in dict.fromkeys(addresses) if not each.startswith("127.")]
-
-
-def open_hubs(addresses: Sequence[str]) -> list[socket.socket]:
-    """Listen on these addresses alone, as far as they are this host's (local)."""
-    hubs = []
-    for address in addresses:
-        with contextlib.suppress(OSError):
-            hubs.append(socket.create_server((address, 0), backlog=4096))
-    return hubs
-
-
-def _invite(hubs: Sequence[socket.socket]) -> Invitation | None:
-    if not hubs:
-        return None
-    places = tuple((hub.getsockname()[0], hub.getsockname()[1]) for hub in hubs)
-    return Invitation(places, secrets.token_hex(16))
-
-
-def _link(invitation: Invitation) -> socket.socket | None:
-    """A connection to the sentinel of rank 0, or None: then this host's speaks for itself."""
-    for place in invitation.places:
-        with contextlib.suppress(OSError):
-            return socket.create_connection(place, timeout=_SECONDS_TO_LINK)
-    return None
 
 
 def _connect(path: str | None, rank: int, launcher: int | None) -> Sentinel | None:

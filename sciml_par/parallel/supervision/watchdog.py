@@ -13,6 +13,8 @@ A rank that does not answer within two seconds is passed over for the next of 0,
 last to be asked is the asking rank itself. Ranks ask again after 2, 8, 32 seconds and so on,
 beginning with rank 0, and before they warn or end the job. So two that have told different ranks
 find each other, and one that waits sends a number of messages which does not grow with P.
+Each time they ask again, the lowest of those that wait asks the others what they began at this
+place of the order (`past_check.py`): a rank that is further, or has left, does not wait there.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from sciml_par.parallel.groups.joined_ranks import tell_who_joined
 from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present, Waiting
 from sciml_par.parallel.requests.mismatch_message import mismatch_message
 from sciml_par.parallel.supervision.order_check import OrderCheck
+from sciml_par.parallel.supervision.past_check import PastCheck, difference_message
 from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks
 
 _ANSWER_SECONDS = 2.0
@@ -75,6 +78,7 @@ class Watchdog:
         self._stalls: dict[Identity, _Stall] = {}
         self._waiting_ranks = WaitingRanks(mailbox, patience.announce_after + patience.interval)
         self._order_check = OrderCheck(mailbox)
+        self._past_check = PastCheck(mailbox)
         self._errors = ThreadErrors("the watchdog", mailbox.rank, write_error)
         self._thread = threading.Thread(target=self._run, name="sciml_par watchdog", daemon=True)
 
@@ -98,9 +102,11 @@ class Watchdog:
             self._mailbox.poll()
         with self._errors.told_once():
             self._waiting_ranks.answer(self._clock())
+            self._past_check.answer(communicators)
         for communicator in communicators:
             with self._errors.told_once():
                 tell_who_joined(communicator, self._mailbox)
+                communicator.progress.visit()
                 self._end_on_another_order(communicator)
                 self._look_at(communicator)
 
@@ -112,6 +118,7 @@ class Watchdog:
         self._mailbox.forget_gone(groups)
         self._waiting_ranks.forget_gone(groups)
         self._order_check.forget_gone(groups)
+        self._past_check.forget_gone(groups)
         for group in [each for each in self._stalls if each not in groups]:
             del self._stalls[group]
 
@@ -159,6 +166,10 @@ class Watchdog:
         if len(set(present.values())) > 1 and not stall.comparing.issuperset(present):
             message = mismatch_message(communicator.name, present)
             self._end_in_turn(communicator, present, stall, message)
+        differences = self._past_check.differences(communicator, mine)
+        if any(not (each.comparing and mine.comparing) for each in differences):
+            message = difference_message(communicator, differences, present)
+            self._end_in_turn(communicator, present, stall, message)
         # Others that came a moment later are about to say so, and one is to speak for all.
         soon = seconds <= self._patience.announce_after + 2 * self._patience.interval
         gone = [] if soon else self._gone(communicator, mine)
@@ -198,6 +209,8 @@ class Watchdog:
             stall.question += 1
             stall.passed_over, stall.answered = 0, False
             stall.ask_again_at = stall.since + _ASK_AGAIN_FACTOR * (now - stall.since)
+            if stall.question > 1:
+                self._past_check.ask(communicator, mine, stall.present)
         elif not stall.answered and now - stall.asked_at > _ANSWER_SECONDS:
             stall.passed_over += 1
         else:

@@ -21,12 +21,14 @@ from sciml_par.parallel.transports.mpi_buffers import (
     BufferTransfer,
     Parts,
     between_buffers,
+    division,
     in_pieces,
     in_wide_type,
     nothing,
     scattered_in_pieces,
 )
-from sciml_par.parallel.transports.transport import Transfer, Transport
+from sciml_par.parallel.transports.mpi_shares import reduction_in_shares
+from sciml_par.parallel.transports.transport import Shortcut, Transfer, Transport
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -38,6 +40,11 @@ _PIECE_BYTES = 1 << 20
 fresh from the operating system, and leaves the cache. Between two ranks of a host: 45 ms for
 64 MiB, 19 in such pieces, 20 in quarters of them; 0.46 ms for 2 MiB, which are one piece, 0.60 in
 quarters."""
+
+_SHARES_FROM_BYTES = 1 << 20
+_PIECE_IN_SHARES_BYTES = 4 << 20
+"""The same where MPICH reduces and gathers shares: 96 MB between two ranks take 16 ms in pieces of
+1 to 4 MiB a rank and 42 as one, and between four 68, 52 and 48 ms in pieces of 1, 2 and 4 MiB."""
 
 
 class MPITransport(Transport):
@@ -51,11 +58,14 @@ class MPITransport(Transport):
     comm : the group as mpi4py knows it, for tensors alone.
     longest : how many bytes one call of MPI, or one block of a datatype, may have; the same on all
         ranks. Longer tensors travel in parts that follow from the request alone.
+    shared : the faster way between ranks of one host, where there is one.
     """
 
     name = "MPI"
 
-    def __init__(self, comm: MPI.Comm, *, longest: int = LONGEST_BYTES) -> None:
+    def __init__(
+        self, comm: MPI.Comm, *, longest: int = LONGEST_BYTES, shared: Shortcut | None = None
+    ) -> None:
         from mpi4py import MPI
 
         self.comm = comm
@@ -65,6 +75,7 @@ class MPITransport(Transport):
         self._byte = MPI.BYTE
         self._in_place = MPI.IN_PLACE
         self._longest = longest
+        self._shared = shared
 
     @cached_property
     def itself(self) -> MPI.Comm:
@@ -85,20 +96,44 @@ class MPITransport(Transport):
     def carries(self, request: Request) -> bool:
         return True
 
+    def is_meeting(self, request: Request) -> bool:
+        return super().is_meeting(request) or self._takes_shortcut(request)
+
+    def prepare(self, request: Request) -> Transfer:
+        if self._shared is not None and self._takes_shortcut(request):
+            return self._shared.transfer(request)
+        return super().prepare(request)
+
+    def _takes_shortcut(self, request: Request) -> bool:
+        return self._shared is not None and self._shared.carries(request)
+
     def barrier(self) -> None:
         self.comm.Barrier()
 
     def allreduce(self, request: Allreduce) -> Transfer:
         request = request.in_reals
-        wide = request.element.wide
-        piece = max(1, min(self.size * _PIECE_BYTES, self._longest) // wide.size)
-        operation, size = mpi_operation(request.op, wide.name), request.element.size
+        element, wide = request.element, request.element.wide
+        operation = mpi_operation(request.op, wide.name)
+        divide = division(request.op, self.size, wide)
 
         def prepared(count: int) -> Transfer:
+            if self._goes_in_shares(count * wide.size):
+                reduce = reduction_in_shares(self.comm, count, wide, operation, divide)
+                return in_wide_type(reduce, element, (count, count), None)
             reduce = self._reduction(count, wide, operation)
-            return in_wide_type(reduce, request, (count, count), self.size)
+            return in_wide_type(reduce, element, (count, count), divide)
 
-        return in_pieces(prepared, request.count, piece, size)
+        in_shares = self._goes_in_shares(request.count * wide.size)
+        piece = self.size * (_PIECE_IN_SHARES_BYTES if in_shares else _PIECE_BYTES)
+        longest = max(1, min(piece, self._longest) // wide.size)
+        return in_pieces(prepared, request.count, longest, element.size)
+
+    def _goes_in_shares(self, nbytes: int) -> bool:
+        """Whether the ranks reduce a share each, of so many bytes: the same on all of them.
+
+        Other implementations than MPICH are left to choose.
+        """
+        return self.is_mpich and self.size > 1 and nbytes > _SHARES_FROM_BYTES
 
     def _reduction(self, count: int, wide: ElementType, operation: MPI.Op) -> BufferTransfer:
         datatype = wide.mpi
@@ -182,6 +217,11 @@ class MPITransport(Transport):
 
         def reduce(send: Any, receive: Any, counts: list[int]) -> None:
             mine = counts[self.rank]
+            if min(counts) == max(counts):  # in MPICH six times as fast on four ranks
+                self.comm.Reduce_scatter_block(
+                    [send, mine, datatype], [receive, mine, datatype], operation
+                )
+                return
             self.comm.Reduce_scatter(
                 [send, sum(counts), datatype], [receive, mine, datatype], counts, operation
             )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciml_par.parallel.requests.element_type import ElementType
-from sciml_par.parallel.requests.reduce_op import Average
-from sciml_par.parallel.requests.request import Allreduce, Reducescatter
+from sciml_par.parallel.requests.reduce_op import Average, ReduceOp
+from sciml_par.parallel.requests.request import Reducescatter
 from sciml_par.parallel.transports.transport import Transfer
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ LONGEST_BYTES = 1 << 30
 and libraries of today (Open MPI 5) have nothing longer."""
 
 _VIEWS_KEPT = 64
+
+Divide = Callable[[np.ndarray], object]
+"""Works on an array in place."""
 
 BufferTransfer = Callable[[Any, Any], None]
 """Takes the two buffers; the same one twice means in place."""
@@ -130,20 +133,18 @@ def in_pieces(prepared: Callable[[int], Transfer], count: int, piece: int, size:
 
 
 def in_wide_type(
-    reduce: BufferTransfer, request: Allreduce | Reducescatter, counts: tuple[int, int], size: int
+    reduce: BufferTransfer, element: ElementType, counts: tuple[int, int], divide: Divide | None
 ) -> Transfer:
     """`reduce`, which works on the element's wide type, between elements of its own.
-
-    An Average of `size` ranks is divided here.
 
     Parameters
     ----------
     counts : how many elements are sent and received.
+    divide : what is left to do with the result.
     """
-    element, wide = request.element, request.element.wide
+    wide = element.wide
     sent, received = counts
     transfer = between_buffers(reduce, sent * wide.size, received * wide.size)
-    divide = _division(size, wide.numpy) if request.op is Average else None
     if element is wide:
         return transfer if divide is None else _divided(transfer, divide, received, wide)
     # Made once, so that a step of a long run allocates nothing.
@@ -182,9 +183,9 @@ def scattered_in_pieces(
         return nothing
     return in_wide_type(
         lambda send, receive: reduce(send, receive, counts),
-        request,
+        request.element,
         (sum(counts), counts[request.rank]),
-        len(counts),
+        division(request.op, len(counts), request.element.wide),
     )
 
 
@@ -196,7 +197,7 @@ def _pieces_of_parts(
     ends = list(itertools.accumulate(counts))
     given, taken = _arrays(ends[-1], element), _arrays(counts[rank], element)
     source, target = np.empty(size * piece, wide.numpy), np.empty(piece, wide.numpy)
-    divide = _division(size, wide.numpy) if request.op is Average else None
+    divide = division(request.op, size, wide)
 
     def pieces(send: int, receive: int) -> None:
         x, y = given(send), taken(receive)
@@ -217,8 +218,11 @@ def _pieces_of_parts(
     return pieces
 
 
-def _division(divisor: int, dtype: np.dtype[Any]) -> Callable[[np.ndarray], object]:
-    """Divides an array in place."""
+def division(op: ReduceOp, divisor: int, element: ElementType) -> Divide | None:
+    """Divides the sum of so many ranks in place, for an Average; else None (local)."""
+    if op is not Average:
+        return None
+    dtype = element.numpy
     # An array as the factor: NumPy would have to convert a number each time.
     if divisor & (divisor - 1) == 0:
         # The same to the last bit, and faster.
@@ -230,7 +234,7 @@ def _division(divisor: int, dtype: np.dtype[Any]) -> Callable[[np.ndarray], obje
 
 def _divided(
     transfer: Transfer,
-    divide: Callable[[np.ndarray], object],
+    divide: Divide,
     received: int,
     element: ElementType,
 ) -> Transfer:

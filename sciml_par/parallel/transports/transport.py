@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from sciml_par.parallel.requests.request import (
     Allgather,
@@ -17,6 +17,16 @@ from sciml_par.parallel.requests.request import (
 
 Transfer = Callable[..., Any]
 """What a transport makes of a request: `transfer(send, receive, *where)` between two addresses."""
+
+
+class Shortcut(Protocol):
+    """A faster way for some of a transport's requests; which, is the same on all ranks."""
+
+    def carries(self, request: Request) -> bool:
+        """Whether a request takes it, in which no rank is done before all have begun (local)."""
+
+    def transfer(self, request: Request) -> Transfer:
+        """What carries out such a request (local)."""
 
 
 class Transport(ABC):
@@ -39,6 +49,10 @@ class Transport(ABC):
     @abstractmethod
     def carries(self, request: Request) -> bool:
         """Whether the element type and the arithmetic are among its own (local)."""
+
+    def is_meeting(self, request: Request) -> bool:
+        """Whether no rank is done with it before all have begun it; alike on all ranks (local)."""
+        return isinstance(request, Allreduce) and request.count > 0 and not self.returns_early
 
     def prepare(self, request: Request) -> Transfer:
         """What carries out a request (local)."""

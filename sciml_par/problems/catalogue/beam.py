@@ -40,5 +40,5 @@ ENTRY = CatalogueEntry(
     "beam",
     "u⁗ = q on [0, 1], clamped at both ends: u = u′ = 0",
     beam,
-    Suggestion(100, width=16, depth=1, steps=100),
+    Suggestion(120, width=16, depth=1, steps=100),
 )

@@ -22,7 +22,7 @@ class Suggestion:
     points : of the equations, of all ranks; on a grid about, or a number per axis.
     boundary : points of the whole boundary; None for as dense as the interior.
     initial : those where the last coordinate is least; None for their share of `boundary`.
-    method : of the points of the equations, such as "grid" or "sobol"; others are on a grid.
+    method : of the points of the equations, such as "grid" or "sobol"; None for the default.
     network : its name, such as "mlp".
     width, depth : of its hidden layers.
     optimizer : its name, such as "lm" or "adam".
@@ -35,7 +35,7 @@ class Suggestion:
     _: KW_ONLY
     boundary: int | None = None
     initial: int | None = None
-    method: str = "grid"
+    method: str | None = None
     network: str = "mlp"
     width: int = 20
     depth: int = 2

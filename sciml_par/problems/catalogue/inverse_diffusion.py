@@ -8,6 +8,7 @@ import numpy as np
 
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import exp, sin
+from sciml_par.problems.catalogue.noise import with_noise
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.box import Box
@@ -32,7 +33,8 @@ def inverse_diffusion(
     observed : int
         How many observations there are.
     noise : float
-        The standard deviation of their errors, in units of u.
+        The standard deviation of their errors, normally distributed, as a share of the root mean
+        square of what is observed.
     seed : int
         Of the places and the errors.
     """
@@ -43,14 +45,13 @@ def inverse_diffusion(
     def equation(u: Any, x: Any, *, D: Any) -> Any:
         return derivative(u, x, 1) - D * derivative(u, x, 0, 0)
 
-    rng = np.random.default_rng(seed)
-    places = rng.uniform(size=(observed, 2))
+    places = np.random.default_rng(seed).uniform(size=(observed, 2))
     return Problem(
         Box([0, 0], [1, 1], names=("x", "t")),
         equation,
         conditions=[
             Dirichlet(0.0, on=("x=lower", "x=upper")),
-            Observations(places, solution(places) + noise * rng.normal(size=(observed, 1))),
+            Observations(places, with_noise(solution(places), noise, seed)),
         ],
         unknowns={"D": Unknown(1.0, lower=0, true=diffusivity)},
         exact=solution,
@@ -62,5 +63,5 @@ ENTRY = CatalogueEntry(
     "inverse-diffusion",
     "u_t = D u_xx on [0, 1] × [0, 1], u = 0 at both ends, 20 observations of u: D is sought",
     inverse_diffusion,
-    Suggestion(600, boundary=80, method="sobol", width=16, depth=2, steps=120),
+    Suggestion(800, boundary=80, method="sobol", width=16, depth=2, steps=120),
 )

@@ -9,6 +9,7 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.lorenz import START, velocity
+from sciml_par.problems.catalogue.noise import with_noise
 from sciml_par.problems.catalogue.references.trajectory import trajectory
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.box import Interval
@@ -20,7 +21,13 @@ BEGINNINGS = {"sigma": 5.0, "rho": 5.0, "beta": 1.0}
 
 
 def inverse_lorenz(
-    *, sigma: float = 10.0, rho: float = 15.0, beta: float = 8 / 3, end: float = 3.0
+    *,
+    sigma: float = 10.0,
+    rho: float = 15.0,
+    beta: float = 8 / 3,
+    end: float = 3.0,
+    noise: float = 0.0,
+    seed: int = 0,
 ) -> Problem:
     """The Lorenz system on [0, end] with σ, ρ and β unknown, its trajectory observed at 31 times.
 
@@ -34,6 +41,11 @@ def inverse_lorenz(
         Dimensionless; those that the observations are of.
     end : float
         The last time.
+    noise : float
+        The standard deviation of the errors of the observations, normally distributed, as a share
+        of the root mean square of each component.
+    seed : int
+        Of these errors.
     """
     true = {"sigma": sigma, "rho": rho, "beta": beta}
 
@@ -46,7 +58,9 @@ def inverse_lorenz(
     return Problem(
         Interval(0, end, name="t"),
         equation,
-        conditions=[Observations(times, solution(times), name="observations")],
+        conditions=[
+            Observations(times, with_noise(solution(times), noise, seed), name="observations")
+        ],
         ansatz=lambda network, t: tf.constant([[0.0, 0.0, 10.0]], t.dtype) + 10 * network(t),
         outputs=("x", "y", "z"),
         unknowns={

@@ -23,14 +23,14 @@ def lotka_volterra(
     death: float = 1.0,
     births: float = 1.0,
     end: float = 10.0,
-    fading: float = 0.5,
+    fading: float = 0.8,
 ) -> Problem:
     """r′ = α r − β r p, p′ = δ r p − γ p on [0, end], from r = 1, p = ½.
 
     The initial values are built in: w = w₀ + (1 − e^{−t}) N(t). The residual is multiplied by
     e^{−κt}, without which networks tend to leave the trajectory early for the point of rest, which
-    solves the equations as well. The reference is `references.trajectory` (Lotka 1925; Volterra
-    1926).
+    solves the equations as well; with κ = ½ some still do. The reference is
+    `references.trajectory` (Lotka 1925; Volterra 1926).
 
     Parameters
     ----------

@@ -77,5 +77,5 @@ ENTRY = CatalogueEntry(
     "poisson-1d",
     "−u″ = (2π)² sin 2πx on [−1, 1], u = 0 at both ends",
     poisson,
-    Suggestion(128, width=16, depth=2, steps=200),
+    Suggestion(800, width=16, depth=2, steps=200),
 )

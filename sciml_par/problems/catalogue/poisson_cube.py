@@ -50,7 +50,16 @@ ENTRIES = tuple(
         f"poisson-{d}d",
         f"−Δu = f in the unit cube of {d} dimensions, u given on its boundary",
         partial(poisson_cube, dimension=d),
-        Suggestion(points, boundary=boundary, method="sobol", width=64, depth=1, steps=steps),
+        Suggestion(
+            points,
+            boundary=boundary,
+            width=width,
+            depth=1,
+            steps=steps,
+        ),
     )
-    for d, points, boundary, steps in ((5, 3000, 500, 150), (10, 3000, 1000, 200))
+    for d, points, boundary, width, steps in (
+        (5, 3000, 500, 64, 150),
+        (10, 6000, 2000, 128, 200),
+    )
 )

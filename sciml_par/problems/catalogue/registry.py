@@ -84,7 +84,7 @@ def catalogue_entry(name: str) -> CatalogueEntry:
     InputError
         There is no problem of this name; the message says which there are.
     """
-    if name in _BY_NAME:
+    if isinstance(name, str) and name in _BY_NAME:
         return _BY_NAME[name]
     close = difflib.get_close_matches(str(name).lower(), _BY_NAME, n=1)
     meant = f" did you mean {close[0]!r}?" if close else ""

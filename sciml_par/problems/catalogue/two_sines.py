@@ -23,5 +23,5 @@ ENTRY = CatalogueEntry(
     "two-sines",
     "u = sin 2πx + sin 4πx on [−1, 1], as function approximation",
     two_sines,
-    Suggestion(128, width=16, depth=2, steps=200),
+    Suggestion(800, width=16, depth=2, steps=200),
 )

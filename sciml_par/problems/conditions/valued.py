@@ -26,6 +26,7 @@ from sciml_par.problems.conditions.components import (
 )
 from sciml_par.problems.conditions.condition import Arrays, Condition, On, Predicate
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.field import Field
 from sciml_par.problems.operators import jacobian
 
 FloatArray = npt.NDArray[np.float64]
@@ -148,7 +149,7 @@ def is_data(value: Any) -> bool:
     """
     if not callable(value):
         return False
-    if isinstance(value, partial) and any(map(tf.is_tensor, value.keywords.values())):
+    if isinstance(value, partial) and any(map(_is_unknown, value.keywords.values())):
         return False
     try:
         _, *others = inspect.signature(value).parameters.values()
@@ -156,6 +157,11 @@ def is_data(value: Any) -> bool:
         return True
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return not any(p.default is p.empty and p.kind in named for p in others)
+
+
+def _is_unknown(given: Any) -> bool:
+    """Whether it is the value of an unknown: a tensor, or a field where it is a function."""
+    return isinstance(given, Field) or tf.is_tensor(given)
 
 
 def checked_value(value: Any, what: str) -> Any:

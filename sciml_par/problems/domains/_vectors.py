@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.problems._checks import is_integer
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -44,3 +48,20 @@ def checked_points(value: npt.ArrayLike, what: str, *, d: int | None = None) -> 
         raise InputError(f"{what} must be finite numbers; row {row} is {array[row]}")
     array.setflags(write=False)
     return array
+
+
+def counts_per_axis(n: Any, dimension: int, *, what: str, least: int) -> list[int]:
+    """How many points each axis has, from d integers of at least `least`, or one for d = 1.
+
+    Raises
+    ------
+    InputError
+        They are something else.
+    """
+    counts = list(n) if isinstance(n, (Sequence, np.ndarray)) and not isinstance(n, str) else [n]
+    if len(counts) != dimension or not all(is_integer(each) and each >= least for each in counts):
+        raise InputError(
+            f"{what}: n must be an int, or {dimension} ints, one per axis, of at least {least}; "
+            f"got {n!r}"
+        )
+    return [int(each) for each in counts]

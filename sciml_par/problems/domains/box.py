@@ -12,27 +12,17 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer, is_integer
 from sciml_par.problems._names import checked_names, coordinate_names
-from sciml_par.problems.domains._vectors import checked_vector
-from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.faces import BoxFace, Face, faces_of, points_on
-from sciml_par.problems.domains.region import ROUNDING, Region
-from sciml_par.problems.domains.surface import Surface
-from sciml_par.problems.sampling import (
-    GRID,
-    checked_generator,
-    method_name,
-    proportional,
-    unit_points,
-)
+from sciml_par.problems.domains._vectors import checked_vector, counts_per_axis
+from sciml_par.problems.domains.box_boundary import BoxBoundary
+from sciml_par.problems.domains.gauss_legendre import gauss_legendre
+from sciml_par.problems.domains.region import Region
+from sciml_par.problems.sampling import proportional, unit_points
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_SIDES = (("left", "right"), ("bottom", "top"), ("front", "back"))
-_TIMES = ("t", "time")
 
-
-class Box(Domain):
+class Box(BoxBoundary):
     """The closed box {x : lower_i <= x_i <= upper_i} in d dimensions; immutable.
 
     Parameters
@@ -155,12 +145,7 @@ class Box(Domain):
         if is_integer(n):
             total = checked_integer(n, "grid: n", least=2**self.dimension)
             return proportional(self.extent, total, least=2)
-        counts: list[Any] = list(n) if isinstance(n, (Sequence, np.ndarray)) else [n]
-        if len(counts) != self.dimension:
-            raise InputError(
-                f"grid: n must be an int, or {self.dimension} ints, one per axis, got {n!r}"
-            )
-        return [checked_integer(count, "grid: n per axis", least=2) for count in counts]
+        return counts_per_axis(n, self.dimension, what="grid", least=2)
 
     def grid_size(self, n: int | Sequence[int]) -> int:
         """How many points `grid(n)` has (local)."""
@@ -191,48 +176,9 @@ class Box(Domain):
         >>> round(float(weights @ x[:, 0] ** 3), 12)
         20.25
         """
-        given: Any = [n] * self.dimension if is_integer(n) else list(np.ravel(np.asarray(n)))
-        if len(given) != self.dimension:
-            raise InputError(
-                f"gauss_legendre: n must be an int, or {self.dimension} ints, one per axis, got "
-                f"{n!r}"
-            )
-        counts = [checked_integer(each, "gauss_legendre: n per axis", least=1) for each in given]
-        rules = [np.polynomial.legendre.leggauss(count) for count in counts]
-        half, centre = self.extent / 2, (self._lower + self._upper) / 2
-        axes = [c + h * nodes for c, h, (nodes, _) in zip(centre, half, rules, strict=True)]
-        x = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.dimension)
-        weights = np.ones(1)
-        for h, (_, rule) in zip(half, rules, strict=True):
-            weights = np.multiply.outer(weights, h * rule).ravel()
-        return x, weights
-
-    def interior(
-        self,
-        n: int | Sequence[int],
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
-    ) -> FloatArray:
-        """Points in the box by any method (local).
-
-        Parameters
-        ----------
-        n : int or sequence of d ints
-            As for `grid`; for a random method the exact number of points.
-        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
-        rng : numpy.random.Generator
-            For a random method.
-
-        Returns
-        -------
-        x : array [k, d]
-        """
-        name = method_name(method, "interior: method")
-        if name == GRID:
-            return self.grid(n)
-        count = checked_integer(n, "interior: n of a random method", least=0)
-        return self._scattered(count, name, checked_generator(rng, "interior"))
+        given = [n] * self.dimension if is_integer(n) else n
+        counts = counts_per_axis(given, self.dimension, what="gauss_legendre", least=1)
+        return gauss_legendre(self._lower, self._upper, counts)
 
     def _scattered(self, n: int, method: str, rng: np.random.Generator) -> FloatArray:
         unit = unit_points(method, n, self.dimension, rng)
@@ -271,137 +217,8 @@ class Box(Domain):
                 f"single precision; at most {max(1, math.floor(extent / thinnest))} make sense"
             )
 
-    def boundary(
-        self,
-        n: int,
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
-        with_initial: bool = True,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Points on the boundary and the outward unit normals there (local).
-
-        Parameters
-        ----------
-        n : int
-            How many points for d > 1, at least one on each face. The faces get points in
-            proportion to their areas. On a grid n is met about: points are the midpoints of equal
-            cells, so that none lies on an edge and none occurs twice. Ignored for d = 1.
-        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
-        rng : numpy.random.Generator
-            For a random method.
-        with_initial : bool
-            Whether the face belongs to it on which the last coordinate is least; see `initial`.
-
-        Returns
-        -------
-        x : array [k, d]
-        normals : array [k, d]
-        """
-        faces = faces_of(self._lower, self._upper)
-        if not with_initial:
-            del faces[-2]
-        return self._on_faces(faces, n, method, rng, what="boundary")
-
-    def initial(
-        self, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Points where the last coordinate, often the time, is least, and normals (local).
-
-        The arguments and what is returned are as for `boundary`.
-        """
-        face = faces_of(self._lower, self._upper)[-2]
-        return self._on_faces([face], n, method, rng, what="initial")
-
-    def _on_faces(
-        self, faces: list[Face], n: Any, method: str, rng: Any, *, what: str
-    ) -> tuple[FloatArray, FloatArray]:
-        name = method_name(method, f"{what}: method")
-        if self.dimension == 1:
-            return points_on(faces, self._lower, self._upper, 1, method=GRID, rng=None)
-        if name != GRID:
-            rng = checked_generator(rng, what)
-        count = checked_integer(n, f"{what}: n", least=1)
-        return points_on(faces, self._lower, self._upper, count, method=name, rng=rng)
-
-    @property
-    def faces(self) -> tuple[str, ...]:
-        """Names of the 2d faces, such as "x=lower" and "x=upper" of the axis x.
-
-        Conditions understand also "left" and "right" for the first axis, "bottom" and "top" for the
-        second, "front" and "back" for the third, the lower one first; of these an axis named t or
-        time is left out, whose faces are "initial" and "final".
-        """
-        return tuple(f"{name}={end}" for name in self._names for end in ("lower", "upper"))
-
-    @property
-    def _aliases(self) -> tuple[str, ...]:
-        """Further names of the faces, in their order; an empty text where there is none."""
-        found: list[str] = []
-        sides = iter(_SIDES)
-        for name in self._names:
-            time = name.lower() in _TIMES
-            found += ("initial", "final") if time else next(sides, ("", ""))
-        return tuple(found)
-
-    def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
-        """Which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
-
-        Raises
-        ------
-        InputError
-            There is no face of such a name.
-        """
-        points, found = self.snap(x), np.zeros(len(x), np.bool_)
-        for name in (faces,) if isinstance(faces, str) else faces:
-            known = self.faces if name in self.faces else self._aliases
-            if not name or name not in known:
-                raise self._no_face(name)
-            axis, upper = divmod(known.index(name), 2)
-            bound = self._upper if upper else self._lower
-            found |= points[:, axis] == bound[axis]
-        return found
-
-    def snap(self, x: npt.ArrayLike) -> FloatArray:
-        """Points with coordinates on the bounds where they miss these by rounding (local).
-
-        x: [n, d] -> [n, d]. A number like 0.7 is another one in single precision, and a point on
-        the boundary may thereby have come to lie outside.
-        """
-        points = self._as_points(x, "snap")
-        for bound in (self._lower, self._upper):
-            points = np.where(np.abs(points - bound) <= self._tolerance, bound, points)
-        return points
-
-    def outward_normals(self, x: npt.ArrayLike) -> FloatArray:
-        """Outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
-
-        Zero at points inside. On an edge, which belongs to several faces, it is the mean direction.
-        """
-        points = self.snap(x)
-        on_upper, on_lower = points == self._upper, points == self._lower
-        normals = on_upper.astype(np.float64) - on_lower
-        length = np.linalg.norm(normals, axis=1, keepdims=True)
-        return np.asarray(normals / np.maximum(length, 1.0))
-
-    def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
-        return np.asarray(self.outward_normals(x).any(axis=1))
-
-    def on_edges(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points of the boundary lie on several faces: x: [n, d] -> [n] (local)."""
-        return np.asarray(np.count_nonzero(self.outward_normals(x), axis=1) > 1)
-
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         return np.asarray(np.all((self._lower - margin <= x) & (x <= self._upper + margin), axis=1))
-
-    @property
-    def _surfaces(self) -> tuple[Surface, ...]:
-        each = zip(faces_of(self._lower, self._upper), self.faces, self._aliases, strict=True)
-        return tuple(
-            BoxFace(face, self._lower, self._upper, (name,), (alias,) if alias else ())
-            for face, name, alias in each
-        )
 
     @property
     def _polygon(self) -> Any:
@@ -413,11 +230,6 @@ class Box(Domain):
 
     def _surely_contains(self, other: Region) -> bool:
         return bool(np.all((self._lower <= other.lower) & (other.upper <= self._upper)))
-
-    @property
-    def _tolerance(self) -> FloatArray:
-        largest = np.maximum(np.abs(self._lower), np.abs(self._upper))
-        return np.minimum(ROUNDING * np.maximum(largest, self.extent), self.extent / 4)
 
 
 class Interval(Box):

@@ -13,20 +13,18 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer
 from sciml_par.problems._names import coordinate_names
+from sciml_par.problems.domains.bounded_region import BoundedRegion
 from sciml_par.problems.domains.combined_regions import (
     CombinedRegion,
     DifferenceRegion,
     IntersectionRegion,
     UnionRegion,
 )
-from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.rejection import exactly
 from sciml_par.problems.domains.slab import SlabRegion, cuts_of_equal_volume
-from sciml_par.problems.domains.surface import Surface
 from sciml_par.problems.sampling import (
     GRID,
     RANDOM_METHODS,
-    allotted,
     checked_generator,
     method_name,
 )
@@ -34,11 +32,8 @@ from sciml_par.problems.sampling import (
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-INITIAL = "initial"
-_SHOWN = 16  # names of faces in a message
 
-
-class Domain(Region):
+class Domain(BoundedRegion):
     """A bounded part of ℝ^d; immutable.
 
     Subclasses are geometries: `Interval`, `Box`, `Ball`, `Ellipse`, `Polygon`, `PointCloud`. Two of
@@ -63,19 +58,6 @@ class Domain(Region):
     @abstractmethod
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates, d of them."""
-
-    @property
-    def faces(self) -> tuple[str, ...]:
-        """Names of the parts of the boundary, for conditions that hold `on` some of them."""
-        return tuple(dict.fromkeys(name for s in self._surfaces for name in s.names))
-
-    @property
-    def surface(self) -> float:
-        """The measure of the boundary: for d = 1 its number of points, then length, area, ….
-
-        Where a combined domain has a part of a face only, by 65,536 quasi-random points.
-        """
-        return sum(surface.measure for surface in self._surfaces)
 
     def __eq__(self, other: object) -> bool:
         return self._key == other._key if isinstance(other, Domain) else NotImplemented
@@ -189,152 +171,6 @@ class Domain(Region):
             self._place_all, n, coordinates=self._coordinates, share=share, method=method, rng=rng
         )[0]
 
-    def boundary(
-        self,
-        n: int,
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
-        with_initial: bool = True,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Points on the boundary and the outward unit normals there (local).
-
-        Parameters
-        ----------
-        n : int
-            How many points for d > 1, at least one on each part of the boundary. The parts get
-            points in proportion to their measures. On a grid n is met about, and points lie on no
-            edge, unless by chance where one operand cuts the face of another. Ignored for d = 1.
-        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
-        rng : numpy.random.Generator
-            For a random method.
-        with_initial : bool
-            Whether the initial face of a domain with a time belongs to it; see `initial`.
-
-        Returns
-        -------
-        x : array [k, d]
-        normals : array [k, d]
-        """
-        surfaces = [s for s in self._surfaces if with_initial or INITIAL not in s.names]
-        return self._on_surfaces(surfaces, n, method, rng, what="boundary")
-
-    def initial(
-        self, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Points where the time is least, and outward normals (local).
-
-        The arguments and what is returned are as for `boundary`.
-
-        Raises
-        ------
-        InputError
-            The domain has no time.
-        """
-        surfaces = [s for s in self._surfaces if INITIAL in s.names]
-        if not surfaces:
-            raise InputError(
-                f"{self} has no initial face, as none of its coordinates is a time; a domain with "
-                f"one is domain * Time(0, 1)"
-            )
-        return self._on_surfaces(surfaces, n, method, rng, what="initial")
-
-    def _on_surfaces(
-        self, surfaces: Sequence[Surface], n: Any, method: str, rng: Any, *, what: str
-    ) -> tuple[FloatArray, FloatArray]:
-        name = method_name(method, f"{what}: method")
-        if name != GRID and self.dimension > 1:
-            rng = checked_generator(rng, what)
-        count = 1 if self.dimension == 1 else checked_integer(n, f"{what}: n", least=1)
-        counts = _counts(count, np.array([s.measure for s in surfaces]), name)
-        found = [s.points(int(k), name, rng) for s, k in zip(surfaces, counts, strict=True)]
-        x, normals = (np.concatenate(each) for each in zip(*found, strict=True))
-        return x, normals
-
-    def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
-        """Which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
-
-        Raises
-        ------
-        InputError
-            There is no face of such a name; the message lists those that there are.
-        """
-        points, found = self._as_points(x, "on_faces"), np.zeros(len(x), np.bool_)
-        for name in (faces,) if isinstance(faces, str) else faces:
-            surfaces = [surface for surface in self._surfaces if surface.answers_to(name)]
-            if not surfaces:
-                raise self._no_face(name)
-            for surface in surfaces:
-                found |= surface.near(points, name, self._rounding)
-        return found
-
-    def _no_face(self, name: Any) -> InputError:
-        others = tuple(dict.fromkeys(a for surface in self._surfaces for a in surface.aliases))
-        also = f"; also understood: {_listed(others)}" if others else ""
-        return InputError(
-            f"{self} has no face {name!r}; its faces are {_listed(self.faces) or 'none'}{also}"
-        )
-
-    def snap(self, x: npt.ArrayLike) -> FloatArray:
-        """Points moved onto the boundary where they miss it by rounding (local).
-
-        x: [n, d] -> [n, d]. A number like 0.7 is another one in single precision, and a point on
-        the boundary may thereby have come to lie outside.
-        """
-        points = self._as_points(x, "snap").copy()
-        for surface in self._surfaces:
-            foot, _, kept = surface.project(points)
-            close = np.linalg.norm(points - foot, axis=1) <= self._rounding
-            points = np.where((close & kept)[:, None], foot, points)
-        return points
-
-    def outward_normals(self, x: npt.ArrayLike) -> FloatArray:
-        """Outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
-
-        Zero at points inside. On an edge, where several faces meet, it is the mean direction.
-        """
-        mean = self._mean_normals(x)
-        length = np.linalg.norm(mean, axis=1, keepdims=True)
-        return np.asarray(mean / np.where(length > 0, length, 1.0))
-
-    def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
-        points = self._as_points(x, "on_boundary")
-        found = np.zeros(len(points), np.bool_)
-        for surface in self._surfaces:
-            found |= surface.near(points, None, self._rounding)
-        return found
-
-    def corners(self) -> FloatArray:
-        """In the plane, corners of the boundary, [k, 2]; elsewhere none (local).
-
-        Where all is bounded by straight lines, these are all corners, otherwise those of operands.
-        """
-        shapes = [self._polygon] if self._polygon is not None else []
-        shapes = shapes or [leaf._polygon for leaf in self._leaves if leaf._polygon is not None]
-        if self.dimension != 2 or not shapes:
-            return np.empty((0, self.dimension))
-        import shapely
-
-        x = np.unique(np.concatenate([shapely.get_coordinates(s) for s in shapes]), axis=0)
-        return x[self.on_edges(x)]
-
-    def on_edges(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points of the boundary have several normals: x: [n, d] -> [n] (local)."""
-        length = np.linalg.norm(self._mean_normals(x), axis=1)
-        return np.asarray((length > 0) & (length < 1 - 1e-6))
-
-    def _mean_normals(self, x: npt.ArrayLike) -> FloatArray:
-        """The mean of the normals of all parts of the boundary on which a point lies."""
-        points = self._as_points(x, "outward_normals")
-        total, number = np.zeros_like(points), np.zeros((len(points), 1))
-        for surface in self._surfaces:
-            foot, normals, kept = surface.project(points)
-            near = kept & (np.linalg.norm(points - foot, axis=1) <= self._rounding)
-            total += near[:, None] * normals
-            number += near[:, None]
-        return np.asarray(total / np.maximum(number, 1.0))
-
     def split(self, parts: int) -> tuple[Domain, ...]:
         """Parts of equal volume, cut across the longest axis of the box around it (local).
 
@@ -371,15 +207,6 @@ class Domain(Region):
             return cuts_of_equal_volume(polygon, axis, shares)
         x = self.sample(2**14, seed=0)[:, axis]
         return np.quantile(x, shares)
-
-    def _as_points(self, x: npt.ArrayLike, what: str) -> FloatArray:
-        points = np.asarray(x, dtype=np.float64)
-        if points.ndim != 2 or points.shape[1] != self.dimension:
-            raise InputError(
-                f"{what}: points must have the shape [n, {self.dimension}], "
-                f"got {list(points.shape)}"
-            )
-        return points
 
 
 class CombinedDomain(CombinedRegion, Domain):
@@ -467,18 +294,3 @@ def _common_names(first: Domain, second: Domain) -> tuple[str, ...]:
             f"and {chosen[1]}"
         )
     return chosen[0] if chosen else default
-
-
-def _listed(names: Sequence[str]) -> str:
-    """The names, or the first of many."""
-    more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def _counts(n: int, measures: FloatArray, method: str) -> npt.NDArray[np.int64]:
-    """How many of n points each part of the boundary has, in proportion to these, at least one."""
-    if not np.all(np.isfinite(measures)):
-        measures = np.ones_like(measures)
-    if method == GRID:
-        return np.maximum(1, np.round(n * measures / measures.sum())).astype(np.int64)
-    return allotted(n, measures)

@@ -64,6 +64,11 @@ class Polygon(Domain):
         names: Sequence[str] | None = None,
     ) -> None:
         self._outer = _corners(vertices, "Polygon: vertices")
+        if not isinstance(holes, (Sequence, np.ndarray)):
+            raise InputError(
+                f"Polygon: holes must be a sequence of arrays of corners [n, 2], one for each "
+                f"hole; got {holes!r}"
+            )
         self._holes = tuple(_corners(hole, f"Polygon: holes[{i}]") for i, hole in enumerate(holes))
         default = coordinate_names(2)
         what = "Polygon: names of the coordinates"

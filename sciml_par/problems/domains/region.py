@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer, is_integer
+from sciml_par.problems.domains._vectors import counts_per_axis
 from sciml_par.problems.domains.rejection import exactly, kept_share
 from sciml_par.problems.domains.surface import Surface
 from sciml_par.problems.sampling import proportional
@@ -121,12 +121,7 @@ class Region(ABC):
         """
         least = 2 if ends else 1
         if not is_integer(n):
-            counts = [int(each) for each in np.ravel(np.asarray(n))]
-            if len(counts) != self.dimension or min(counts) < least:
-                raise InputError(
-                    f"grid: n must be an int, or {self.dimension} ints of at least {least}, one "
-                    f"per axis, got {n!r}"
-                )
+            counts = counts_per_axis(n, self.dimension, what="grid", least=least)
             return self._kept_lattice(counts, ends)
         wanted = checked_integer(n, "grid: n", least=1)
         total = wanted * float(np.prod(self.extent)) / self.volume

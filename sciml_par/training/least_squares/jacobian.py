@@ -61,7 +61,7 @@ class JacobianOfTerm:
         assert self._independent_rows is not None
         if not self._independent_rows:
             return self._row_by_row(flat, rows)
-        if self.network.chain is not None:
+        if all(each.chain is not None for each in (self.network, *self.network.others)):
             try:
                 return self._recorded(flat, rows)
             except NotRecordedError:

@@ -24,6 +24,7 @@ from sciml_par.problems._given import on_trial
 from sciml_par.problems._tape import is_watched
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
+from sciml_par.training.function_networks import functions_of
 from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
@@ -37,10 +38,12 @@ class NotRecordedError(Exception):
 class _Products:
     """The products of one layer in one evaluation: inputs a_q: [w, n], outputs z_q: [w', n].
 
-    The layer is a `sciml_par.networks.dense_chain.DenseLayer`.
+    The layer is a `sciml_par.networks.dense_chain.DenseLayer` of a network whose parameters begin
+    with that of number `first`.
     """
 
     layer: Any
+    first: int
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
 
@@ -64,22 +67,44 @@ class RecordedLayers:
         parameters: Sequence[Tensor],
         unknowns: Mapping[str, Tensor] | None = None,
     ) -> Field:
-        """The problem's field, of a network that is a chain of layers, with a record (local)."""
-        assert network.chain is not None
-        return problem.field(
-            partial(self._apply, network.chain, parameters),
-            jet=partial(self._jet, network.chain, parameters),
-            unknowns=unknowns,
+        """The problem's field, of networks that are chains of layers, with a record (local).
+
+        Parameters
+        ----------
+        parameters : of the network and those that are trained with it.
+        unknowns : the values of the numbers that are sought.
+        """
+        weights, *of_functions, _ = network.parts(parameters)
+        fields, first = [], len(weights)
+        for other, own in zip(network.others, of_functions, strict=True):
+            fields.append(self._of_chain(other.chain, own, first))
+            first += len(own)
+        functions = functions_of(problem, network, fields)
+        plain = self._of_chain(network.chain, weights, 0)
+        return problem.field(plain, unknowns={**(unknowns or {}), **functions} or None)
+
+    def _of_chain(self, chain: Any, parameters: Sequence[Tensor], first: int) -> Field:
+        """The field of one network, whose parameters begin with that of number `first`."""
+        assert chain is not None
+        return Field(
+            partial(self._apply, chain, first, parameters),
+            jet=partial(self._jet, chain, first, parameters),
         )
 
-    def _apply(self, chain: Any, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+    def _apply(self, chain: Any, first: int, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
         if on_trial():
             return chain.apply(parameters, x)
         _refuse_watched(x)
-        return chain.recorded_apply(parameters, x, self._record_of)
+        return chain.recorded_apply(parameters, x, partial(self._record_of, first))
 
     def _jet(
-        self, chain: Any, parameters: Sequence[Tensor], x: Tensor, second: Any, higher: Any = ()
+        self,
+        chain: Any,
+        first: int,
+        parameters: Sequence[Tensor],
+        x: Tensor,
+        second: Any,
+        higher: Any = (),
     ) -> Any:
         more = {"higher": higher} if higher else {}
         if more and "higher" not in inspect.signature(chain.jet).parameters:
@@ -87,14 +112,14 @@ class RecordedLayers:
         if on_trial():
             return chain.jet(parameters, x, second, **more)
         _refuse_watched(x)
-        return chain.jet(parameters, x, second, self._record_of, **more)
+        return chain.jet(parameters, x, second, partial(self._record_of, first), **more)
 
-    def _record_of(self, layer: Any) -> Any:
+    def _record_of(self, first: int, layer: Any) -> Any:
         def record(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
             followed = [tf.identity(z) for z in outputs]
             for z in followed:
                 self._tape.watch(z)
-            self._all.append(_Products(layer, tuple(inputs), tuple(followed)))
+            self._all.append(_Products(layer, first, tuple(inputs), tuple(followed)))
             return followed
 
         return record
@@ -123,9 +148,9 @@ class RecordedLayers:
                     a[:, None, :] * delta[None, :, :]
                     for a, delta in zip(each.inputs, deltas, strict=True)
                 ]
-                parts[each.layer.weight].append(tf.add_n(products))
+                parts[each.first + each.layer.weight].append(tf.add_n(products))
             if isinstance(each.layer.bias, int):
-                parts[each.layer.bias].append(deltas[0])
+                parts[each.first + each.layer.bias].append(deltas[0])
         rows = [
             tf.reshape(tf.add_n(part), [-1, n]) if part else tf.zeros([size, n], residual.dtype)
             for part, size in zip(parts, layout.sizes, strict=True)

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.domains.domain import INITIAL, Domain
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.sampling import GRID
 from sciml_par.training.points.arrays import as_boundary_points
 from sciml_par.training.points.points import Points
@@ -61,7 +62,7 @@ class BoundaryPoints:
             initial = as_boundary_points(initial, domain, "initial points")
             _check_initial(initial[0], domain)
             derived += [initial] if points.initial[1] is None else []
-        methods = points.method_of("boundary"), points.method_of("initial")
+        methods = points.method_of("boundary", domain), points.method_of("initial", domain)
         return cls(domain, number, initial, *methods, tuple(derived))
 
     @property

@@ -80,7 +80,7 @@ def _own_candidates(
     if number is None:
         d = domain.dimension
         number = interior if inside else max(1, round(interior ** ((d - 1) / d)))
-    return OwnCandidates(condition, domain, number, points.method_of(kind))
+    return OwnCandidates(condition, domain, number, points.method_of(kind, domain))
 
 
 def listed(names: list[str]) -> str:

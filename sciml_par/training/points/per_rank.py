@@ -43,7 +43,7 @@ def check_per_rank(number: Any, points: Points) -> None:
         )
     for name, given in (
         ("the number of interior points", points.interior is not None),
-        ("a random method for them", points.method_of(INTERIOR) != GRID),
+        ("a random method for them", points.chosen_method(INTERIOR) not in (None, GRID)),
         ("batch_size", INTERIOR in points.batch_size),
         ("resample_every", points.resample_every is not None),
         ("adapt", points.adapt is not None),

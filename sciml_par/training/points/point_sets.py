@@ -54,7 +54,7 @@ class InteriorSet:
         self, residuals: Sequence[Residual], domain: Domain, points: Points, seed: int
     ) -> None:
         self._residuals, self._domain, self._seed = residuals, domain, seed
-        self._method = points.method_of(INTERIOR)
+        self._method = points.method_of(INTERIOR, domain)
         self._number = 64 if points.interior is None else points.interior
         self.given = isinstance(self._number, np.ndarray)
         if isinstance(self._number, np.ndarray):

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems.sampling import GRID, method_name
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.sampling import GRID, MOST_OF_A_GRID, method_name
 from sciml_par.training.points.adapting import Adapting, checked_adapting
 from sciml_par.training.points.arrays import as_array
 
@@ -38,8 +39,9 @@ class Points:
     initial : the same for the part of the boundary on which the last coordinate, often the time,
         is least; by default it has its share of `boundary` like the other faces.
     method : "grid" (equispaced), "uniform" (independent, random), "latin-hypercube", "sobol" or
-        "halton"; or a dictionary of methods by the names "interior", "boundary" and "initial", of
-        which those left out are on a grid.
+        "halton"; or a dictionary of methods by the names "interior", "boundary" and "initial". By
+        default, and for those left out, "grid"; in more than three dimensions "sobol", because a
+        grid of as many points has few on each axis, and none near an edge.
     batch_size : how many of all ranks' interior points a step uses; by default all of them. Or a
         dictionary of such numbers by "interior" and the names of conditions in the loss.
     resample_every : after how many steps random points are drawn anew; by default never.
@@ -65,7 +67,7 @@ class Points:
     boundary: Any = None
     initial: Any = None
     _: KW_ONLY
-    method: Any = GRID
+    method: Any = None
     batch_size: Any = None
     resample_every: int | None = None
     adapt: Adapting | None = None
@@ -91,9 +93,19 @@ class Points:
         """What `train` is given as points: `Points` as they are, all else as the interior ones."""
         return value if isinstance(value, Points) else cls(value)
 
-    def method_of(self, kind: str) -> str:
-        """The method for "interior", "boundary" or "initial" points."""
-        return self.method if isinstance(self.method, str) else self.method.get(kind, GRID)
+    def method_of(self, kind: str, domain: Domain) -> str:
+        """The method for "interior", "boundary" or "initial" points of this domain."""
+        by_default = GRID if domain.dimension <= MOST_OF_A_GRID else "sobol"
+        if kind == INTERIOR and isinstance(self.interior, tuple):
+            by_default = GRID
+        return self.chosen_method(kind) or by_default
+
+    def chosen_method(self, kind: str) -> str | None:
+        """The method that is asked for; None if none is."""
+        found: str | None = self.method
+        if isinstance(self.method, dict):
+            found = self.method.get(kind)
+        return found
 
     def __repr__(self) -> str:
         shown = [f"{name}={_shown(value)}" for name, value in self.settings().items()]
@@ -103,14 +115,13 @@ class Points:
         """What differs from the defaults, by its name."""
         names = [name for name in self.__dataclass_fields__ if name != "_"]
         found = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in found.items() if not _is_default(name, value)}
+        return {name: value for name, value in found.items() if not _is_default(value)}
 
     def _check_method(self) -> None:
-        random = self.method_of(INTERIOR) != GRID
-        if random and isinstance(self.interior, tuple):
+        if self.chosen_method(INTERIOR) not in (None, GRID) and isinstance(self.interior, tuple):
             raise InputError(
                 f"Points: numbers per axis {self.interior} are for the method 'grid'; give one "
-                f"number of points for {self.method_of(INTERIOR)!r}."
+                f"number of points for {self.chosen_method(INTERIOR)!r}."
             )
         self._check_adapt()
         if self.resample_every is None:
@@ -122,10 +133,10 @@ class Points:
                 "Points(1000, method='sobol', resample_every=100), or leave resample_every out; "
                 "batch_size takes other points of the array at every step."
             )
-        if all(self.method_of(kind) == GRID for kind in KINDS):
+        if all(self.chosen_method(kind) in (None, GRID) for kind in KINDS):
             raise InputError(
-                "Points: resample_every draws random points anew, and these are on a grid. Choose "
-                "a random method, for example method='sobol'."
+                "Points: resample_every draws random points anew; in up to three dimensions points "
+                "are by default on a grid. Choose a random method, for example method='sobol'."
             )
 
     def _check_adapt(self) -> None:
@@ -192,7 +203,9 @@ def _conditions(value: Any) -> dict[str, int | tuple[FloatArray, FloatArray | No
     return found
 
 
-def _methods(value: Any) -> str | dict[str, str]:
+def _methods(value: Any) -> str | dict[str, str] | None:
+    if value is None:
+        return None
     if not isinstance(value, Mapping):
         return method_name(value, "Points: method")
     for name in value:
@@ -227,9 +240,8 @@ def _is_array_like(value: Any) -> bool:
     return isinstance(value, Sequence) or hasattr(value, "__array__") or hasattr(value, "__len__")
 
 
-def _is_default(name: str, value: Any) -> bool:
-    empty = isinstance(value, dict) and not value
-    return value is None or empty or (name == "method" and isinstance(value, str) and value == GRID)
+def _is_default(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and not value)
 
 
 def _shown(value: Any) -> str:

@@ -63,7 +63,7 @@ class SSBroyden(QuasiNewton):
     evaluations: int = 25
 
     def __post_init__(self) -> None:
-        if self.update not in _UPDATES:
+        if not isinstance(self.update, str) or self.update not in _UPDATES:
             raise InputError(
                 f"SSBroyden: expected update to be 'broyden' or 'bfgs'; got {self.update!r}."
             )

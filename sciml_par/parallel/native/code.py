@@ -1,0 +1,134 @@
+"""The machine code of this process, and the records that all its groups share."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from sciml_par.parallel.native.handler import FUNCTIONS
+from sciml_par.parallel.native.layout import TABLE_LENGTH, WORD, Entry, Job, Site
+from sciml_par.parallel.native.machine_code import compiled, function_at
+from sciml_par.parallel.native.xla_structures import Attributes, CallFrame, List
+from sciml_par.parallel.requests.signature import KEY_MASK
+
+_FUTEX = 202  # on x86-64
+_PAUSES = 1000
+
+
+Words = ctypes.Array[ctypes.c_int64]
+"""Words of memory of this process."""
+
+
+def words(length: int, values: Sequence[int] = ()) -> Words:
+    """So many words, which begin with `values` and are zero after them."""
+    return (ctypes.c_int64 * length)(*values)
+
+
+class NativeCode:
+    """The machine code, which stays for the life of the process: XLA keeps its address.
+
+    Attributes
+    ----------
+    handler, handler_of_several : the addresses of the targets for XLA.
+    begin, end, transfer, settle : see `handler.py`; they take addresses of records.
+    spin_seconds : how long a rank takes to look at a flag once more.
+    """
+
+    def __init__(self) -> None:
+        self._job = words(Job.LENGTH)
+        self._table = words(TABLE_LENGTH)
+        self._job[Job.TABLE] = ctypes.addressof(self._table)
+        library, python = ctypes.CDLL(None), ctypes.pythonapi
+        self._job[Job.SYSCALL] = _address(library.syscall)
+        self._job[Job.CHECK_SIGNALS] = _address(python.PyErr_CheckSignals)
+        self._job[Job.ENSURE] = _address(python.PyGILState_Ensure)
+        self._job[Job.RELEASE] = _address(python.PyGILState_Release)
+        self._job[Job.CLEAR] = _address(python.PyErr_Clear)
+        self._job[Job.MATCHES] = _address(python.PyErr_ExceptionMatches)
+        self._job[Job.KEYBOARD_INTERRUPT] = id(KeyboardInterrupt)
+        self._code = compiled(FUNCTIONS, _constants(ctypes.addressof(self._job)))
+        self.handler = self._code.address("handler")
+        self.handler_of_several = self._code.address("handler_of_several")
+        self.begin = function_at(self._code.address("begin"), 3, keeps_lock=True)
+        self.end = function_at(self._code.address("end"), 1, keeps_lock=True)
+        self.transfer = function_at(self._code.address("transfer"), 3, keeps_lock=False)
+        self.settle = function_at(self._code.address("settle"), 0, keeps_lock=True)
+        self.spin_seconds = self._measured_spin()
+        self._idle: list[Words] = []
+
+    def set_entries(self, target: Job, entries: Mapping[Entry, int]) -> None:
+        """The addresses of Python's entries for a target, before XLA is given it (local).
+
+        Parameters
+        ----------
+        target : `Job.ONE_TENSOR` or `Job.SEVERAL`.
+        """
+        for entry, address in entries.items():
+            self._job[target + entry] = address
+
+    def site_record(self) -> Words:
+        """A record for a call site, all zero (local)."""
+        if not self._idle:
+            return words(Site.LENGTH)
+        record = self._idle.pop()
+        ctypes.memset(record, 0, ctypes.sizeof(record))
+        return record
+
+    def give_back(self, record: Words) -> None:
+        """The call site is gone. Its memory is used again, and never given back to the system."""
+        record[Site.READY] = 0
+        self._idle.append(record)
+
+    def enter(self, number: int, record: Words) -> None:
+        """Let the machine code serve the call site, unless its place in the table is taken."""
+        place = number & (TABLE_LENGTH - 1)
+        if not self._table[place]:
+            record[Site.NUMBER] = number
+            self._table[place] = ctypes.addressof(record)
+
+    def leave(self, number: int, record: Words) -> None:
+        """The opposite."""
+        place = number & (TABLE_LENGTH - 1)
+        if self._table[place] == ctypes.addressof(record):
+            self._table[place] = 0
+
+    def take_interrupt(self) -> bool:
+        """Whether Ctrl-C has ended a wait and nobody was told so far (local)."""
+        found = bool(self._job[Job.INTERRUPTED])
+        self._job[Job.INTERRUPTED] = 0
+        return found
+
+    def _measured_spin(self) -> float:
+        spin = function_at(self._code.address("spin"), 1, keeps_lock=False)
+        times = []
+        for _ in range(3):
+            began = time.perf_counter()
+            spin(_PAUSES)
+            times.append(time.perf_counter() - began)
+        return min(times) / _PAUSES
+
+
+@cache
+def native_code() -> NativeCode:
+    """That of this process."""
+    return NativeCode()
+
+
+def _address(function: object) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+def _constants(job: int) -> dict[str, int]:
+    return {
+        "JOB": job,
+        "EXTENSION_AT": CallFrame.extension.offset,
+        "ARGUMENTS_AT": CallFrame.arguments.offset + List.items.offset,
+        "RESULTS_AT": CallFrame.results.offset + List.items.offset,
+        "ATTRIBUTES_AT": CallFrame.attributes.offset + Attributes.items.offset,
+        "DATA_AT": 3 * WORD,  # of a buffer: struct_size, extension, dtype (padded), data
+        "VALUE_AT": WORD,  # of a scalar: dtype (padded), value
+        "KEY_MASK": KEY_MASK,
+        "FUTEX": _FUTEX,
+    }

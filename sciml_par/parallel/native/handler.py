@@ -1,0 +1,315 @@
+"""What a compiled program does at a collective, as machine code: without Python and its lock.
+
+These functions are never run by Python: `translation.py` translates them. XLA calls `handler` with
+the address of a call frame. Where the ranks have agreed on the request and nobody wants to be told
+of it, the tensor travels through shared memory here; otherwise the entry in Python does all.
+
+A transfer. Each rank has a slot in shared memory, of two halves that take turns, and a flag: how
+many transfers it has put its data there for. A rank writes its data, raises its flag, waits for all
+others', and computes the result from the slots. When it raises its flag for the transfer n + 1 it
+has seen everybody's for n; so a rank that has seen all flags for n + 1 knows that nobody reads the
+half of n any more, which is that of n + 2.
+"""
+
+from __future__ import annotations
+
+from sciml_par.parallel.native.layout import (
+    DIGEST_STEP,
+    DIGESTS_KEPT,
+    HISTORY_KEPT,
+    TABLE_LENGTH,
+    WORD,
+    Entry,
+    Flag,
+    Group,
+    Job,
+    Kind,
+    Outcome,
+    Site,
+)
+from sciml_par.parallel.native.primitives import (
+    add,
+    call,
+    call_int32,
+    copy,
+    exchange_if,
+    fence,
+    load,
+    load_acquire,
+    pause,
+    store,
+)
+
+JOB = 0
+"""The address of the `Job` record. It and what follows is given where this is compiled."""
+
+EXTENSION_AT = ARGUMENTS_AT = RESULTS_AT = ATTRIBUTES_AT = DATA_AT = VALUE_AT = 0
+"""Where XLA's structures hold what is read, in bytes."""
+
+KEY_MASK = 0
+"""See `Progress.order_digest`."""
+
+FUTEX = 0
+"""The number of Linux's system call."""
+
+FUTEX_WAIT = 0
+FUTEX_WAKE = 1
+LOW_BITS = 0xFFFFFFFF
+EVERYBODY = 0x7FFFFFFF
+LOOKS_AFTER_SIGNALS = 2
+
+
+def handler(frame: int) -> int:
+    """The target of custom calls of one tensor: XLA_FFI_Handler."""
+    return serve(frame, JOB + WORD * Job.ONE_TENSOR)
+
+
+def handler_of_several(frame: int) -> int:
+    """The same of those of many tensors, whose results lie where they do."""
+    return serve(frame, JOB + WORD * Job.SEVERAL)
+
+
+def serve(frame: int, python: int) -> int:
+    """Carry out a collective, or let Python do it, whose entries are at `python`."""
+    if load(frame + EXTENSION_AT) != 0:  # XLA asks for the version of the interface
+        return call(load(python + WORD * Entry.EXECUTE), frame)
+    number = load(load(load(load(frame + ATTRIBUTES_AT)) + VALUE_AT))
+    table = load(JOB + WORD * Job.TABLE)
+    site = load_acquire(table + WORD * (number & (TABLE_LENGTH - 1)))
+    if site == 0 or load(site + WORD * Site.NUMBER) != number:
+        return call(load(python + WORD * Entry.EXECUTE), frame)
+    group = load(site + WORD * Site.GROUP)
+    if load_acquire(site + WORD * Site.READY) != load_acquire(group + WORD * Group.GENERATION):
+        return call(load(python + WORD * Entry.EXECUTE), frame)
+    if load_acquire(group + WORD * Group.VISIT) != 0:
+        store(group + WORD * Group.VISIT, 0)
+        # Here, since a KeyboardInterrupt at the first line of Python's entry could not be caught.
+        if signalled() != 0:
+            store(group + WORD * Group.USELESS, 1)
+            return call(load(python + WORD * Entry.FAIL), frame)
+        return call(load(python + WORD * Entry.EXECUTE), frame)
+    if begin(group, load(site + WORD * Site.ANNOUNCEMENT), load(site + WORD * Site.KEY)) == 0:
+        return call(load(python + WORD * Entry.EXECUTE), frame)  # which raises
+    # Looked at only now: who wants to be told first says so, and then looks at what has begun.
+    if load_acquire(group + WORD * Group.OBSERVED) != 0:
+        return call(load(python + WORD * Entry.RESUME), frame)
+    if transfer_of(site, frame) != Outcome.DONE:
+        error = call(load(python + WORD * Entry.FAIL), frame)
+        end(group)
+        return error
+    end(group)
+    return 0
+
+
+def transfer_of(site: int, frame: int) -> int:
+    """`transfer` between the addresses that a call frame holds."""
+    operands = load(frame + ARGUMENTS_AT)
+    parts = load(site + WORD * Site.PARTS)
+    if parts == 0:
+        receive = load(load(load(frame + RESULTS_AT)) + DATA_AT)
+        return transfer(site, load(load(operands) + DATA_AT), receive)
+    places = load(site + WORD * Site.PLACES)
+    part = 0
+    while part < parts:
+        store(places + WORD * part, load(load(operands + WORD * part) + DATA_AT))
+        part += 1
+    return transfer(site, places, places)
+
+
+def begin(group: int, announcement: int, key: int) -> int:
+    """Note that this rank begins its next collective; its number, or 0 if one is in progress."""
+    if exchange_if(group + WORD * Group.LOCK, 0, 1) == 0:
+        store(group + WORD * Group.LOCK, 2)
+        return 0
+    number = load(group + WORD * Group.SEQUENCE) + 1
+    store(group + WORD * Group.SEQUENCE, number)
+    store(group + WORD * Group.PENDING, announcement)
+    digest = (3 * load(group + WORD * Group.DIGEST) + key) & KEY_MASK
+    store(group + WORD * Group.DIGEST, digest)
+    if number & (DIGEST_STEP - 1) == 0:
+        place = Group.DIGESTS + 2 * ((number >> 4) & (DIGESTS_KEPT - 1))
+        store(group + WORD * place + WORD, digest)
+        store(group + WORD * place, number)
+    place = Group.HISTORY + 2 * (number & (HISTORY_KEPT - 1))
+    store(group + WORD * place + WORD, announcement)
+    store(group + WORD * place, number)
+    fence()
+    return number
+
+
+def end(group: int) -> int:
+    """Note that it is over, or has failed."""
+    store(group + WORD * Group.PENDING, 0)
+    exchange_if(group + WORD * Group.LOCK, 1, 0)
+    return 0
+
+
+def transfer(site: int, send: int, receive: int) -> int:
+    """Carry one request out, from the address `send` to `receive`; an `Outcome`.
+
+    Where the elements are in several tensors, both are the address of their addresses.
+    """
+    group = load(site + WORD * Site.GROUP)
+    if load(group + WORD * Group.USELESS) != 0:
+        return Outcome.GIVEN_UP
+    calls = load(group + WORD * Group.CALLS)
+    rank = load(group + WORD * Group.RANK)
+    size = load(group + WORD * Group.SIZE)
+    stride = load(group + WORD * Group.STRIDE)
+    flags = load(group + WORD * Group.FLAGS)
+    half = calls & 1
+    slots = load(group + WORD * Group.SLOTS) + half * stride
+    give(site, send, slots + 2 * stride * rank)
+    mine = flags + WORD * Flag.LENGTH * rank
+    compared = load(site + WORD * Site.COMPARED)
+    store(mine + WORD * (Flag.COMPARED + half), compared)
+    calls += 1
+    store(group + WORD * Group.CALLS, calls)
+    raise_flag(mine, calls)
+    different = 0
+    other = 0
+    while other < size:
+        if other != rank:
+            flag = flags + WORD * Flag.LENGTH * other
+            if wait(flag, calls, group) != 0:
+                store(group + WORD * Group.USELESS, 1)
+                return Outcome.GIVEN_UP
+            different |= load(flag + WORD * (Flag.COMPARED + half)) - compared
+        other += 1
+    if different != 0:
+        return Outcome.DIFFERENT
+    return take(site, slots, receive)
+
+
+def give(site: int, send: int, slot: int) -> int:
+    """Put this rank's elements into its slot."""
+    parts = load(site + WORD * Site.PARTS)
+    if parts == 0:
+        copy(slot, send, load(site + WORD * Site.GIVEN))
+    lengths = load(site + WORD * Site.PART_LENGTHS)
+    part = 0
+    while part < parts:
+        length = load(lengths + 2 * WORD * part)
+        copy(slot, load(send + WORD * part), length)
+        slot += length
+        part += 1
+    return 0
+
+
+def take(site: int, slots: int, receive: int) -> int:
+    """Make the result of what lies in all ranks' slots."""
+    group = load(site + WORD * Site.GROUP)
+    distance = 2 * load(group + WORD * Group.STRIDE)
+    kind = load(site + WORD * Site.KIND)
+    if kind == Kind.ALLREDUCE:
+        return combine(site, slots, receive)
+    if kind == Kind.BROADCAST:
+        length = load(load(site + WORD * Site.LENGTHS))
+        copy(receive, slots + distance * load(site + WORD * Site.ROOT), length)
+        return Outcome.DONE
+    lengths = load(site + WORD * Site.LENGTHS)
+    size = load(group + WORD * Group.SIZE)
+    other = 0
+    while other < size:
+        length = load(lengths + WORD * other)
+        copy(receive, slots + distance * other, length)
+        receive += length
+        other += 1
+    return Outcome.DONE
+
+
+def combine(site: int, slots: int, receive: int) -> int:
+    """Reduce what lies in the slots."""
+    function = load(site + WORD * Site.COMBINE)
+    parts = load(site + WORD * Site.PARTS)
+    if parts == 0:
+        call(function, slots, receive, load(site + WORD * Site.COUNT))
+    lengths = load(site + WORD * Site.PART_LENGTHS)
+    part = 0
+    while part < parts:
+        call(function, slots, load(receive + WORD * part), load(lengths + 2 * WORD * part + WORD))
+        slots += load(lengths + 2 * WORD * part)
+        part += 1
+    return Outcome.DONE
+
+
+def raise_flag(flag: int, calls: int) -> int:
+    """Let the others see that this rank's data are there, and wake who sleeps until then."""
+    store(flag + WORD * Flag.CALLS, calls)
+    fence()  # together with that in `wait`: who is about to sleep sees the flag, or is seen here
+    if load_acquire(flag + WORD * Flag.SLEEPERS) != 0:
+        call(load(JOB + WORD * Job.SYSCALL), FUTEX, flag, FUTEX_WAKE, EVERYBODY, 0, 0)
+    return 0
+
+
+def wait(flag: int, calls: int, group: int) -> int:
+    """Wait for a rank's flag; 1 if a signal ends the program's patience before it comes."""
+    rounds = 0
+    while 1:
+        spins = load(group + WORD * Group.SPINS)
+        while spins > 0:
+            if load_acquire(flag) >= calls:
+                return 0
+            pause()
+            spins -= 1
+        add(flag + WORD * Flag.SLEEPERS, 1)
+        fence()
+        seen = load_acquire(flag)
+        if seen < calls:
+            sleep = group + WORD * Group.SLEEP
+            call(load(JOB + WORD * Job.SYSCALL), FUTEX, flag, FUTEX_WAIT, seen & LOW_BITS, sleep, 0)
+        add(flag + WORD * Flag.SLEEPERS, -1)
+        rounds += 1
+        if rounds & (LOOKS_AFTER_SIGNALS - 1) == 0 and signalled() != 0:
+            return 1
+    return 0
+
+
+def signalled() -> int:
+    """Let Python handle signals that have come, which it does on its main thread; 1 for an error.
+
+    A thread that waits here cannot raise an error of Python's. That of Ctrl-C is noted for whoever
+    has called: eager code raises it, and XLA gets another error in its place.
+    """
+    state = call_int32(load(JOB + WORD * Job.ENSURE))
+    failed = call_int32(load(JOB + WORD * Job.CHECK_SIGNALS))
+    if failed != 0:
+        kind = load(JOB + WORD * Job.KEYBOARD_INTERRUPT)
+        if call_int32(load(JOB + WORD * Job.MATCHES), kind) != 0:
+            store(JOB + WORD * Job.INTERRUPTED, 1)
+        call(load(JOB + WORD * Job.CLEAR))
+    call(load(JOB + WORD * Job.RELEASE), state)
+    return failed != 0
+
+
+def spin(times: int) -> int:
+    """Pause so many times: how long one takes differs ten-fold between processors."""
+    while times > 0:
+        pause()
+        times -= 1
+    return 0
+
+
+def settle() -> int:
+    """A `fence` for Python."""
+    fence()
+    return 0
+
+
+FUNCTIONS = (
+    handler,
+    handler_of_several,
+    serve,
+    transfer_of,
+    begin,
+    end,
+    transfer,
+    give,
+    take,
+    combine,
+    raise_flag,
+    wait,
+    signalled,
+    spin,
+    settle,
+)

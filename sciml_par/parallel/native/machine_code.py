@@ -1,0 +1,100 @@
+"""Machine code made by LLVM, through llvmlite, and whether it can be had here."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from sciml_par.parallel.native.combination import combination
+from sciml_par.parallel.native.translation import Function, translated
+from sciml_par.parallel.requests.reduce_op import ReduceOp
+
+_PROCESSORS = ("x86_64",)
+"""Those with which it was tested."""
+
+_SYSTEMS = ("linux",)
+
+
+def obstacle() -> str:
+    """Why there is no machine code in this process; empty if there is (local)."""
+    if sys.platform not in _SYSTEMS:
+        return f"it is for Linux, and this is {sys.platform}"
+    if platform.machine() not in _PROCESSORS:
+        return f"it is for {', '.join(_PROCESSORS)} processors, and this is {platform.machine()}"
+    try:
+        _llvm()
+    except Exception as error:  # whatever a broken installation raises
+        if isinstance(error, ModuleNotFoundError):
+            return "llvmlite is not installed (pip install 'sciml-par[native]')"
+        return f"llvmlite cannot be used ({type(error).__name__}: {error})"
+    return ""
+
+
+@cache
+def _llvm() -> Any:
+    """llvmlite, ready for this processor."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+class MachineCode:
+    """Functions of machine code, which live as long as this does.
+
+    Parameters
+    ----------
+    text : a module for LLVM.
+    """
+
+    def __init__(self, text: str) -> None:
+        llvm = _llvm()
+        # Without fused multiplications, which LLVM makes only if it is told to, the result does
+        # not depend on the processor.
+        target = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(),
+            features=llvm.get_host_cpu_features().flatten(),
+            opt=3,
+            codemodel="jitdefault",
+            jit=True,
+        )
+        module = llvm.parse_assembly(text)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = True
+        passes = llvm.create_pass_builder(target, options)
+        passes.getModulePassManager().run(module, passes)
+        self._engine = llvm.create_mcjit_compiler(module, target)
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where the function `name` begins."""
+        address: int = self._engine.get_function_address(name)
+        return address
+
+
+def compiled(functions: Sequence[Function], constants: Mapping[str, int]) -> MachineCode:
+    """The machine code of functions that `translation.py` can translate (local)."""
+    return MachineCode(translated(functions, constants))
+
+
+@cache
+def combining(op: ReduceOp, dtype: str, size: int, distance: int) -> MachineCode:
+    """The function `combine` for an allreduce, see `combination` (local)."""
+    return MachineCode(combination("combine", op, dtype, size, distance))
+
+
+def function_at(address: int, arguments: int, *, keeps_lock: bool) -> Any:
+    """The C function there, which takes and returns words (local).
+
+    Parameters
+    ----------
+    keeps_lock : that Python's lock is kept, which is faster, and right for what is over at once.
+    """
+    kind = ctypes.PYFUNCTYPE if keeps_lock else ctypes.CFUNCTYPE
+    return kind(ctypes.c_int64, *[ctypes.c_int64] * arguments)(address)

@@ -1,0 +1,142 @@
+"""Under which addresses the hosts of a job reach each other."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+
+from sciml_par.errors import InputError
+
+Place = tuple[str, int]
+"""An address and a port."""
+
+_INTERFACE = "SCIML_PAR_INTERFACE"
+_LAUNCHERS_INTERFACE = "MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE"
+"""What MPICH's `mpirun -iface` tells the ranks."""
+
+_SECONDS_TO_CONNECT = 2.0
+_LOOPBACK = "127.0.0.1"
+_SOMEWHERE_ELSE = ("10.255.255.255", 9)
+
+_SIOCGIFADDR = 0x8915
+"""Linux: ask for an interface's address. See netdevice(7)."""
+
+_ADDRESS_IN_ANSWER = slice(20, 24)
+
+
+def addresses_to_listen_on(environment: Mapping[str, str]) -> list[str]:
+    """The addresses at which this host awaits the others, the one to be preferred first (local).
+
+    Parameters
+    ----------
+    environment : SCIML_PAR_INTERFACE names the network interface, or several with commas between;
+        otherwise that which the launcher was given, or else `own_addresses`.
+
+    Raises
+    ------
+    InputError
+        There is no such interface, or it has no IPv4 address.
+    """
+    asked = [name.strip() for name in environment.get(_INTERFACE, "").split(",") if name.strip()]
+    there = interface_addresses()
+    for name in asked:
+        if name not in there:
+            raise InputError(
+                f"{_INTERFACE}: expected a network interface of {socket.gethostname()} that has an "
+                f"IPv4 address ({', '.join(there)}); got {name!r}."
+            )
+    if asked:
+        return [there[name] for name in asked]
+    launchers = there.get(environment.get(_LAUNCHERS_INTERFACE, ""))
+    return [launchers] if launchers else own_addresses()
+
+
+def own_addresses() -> list[str]:
+    """The addresses under which other hosts may reach this one; loopback only without any (local).
+
+    They are what its name stands for, and that of the interface by which it would send; or those
+    of all interfaces, where its name is not known and no route leads out of its network.
+    """
+    found: list[str] = []
+    with contextlib.suppress(OSError):
+        known = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM)
+        found += [str(address[0]) for *_, address in known]
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,
+    ):
+        # Nothing is sent: the kernel only chooses the interface by which it would be.
+        probe.connect(_SOMEWHERE_ELSE)
+        found.append(probe.getsockname()[0])
+    return (
+        _beyond_this_host(found)
+        or _beyond_this_host([*interface_addresses().values()])
+        or [_LOOPBACK]
+    )
+
+
+def interface_addresses() -> dict[str, str]:
+    """The IPv4 addresses of this host's interfaces, by their names (local)."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has none
+                answer = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()))
+                found[name] = socket.inet_ntoa(answer[_ADDRESS_IN_ANSWER])
+    return found
+
+
+def _beyond_this_host(addresses: Sequence[str]) -> list[str]:
+    return [each for each in dict.fromkeys(addresses) if not each.startswith("127.")]
+
+
+def open_hubs(addresses: Sequence[str]) -> list[socket.socket]:
+    """Listen on these addresses alone, as far as they are this host's (local)."""
+    hubs = []
+    for address in addresses:
+        with contextlib.suppress(OSError):
+            hubs.append(socket.create_server((address, 0), backlog=4096))
+    return hubs
+
+
+def connect_to_one_of(places: Sequence[Place]) -> socket.socket | None:
+    """A connection to the first place that takes it within two seconds; None if none does (local).
+
+    All are tried at once, since a firewall that drops what it does not like gives no answer.
+    """
+    limit = time.monotonic() + _SECONDS_TO_CONNECT
+    connected: dict[int, socket.socket] = {}
+    with selectors.DefaultSelector() as waiting:
+        for number, place in enumerate(places):
+            waiting.register(_begin_to_connect(place), selectors.EVENT_WRITE, number)
+        while waiting.get_map() and time.monotonic() < limit:
+            for key, _ in waiting.select(max(limit - time.monotonic(), 0.0)):
+                attempt = waiting.unregister(key.fileobj).fileobj
+                assert isinstance(attempt, socket.socket)
+                if attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                    connected[key.data] = attempt
+                else:
+                    attempt.close()
+            undecided = [key.data for key in waiting.get_map().values()]
+            if connected and min(connected) < min(undecided, default=len(places)):
+                break
+        others = [key.fileobj for key in waiting.get_map().values()]
+    best = connected.pop(min(connected)) if connected else None
+    for other in (*others, *connected.values()):
+        assert isinstance(other, socket.socket)
+        other.close()
+    if best is not None:
+        best.setblocking(True)
+    return best
+
+
+def _begin_to_connect(place: Place) -> socket.socket:
+    attempt = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    attempt.setblocking(False)
+    attempt.connect_ex(place)  # what comes of it is asked for when it is decided
+    return attempt

@@ -1,0 +1,227 @@
+"""The sentinels of the other hosts: what they report, and that one of them is lost."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .heartbeats import keep_asking
+from .messages import host_and_ranks, loss, missing, unwatched
+from .peer import Peer
+
+_SECONDS_TO_REPORT = 20.0
+"""How long hosts may take to report to that of rank 0 before it says that they did not."""
+
+
+class Job(Protocol):
+    """What the sentinel of this host does about what others say.
+
+    Attributes
+    ----------
+    told : whether somebody has said why the job ends.
+    """
+
+    told: bool
+
+    def announce(self, message: str) -> None:
+        """Let the user know, and end the job."""
+
+    def lose_host(self, message: str) -> None:
+        """Let the user know that a host is lost, and end the job without it."""
+
+    def end_ranks(self, *, without_a_host: bool = False) -> None:
+        """Tell the ranks to end the job."""
+
+    def take_as_told(self) -> None:
+        """A rank ends the job by itself, and why has been told."""
+
+    def warn(self, message: str) -> None:
+        """Let the user know."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """How this host finds the others.
+
+    Parameters
+    ----------
+    host, ranks : of this host.
+    hubs : where the sentinels of other hosts connect, on the host of rank 0 of several.
+    link : the connection to that one, on the others.
+    token : what they must know.
+    expected : (host, ranks) of those that are to connect, or of rank 0's host on the others.
+    seconds : how long a host may be silent before it counts as lost.
+    """
+
+    host: str
+    ranks: Sequence[int]
+    hubs: Sequence[socket.socket] = ()
+    link: socket.socket | None = None
+    token: str = ""
+    expected: Sequence[tuple[str, Sequence[int]]] = ()
+    seconds: float = math.inf
+
+
+class HostPeer(Peer):
+    """Another host's sentinel.
+
+    Attributes
+    ----------
+    host, ranks : what it has said of itself.
+    """
+
+    host = ""
+    ranks: Sequence[int] = ()
+
+    def __str__(self) -> str:
+        return host_and_ranks(self.host, self.ranks)
+
+
+def introduce(link: socket.socket, token: str, host: str, ranks: Sequence[int]) -> None:
+    """Tell the sentinel of rank 0 who is connected to it.
+
+    The rank does it that makes the connection: from then on both ends notice that it is lost.
+    """
+    link.sendall(f"host {token} {json.dumps({'host': host, 'ranks': list(ranks)})}\n".encode())
+
+
+class OtherHosts:
+    """The connections to the sentinels of other hosts: a star around that of rank 0.
+
+    Parameters
+    ----------
+    job : what is to be done with what they say.
+    watch, forget : begin and end to call a function when something comes on a connection.
+    """
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        job: Job,
+        watch: Callable[[socket.socket, Callable[[], None]], None],
+        forget: Callable[[socket.socket], object],
+    ) -> None:
+        self._my, self._job = neighbours, job
+        self._watch, self._unwatch = watch, forget
+        self._hosts: set[HostPeer] = set()
+        self._missing: dict[int, tuple[str, Sequence[int]]] = {}
+        self._link: HostPeer | None = None
+        self.due: float | None = None
+        if neighbours.link is not None:
+            self._report_to(neighbours.link)
+        elif neighbours.expected:
+            self._missing = {ranks[0]: (host, ranks) for host, ranks in neighbours.expected}
+            self.due = time.monotonic() + _SECONDS_TO_REPORT
+        for hub in neighbours.hubs:
+            watch(hub, functools.partial(self._accept, hub))
+
+    @property
+    def any_report_here(self) -> bool:
+        """Whether this is the sentinel of rank 0, and another one is still there."""
+        return bool(self._hosts)
+
+    @property
+    def any_left(self) -> bool:
+        """Whether there is a connection to another host."""
+        return bool(self._hosts) or self._link is not None
+
+    def report(self, message: str) -> bool:
+        """Let the sentinel of rank 0 say it; False where there is none to report to."""
+        if self._link is not None:
+            self._link.tell(f"gone {json.dumps(message)}")
+        return self._link is not None
+
+    def pass_on(self, word: str, *, upwards: bool = False) -> None:
+        """Tell it to those who report here; `upwards`, to the one that this host reports to."""
+        for peer in (*self._hosts, *([self._link] if upwards and self._link else [])):
+            peer.tell(word)
+
+    def look_at_the_clock(self) -> None:
+        """Say which hosts have not reported, once, if it is time to."""
+        if self.due is None or time.monotonic() < self.due:
+            return
+        self.due = None
+        if self._missing and not self._job.told:
+            names = [f"{host}:{port}" for host, port in (h.getsockname() for h in self._my.hubs)]
+            self._job.warn(missing([*self._missing.values()], names))
+
+    def leave(self) -> None:
+        """Nobody is left here: what ends now is no loss."""
+        self.pass_on("bye", upwards=True)
+        for peer in (*self._hosts, *([self._link] if self._link else [])):
+            peer.close()
+
+    def _report_to(self, link: socket.socket) -> None:
+        self._link = HostPeer(link)
+        (self._link.host, self._link.ranks), *_ = self._my.expected or [("of rank 0", [0])]
+        keep_asking(link, self._my.seconds, first=False)
+        self._watch(link, self._hear_hub)
+
+    def _accept(self, hub: socket.socket) -> None:
+        try:
+            peer = HostPeer(hub.accept()[0])
+        except OSError:
+            return
+        self._watch(peer.connection, lambda: self._hear(peer))
+        self._hear(peer)
+
+    def _hear(self, peer: HostPeer) -> None:
+        lines, closed = peer.read()
+        for line in lines:
+            word, _, text = line.partition(" ")
+            if word == "host" and text.partition(" ")[0] == self._my.token:
+                self._welcome(peer, json.loads(text.partition(" ")[2] or "{}"))
+            elif peer not in self._hosts:
+                closed = True
+            elif word == "gone":
+                self._job.announce(json.loads(text))
+            elif word == "said":
+                self._job.take_as_told()
+            elif word == "bye":
+                peer.leave()
+        if closed:
+            known = peer in self._hosts
+            self._hosts.discard(peer)
+            self._unwatch(peer.connection)
+            peer.close()
+            if known:
+                self._note_the_end_of(peer)
+
+    def _welcome(self, peer: HostPeer, facts: Mapping[str, Any]) -> None:
+        peer.host, peer.ranks = facts.get("host", "?"), facts.get("ranks", [])
+        self._missing.pop(min(peer.ranks, default=-1), None)
+        # What this one says about a lost host is most likely to be read.
+        keep_asking(peer.connection, self._my.seconds, first=True)
+        self._hosts.add(peer)
+
+    def _hear_hub(self) -> None:
+        assert self._link is not None
+        link = self._link
+        lines, closed = link.read()
+        for line in lines:
+            if line in ("end", "end without a host"):
+                self._job.end_ranks(without_a_host=line != "end")
+            elif line == "said":
+                self._job.take_as_told()
+            elif line == "bye":
+                link.leave()
+        if closed:
+            self._unwatch(link.connection)
+            self._link = None
+            link.close()
+            self._note_the_end_of(link)
+
+    def _note_the_end_of(self, peer: HostPeer) -> None:
+        """A connection has ended: in order, with its sentinel alone, or with its host."""
+        if peer.left or self._job.told:
+            return
+        if peer.error is None or math.isinf(self._my.seconds):
+            self._job.warn(unwatched(str(peer)))
+        else:
+            self._job.lose_host(loss(str(peer), self._my.host, self._my.seconds, peer.error))

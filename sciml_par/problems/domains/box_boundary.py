@@ -1,0 +1,162 @@
+"""The boundary of an axis-parallel box: its faces by name, points on them, and normals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems._checks import checked_integer
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.faces import BoxFace, Face, faces_of, points_on
+from sciml_par.problems.domains.region import ROUNDING
+from sciml_par.problems.domains.surface import Surface
+from sciml_par.problems.sampling import GRID, checked_generator, method_name
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+_SIDES = (("left", "right"), ("bottom", "top"), ("front", "back"))
+_TIMES = ("t", "time")
+
+
+class BoxBoundary(Domain):
+    """What `Box` knows of its boundary more exactly than any domain, as its bounds are numbers."""
+
+    __slots__ = ()
+
+    def boundary(
+        self,
+        n: int,
+        *,
+        method: str = GRID,
+        rng: np.random.Generator | None = None,
+        with_initial: bool = True,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Points on the boundary and the outward unit normals there (local).
+
+        Parameters
+        ----------
+        n : int
+            How many points for d > 1, at least one on each face. The faces get points in
+            proportion to their areas. On a grid n is met about: points are the midpoints of equal
+            cells, so that none lies on an edge and none occurs twice. Ignored for d = 1.
+        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
+        rng : numpy.random.Generator
+            For a random method.
+        with_initial : bool
+            Whether the face belongs to it on which the last coordinate is least; see `initial`.
+
+        Returns
+        -------
+        x : array [k, d]
+        normals : array [k, d]
+        """
+        faces = faces_of(self.lower, self.upper)
+        if not with_initial:
+            del faces[-2]
+        return self._on_faces(faces, n, method, rng, what="boundary")
+
+    def initial(
+        self, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Points where the last coordinate, often the time, is least, and normals (local).
+
+        The arguments and what is returned are as for `boundary`.
+        """
+        face = faces_of(self.lower, self.upper)[-2]
+        return self._on_faces([face], n, method, rng, what="initial")
+
+    def _on_faces(
+        self, faces: list[Face], n: Any, method: str, rng: Any, *, what: str
+    ) -> tuple[FloatArray, FloatArray]:
+        name = method_name(method, f"{what}: method")
+        if self.dimension == 1:
+            return points_on(faces, self.lower, self.upper, 1, method=GRID, rng=None)
+        if name != GRID:
+            rng = checked_generator(rng, what)
+        count = checked_integer(n, f"{what}: n", least=1)
+        return points_on(faces, self.lower, self.upper, count, method=name, rng=rng)
+
+    @property
+    def faces(self) -> tuple[str, ...]:
+        """Names of the 2d faces, such as "x=lower" and "x=upper" of the axis x.
+
+        Conditions understand also "left" and "right" for the first axis, "bottom" and "top" for the
+        second, "front" and "back" for the third, the lower one first; of these an axis named t or
+        time is left out, whose faces are "initial" and "final".
+        """
+        return tuple(f"{name}={end}" for name in self.names for end in ("lower", "upper"))
+
+    @property
+    def _aliases(self) -> tuple[str, ...]:
+        """Further names of the faces, in their order; an empty text where there is none."""
+        found: list[str] = []
+        sides = iter(_SIDES)
+        for name in self.names:
+            time = name.lower() in _TIMES
+            found += ("initial", "final") if time else next(sides, ("", ""))
+        return tuple(found)
+
+    def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
+        """Which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
+
+        Raises
+        ------
+        InputError
+            There is no face of such a name.
+        """
+        points, found = self.snap(x), np.zeros(len(x), np.bool_)
+        for name in (faces,) if isinstance(faces, str) else faces:
+            known = self.faces if name in self.faces else self._aliases
+            if not name or name not in known:
+                raise self._no_face(name)
+            axis, upper = divmod(known.index(name), 2)
+            bound = self.upper if upper else self.lower
+            found |= points[:, axis] == bound[axis]
+        return found
+
+    def snap(self, x: npt.ArrayLike) -> FloatArray:
+        """Points with coordinates on the bounds where they miss these by rounding (local).
+
+        x: [n, d] -> [n, d]. A number like 0.7 is another one in single precision, and a point on
+        the boundary may thereby have come to lie outside.
+        """
+        points = self._as_points(x, "snap")
+        for bound in (self.lower, self.upper):
+            points = np.where(np.abs(points - bound) <= self._tolerance, bound, points)
+        return points
+
+    def outward_normals(self, x: npt.ArrayLike) -> FloatArray:
+        """Outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
+
+        Zero at points inside. On an edge, which belongs to several faces, it is the mean direction.
+        """
+        points = self.snap(x)
+        on_upper, on_lower = points == self.upper, points == self.lower
+        normals = on_upper.astype(np.float64) - on_lower
+        length = np.linalg.norm(normals, axis=1, keepdims=True)
+        return np.asarray(normals / np.maximum(length, 1.0))
+
+    def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
+        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
+        return np.asarray(self.outward_normals(x).any(axis=1))
+
+    def on_edges(self, x: npt.ArrayLike) -> BoolArray:
+        """Which points of the boundary lie on several faces: x: [n, d] -> [n] (local)."""
+        return np.asarray(np.count_nonzero(self.outward_normals(x), axis=1) > 1)
+
+    @property
+    def _surfaces(self) -> tuple[Surface, ...]:
+        each = zip(faces_of(self.lower, self.upper), self.faces, self._aliases, strict=True)
+        return tuple(
+            BoxFace(face, self.lower, self.upper, (name,), (alias,) if alias else ())
+            for face, name, alias in each
+        )
+
+    @property
+    def _tolerance(self) -> FloatArray:
+        largest = np.maximum(np.abs(self.lower), np.abs(self.upper))
+        return np.minimum(ROUNDING * np.maximum(largest, self.extent), self.extent / 4)

@@ -1,0 +1,99 @@
+"""Whether a problem can be trained with a field: its residuals, run once without computing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems._arguments import ANSATZ_TAKES
+from sciml_par.problems.captured import refuse_trainable
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.field import Field
+from sciml_par.problems.placed_function import PlacedFunction
+from sciml_par.problems.recording import trace
+from sciml_par.problems.term import Arrays, Term
+from sciml_par.problems.unknown_check import check_unknowns
+from sciml_par.problems.unknowns import Unknowns
+
+
+class Checked(Protocol):
+    """What is asked of a `Problem`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def domain(self) -> Domain: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def ansatz(self) -> Any: ...
+    @property
+    def terms(self) -> tuple[Term, ...]: ...
+    @property
+    def unknowns(self) -> Unknowns: ...
+    @property
+    def unknown_functions(self) -> Mapping[str, PlacedFunction]: ...
+    def field(self, network: Field, *, unknowns: Mapping[str, Any] | None = None) -> Field: ...
+
+
+def check_problem(
+    problem: Checked,
+    network: Field,
+    n: int,
+    arrays: Sequence[Arrays] | None,
+    dtype: str,
+    *,
+    unknowns: Mapping[str, Any] | None,
+    reads_variables: bool,
+) -> None:
+    """See `Problem.check` (local)."""
+    own_variables = _check_field(problem, network, dtype)
+    u = problem.field(network, unknowns=unknowns)
+    if not reads_variables:
+        remedy = "Its apply and jet must use the weights that they are given, and no others."
+        refuse_trainable(own_variables, "the network", remedy=remedy)
+    tried_on = [term.points(n) for term in problem.terms] if arrays is None else arrays
+    for term, given in zip(problem.terms, tried_on, strict=True):
+        specs = [tf.TensorSpec(array.shape, dtype) for array in given]
+        term.check(u, *specs, own_variables=own_variables)
+    check_unknowns(
+        problem.unknowns,
+        problem.unknown_functions,
+        problem.terms,
+        u,
+        tried_on,
+        dtype,
+        problem=problem.name,
+    )
+
+
+def _check_field(problem: Checked, network: Field, dtype: str) -> tuple[Any, ...]:
+    """See that u(x) has as many components as it must; the variables that the network reads."""
+    # More points than components, so that a field of a value for every pair of points shows.
+    points = tf.TensorSpec([problem.outputs + 2, problem.domain.dimension], dtype)
+    traced = trace(lambda field, x: field(x), network, [points])
+    if problem.ansatz is None:
+        _check_components(problem, traced.result.shape[1], "u(x)", "make the network with")
+        return traced.variables
+    context = "in the ansatz" + (f" of problem {problem.name!r}" if problem.name else "")
+    try:
+        whole = trace(lambda field, x: problem.field(field)(x), network, [points], context=context)
+    except (TypeError, AttributeError) as error:
+        error.add_note(ANSATZ_TAKES)
+        raise
+    _check_components(problem, whole.result.shape[1], "the ansatz", "let it return")
+    own = {id(variable) for variable in traced.variables}
+    read = [variable for variable in whole.variables if id(variable) not in own]
+    refuse_trainable(read, f"what is run {context}")
+    return traced.variables
+
+
+def _check_components(problem: Checked, m: int, what: str, advice: str) -> None:
+    if m != problem.outputs:
+        raise InputError(
+            f"problem {problem.name!r} is for a field of {problem.outputs} components "
+            f"(outputs={problem.outputs}), but {what} has {m}; {advice} "
+            f"outputs={problem.outputs}, or make the problem with outputs={m}"
+        )

@@ -1,0 +1,104 @@
+"""What the training of one model found of an unknown function."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.problems.field import Field
+from sciml_par.problems.placed_function import PlacedFunction
+from sciml_par.results.keras_models import function_of
+from sciml_par.results.member import Member, PredictionElsewhere, Weights
+from sciml_par.results.trained_field import TrainedField
+
+FloatArray = npt.NDArray[np.float64]
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class MemberFunction:
+    """An unknown function as one member has found it.
+
+    Attributes
+    ----------
+    placed : what it makes of its network, without that network and the true function.
+    scaled : whether the network sees coordinates mapped to [−1, 1].
+    architecture : of the network, with what is made of it; as that of a `TrainedField`.
+    prediction : the function and, where that is known, the true one over the points z: [n, e].
+    weights : of its network, best and last, where those of the member are; None elsewhere.
+    """
+
+    placed: PlacedFunction
+    scaled: bool
+    architecture: str
+    prediction: Prediction | PredictionElsewhere
+    weights: Weights | None
+
+    @property
+    def name(self) -> str:
+        """Of the function."""
+        return self.placed.name
+
+    def elsewhere(self) -> MemberFunction:
+        """The same without arrays."""
+        return self.with_error(self.prediction.relative_l2_error)
+
+    def with_error(self, error: float) -> MemberFunction:
+        """The same without arrays, with the error of other weights."""
+        seen = PredictionElsewhere(self.prediction.known, error)
+        return replace(self, prediction=seen, weights=None)
+
+    def as_member(self, member: Member) -> Member:
+        """The member with this function in place of the solution, for all that predicts."""
+        return replace(
+            member,
+            prediction=self.prediction,
+            on_own_domain=self.prediction,
+            weights=self.weights,
+            architecture=self.architecture,
+            functions=(),
+        )
+
+
+def function_architecture(placed: PlacedFunction, *, scaled: bool, network: str) -> str:
+    """A text that is equal for functions that differ in their weights only (local).
+
+    Parameters
+    ----------
+    network : the same of the network.
+    """
+    text = repr((placed.name, placed.key(scaled=scaled), network))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def function_field(
+    model: Callable[[], Any],
+    placed: PlacedFunction,
+    *,
+    scaled: bool,
+    dtype: str,
+    architecture: str,
+) -> TrainedField:
+    """An unknown function of its inputs z, of a model that is loaded when it is needed (local)."""
+
+    def make() -> tuple[Any, Any]:
+        apply = function_of(model(), None, len(placed.inputs), dtype)
+
+        def function(parameters: Sequence[Tensor], z: Tensor) -> Tensor:
+            return placed.values(Field(partial(apply, parameters)), z, scaled=scaled)
+
+        return function, model()
+
+    return TrainedField(make, architecture=architecture)
+
+
+def members_of_functions(members: Sequence[Member]) -> list[Member]:
+    """A member for each unknown function of each, as by `MemberFunction.as_member` (local)."""
+    return [function.as_member(member) for member in members for function in member.functions]

@@ -1,0 +1,216 @@
+"""All runs of small programs in a model of the ranks: none hangs, and each rule is needed.
+
+The model is in agreement_model.py. What it says of programs that only compare is tried on the ranks
+there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import tensorflow as tf
+from agreement_model import Found, Model, Op, Rules, explore
+
+import sciml_par.parallel as sp
+from sciml_par.errors import CollectiveMismatchError
+
+made_up = pytest.mark.ranks(most=1, reason="the ranks are those of a model")
+
+SUM, MAX = Op("allreduce", "sum"), Op("allreduce", "max")
+FROM_0, FROM_1 = Op("broadcast", "x", 0), Op("broadcast", "x", 1)
+NEW, OTHER = Op("allreduce", "new"), Op("allreduce", "other")
+ROWS, SPLIT, JOIN, RAISE = Op("rows", "n"), Op("split"), Op("join"), Op("raise")
+AGREED = (SUM, MAX, FROM_0, FROM_1)
+
+
+def run(*programs, **options) -> Found:
+    return explore(Model(programs, agreed=AGREED, **options))
+
+
+def words(letters, most):
+    """All programs of at most so many calls."""
+    return [w for n in range(most + 1) for w in itertools.product(letters, repeat=n)]
+
+
+def assert_sound(found: Found, *programs) -> None:
+    """No hang; the same results, but where what was agreed on was confused at the very end."""
+    assert found.hangs == (), programs
+    if len(set(programs)) == 1:
+        assert not found.ended and not found.failed and len(found.finished) == 1
+    if found.differ:
+        assert "another order" in found.ended, programs
+
+
+@made_up
+@pytest.mark.parametrize("catches", (False, True))
+def test_all_pairs_of_short_programs(catches):
+    programs = words((SUM, FROM_0, NEW, OTHER), 2)
+    for pair in itertools.product(programs, repeat=2):
+        assert_sound(run(*pair, catches=catches), *pair)
+
+
+@made_up
+@pytest.mark.parametrize("other", (MAX, FROM_1, ROWS, SPLIT, RAISE))
+def test_other_calls_beside_short_programs(other):
+    for first in words((SUM, FROM_0, NEW), 2):
+        for second in ((other,), (other, SUM), (FROM_1, other)):
+            assert_sound(run(first, second), first, second)
+
+
+@made_up
+@pytest.mark.parametrize(
+    "programs",
+    (
+        ((SUM, FROM_0, NEW),) * 2,
+        ((FROM_0, SUM), (NEW,)),
+        ((FROM_0,), (NEW,)),
+        ((SPLIT,), (SUM,)),
+        ((RAISE,), (SUM,)),
+        ((JOIN,), (SUM, JOIN)),
+        ((FROM_0, NEW),) * 3,
+    ),
+)
+def test_a_rank_is_lost_at_any_moment(programs):
+    found = run(*programs, losses=1)
+    assert found.hangs == () and {f"rank {r} is lost" for r in range(2)} <= found.ended
+
+
+@made_up
+def test_all_ranks_raise():
+    found = run((SUM, RAISE), (SUM, RAISE))
+    assert found.failed and found.hangs == () and not found.finished
+
+
+@made_up
+@pytest.mark.parametrize(
+    "programs",
+    (
+        ((FROM_0, FROM_1, NEW), (FROM_0, FROM_1, NEW), (FROM_0, FROM_1, NEW)),
+        ((FROM_0, SUM), (NEW,), (FROM_0, SUM)),
+        ((FROM_0,), (FROM_0, SUM), (NEW,)),
+        ((NEW, FROM_0), (OTHER, FROM_0), (NEW, FROM_0)),
+        ((FROM_0, NEW, FROM_0), (NEW, FROM_0), (FROM_0, NEW, FROM_0)),
+        ((SUM,), (SUM,), (SPLIT,)),
+        ((ROWS,), (FROM_0, ROWS), (ROWS,)),
+    ),
+)
+@pytest.mark.parametrize("catches", (False, True))
+def test_three_ranks(programs, catches):
+    assert_sound(run(*programs, catches=catches), *programs)
+
+
+@made_up
+@pytest.mark.parametrize(
+    "programs",
+    (
+        ((JOIN,), (SUM, NEW, JOIN)),
+        ((JOIN,), (FROM_1,) * 4 + (JOIN,)),
+        ((SUM, JOIN, NEW), (JOIN, NEW)),
+        ((JOIN, SUM, JOIN), (SUM, JOIN, SUM, SUM, JOIN)),
+        ((JOIN,), (SUM, JOIN), (JOIN,)),
+    ),
+)
+def test_ranks_that_join_come_to_the_same(programs):
+    found = run(*programs)
+    assert found.hangs == () and not found.ended and not found.failed
+    (ranks,) = found.finished
+    # Who has joined has the results of those who have not.
+    assert len({results for _, results in ranks}) == 1
+
+
+@made_up
+@pytest.mark.parametrize(
+    "programs",
+    (
+        ((JOIN,), (FROM_0, JOIN)),
+        ((JOIN,), ()),
+        ((JOIN,), (SPLIT, JOIN)),
+        ((FROM_0, JOIN), (NEW, JOIN)),
+        ((JOIN, SUM, JOIN), (NEW, JOIN), (OTHER, JOIN)),
+    ),
+)
+@pytest.mark.parametrize("catches", (False, True))
+def test_ranks_that_cannot_join_hear_of_it(programs, catches):
+    found = run(*programs, catches=catches)
+    assert found.hangs == () and not found.differ
+
+
+@made_up
+@pytest.mark.parametrize(
+    ("without", "programs", "options"),
+    (
+        ({"group_ledger": False}, ((SUM, SUM), (SUM, SUM._replace(site=1))), {}),
+        ({"watchdog": False}, ((NEW,), ()), {}),
+        ({"watchdog": False}, ((NEW,), (SUM,)), {}),
+        ({"past": False}, ((FROM_0, SUM), (NEW,)), {}),
+        ({"past": False}, ((FROM_0,), (NEW,)), {}),
+        (
+            {"fresh_lead": False},
+            ((FROM_0, NEW, FROM_0, SUM), (NEW, FROM_0, SUM)),
+            {"catches": True},
+        ),
+        (
+            {"ends_joining": False},
+            ((JOIN, SUM, JOIN), (NEW, JOIN), (OTHER, JOIN)),
+            {"catches": True},
+        ),
+        ({"seen_split": False}, ((SPLIT,), (SUM,)), {}),
+        ({"lost_found": False}, ((SUM,), (SUM,)), {"losses": 1}),
+        ({"most_ahead": 0, "history": 2}, ((JOIN,), (FROM_1,) * 3 + (JOIN,)), {}),
+    ),
+)
+def test_without_a_rule_ranks_hang(without, programs, options):
+    assert run(*programs, rules=Rules(**without), **options).hangs
+    assert not run(*programs, **options).hangs
+
+
+@made_up
+def test_without_fresh_transports_ranks_get_what_was_meant_for_another_call():
+    programs = (FROM_0, NEW, FROM_0), (NEW, FROM_0)
+    assert run(*programs, catches=True, rules=Rules(fresh_transport=False)).differ
+    assert not run(*programs, catches=True).differ
+
+
+REAL = {
+    SUM: lambda value: sp.allreduce(tf.fill([31], value), sp.Sum),
+    NEW: lambda value: sp.allreduce(tf.fill([32], value), sp.Sum),
+    OTHER: lambda value: sp.allreduce(tf.fill([33], value), sp.Sum),
+    FROM_0: lambda value: sp.broadcast(tf.fill([34], value), 0),
+    ROWS: lambda value: sp.current_world().communicator.gather_rows(0),
+}
+
+
+def really(program) -> tuple[int, list[float]]:
+    """How often this rank is told of a mismatch, and its results since then."""
+    progress = sp.current_world().communicator.progress
+    told, results = 0, []
+    for place, op in enumerate(program):
+        try:
+            results.append(float(REAL[op](10.0 * place + sp.rank())[0]))
+        except CollectiveMismatchError:
+            told, results = told + 1, []
+    assert progress.in_progress is None
+    return told, results
+
+
+@pytest.mark.ranks(least=2, most=2, reason="the model's programs here are for two ranks")
+def test_two_ranks_do_what_the_model_says():
+    """All pairs of programs of which no run ends the job."""
+    ledger = sp.current_world().communicator.progress.ledger
+    tried = 0
+    for pair in itertools.product(words((SUM, NEW, OTHER, FROM_0), 2), repeat=2):
+        pair = tuple((*program, ROWS, FROM_0, SUM) for program in pair)
+        found = run(*pair, catches=True, rules=Rules(history=1024, most_ahead=512))
+        if found.ended or len(found.finished) != 1:
+            continue
+        tried += 1
+        ledger.clear()
+        for op in (SUM, FROM_0):
+            REAL[op](0.0)
+        (expected,) = found.finished
+        told, results = really(pair[sp.rank()])
+        assert told == expected[sp.rank()][0]
+        everyone = sp.current_world().communicator.allgather_object(results)
+        assert everyone[0] == everyone[1], pair
+    assert tried > 30

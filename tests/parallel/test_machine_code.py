@@ -1,0 +1,131 @@
+"""Machine code made of small functions, and of the arithmetic of reductions."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from sciml_par.parallel.native import machine_code
+from sciml_par.parallel.native.combination import can_combine, combination
+from sciml_par.parallel.native.machine_code import MachineCode, compiled, function_at
+from sciml_par.parallel.native.primitives import load, store
+from sciml_par.parallel.native.translation import translated
+from sciml_par.parallel.requests.reduce_op import Adasum, Average, Max, Min, Product, Sum
+
+pytestmark = [
+    pytest.mark.ranks(most=1, reason="it needs no other rank"),
+    pytest.mark.skipif(machine_code.obstacle() != "", reason=machine_code.obstacle()),
+]
+
+STEP = 1
+
+
+def steps_to_one(n: int, most: int) -> int:
+    """Collatz's, with every kind of statement and condition."""
+    steps = 0
+    while n != 1 and steps < most:
+        if n & 1 == 0:
+            n = n >> 1
+        else:
+            n *= 3
+            n += STEP
+        steps = steps + STEP
+    if n != 1 or most < 0:
+        return -1
+    return twice(steps)
+
+
+def twice(n: int) -> int:
+    return n << 1
+
+
+def swap(first: int, second: int) -> int:
+    kept = load(first)
+    store(first, load(second))
+    store(second, kept)
+    return load(first) > load(second)
+
+
+def with_a_list(n: int) -> int:
+    return [n][0]
+
+
+def with_a_stranger(n: int) -> int:
+    return len(str(n))
+
+
+def test_a_function_does_what_it_says():
+    code = compiled((steps_to_one, twice, swap), {"STEP": 1})
+    steps = function_at(code.address("steps_to_one"), 2, keeps_lock=True)
+    assert [steps(n, 1000) for n in (1, 2, 6, 27)] == [0, 2, 16, 222]
+    assert steps(27, 10) == -1
+    numbers = (ctypes.c_int64 * 2)(3, -5)
+    first = ctypes.addressof(numbers)
+    swapped = function_at(code.address("swap"), 2, keeps_lock=False)
+    assert swapped(first, first + 8) == 0 and list(numbers) == [-5, 3]
+
+
+@pytest.mark.parametrize("function", (with_a_list, with_a_stranger))
+def test_what_cannot_be_translated_is_refused(function):
+    with pytest.raises(TypeError, match=function.__name__):
+        translated((function,), {})
+
+
+def test_why_there_is_none(monkeypatch):
+    monkeypatch.setattr(machine_code.platform, "machine", lambda: "riscv64")
+    assert "riscv64" in machine_code.obstacle()
+    monkeypatch.setattr(machine_code.sys, "platform", "darwin")
+    assert "Linux" in machine_code.obstacle()
+
+
+def in_pairs(values, combine):
+    """The documented order: what is beyond a power of two in pairs first, then all in pairs."""
+    more = len(values) - (1 << (len(values).bit_length() - 1))
+    pairs = [combine(values[2 * i], values[2 * i + 1]) for i in range(more)]
+    values = pairs + list(values[2 * more :])
+    while len(values) > 1:
+        values = [combine(values[i], values[i + 1]) for i in range(0, len(values), 2)]
+    return values[0]
+
+
+CASES = [
+    (Sum, "float32", 2),
+    (Sum, "float64", 3),
+    (Average, "float32", 4),
+    (Average, "float64", 6),
+    (Min, "float32", 5),
+    (Max, "float64", 2),
+    (Product, "float32", 7),
+    (Sum, "int32", 3),
+    (Max, "int8", 2),
+    (Min, "uint64", 3),
+    (Product, "int64", 4),
+]
+
+
+@pytest.mark.parametrize(("op", "dtype", "size"), CASES)
+@pytest.mark.parametrize("count", (1, 37))
+def test_a_reduction_is_that_of_numpy_in_the_documented_order(op, dtype, size, count):
+    slot = 512
+    values = np.random.default_rng(size).normal(size=(size, count)) * 100
+    values = np.abs(values).astype(dtype) if dtype.startswith("u") else values.astype(dtype)
+    slots = np.zeros((size, slot), np.uint8)
+    slots[:, : count * values.itemsize] = values.view(np.uint8).reshape(size, -1)
+    result = np.zeros(count + 1, dtype)
+    code = MachineCode(combination("combine", op, dtype, size, slot))
+    function_at(code.address("combine"), 3, keeps_lock=True)(
+        slots.ctypes.data, result.ctypes.data, count
+    )
+    combine = {Min: np.minimum, Max: np.maximum, Product: np.multiply}.get(op, np.add)
+    expected = in_pairs(list(values), combine)
+    if op is Average:
+        expected = expected / np.asarray(size, dtype)
+    assert result[:-1].tobytes() == expected.tobytes() and result[-1] == 0
+
+
+def test_which_reductions_there_are():
+    assert can_combine(Sum, "float32") and can_combine(Product, "uint8")
+    assert not can_combine(Average, "int32") and not can_combine(Adasum, "float32")
+    assert not can_combine(Sum, "bfloat16") and not can_combine(Max, "bool")

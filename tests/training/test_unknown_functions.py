@@ -1,0 +1,325 @@
+"""Unknown functions are found with the solution, on any number of ranks."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from engine import Engine
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP, make_network
+from sciml_par.problems import (
+    Interval,
+    Observations,
+    Problem,
+    Time,
+    Unknown,
+    UnknownFunction,
+    derivative,
+    divergence,
+    gradient,
+)
+from sciml_par.results import Result
+from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, train
+from sciml_par.training.function_networks import bound_functions, networks_of_functions
+from sciml_par.training.points.feed import Rows
+
+tiny = partial(MLP, width=4, depth=1)
+SEEN = np.linspace(0, 1, 13)[:, None]
+POINTS = np.linspace(0, 1, 61)[:, None]  # not divided evenly by any number of ranks here
+local = pytest.mark.ranks(most=1, reason="nothing of it depends on the number of ranks")
+
+
+def rate(x: Any) -> Any:
+    return 1 + x
+
+
+def exact(x: Any) -> Any:
+    return np.exp(-x - x**2 / 2)
+
+
+def decay(**options: Any) -> Problem:
+    """u' = −k(x) u with k = 1 + x, and observations of u."""
+    given = {"lower": 0, "network": tiny, "true": rate, **options}
+    return Problem(
+        Interval(0, 1),
+        lambda u, x, *, k: derivative(u, x, 0) + k(x) * u(x),
+        conditions=[Observations(SEEN, exact(SEEN))],
+        exact=exact,
+        unknowns={"k": UnknownFunction(1.2, **given)},
+        name="decay",
+    )
+
+
+def conduction(of: Any, **options: Any) -> Problem:
+    """(k u_x)_x + a u_t = 0 in x and t, with two kinds of unknowns."""
+    return Problem(
+        Interval(0, 1) * Time(0, 2),
+        lambda u, x, *, k, a: (
+            divergence(lambda z: k(z) * gradient(u, z, over="x"), x, over="x")
+            + a * derivative(u, x, "t") * k(x)
+        ),
+        unknowns={
+            "a": Unknown(0.5),
+            "k": UnknownFunction(1.2, of=of, lower=0, upper=3, network=tiny, **options),
+        },
+    )
+
+
+small = partial(
+    train, network=tiny, points=POINTS, evaluation_points=11, precision="float64", progress=False
+)
+
+
+@cache
+def found() -> Result:
+    return small(decay(), optimizer=LevenbergMarquardt(), steps=40, log_every=10)
+
+
+def shared(tmp_path: Path) -> Path:
+    """The folder of rank 0, for all ranks."""
+    return sp.current_world().communicator.on_root(lambda: tmp_path)
+
+
+def test_the_function_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    result = found()
+    k, x = result.unknowns["k"], np.linspace(0, 1, 7)
+    assert k.relative_error < 1e-3
+    np.testing.assert_allclose(k(x), rate(x)[:, None], atol=5e-3)
+    assert k.members(x).shape == (1, 7, 1) and np.isnan(k.deviation(x)).all()
+    np.testing.assert_array_equal(k.members(x)[0], k(x))
+    everyone = sp.current_world().communicator.allgather_object((k.relative_error, k(x).tobytes()))
+    assert len(set(everyone)) == 1
+    said = f"k = function of x (relative error {k.relative_error:.1e})"
+    assert said in repr(result)
+    result.print()
+    assert (said in capsys.readouterr().out) == (sp.rank() == 0)
+    # The number of weights and the Keras model are those of the solution alone.
+    (member,) = result.members
+    assert member.weights.best.size == result.networks[0].count_params() == 13
+    assert member.functions[0].weights.best.size == 13
+    with pytest.raises(InputError, match=r"shape \[n, 1\]"):
+        k(np.zeros((3, 2)))
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    result, x = found(), np.linspace(0, 1, 7)
+    folder = shared(tmp_path) / "run"
+    last = result.using("last")
+    result.save(folder)
+    if sp.rank() == 0:
+        loaded = Result.load(folder)
+        mine, theirs = result.unknowns["k"], loaded.unknowns["k"]
+        np.testing.assert_allclose(theirs(x), mine(x), rtol=1e-14)
+        assert theirs.relative_error == mine.relative_error and theirs.inputs == ("x",)
+        np.testing.assert_allclose(loaded.predict(x).mean, result.predict(x).mean, atol=1e-14)
+        again = loaded.using("last").unknowns["k"]
+        np.testing.assert_allclose(again(x), last.unknowns["k"](x), rtol=1e-14)
+        assert loaded.networks[0].count_params() == 13
+        assert (folder / "unknown_k.png").stat().st_size > 1000
+    # A folder that is written anew does not keep the functions of another run.
+    number = Problem(
+        Interval(0, 1),
+        lambda u, x, *, k: derivative(u, x, 0) + k * u(x),
+        unknowns={"k": 1.0},
+    )
+    small(number, optimizer=Adam(), steps=2).save(folder, overwrite=True, plots=False)
+    if sp.rank() == 0:
+        assert not (folder / "functions.npz").exists()
+        assert Result.load(folder).unknowns["k"].true is None
+    sp.barrier()
+
+
+def test_a_resumed_training_finds_the_same_bit_for_bit(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(shared(tmp_path) / "checkpoint", every=20)
+    again = partial(small, optimizer=LevenbergMarquardt(), log_every=10)
+    again(decay(), steps=20, checkpoint=checkpoint)
+    result = again(decay(), steps=40, checkpoint=checkpoint, resume=True)
+    for mine, theirs in zip(result.members, found().members, strict=True):
+        ours, others = mine.functions[0].weights, theirs.functions[0].weights
+        assert ours.last.tobytes() == others.last.tobytes()
+        assert ours.best.tobytes() == others.best.tobytes()
+    for problem, what in (
+        (decay(lower=0.1), "unknown function 'k'"),
+        (decay(network=partial(MLP, width=5, depth=1)), "width of the network of 'k'"),
+    ):
+        with pytest.raises(InputError, match=what):
+            again(problem, steps=40, checkpoint=checkpoint, resume=True)
+
+
+def test_members_have_functions_of_their_own() -> None:
+    mode = Ensemble(members_per_rank=2)
+    result = small(decay(), mode=mode, optimizer=Adam(1e-2), steps=20)
+    assert all(len(member.stacked_with) == 2 for member in result.members)
+    k, x = result.unknowns["k"], np.linspace(0, 1, 7)
+    errors = [member.functions[0].prediction.relative_l2_error for member in result.members]
+    assert len(set(errors)) == 2 * sp.size() and k.relative_error == max(errors)
+    if sp.rank() == 0:
+        values = k.members(x)
+        assert values.shape == (2 * sp.size(), 7, 1)
+        np.testing.assert_allclose(k(x), values.mean(axis=0))
+        np.testing.assert_allclose(k.deviation(x), values.std(axis=0, ddof=1))
+        # Those of other ranks are on rank 0 as they are told of.
+        for member, error in zip(result.members, errors, strict=True):
+            (function,) = member.functions
+            assert np.allclose(function.prediction.exact, rate(function.prediction.x))
+            seen = function.prediction
+            assert np.linalg.norm(seen.u - seen.exact) / np.linalg.norm(
+                seen.exact
+            ) == pytest.approx(error)
+    last = result.using("last").unknowns["k"]
+    everyone = sp.current_world().communicator.allgather_object(last.relative_error)
+    assert len(set(everyone)) == 1
+
+
+def test_members_of_unlike_functions() -> None:
+    """Ranks may seek functions by other networks; rank 0 has all of them."""
+    width = 3 + sp.rank()
+    problem = decay(network=partial(MLP, width=width, depth=1))
+    result = small(problem, mode="ensemble", optimizer=Adam(1e-2), steps=3)
+    sizes = [m.functions[0].weights.best.size for m in result.members if m.functions[0].weights]
+    if sp.rank() == 0:
+        assert sizes == [3 * (3 + rank) + 1 for rank in range(sp.size())]
+        assert result.unknowns["k"].members(np.zeros((2, 1))).shape == (sp.size(), 2, 1)
+
+
+@pytest.mark.parametrize("of", ["x", ("t", "x"), "u"], ids=str)
+def test_loss_and_gradient(of: Any) -> None:
+    """Those of one rank, and those of finite differences."""
+    world = sp.current_world()
+    points = np.random.default_rng(1).uniform(0, [1, 2], (11, 2))
+    network = MLP(2, 1, width=4, depth=1, seed=3, dtype="float64")
+    problem = conduction(of)
+    shared_engine, alone = (
+        Engine(problem, group, network, points=points)
+        for group in (world.communicator, world.alone)
+    )
+    loss, slopes = shared_engine.value_and_gradient()
+    serial_loss, serial = alone.value_and_gradient()
+    np.testing.assert_allclose(loss, serial_loss, rtol=1e-12)
+    np.testing.assert_allclose(slopes, serial, rtol=0, atol=1e-11 * np.abs(serial).max())
+    rng, theta, batch = np.random.default_rng(2), alone.parameters, alone.feed.whole(0)
+    of_function = slice(17, theta.shape[1] - 1)  # behind those of the solution, before a
+    for part in (of_function, slice(0, theta.shape[1])):
+        direction = np.zeros(theta.shape)
+        direction[:, part] = rng.normal(size=direction[:, part].shape)
+        h = 1e-5
+        plus, minus = (
+            float(tf.reduce_sum(alone.objective.value(theta + s * h * direction, batch)))
+            for s in (1, -1)
+        )
+        expected = float(serial @ direction[0])
+        assert abs(expected) > 1e-3 * np.abs(serial).max()
+        np.testing.assert_allclose((plus - minus) / (2 * h), expected, rtol=1e-6)
+
+
+@local
+@pytest.mark.parametrize(("of", "chain"), [("x", True), ("u", True), (("t", "x"), False)], ids=str)
+def test_the_jacobian_is_that_of_reverse_passes(of: Any, chain: bool) -> None:
+    """By the record of layers where all networks are chains of these, else point by point."""
+    points = np.random.default_rng(1).uniform(0, [1, 2], (5, 2))
+    network = MLP(2, 1, width=4, depth=1, seed=3, dtype="float64")
+    problem = conduction(of)
+    if not chain:
+        problem = Problem(
+            problem.domain,
+            lambda u, x, *, k: k(x) * u(x) + derivative(k, x, "x"),
+            unknowns={"k": UnknownFunction(1.0, of=of, network=with_skip)},
+        )
+    engine = Engine(problem, sp.current_world().alone, network, points=points)
+    engine.objective.prepare_jacobian("float64")
+    (jacobian,), flat = engine.objective._jacobians, engine.parameters[0]
+    rows = Rows(tf.constant(0.3, tf.float64), (tf.constant(points),))
+    r, found = jacobian(flat, rows)
+    expected_r, expected = jacobian._row_by_row(flat, rows)
+    np.testing.assert_allclose(r, expected_r, rtol=1e-12)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
+    assert np.abs(found[17:]).max() > 1e-4
+    if chain and of != "u":  # by the record
+        np.testing.assert_array_equal(found, jacobian._recorded(flat, rows)[1])
+
+
+def with_skip(d: int, m: int, *, seed: int, dtype: str) -> keras.Model:
+    """A model that is no chain of layers."""
+    x = keras.Input((d,), dtype=dtype)
+    draw = keras.initializers.GlorotNormal(seed)
+    inner = keras.layers.Dense(3, "tanh", kernel_initializer=draw)(x)
+    both = keras.layers.Concatenate()([x, inner])
+    return keras.Model(x, keras.layers.Dense(m, kernel_initializer=draw)(both))
+
+
+@local
+def test_of_some_coordinates_of_the_solution_and_by_a_keras_model(tmp_path: Path) -> None:
+    problem = Problem(
+        Interval(0, 1) * Time(0, 2),
+        lambda u, x, *, c, g: derivative(u, x, "t") + c(x) * derivative(u, x, "x") - g(x),
+        unknowns={
+            "c": UnknownFunction(0.5, of="t", network=with_skip, true=lambda t: t[:, 0]),
+            "g": UnknownFunction(0.0, of="u", upper=2.0, network=tiny),
+        },
+    )
+    result = small(problem, points=30, optimizer=Adam(1e-2), steps=3)
+    c, g = result.unknowns["c"], result.unknowns["g"]
+    x = np.random.default_rng(0).uniform(0, [1, 2], (4, 2))
+    np.testing.assert_array_equal(c(x), c(x[:, 1]))
+    assert c.inputs == ("t",) and g.inputs == ("u",) and g(np.zeros(3)).shape == (3, 1)
+    assert "function of u from" in repr(g)
+    # That of the solution is drawn over the values that the solution has.
+    (_, of_u), u = result.members[0].functions, result.members[0].prediction.u
+    np.testing.assert_allclose(
+        [of_u.prediction.x.min(), of_u.prediction.x.max()], [u.min(), u.max()]
+    )
+    result.save(tmp_path / "run", plots=False)
+    loaded = Result.load(tmp_path / "run").unknowns
+    np.testing.assert_allclose(loaded["c"](x), c(x), rtol=1e-14)
+    np.testing.assert_allclose(loaded["g"](np.ones((2, 1))), g(np.ones((2, 1))), rtol=1e-14)
+
+
+MODEL = MLP(1, 1, width=2, depth=1, dtype="float64")
+
+
+@local
+@pytest.mark.parametrize(
+    ("options", "more", "message"),
+    [
+        ({"network": partial(MLP, 1)}, {}, "network of the unknown function 'k'"),
+        ({"network": lambda: MLP(1, 2, dtype="float64")}, {}, "unknown function 'k'.*2"),
+        ({"network": lambda: MLP(2, 1, dtype="float64")}, {}, "unknown function 'k'.*2"),
+        ({"network": "none"}, {}, "unknown function 'k'.*unknown name 'none'"),
+        ({"network": MODEL}, {"network": MODEL}, "same model as another"),
+        ({"network": MODEL}, {"mode": Ensemble(members_per_rank=2)}, "'k'.*one model, but 2"),
+    ],
+)
+def test_networks_that_cannot_serve(
+    options: dict[str, Any], more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        small(decay(**options), **{"steps": 1, **more})
+
+
+@local
+def test_it_begins_close_to_its_start_and_otherwise_for_each_seed() -> None:
+    problem, x = decay(network=None), tf.constant(POINTS)
+    solution = make_network(tiny, 1, 1, dtype="float64")
+    seen = []
+    for seed in range(3):
+        (network,) = networks_of_functions(
+            problem,
+            beside=solution,
+            seed=seed,
+            members=1,
+            dtype="float64",
+            initial_weights=None,
+        )
+        weights = [network.trainable_variables]
+        bound = bound_functions(problem, solution.with_others([network]), weights)["k"]
+        seen.append(bound.beside(lambda z: z)(x).numpy())
+    np.testing.assert_allclose(seen, 1.2, atol=0.12)
+    assert len({each.tobytes() for each in seen}) == 3 and np.std(seen) > 1e-4
