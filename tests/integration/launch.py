@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -88,6 +89,7 @@ def start(
 
     With `fresh`, or with `-c`, nothing is imported yet when it begins.
     """
+    _heed_ctrl_c()
     launcher = [] if ranks is None else ["mpirun", "-np", str(ranks)]
     fresh = fresh or arguments[0] == "-c" or not CAN_FORK
     python = [sys.executable] if fresh else prepared_python()
@@ -113,6 +115,16 @@ def launch(
 ) -> Ended:
     """Start `python arguments...` as `start` does, and wait for its end."""
     return start(ranks, *arguments, folder=folder, threads=threads, fresh=fresh).end()
+
+
+def _heed_ctrl_c() -> None:
+    """Have what is started from here end by Ctrl-C, as it does when a user starts it.
+
+    A shell has the commands that it starts in the background, as `make test` starts these tests,
+    ignore SIGINT, and so would all that they start.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def prepared_python() -> list[str]:
