@@ -10,6 +10,7 @@ from transports import Driver, world_mpi
 import sciml_par.parallel as sp
 from sciml_par.parallel.requests.request import Allreduce, Reducescatter
 from sciml_par.parallel.transports import mpi
+from sciml_par.parallel.transports.host_levels import have_levels
 from sciml_par.parallel.transports.mpi import MPITransport
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank has nobody to share with")
@@ -20,14 +21,28 @@ COUNTS = (64, 65, 203, 1000 * 7 + 5)
 FUNCTIONS = {sp.Sum: np.sum, sp.Average: np.mean, sp.Min: np.min, sp.Max: np.max}
 
 
-@pytest.fixture
-def in_shares(monkeypatch):
+def one_host():
+    return [0] * sp.size()
+
+
+def two_hosts():
+    """As many ranks on each as there can be, of which the ranks take turns."""
+    return [rank % 2 for rank in range(sp.size())]
+
+
+@pytest.fixture(params=(one_host, two_hosts))
+def in_shares(monkeypatch, request):
     """All but the shortest go in shares, of at most 256 bytes a rank."""
+    hosts = request.param()
+    if request.param is two_hosts and sp.size() != 4:
+        pytest.skip("two hosts with two ranks each take four")
     monkeypatch.setattr(mpi, "_SHARES_FROM_BYTES", 8)
     monkeypatch.setattr(mpi, "_PIECE_IN_SHARES_BYTES", 256)
-    transport = MPITransport(world_mpi())
+    transport = MPITransport(world_mpi(), hosts=hosts)
+    assert (transport.levels is not None) == (request.param is two_hosts)
     transport.is_mpich = True  # Open MPI can do it as well
-    return transport
+    yield transport
+    transport.free()
 
 
 def mine(count, dtype, rank):
@@ -95,3 +110,29 @@ def test_rows_of_a_reducescatter_that_are_equal_and_that_are_not(uneven):
     whole = np.arange(3.0 * sum(rows)).reshape(-1, 3) * (size + 1) / 2
     first = sum(rows[:rank])
     np.testing.assert_allclose(found, whole[first : first + rows[rank]], rtol=1e-6)
+
+
+def test_a_call_site_that_is_new_after_a_mismatch_meets_the_older_ones(in_shares):
+    """By then the tensors go by another communicator, also those of call sites that are older."""
+    request, x = Allreduce("float32", (203,), sp.Sum), np.ones(203, "float32")
+    older = in_shares.prepare(request)
+    in_shares.go_by(in_shares.comm.Dup())
+    transfer = in_shares.prepare(request) if sp.rank() == 0 else older
+    y = np.zeros_like(x)
+    transfer(x.ctypes.data, y.ctypes.data)
+    np.testing.assert_array_equal(y, float(sp.size()))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "found"),
+    [
+        ((), False),
+        ((0, 0, 0, 0), False),
+        ((0, 1, 2, 3), False),
+        ((0, 0, 0, 3), False),
+        ((0, 1, 0, 1), True),
+        ((0, 0, 2, 2), True),
+    ],
+)
+def test_which_hosts_have_levels(hosts, found):
+    assert have_levels(hosts) == found

@@ -53,7 +53,7 @@ class Communicator:
     mpi : the duplicate that carries tensors.
     control : the duplicate that carries agreements and the watchdog's messages.
     native : whether the job has machine code for collectives.
-    shared : carries short tensors between the ranks of one host through shared memory; or None.
+    shared : carries short tensors through shared memory where all ranks are on one host; or None.
     mpi_transport : carries tensors between host memory.
     nccl_transport : carries tensors between GPUs; None where the ranks do not have one each, or no
         NCCL.
@@ -87,8 +87,10 @@ class Communicator:
         self.native: NativeJob = (
             world.native if world else settle_native(self.mpi, self.control, os.environ)
         )
-        self.shared = host_group(self.native, self.control, self.world_ranks)
-        self.mpi_transport = MPITransport(self.mpi, shared=self.shared)
+        hosts = [self.native.hosts[rank] for rank in self.world_ranks]
+        self._on_host = host_group(self.native, self.control, self.world_ranks)
+        self.shared = self._on_host if len(set(hosts)) == 1 else None
+        self.mpi_transport = MPITransport(self.mpi, shared=self._on_host, hosts=hosts)
         self._groups_made = 0
         self.identity: tuple[int, int] = self.control.bcast(
             (self._world.rank, self._world._groups_made)
@@ -208,16 +210,16 @@ class Communicator:
             self.nccl_transport.finish()
             self.nccl_transport.abort()
         self.call_sites.clear()
-        if self.shared is not None:
-            self.shared.close()
-        self.mpi_transport.free_itself()
+        if self._on_host is not None:
+            self._on_host.close()
+        self.mpi_transport.free()
         self.mpi.Free()
         self.control.Free()
 
     @property
     def obstacle_to_sharing(self) -> str:
         """Why short tensors do not go through shared memory; empty if they do (local)."""
-        return obstacle_to_sharing(self.native, self.shared, self.world_ranks)
+        return obstacle_to_sharing(self.native, self._on_host, self.world_ranks)
 
     def take_gpus_from(self, whole: Communicator, color: int) -> None:
         """Reach the GPUs of this part of `whole`, whose ranks alone give `color` (collective)."""
@@ -262,7 +264,8 @@ class Communicator:
         MPI could give its number, and with it those messages, to another one.
         """
         self._given_up.append(self.mpi)
-        self.mpi = self.mpi_transport.comm = self.control.Dup()
+        self.mpi = self.control.Dup()
+        self.mpi_transport.go_by(self.mpi)
 
     def in_progress(self) -> tuple[int, Signature] | None:
         """The collective that is in progress: its number and what it is (local; for the watchdog).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from sciml_par.parallel.requests.request import (
     Reducescatter,
     Request,
 )
+from sciml_par.parallel.transports.host_levels import levels_of
 from sciml_par.parallel.transports.mpi_buffers import (
     LONGEST_BYTES,
     BufferTransfer,
@@ -28,10 +30,13 @@ from sciml_par.parallel.transports.mpi_buffers import (
     scattered_in_pieces,
 )
 from sciml_par.parallel.transports.mpi_shares import reduction_in_shares
+from sciml_par.parallel.transports.over_hosts import OverHosts
 from sciml_par.parallel.transports.transport import Shortcut, Transfer, Transport
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from sciml_par.parallel.native.host_group import HostGroup
 
 _SHORT_BYTES = 4096
 
@@ -58,24 +63,40 @@ class MPITransport(Transport):
     comm : the group as mpi4py knows it, for tensors alone.
     longest : how many bytes one call of MPI, or one block of a datatype, may have; the same on all
         ranks. Longer tensors travel in parts that follow from the request alone.
-    shared : the faster way between ranks of one host, where there is one.
+    shared : the ranks of the group on this rank's host, where they have machine code that is used.
+    hosts : a number for the host of each rank, [P]; by default all are on one host.
+
+    Attributes
+    ----------
+    comm : what carries tensors.
+    levels : the same by hosts, where the hosts have several ranks each, and all as many; or None.
     """
 
     name = "MPI"
 
     def __init__(
-        self, comm: MPI.Comm, *, longest: int = LONGEST_BYTES, shared: Shortcut | None = None
+        self,
+        comm: MPI.Comm,
+        *,
+        longest: int = LONGEST_BYTES,
+        shared: HostGroup | None = None,
+        hosts: Sequence[int] = (),
     ) -> None:
         from mpi4py import MPI
 
+        self._hosts = hosts
         self.comm = comm
+        self.levels = levels_of(comm, hosts)
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.is_mpich = MPI.get_vendor()[0] == "MPICH"
         self._byte = MPI.BYTE
         self._in_place = MPI.IN_PLACE
         self._longest = longest
-        self._shared = shared
+        self._over_hosts: OverHosts | None = None
+        if shared is not None and self.levels is not None:
+            self._over_hosts = OverHosts(shared, MPITransport(self.levels.across))
+        self._shortcut: Shortcut | None = self._over_hosts or shared
 
     @cached_property
     def itself(self) -> MPI.Comm:
@@ -87,11 +108,23 @@ class MPITransport(Transport):
 
         return MPI.COMM_SELF.Dup()
 
-    def free_itself(self) -> None:
-        """Give up what `itself` has made (local)."""
+    def go_by(self, comm: MPI.Comm) -> None:
+        """Carry tensors by another communicator of the same ranks from here on (collective).
+
+        What went before is left as it is: its messages may still be on their way.
+        """
+        self.comm = comm
+        self.levels = levels_of(comm, self._hosts)
+        if self._over_hosts is not None and self.levels is not None:
+            self._over_hosts.between.go_by(self.levels.across)
+
+    def free(self) -> None:
+        """Give up what was made besides `comm` (collective)."""
         made = vars(self).pop("itself", None)
         if made is not None:
             made.Free()
+        if self.levels is not None:
+            self.levels.free()
 
     def carries(self, request: Request) -> bool:
         return True
@@ -100,12 +133,12 @@ class MPITransport(Transport):
         return super().is_meeting(request) or self._takes_shortcut(request)
 
     def prepare(self, request: Request) -> Transfer:
-        if self._shared is not None and self._takes_shortcut(request):
-            return self._shared.transfer(request)
+        if self._shortcut is not None and self._takes_shortcut(request):
+            return self._shortcut.transfer(request)
         return super().prepare(request)
 
     def _takes_shortcut(self, request: Request) -> bool:
-        return self._shared is not None and self._shared.carries(request)
+        return self._shortcut is not None and self._shortcut.carries(request)
 
     def barrier(self) -> None:
         self.comm.Barrier()
@@ -118,13 +151,14 @@ class MPITransport(Transport):
 
         def prepared(count: int) -> Transfer:
             if self._goes_in_shares(count * wide.size):
-                reduce = reduction_in_shares(self.comm, count, wide, operation, divide)
+                reduce = reduction_in_shares(self, count, wide, operation, divide)
                 return in_wide_type(reduce, element, (count, count), None)
             reduce = self._reduction(count, wide, operation)
             return in_wide_type(reduce, element, (count, count), divide)
 
         in_shares = self._goes_in_shares(request.count * wide.size)
-        piece = self.size * (_PIECE_IN_SHARES_BYTES if in_shares else _PIECE_BYTES)
+        sharers = self.levels.within.Get_size() if self.levels else self.size
+        piece = sharers * _PIECE_IN_SHARES_BYTES if in_shares else self.size * _PIECE_BYTES
         longest = max(1, min(piece, self._longest) // wide.size)
         return in_pieces(prepared, request.count, longest, element.size)
 
