@@ -11,7 +11,7 @@ from test_recovery import CONTEXTS, MISMATCHES
 
 import sciml_par.parallel as sp
 from sciml_par.errors import TransferError
-from sciml_par.parallel.native import job
+from sciml_par.parallel.groups import over_hosts
 from sciml_par.parallel.native.layout import Group
 from sciml_par.parallel.requests.request import Allreduce
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.ranks(least=4, reason="two hosts with two ranks each ta
 @pytest.fixture(params=("neighbours", "in turns"))
 def group(request, monkeypatch):
     """All ranks, as if they were on two hosts."""
-    monkeypatch.setattr(job, "_LEAST_OF_A_HOST", 2)
+    monkeypatch.setattr(over_hosts, "_LEAST_OF_A_HOST", 2)
     world = sp.current_world().communicator
     if world.native.obstacle:
         pytest.skip(world.native.obstacle)
@@ -40,7 +40,7 @@ def group(request, monkeypatch):
 
 def transfers_within(group):
     """How many there were through the shared memory of the host."""
-    return group._on_host.words[Group.CALLS]
+    return group._own_host.words[Group.CALLS]
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -12,17 +12,11 @@ from sciml_par.parallel.native.code import native_code
 from sciml_par.parallel.native.host_group import HostGroup, bytes_of_memory
 from sciml_par.parallel.native.machine_code import obstacle
 from sciml_par.parallel.native.shared_memory import shared_between
-from sciml_par.parallel.transports.host_levels import have_levels
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 VARIABLE = "SCIML_PAR_NATIVE"
-
-_LEAST_OF_A_HOST = 3
-"""From how many ranks of a host on those of several share memory. Between two hosts by TCP, all on
-two cores, an allreduce takes 0.86, 0.76, 0.42 and 0.58 of the time by MPI alone with three ranks
-each, for 32 B, 1.3 KB, 64 KB and 800 KB; with two each, 1.4, 1.4, 1.1 and 1.0."""
 
 
 @dataclass(frozen=True)
@@ -67,61 +61,21 @@ def settle_native(mpi: MPI.Comm, control: MPI.Comm, environment: Mapping[str, st
     return NativeJob(why, hosts, crowded)
 
 
-def obstacle_to_sharing(
-    job: NativeJob, shared: HostGroup | None, world_ranks: Sequence[int]
-) -> str:
-    """Why a group has no `host_group`; empty if it has (local)."""
-    if shared is not None or job.obstacle:
-        return job.obstacle
-    hosts = [job.hosts[rank] for rank in world_ranks]
-    if len(set(hosts)) > 1 and not share_within_hosts(hosts):
-        return (
-            f"the ranks are on several hosts, and not on each as many, {_LEAST_OF_A_HOST} or more"
-        )
-    return "the ranks cannot share memory (each in a container of its own?)"
-
-
-def share_within_hosts(hosts: Sequence[int]) -> bool:
-    """Whether the ranks of several hosts share memory with those of their own (local).
-
-    Parameters
-    ----------
-    hosts : a number for the host of each rank, [P].
-    """
-    return have_levels(hosts) and len(hosts) >= _LEAST_OF_A_HOST * len(set(hosts))
-
-
 def host_group(job: NativeJob, control: MPI.Comm, world_ranks: Sequence[int]) -> HostGroup | None:
-    """The ranks of a group that are on this rank's host, by shared memory (collective).
-
-    None, on all ranks alike, where there is no machine code, one rank only, or one that cannot
-    share memory with its host's others; and on several hosts without `share_within_hosts`.
+    """What serves a group of the job's ranks; None if they are not on one host (collective).
 
     Parameters
     ----------
     control : the group.
     world_ranks : the members' numbers in the job.
     """
-    hosts = [job.hosts[rank] for rank in world_ranks]
-    several = len(set(hosts)) > 1
-    if len(world_ranks) == 1 or job.obstacle or (several and not share_within_hosts(hosts)):
+    size = len(world_ranks)
+    if size == 1 or job.obstacle or len({job.hosts[rank] for rank in world_ranks}) > 1:
         return None
-    crowded = any(job.crowded[rank] for rank in world_ranks)
-    if not several:
-        return _of_one_host(control, crowded)
-    part = control.Split(hosts[control.Get_rank()], control.Get_rank())
-    try:
-        group = _of_one_host(part, crowded)
-    finally:
-        part.Free()
-    return group if all(control.allgather(group is not None)) else None
-
-
-def _of_one_host(control: MPI.Comm, crowded: bool) -> HostGroup | None:
-    size = control.Get_size()
     memory = shared_between(control, bytes_of_memory(size))
     if memory is None:
         return None
+    crowded = any(job.crowded[rank] for rank in world_ranks)
     return HostGroup(native_code(), control.Get_rank(), size, memory, crowded=crowded)
 
 

@@ -30,13 +30,10 @@ from sciml_par.parallel.transports.mpi_buffers import (
     scattered_in_pieces,
 )
 from sciml_par.parallel.transports.mpi_shares import reduction_in_shares
-from sciml_par.parallel.transports.over_hosts import OverHosts
 from sciml_par.parallel.transports.transport import Shortcut, Transfer, Transport
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-    from sciml_par.parallel.native.host_group import HostGroup
 
 _SHORT_BYTES = 4096
 
@@ -63,13 +60,14 @@ class MPITransport(Transport):
     comm : the group as mpi4py knows it, for tensors alone.
     longest : how many bytes one call of MPI, or one block of a datatype, may have; the same on all
         ranks. Longer tensors travel in parts that follow from the request alone.
-    shared : the ranks of the group on this rank's host, where they have machine code that is used.
     hosts : a number for the host of each rank, [P]; by default all are on one host.
 
     Attributes
     ----------
     comm : what carries tensors.
     levels : the same by hosts, where the hosts have several ranks each, and all as many; or None.
+    between : carries tensors across the hosts, where there are levels; or None.
+    shortcut : a faster way for some requests; to be set alike on all ranks, before any is prepared.
     """
 
     name = "MPI"
@@ -79,7 +77,6 @@ class MPITransport(Transport):
         comm: MPI.Comm,
         *,
         longest: int = LONGEST_BYTES,
-        shared: HostGroup | None = None,
         hosts: Sequence[int] = (),
     ) -> None:
         from mpi4py import MPI
@@ -87,16 +84,14 @@ class MPITransport(Transport):
         self._hosts = hosts
         self.comm = comm
         self.levels = levels_of(comm, hosts)
+        self.between = MPITransport(self.levels.across) if self.levels else None
+        self.shortcut: Shortcut | None = None
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.is_mpich = MPI.get_vendor()[0] == "MPICH"
         self._byte = MPI.BYTE
         self._in_place = MPI.IN_PLACE
         self._longest = longest
-        self._over_hosts: OverHosts | None = None
-        if shared is not None and self.levels is not None:
-            self._over_hosts = OverHosts(shared, MPITransport(self.levels.across))
-        self._shortcut: Shortcut | None = self._over_hosts or shared
 
     @cached_property
     def itself(self) -> MPI.Comm:
@@ -115,14 +110,16 @@ class MPITransport(Transport):
         """
         self.comm = comm
         self.levels = levels_of(comm, self._hosts)
-        if self._over_hosts is not None and self.levels is not None:
-            self._over_hosts.between.go_by(self.levels.across)
+        if self.between is not None and self.levels is not None:
+            self.between.go_by(self.levels.across)
 
     def free(self) -> None:
         """Give up what was made besides `comm` (collective)."""
         made = vars(self).pop("itself", None)
         if made is not None:
             made.Free()
+        if self.between is not None:
+            self.between.free()
         if self.levels is not None:
             self.levels.free()
 
@@ -133,12 +130,12 @@ class MPITransport(Transport):
         return super().is_meeting(request) or self._takes_shortcut(request)
 
     def prepare(self, request: Request) -> Transfer:
-        if self._shortcut is not None and self._takes_shortcut(request):
-            return self._shortcut.transfer(request)
+        if self.shortcut is not None and self._takes_shortcut(request):
+            return self.shortcut.transfer(request)
         return super().prepare(request)
 
     def _takes_shortcut(self, request: Request) -> bool:
-        return self._shortcut is not None and self._shortcut.carries(request)
+        return self.shortcut is not None and self.shortcut.carries(request)
 
     def barrier(self) -> None:
         self.comm.Barrier()
