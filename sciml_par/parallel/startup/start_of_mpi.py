@@ -2,8 +2,9 @@
 
 A rank that ends before it has loaded MPI, by an error of an import or a file that one host lacks,
 is not missed by MPICH's launcher, whatever its exit code: the others wait in MPI_Init for ever.
-Open MPI's ends the job, unless the exit code is 0. No thread of Python runs meanwhile, since mpi4py holds the interpreter's lock, so a child process looks
-whether all ranks of the host are there, and at the clock.
+Open MPI's launcher ends the job, unless the exit code is 0. No thread of Python runs meanwhile,
+since mpi4py holds the interpreter's lock, so a child process looks whether all ranks of the host
+are there, and at the clock.
 """
 
 from __future__ import annotations
