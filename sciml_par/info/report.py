@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sciml_par._terminal import console
 from sciml_par._text import counted, rank_list
 from sciml_par.info.facts import Facts, Finding, RankFacts
 from sciml_par.info.self_test import COUNT, Outcome
@@ -39,14 +39,14 @@ class Section:
 
 def print_report(sections: Sequence[Section]) -> None:
     """Print sections: with colours on a terminal, as plain text elsewhere (local)."""
-    console = Console()
-    console.width = min(console.width, _WIDEST) if console.is_terminal else _WIDTH_WITHOUT_TERMINAL
-    with console.capture() as report:
+    printer = console()
+    printer.width = min(printer.width, _WIDEST) if printer.is_terminal else _WIDTH_WITHOUT_TERMINAL
+    with printer.capture() as report:
         for section in sections:
-            console.print(section.title)
+            printer.print(section.title)
             if section.rows:
                 # Below each other and set in, with an empty line behind.
-                console.print(Padding(_grid(section.rows, _LABEL_WIDTH), (0, 0, 1, 2)))
+                printer.print(Padding(_grid(section.rows, _LABEL_WIDTH), (0, 0, 1, 2)))
     for line in report.get().splitlines():
         print(line.rstrip())  # rich fills lines up with blanks
     sys.stdout.flush()

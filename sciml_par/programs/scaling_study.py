@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from sciml_par._files import write_text
+from sciml_par._terminal import console, prints_to_terminal
 from sciml_par._text import counted, listed
 from sciml_par.errors import OutputError
 from sciml_par.programs.launcher import launch
@@ -123,7 +123,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL).print(table)
+    console(width=None if prints_to_terminal() else _WIDTH_WITHOUT_TERMINAL).print(table)
 
 
 def _add_own_options(parser: argparse.ArgumentParser) -> None:

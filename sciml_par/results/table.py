@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from sciml_par._terminal import console, prints_to_terminal
 from sciml_par.results.member import (
     DIVERGED,
     FINISHED,
@@ -38,9 +37,9 @@ Columns = tuple[tuple[str, bool], ...]
 
 def print_table(members: Sequence[Member], *, mode: str) -> None:
     """Print one row for each model, or for some of many, and what is to be said of them (local)."""
-    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
-    console = Console(width=width, highlight=False)
-    console.print(make_table(members, width=console.width))
+    width = None if prints_to_terminal() else _WIDTH_WITHOUT_TERMINAL
+    printer = console(width=width, highlight=False)
+    printer.print(make_table(members, width=printer.width))
     if sought := unknowns_text(members):
         print(f"unknowns: {sought}")
     for remark in remarks(members, mode=mode):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from sciml_par._terminal import console, prints_to_terminal
 
 _SECONDS_BETWEEN_LINES = 2.0
 _MOST_UNKNOWNS = 6  # a line has no room for more
@@ -134,7 +134,7 @@ class Line(Reporter):
             TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
             BarColumn(bar_width=24),
             TextColumn("{task.description}"),
-            console=Console(),
+            console=console(),
         )
         self._task: TaskID = self._progress.add_task("compiling", total=total)
 
@@ -193,7 +193,7 @@ def make_reporter(*, shown: bool, total: int) -> Reporter:
     """The reporter of `total` steps that fits standard output, or a silent one (local)."""
     if not shown:
         return Reporter()
-    return Line(total) if sys.stdout.isatty() else Lines(total)
+    return Line(total) if prints_to_terminal() else Lines(total)
 
 
 class Pace:

@@ -1,4 +1,4 @@
-"""Hosts for tests: network namespaces of this machine, which MPICH's launcher takes for hosts.
+"""Hosts for tests: network namespaces of this machine, which MPI's launcher takes for hosts.
 
 Each has a name of its own and an address at its end of a pair of virtual interfaces. They share
 files and processes with this machine, so that a test sees what is left of a job on both.
@@ -19,18 +19,40 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from launch import Started, environment
+from launch import SECONDS, Ended, Started, environment
 
 _NETWORK = "10.77.31"
 _CLOCKS_APART = 5000
 """How many seconds the second host's clock is ahead of the first one's."""
 
-_BY_TCP = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "link0"}
-"""Or MPICH's network layer finds that it is on one machine, and goes by memory past the link."""
+_BY_TCP = {
+    "UCX_TLS": "tcp",
+    "UCX_NET_DEVICES": "link0",
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "self,sm,tcp",
+    "OMPI_MCA_btl_tcp_if_include": "link0",
+}
+"""Or MPICH's network layer finds that it is on one machine, and goes by memory past the link. Open
+MPI takes no other host's memory, but tries all networks that it knows."""
 
 _SECONDS_TO_COME_UP = 10.0
 
 _NAMES = ("hosta", "hostb")
+
+_MPIS = {"MPICH": "HYDRA", "Open MPI": "mpirun (Open MPI) 5."}
+"""What their launchers write about themselves."""
+
+
+_WARNS_OF_ITSELF = re.compile(r"\[\w+:\d+\] plm:ssh: Warning: setpgid\(.*\n")
+"""Open MPI's launcher, where the `ssh` that it has started is quicker than itself."""
+
+
+class _StartedOnHosts(Started):
+    """A program at work; what it has said is without what the launcher warns of by itself."""
+
+    def end(self, seconds: float = SECONDS) -> Ended:
+        ended = super().end(seconds)
+        return Ended(ended.code, ended.out, _WARNS_OF_ITSELF.sub("", ended.err))
 
 
 class Hosts:
@@ -38,11 +60,13 @@ class Hosts:
 
     Attributes
     ----------
+    mpi : that of the launcher, "MPICH" or "Open MPI".
     names : what each calls itself.
     addresses : one of each.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mpi: str) -> None:
+        self.mpi = mpi
         self.names = _NAMES
         self.addresses = [f"{_NETWORK}.{1 + number}" for number in range(len(_NAMES))]
         self._spaces = [f"sciml{os.getpid()}-{name}" for name in _NAMES]
@@ -78,13 +102,8 @@ class Hosts:
         self, *arguments: str | Path, ranks: int = 2, variables: dict[str, str] | None = None
     ) -> Started:
         """Start `python arguments...` on `ranks` ranks of each host, from the first one."""
-        places = ",".join(f"{address}:{ranks}" for address in self.addresses)
-        command = [
-            *("mpirun", "-launcher", "ssh", "-launcher-exec", str(self._launcher)),
-            *("-iface", "link0", "-hosts", places, "-np", str(ranks * len(self.names))),
-            *(sys.executable, *map(str, arguments)),
-        ]
-        command = self.command(0, command)
+        launch = [*self._launch(ranks), "-np", str(ranks * len(self.names))]
+        command = self.command(0, [*launch, sys.executable, *map(str, arguments)])
         process = subprocess.Popen(
             command,
             cwd=self._folder,
@@ -95,7 +114,17 @@ class Hosts:
             encoding="utf-8",
             start_new_session=True,
         )
-        return Started(process, command)
+        return _StartedOnHosts(process, command)
+
+    def _launch(self, ranks: int) -> list[str]:
+        """What starts so many ranks on each host, short of their number and the command."""
+        ssh, places = str(self._launcher), ",".join(f"{each}:{ranks}" for each in self.addresses)
+        if self.mpi == "MPICH":
+            by_ssh = ("-launcher", "ssh", "-launcher-exec", ssh)
+            return ["mpirun", *by_ssh, "-iface", "link0", "-hosts", places]
+        # By slot, since what lets ranks outnumber the cores would put all on the first host.
+        by_ssh = ("--prtemca", "plm_ssh_agent", ssh, "--prtemca", "prte_if_include", "link0")
+        return ["mpirun", *by_ssh, "--map-by", "slot", "--bind-to", "none", "--host", places]
 
     def command(self, host: int, command: Sequence[str]) -> list[str]:
         """What runs a command on a host."""
@@ -159,7 +188,7 @@ class Hosts:
             "#!/bin/sh\n"
             'while [ "${1#-}" != "$1" ]; do shift; done\n'
             f'case "$1" in\n{cases}\nesac\nshift\n'
-            'exec $enter sh -c "hostname $name; exec $*"\n'
+            'exec $enter sh -c "hostname $name; $*"\n'
         )
         path.chmod(0o755)
         return path
@@ -171,10 +200,11 @@ def two_hosts(folder: Path) -> Iterator[Hosts]:
     for program in ("ip", "tc", "unshare", "mpirun"):
         if shutil.which(program) is None:
             pytest.skip(f"makes hosts of network namespaces: there is no {program} on PATH")
-    version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False)
-    if "HYDRA" not in version.stdout:
-        pytest.skip("the stand-in for ssh fits MPICH's launcher only")
-    hosts = Hosts(folder)
+    version = _told("mpirun --version")
+    mpi = next((mpi for mpi, word in _MPIS.items() if word in version), None)
+    if mpi is None:
+        pytest.skip("the stand-in for ssh fits the launchers of MPICH and of Open MPI 5 only")
+    hosts = Hosts(folder, mpi)
     try:
         try:
             hosts.make()

@@ -160,8 +160,10 @@ def environment(threads: int | None) -> dict[str, str]:
     # A rank of a slow machine may wait long for another, which is nothing to warn about here.
     inherited["SCIML_PAR_STALL_WARNING"] = str(SECONDS)
     # Ranks beside other tests outnumber the cores: those that wait let the others compute. MPICH
-    # reads this; without it a rank that waits takes as much of a core as one that works.
+    # and Open MPI read these; without them a rank that waits takes as much of a core as one that
+    # works.
     inherited.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
+    inherited.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     if threads is not None:
         inherited["OMP_NUM_THREADS"] = str(threads)
     return inherited

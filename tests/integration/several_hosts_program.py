@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 HOST = os.uname().nodename
-# As `srun` has it, on top of what MPICH's launcher says. On the first host all ranks see both
+# As `srun` has it, on top of what MPI's launcher says. On the first host all ranks see both
 # GPUs; on the second one the scheduler shows one to each, which that calls 0 or by its name.
 os.environ.update(SLURM_JOB_ID="77", SLURM_NNODES="2", SLURM_NTASKS="4", SLURM_PROCID="3")
-own = os.environ["MPI_LOCALRANKID"]
+own = os.environ.get("MPI_LOCALRANKID") or os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]
 os.environ["CUDA_VISIBLE_DEVICES"] = "0,1" if HOST == "hosta" else f"GPU-{own}f2a"
 os.environ["SCIML_PAR_TRANSPORT"] = "mpi"
 

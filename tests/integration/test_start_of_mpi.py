@@ -16,28 +16,45 @@ from sciml_par.parallel.startup.start_of_mpi import rank_of_several, watched_sta
 from sciml_par.parallel.supervision.watchdog import Patience
 
 PROGRAM = """
-import os
+import os, sys
 import sciml_par.parallel as par
 
-if os.environ["PMI_RANK"] == "1":
-    raise FileNotFoundError("this host has no mesh.npz")
+if os.environ.get("PMI_RANK") == "1" or os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
+    if sys.argv[1] == "fails":
+        raise FileNotFoundError("this host has no mesh.npz")
+    sys.exit()
 par.init()
 """
 
+MPI_NAME = MPI.get_vendor()[0]
+
+needs_launcher = pytest.mark.skipif(
+    shutil.which("mpirun") is None or MPI_NAME not in ("MPICH", "Open MPI"),
+    reason="needs the launcher of MPICH or Open MPI on PATH",
+)
+
 
 @pytest.mark.launches
-@pytest.mark.skipif(
-    shutil.which("mpirun") is None or MPI.get_vendor()[0] != "MPICH",
-    reason="needs the launcher of MPICH on PATH",
-)
+@needs_launcher
 def test_a_rank_that_fails_before_init(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    ended = launch(3, "program.py", folder=tmp_path, fresh=True)
+    ended = launch(3, "program.py", "fails", folder=tmp_path, fresh=True)
     assert ended.code != 0
     said = ended.out + ended.err
     assert said.count("FileNotFoundError: this host has no mesh.npz") == 1
-    assert "sciml_par: rank 1 ended before init, and rank " in said
-    assert "the job ends" in said
+    if MPI_NAME == "MPICH":  # Open MPI's launcher ends the job by itself, and names the rank
+        assert "sciml_par: rank 1 ended before init, and rank " in said
+        assert "the job ends" in said
+
+
+@pytest.mark.launches
+@needs_launcher
+def test_a_rank_that_leaves_before_init_without_an_error(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    ended = launch(3, "program.py", "leaves", folder=tmp_path, fresh=True)
+    assert ended.code != 0
+    assert "sciml_par: rank 1 ended before init, and rank " in ended.err
+    assert "the job ends" in ended.err
 
 
 def test_a_start_that_stands_still_is_told_and_ended():

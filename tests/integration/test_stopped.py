@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch import ROOT, Ended, Started, launch, start
+from mpi4py import MPI
 
 pytestmark = [
     pytest.mark.launches,
@@ -37,12 +38,13 @@ def wait_for(condition: Callable[[], bool], started: Started) -> None:
 
 
 def interrupt(started: Started, folder: Path) -> None:
-    """Ctrl-C, which a terminal sends to the launcher."""
+    """Ctrl-C, which a terminal sends to the launcher; Open MPI's would kill the ranks at once."""
     wait_for((folder / "run" / "checkpoint.npz").exists, started)
-    started.process.send_signal(signal.SIGINT)
+    number = signal.SIGUSR1 if MPI.get_vendor()[0] == "Open MPI" else signal.SIGINT
+    started.process.send_signal(number)
     ended = started.end(SECONDS)
     assert ended.code == 75, ended
-    assert "stopped by SIGINT before the last step; --resume" in ended.err
+    assert f"stopped by {number.name} before the last step; --resume" in ended.err
     (member,) = results(folder)["members"]
     assert 0 < member["steps"] < 10_000_000
 

@@ -370,6 +370,7 @@ def test_the_network_interface_that_the_user_names():
     assert found({"SCIML_PAR_INTERFACE": "lo"}) == ["127.0.0.1"]
     assert found({"MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE": "lo"}) == ["127.0.0.1"]
     assert found({"MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE": "ib7"}) == host_addresses.own_addresses()
+    assert found({"OMPI_MCA_btl_tcp_if_include": "10.0.0.0/8,lo"}) == ["127.0.0.1"]
     with pytest.raises(InputError, match="SCIML_PAR_INTERFACE: .*; got 'ib7'"):
         found({"SCIML_PAR_INTERFACE": "ib7"})
 
@@ -390,6 +391,13 @@ def test_the_launcher_is_found_among_what_has_started_a_rank(tmp_path):
         7: ("mpirun", 6),
         6: ("bash", 5),
         5: ("mpirun", 1),
+        # Open MPI 5: `mpirun` has become prterun; on another host prted has made two of itself.
+        24: ("python", 23),
+        23: ("prterun", 6),
+        34: ("python", 33),
+        33: ("prted", 32),
+        32: ("prted", 31),
+        31: ("sshd", 1),
     }
     for pid, (command, parent) in chain.items():
         (tmp_path / str(pid)).mkdir()
@@ -397,6 +405,8 @@ def test_the_launcher_is_found_among_what_has_started_a_rank(tmp_path):
     assert launcher.launchers_of(9, tmp_path) == [8, 7]
     assert launcher.launchers_of(6, tmp_path) == [5]
     assert launcher.launchers_of(10, tmp_path) == []
+    assert launcher.launchers_of(24, tmp_path) == [23]
+    assert launcher.launchers_of(34, tmp_path) == [33, 32]
 
 
 @pytest.mark.launches

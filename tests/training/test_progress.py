@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from sciml_par._terminal import console
 from sciml_par.training.meeting import Meeting
 from sciml_par.training.progress import (
     Line,
@@ -134,4 +135,9 @@ def test_the_right_reporter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
     assert type(make_reporter(shown=True, total=1)) is Lines
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.delenv("OMPI_COMM_WORLD_RANK", raising=False)
     assert type(make_reporter(shown=True, total=1)) is Line
+    # Open MPI's launcher gives each rank a terminal, though what it writes may go to a file.
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    assert type(make_reporter(shown=True, total=1)) is Lines
+    assert not console().is_terminal

@@ -1,9 +1,10 @@
 """Says so when MPI waits, as it starts, for ranks that do not come.
 
 A rank that ends before it has loaded MPI, by an error of an import or a file that one host lacks,
-is not missed by MPICH's launcher, whatever its exit code: the others wait in MPI_Init for ever. No
-thread of Python runs meanwhile, since mpi4py holds the interpreter's lock, so a child process looks
-whether all ranks of the host are there, and at the clock.
+is not missed by MPICH's launcher, whatever its exit code: the others wait in MPI_Init for ever.
+Open MPI's launcher ends the job, unless the exit code is 0. No thread of Python runs meanwhile,
+since mpi4py holds the interpreter's lock, so a child process looks whether all ranks of the host
+are there, and at the clock.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from sciml_par.parallel.supervision.watchdog import Patience
 _RANKS = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 """Where launchers tell a process its number and how many there are."""
 
-_PROXY = "hydra_pmi_proxy"
+_LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
+_PROXIES = ("hydra_pmi_proxy", "prterun", "prted", "mpirun", "mpiexec", "orterun", "orted")
+"""What MPICH's and Open MPI's ranks of a host are children of."""
+
 _LOOK_SECONDS = 0.5
 _GONE_SECONDS = 2.0
 """How long a rank must be gone: the launcher may be about to end the job by itself."""
@@ -123,30 +127,28 @@ def _end(message: str) -> None:
 
 @dataclass(frozen=True)
 class LocalRanks:
-    """The ranks of a host as MPICH's launcher has started them: the children of its proxy.
+    """The ranks of a host as the launcher has started them: the children of its process there.
 
     Attributes
     ----------
     proxy : the process.
     started : how many there were.
     size : of the job.
+    variable : which tells a rank its number.
     """
 
     proxy: int
     started: int
     size: int
+    variable: bytes
 
     @classmethod
     def of(cls, rank: int, environment: Mapping[str, str]) -> LocalRanks | None:
         """Those beside the process of a rank; None under another launcher (local)."""
-        with contextlib.suppress(OSError, KeyError, ValueError, IndexError):
-            started, size = int(environment["MPI_LOCALNRANKS"]), int(environment["PMI_SIZE"])
-            process = rank
-            # Between the two there may be a shell, or a debugger.
-            while process > 1:
-                process = int(_stat(process)[1])
-                if Path(f"/proc/{process}/comm").read_text().strip() == _PROXY:
-                    return cls(process, started, size)
+        for (variable, size), local_size in zip(_RANKS, _LOCAL_SIZES, strict=True):
+            with contextlib.suppress(OSError, KeyError, ValueError, IndexError):
+                sizes = int(environment[local_size]), int(environment[size])
+                return cls(_proxy_of(rank), *sizes, variable.encode())
         return None
 
     def gone(self) -> str | None:
@@ -155,20 +157,39 @@ class LocalRanks:
             text = Path(f"/proc/{self.proxy}/task/{self.proxy}/children").read_text()
             living = [int(each) for each in text.split()]
             living = [each for each in living if _stat(each)[0] not in "ZX"]
-            if len(living) >= self.started:
-                return None
-            return self._names(living)
-        except (OSError, IndexError):
+            ranks = [each for each in map(_variables, living) if self._may_be_rank(each)]
+            return None if len(ranks) >= self.started else self._names(ranks)
+        except (OSError, IndexError, ValueError):
             return None
 
-    def _names(self, living: Sequence[int]) -> str:
-        numbers = set()
-        for process in living:
-            variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-            numbers |= {int(each[9:]) for each in variables if each.startswith(b"PMI_RANK=")}
+    def _may_be_rank(self, variables: Mapping[bytes, bytes]) -> bool:
+        """Whether these are a rank's: Open MPI's launcher has its `ssh` among its children.
+
+        A program that has changed its title may have overwritten what was there.
+        """
+        return self.variable in variables or b"PATH" not in variables
+
+    def _names(self, living: Sequence[Mapping[bytes, bytes]]) -> str:
+        numbers = {int(each[self.variable]) for each in living if self.variable in each}
         if self.started < self.size or len(numbers) < len(living):
             return f"a rank on {socket.gethostname()}"
         return rank_list([rank for rank in range(self.size) if rank not in numbers])
+
+
+def _proxy_of(process: int) -> int:
+    """The launcher's process on this host that has started this one."""
+    # Between the two there may be a shell, or a debugger.
+    while process > 1:
+        process = int(_stat(process)[1])
+        if Path(f"/proc/{process}/comm").read_text().strip() in _PROXIES:
+            return process
+    raise ProcessLookupError
+
+
+def _variables(process: int) -> dict[bytes, bytes]:
+    """The environment with which a process has begun."""
+    pairs = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    return {name: value for name, _, value in (pair.partition(b"=") for pair in pairs)}
 
 
 def _stat(process: int) -> list[str]:

@@ -16,8 +16,8 @@ Place = tuple[str, int]
 """An address and a port."""
 
 _INTERFACE = "SCIML_PAR_INTERFACE"
-_LAUNCHERS_INTERFACE = "MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE"
-"""What MPICH's `mpirun -iface` tells the ranks."""
+_LAUNCHERS_INTERFACE = ("MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE", "OMPI_MCA_btl_tcp_if_include")
+"""What MPICH's `mpirun -iface` and Open MPI's `mpirun --mca btl_tcp_if_include` tell the ranks."""
 
 _SECONDS_TO_CONNECT = 2.0
 _LOOPBACK = "127.0.0.1"
@@ -52,8 +52,9 @@ def addresses_to_listen_on(environment: Mapping[str, str]) -> list[str]:
             )
     if asked:
         return [there[name] for name in asked]
-    launchers = there.get(environment.get(_LAUNCHERS_INTERFACE, ""))
-    return [launchers] if launchers else own_addresses()
+    # Open MPI takes several, and networks such as 10.0.0.0/8 as well, which are passed over here.
+    told = [name for each in _LAUNCHERS_INTERFACE for name in environment.get(each, "").split(",")]
+    return [there[name.strip()] for name in told if name.strip() in there] or own_addresses()
 
 
 def own_addresses() -> list[str]:
