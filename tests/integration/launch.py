@@ -75,7 +75,8 @@ class Started:
             raise AssertionError(
                 f"{' '.join(self._command)} was still at work after {seconds:g} s\n{out}\n{err}"
             ) from None
-        return Ended(self.process.returncode, out, err)
+        # Open MPI's launcher sends the zero byte along with which its own texts end in memory.
+        return Ended(self.process.returncode, out, err.replace("\0", ""))
 
 
 def start(
