@@ -398,6 +398,10 @@ def test_the_launcher_is_found_among_what_has_started_a_rank(tmp_path):
         33: ("prted", 32),
         32: ("prted", 31),
         31: ("sshd", 1),
+        44: ("python", 43),
+        43: ("run.sh", 8),
+        54: ("python", 53),
+        53: ("run.sh", 33),
     }
     for pid, (command, parent) in chain.items():
         (tmp_path / str(pid)).mkdir()
@@ -407,6 +411,9 @@ def test_the_launcher_is_found_among_what_has_started_a_rank(tmp_path):
     assert launcher.launchers_of(10, tmp_path) == []
     assert launcher.launchers_of(24, tmp_path) == [23]
     assert launcher.launchers_of(34, tmp_path) == [33, 32]
+    # A shell between a rank and the launcher, and `mpirun` on this host or not.
+    wrapped = {pid: launcher.starter_of_wrapped(pid, tmp_path) for pid in (9, 24, 34, 44, 54, 60)}
+    assert wrapped == {9: None, 24: None, 34: None, 44: 7, 54: None, 60: None}
 
 
 @pytest.mark.launches

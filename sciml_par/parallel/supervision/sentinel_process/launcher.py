@@ -1,6 +1,8 @@
-"""The launcher's processes on this host, which wait for a lost host for ever.
+"""The launcher's processes on this host, which have to be ended where they would go wrong.
 
-MPICH's `mpirun` awaits the exit codes from all hosts, and a host that is lost sends none.
+MPICH's `mpirun` awaits the exit codes from all hosts, and a host that is lost sends none. If one
+rank has ended with exit code 0, and the others run in a shell each, it returns 0 where it kills the
+shells before they have returned what their ranks did.
 """
 
 from __future__ import annotations
@@ -27,14 +29,32 @@ def launchers_of(pid: int, root: Path = Path("/proc")) -> list[int]:
     Schedulers' own are not among them: they belong to another user and notice a lost host.
     """
     found = []
+    for process, command in _with_ancestors(pid, root):
+        if command.startswith((*_STARTERS, *_HELPERS)):
+            found.append(process)
+        if command.startswith(_STARTERS):
+            break
+    return found
+
+
+def starter_of_wrapped(pid: int, root: Path = Path("/proc")) -> int | None:
+    """The user's `mpirun`, if it has started a rank by way of another program, such as a shell.
+
+    None if the rank is a child of the launcher's own process, or `mpirun` is on another host.
+    """
+    _, *above = _with_ancestors(pid, root) or [(pid, "")]
+    if not above or above[0][1].startswith((*_STARTERS, *_HELPERS)):
+        return None
+    return next((each for each, command in above if command.startswith(_STARTERS)), None)
+
+
+def _with_ancestors(pid: int, root: Path) -> list[tuple[int, str]]:
+    """(process, command) of this one, its parent, and so on."""
+    found = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         while pid > 1:
             name, _, fields = (root / str(pid) / "stat").read_text().rpartition(")")
-            command = name.partition("(")[2]
-            if command.startswith((*_STARTERS, *_HELPERS)):
-                found.append(pid)
-            if command.startswith(_STARTERS):
-                break
+            found.append((pid, name.partition("(")[2]))
             pid = int(fields.split()[1])
     return found
 

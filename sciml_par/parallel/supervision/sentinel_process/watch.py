@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from . import messages
-from .launcher import end_launchers, launchers_of
+from .launcher import end_launchers, launchers_of, starter_of_wrapped
 from .other_hosts import Neighbours, OtherHosts
 from .peer import RankPeer
 from .rank_process import RankProcess
@@ -142,16 +142,31 @@ class Watch:
         how = messages.ending(status, messages.oom_kills() - self._oom_kills)
         self.announce(
             f"sciml_par: rank {peer.rank} of {self._size} on {self._host} "
-            f"(process {peer.process.pid}) {how}\nsciml_par: the job ends."
+            f"(process {peer.process.pid}) {how}\nsciml_par: the job ends.",
+            hidden=not status,
         )
 
-    def announce(self, message: str) -> None:
-        """Say it, or let the sentinel of rank 0 say it; only the first loss of a job is told."""
+    def announce(self, message: str, *, hidden: bool = False) -> None:
+        """Say it, or let the sentinel of rank 0 say it; only the first loss of a job is told.
+
+        Parameters
+        ----------
+        hidden : whether the launcher may see nothing but exit code 0 of it.
+        """
         if self.told:
             return
         if not self._others.report(message):
             messages.write(f"{message}\n")
+        if hidden:
+            self._fail_launcher()
         self.end_ranks()
+
+    def _fail_launcher(self) -> None:
+        """Have the launcher itself fail, where the ranks' exit codes may not reach it."""
+        ranks = [peer.process.pid for peer in self._ranks if peer.process is not None]
+        for starter in set(map(starter_of_wrapped, ranks)):
+            if starter is not None:
+                RankProcess(starter).send_signal(signal.SIGTERM)
 
     def lose_host(self, message: str) -> None:
         """Say that a host is lost, and end the job without it."""
