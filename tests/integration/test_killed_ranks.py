@@ -74,6 +74,12 @@ globals()[place]()
 os.write(1, b"went on\\n")
 """
 
+WRAPPER = """
+import subprocess, sys
+# As a shell script would, with the files open by which the launcher speaks to its ranks.
+sys.exit(subprocess.call([sys.executable, *sys.argv[1:]], close_fds=False))
+"""
+
 TWO_HOSTS = """
 import os, time
 from mpi4py import MPI
@@ -114,19 +120,25 @@ def run(program, *arguments, ranks, fresh=False):
     [
         ("compiled", "SIGKILL", 3),
         ("compiled", "leaves", 2),
-        ("eager", "leaves", 2),
         ("fit", "SIGKILL", 2),
         ("eager", "SIGSEGV", 3),
     ],
 )
 def test_a_rank_that_is_lost_is_named_once(program, place, how, ranks):
-    # Where the launcher must see the end of a rank itself, be it by a signal or as a success; else
-    # by the program that it has started, as by a shell: MPICH's would often return 0 for a success.
+    # Where the launcher must see the end of a rank itself, be it by a signal or as a success.
     fresh = place == "compiled"
     said = run(program, place, how, ranks=ranks, fresh=fresh)
     # How it ended can be seen only until the launcher has asked for it.
     seen = "left with exit code 0" if how == "leaves" else rf"was killed by signal \d+ \({how}\)"
     assert_named(1, ranks, said, f"({seen}|is gone)")
+
+
+def test_a_rank_that_leaves_with_success_in_a_program_of_its_own_fails_the_launcher(program):
+    """MPICH's returns 0 if it kills the others' programs before they have returned 1."""
+    wrapper = program.with_name("wrapper.py")
+    wrapper.write_text(WRAPPER)
+    said = run(wrapper, program, "eager", "leaves", ranks=2, fresh=True)
+    assert_named(1, 2, said, "(left with exit code 0|is gone)")
 
 
 def test_a_rank_alone_on_its_host_is_named_by_the_other_host(program):
