@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -163,9 +162,7 @@ class Mailbox:
     ----------
     rank : this process's number in the world.
     waiting : by group, the last such message of each rank that has told this one.
-    unanswered : (rank, message) of the waiting ranks that have asked who else is there.
     present : the last answer to this rank, by group.
-    past_questions : (rank, message) of the ranks that have asked what this one began.
     past_answers : by group, the last such message of each rank.
     order_digests : the last such message, by group.
     failed, left : the last such message of each rank.
@@ -189,9 +186,7 @@ class Mailbox:
         self._sent_to = np.zeros(control.Get_size(), np.int64)
         self._received = 0
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
-        self.unanswered: deque[tuple[int, Waiting]] = deque()
         self.present: dict[Identity, Present] = {}
-        self.past_questions: deque[tuple[int, PastQuestion]] = deque()
         self.past_answers: dict[Identity, dict[int, PastAnswer]] = {}
         self.order_digests: dict[Identity, OrderDigest] = {}
         self.failed: dict[int, Failed] = {}
@@ -199,6 +194,8 @@ class Mailbox:
         self.joined: dict[tuple[int, Identity], Joined] = {}
         self.asked: dict[Identity, dict[int, Announcement]] = {}
         self.telling = threading.Lock()
+        self._unanswered: list[tuple[int, Waiting]] = []
+        self._past_questions: list[tuple[int, PastQuestion]] = []
 
     @property
     def sent(self) -> int:
@@ -217,6 +214,18 @@ class Mailbox:
                     continue
                 self._sent_to[rank] += 1
                 self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
+
+    def take_unanswered(self) -> list[tuple[int, Waiting]]:
+        """(rank, message) of the waiting ranks that have asked who else is there, once each."""
+        with self._lock:
+            taken, self._unanswered = self._unanswered, []
+        return taken
+
+    def take_past_questions(self) -> list[tuple[int, PastQuestion]]:
+        """(rank, message) of the ranks that have asked what this one began, once each."""
+        with self._lock:
+            taken, self._past_questions = self._past_questions, []
+        return taken
 
     def next_asked(self, group: Identity, number: int) -> Announcement | None:
         """What the group's collective `number` is, if somebody has said so; earlier ones go."""
@@ -292,11 +301,11 @@ class Mailbox:
     def _take_in(self, sender: int, message: Message) -> None:
         if isinstance(message, Waiting):
             self.waiting.setdefault(message.group, {})[sender] = message
-            self.unanswered.append((sender, message))
+            self._unanswered.append((sender, message))
         elif isinstance(message, Present):
             self.present[message.group] = message
         elif isinstance(message, PastQuestion):
-            self.past_questions.append((sender, message))
+            self._past_questions.append((sender, message))
         elif isinstance(message, PastAnswer):
             self.past_answers.setdefault(message.group, {})[sender] = message
         elif isinstance(message, OrderDigest):

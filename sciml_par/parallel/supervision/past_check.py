@@ -74,8 +74,7 @@ class PastCheck:
         do so are told.
         """
         here = {group.identity: group for group in groups}
-        for _ in range(len(self._mailbox.past_questions)):
-            sender, question = self._mailbox.past_questions.popleft()
+        for sender, question in self._mailbox.take_past_questions():
             self._unanswered[sender, question.group] = question
         for (sender, of), question in list(self._unanswered.items()):
             if of in here and self._waits(here[of]):

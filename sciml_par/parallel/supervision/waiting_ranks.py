@@ -29,8 +29,7 @@ class WaitingRanks:
     def answer(self, now: float) -> None:
         """Answer what has been asked, and tell ranks that contradict each other (local)."""
         lists: dict[tuple[Identity, int], Present] = {}
-        for _ in range(len(self._mailbox.unanswered)):
-            sender, waiting = self._mailbox.unanswered.popleft()
+        for sender, waiting in self._mailbox.take_unanswered():
             group, sequence = waiting.group, waiting.sequence
             if (group, sequence) not in lists:
                 lists[group, sequence] = self._list(group, sequence)
