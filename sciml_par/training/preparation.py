@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -15,7 +14,6 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.contradictions import contradictions
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.unknowns import initial_unknowns
 from sciml_par.training.arguments import Arguments
 from sciml_par.training.automatic import with_optimizer
 from sciml_par.training.checkpoint_content import Identity
@@ -23,22 +21,20 @@ from sciml_par.training.condition_weights import ConditionWeight
 from sciml_par.training.consistency import check_consistency
 from sciml_par.training.coupled_points import remarks_on_coupled_points
 from sciml_par.training.course import Course
-from sciml_par.training.description import Description, describe_model, describe_run
+from sciml_par.training.description import Description, describe_run
 from sciml_par.training.divided_loop import DividedLoop, divide_loop
-from sciml_par.training.initial_networks import network_of_member, try_residuals
+from sciml_par.training.initial_networks import try_residuals
 from sciml_par.training.input_scaling import DefaultScaling
 from sciml_par.training.least_squares.advice import advice
 from sciml_par.training.loop import Loop
 from sciml_par.training.loop_cache import loop_for
-from sciml_par.training.modes import Division, Ensemble, as_mode, divide, problem_of
+from sciml_par.training.member_preparation import MemberPreparation
+from sciml_par.training.modes import Division, Ensemble, as_mode, divide
 from sciml_par.training.objective import jacobians_of
-from sciml_par.training.optimizers.initial_rate import initial_rate
 from sciml_par.training.phases import Phase, as_phases
 from sciml_par.training.points.divided_feed import DividedFeed
 from sciml_par.training.points.feed import Feed
-from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points
-from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
 from sciml_par.training.sizes import for_sizes
 from sciml_par.training.stack import MemberSetup, Stack, divided, make_stacks
@@ -46,9 +42,7 @@ from sciml_par.training.stops import Stops, as_stops
 from sciml_par.training.weights.given import (
     TermWeights,
     check_names,
-    check_strategy,
     strategy_of,
-    terms_of_loss,
 )
 from sciml_par.training.weights.loss_weights import LossWeights
 
@@ -194,20 +188,19 @@ def prepare(given: Arguments, world: World) -> Preparation:
     group = training_group(division, world)
     weight, scaling = everyone.attempt(lambda: ConditionWeight(phases)), DefaultScaling()
     strategy = everyone.attempt(lambda: strategy_of(given.weights, given.problem))
-    member = partial(
-        _set_up,
+    members = MemberPreparation(
         given,
         settings,
         phases,
         ensemble,
+        group,
+        division.members,
         weight,
         TermWeights(given.weights),
-        strategy,
         scaling,
-        members=division.members,
-        group=group,
+        strategy,
     )
-    made = everyone.attempt(lambda: [member(number) for number in division.numbers])
+    made = everyone.attempt(lambda: [members.make(number) for number in division.numbers])
     for model, _ in made:
         check_consistency(model, group)
     setups, models = [], []
@@ -293,70 +286,6 @@ def training_group(division: Division, world: World) -> Communicator:
     return kept[division.groups]
 
 
-def _set_up(
-    given: Arguments,
-    settings: Settings,
-    phases: Sequence[Phase],
-    ensemble: Ensemble | None,
-    weight: ConditionWeight,
-    weights: TermWeights,
-    strategy: LossWeights | None,
-    scaling: DefaultScaling,
-    number: int,
-    *,
-    members: int,
-    group: Communicator,
-) -> tuple[Description, MemberSetup]:
-    """One member before its training, and what its ranks must have in common (local)."""
-    problem = weight.applied_to(weights.applied_to(problem_of(number, given.problem, ensemble)))
-    seed = member_seed(settings.seed, number)
-    if ensemble is not None and ensemble.seeds is not None:
-        seed = int(ensemble.seeds[number])
-    feed = make_feed(
-        problem,
-        given.points,
-        points_per_rank=given.points_per_rank,
-        rank=group.rank,
-        size=group.size,
-        seed=settings.seed,
-        dtype=settings.precision,
-        bootstrap=seed if ensemble is not None and ensemble.bootstrap else None,
-    )
-    if strategy is not None:
-        points = [sum(rows) for rows in feed.rows_of_ranks]
-        loss = terms_of_loss([problem], points)
-        check_strategy(strategy, loss, same_points=feed.same_points)
-    network = network_of_member(
-        problem,
-        given.network,
-        seed=seed,
-        members=members,
-        dtype=settings.precision,
-        optimizers=[phase.optimizer for phase in phases],
-    )
-    problem = scaling.applied_to(problem, network.model)
-    described = describe_model(
-        settings,
-        problem,
-        feed=feed,
-        phases=phases,
-        network=network,
-        strategy=strategy,
-        ranks=group.size,
-    )
-    factor = _rate_factor(number, ensemble, phases)
-    unknowns = initial_unknowns(problem.unknowns, seed)
-    return described, MemberSetup(number, seed, problem, network, feed, factor, unknowns)
-
-
 def _of_setup(setup: MemberSetup) -> Description:
     """What else decides the result of a member."""
     return {"seed": repr(setup.seed), "factor of the learning rate": repr(setup.rate_factor)}
-
-
-def _rate_factor(number: int, ensemble: Ensemble | None, phases: Sequence[Phase]) -> float:
-    """The member's initial learning rate as a multiple of that of the first phase's optimizer."""
-    if ensemble is None or ensemble.learning_rates is None:
-        return 1.0
-    optimizer = phases[0].optimizer
-    return float(ensemble.learning_rates[number]) / initial_rate(optimizer)

@@ -1,0 +1,118 @@
+"""One member of a training as it is made, before any training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns import initial_unknowns
+from sciml_par.training.arguments import Arguments
+from sciml_par.training.condition_weights import ConditionWeight
+from sciml_par.training.description import Description, describe_model
+from sciml_par.training.initial_networks import network_of_member
+from sciml_par.training.input_scaling import DefaultScaling
+from sciml_par.training.modes import Ensemble, problem_of
+from sciml_par.training.optimizers.initial_rate import initial_rate
+from sciml_par.training.phases import Phase
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.points.rank_feed import RankFeed
+from sciml_par.training.seed import member_seed
+from sciml_par.training.settings import Settings
+from sciml_par.training.stack import MemberSetup
+from sciml_par.training.weights.given import (
+    TermWeights,
+    check_strategy,
+    terms_of_loss,
+)
+from sciml_par.training.weights.loss_weights import LossWeights
+
+
+@dataclass(frozen=True)
+class MemberPreparation:
+    """Makes the members of a training one by one (local).
+
+    Attributes
+    ----------
+    given, settings, phases, ensemble : what was asked for, checked.
+    group : the ranks that train the same members as this one.
+    members : their number in all groups.
+    condition_weight, term_weights, scaling : change the problem as its user did not say otherwise.
+    strategy : weighs the loss, or None.
+    """
+
+    given: Arguments
+    settings: Settings
+    phases: Sequence[Phase]
+    ensemble: Ensemble | None
+    group: Communicator
+    members: int
+    condition_weight: ConditionWeight
+    term_weights: TermWeights
+    scaling: DefaultScaling
+    strategy: LossWeights | None
+
+    def make(self, number: int) -> tuple[Description, MemberSetup]:
+        """The member of that number, and what its ranks must have in common.
+
+        Raises
+        ------
+        InputError
+            See `train`.
+        """
+        seed = self._seed(number)
+        problem = problem_of(number, self.given.problem, self.ensemble)
+        problem = self.condition_weight.applied_to(self.term_weights.applied_to(problem))
+        feed = self._feed(problem, seed)
+        network = network_of_member(
+            problem,
+            self.given.network,
+            seed=seed,
+            members=self.members,
+            dtype=self.settings.precision,
+            optimizers=[phase.optimizer for phase in self.phases],
+        )
+        problem = self.scaling.applied_to(problem, network.model)
+        described = describe_model(
+            self.settings,
+            problem,
+            feed=feed,
+            phases=self.phases,
+            network=network,
+            strategy=self.strategy,
+            ranks=self.group.size,
+        )
+        unknowns = initial_unknowns(problem.unknowns, seed)
+        factor = self._rate_factor(number)
+        return described, MemberSetup(number, seed, problem, network, feed, factor, unknowns)
+
+    def _seed(self, number: int) -> int:
+        if self.ensemble is not None and self.ensemble.seeds is not None:
+            return int(self.ensemble.seeds[number])
+        return member_seed(self.settings.seed, number)
+
+    def _feed(self, problem: Problem, seed: int) -> RankFeed:
+        bootstrap = self.ensemble is not None and self.ensemble.bootstrap
+        feed = make_feed(
+            problem,
+            self.given.points,
+            points_per_rank=self.given.points_per_rank,
+            rank=self.group.rank,
+            size=self.group.size,
+            seed=self.settings.seed,
+            dtype=self.settings.precision,
+            bootstrap=seed if bootstrap else None,
+        )
+        if self.strategy is not None:
+            points = [sum(rows) for rows in feed.rows_of_ranks]
+            loss = terms_of_loss([problem], points)
+            check_strategy(self.strategy, loss, same_points=feed.same_points)
+        return feed
+
+    def _rate_factor(self, number: int) -> float:
+        """The initial learning rate as a multiple of that of the first phase's optimizer."""
+        if self.ensemble is None or self.ensemble.learning_rates is None:
+            return 1.0
+        optimizer = self.phases[0].optimizer
+        return float(self.ensemble.learning_rates[number]) / initial_rate(optimizer)
