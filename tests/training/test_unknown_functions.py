@@ -35,6 +35,8 @@ tiny = partial(MLP, width=4, depth=1)
 SEEN = np.linspace(0, 1, 13)[:, None]
 POINTS = np.linspace(0, 1, 61)[:, None]  # not divided evenly by any number of ranks here
 local = pytest.mark.ranks(most=1, reason="nothing of it depends on the number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+three = pytest.mark.ranks(most=3, reason="three ranks divide the points unevenly")
 
 
 def rate(x: Any) -> Any:
@@ -88,6 +90,7 @@ def shared(tmp_path: Path) -> Path:
     return sp.current_world().communicator.on_root(lambda: tmp_path)
 
 
+@two
 def test_the_function_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     result = found()
     k, x = result.unknowns["k"], np.linspace(0, 1, 7)
@@ -109,6 +112,7 @@ def test_the_function_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> N
         k(np.zeros((3, 2)))
 
 
+@two
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     result, x = found(), np.linspace(0, 1, 7)
     folder = shared(tmp_path) / "run"
@@ -137,6 +141,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     sp.barrier()
 
 
+@two
 def test_a_resumed_training_finds_the_same_bit_for_bit(tmp_path: Path) -> None:
     checkpoint = Checkpoint(shared(tmp_path) / "checkpoint", every=20)
     again = partial(small, optimizer=LevenbergMarquardt(), log_every=10)
@@ -154,6 +159,7 @@ def test_a_resumed_training_finds_the_same_bit_for_bit(tmp_path: Path) -> None:
             again(problem, steps=40, checkpoint=checkpoint, resume=True)
 
 
+@three
 def test_members_have_functions_of_their_own() -> None:
     mode = Ensemble(members_per_rank=2)
     result = small(decay(), mode=mode, optimizer=Adam(1e-2), steps=20)
@@ -179,6 +185,7 @@ def test_members_have_functions_of_their_own() -> None:
     assert len(set(everyone)) == 1
 
 
+@two
 def test_members_of_unlike_functions() -> None:
     """Ranks may seek functions by other networks; rank 0 has all of them."""
     width = 3 + sp.rank()
@@ -190,6 +197,7 @@ def test_members_of_unlike_functions() -> None:
         assert result.unknowns["k"].members(np.zeros((2, 1))).shape == (sp.size(), 2, 1)
 
 
+@three
 @pytest.mark.parametrize("of", ["x", ("t", "x"), "u"], ids=str)
 def test_loss_and_gradient(of: Any) -> None:
     """Those of one rank, and those of finite differences."""

@@ -39,6 +39,8 @@ SEEN = np.linspace(0.05, 1, 9)[:, None]
 POINTS = np.linspace(0, 1, 17)[:, None]  # not divided evenly by any number of ranks here
 tiny = partial(MLP, width=4, depth=1)
 local = pytest.mark.ranks(most=1, reason="nothing of it depends on the number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+three = pytest.mark.ranks(most=3, reason="three ranks divide the points unevenly")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +91,7 @@ def shared(tmp_path: Path) -> Path:
     return sp.current_world().communicator.on_root(lambda: tmp_path)
 
 
+@two
 def test_the_coefficient_is_found_and_told() -> None:
     result = found()
     (member,) = result.members
@@ -107,6 +110,7 @@ def test_the_coefficient_is_found_and_told() -> None:
     assert f"k = {unknown.mean:.8g} (relative error" in repr(result)
 
 
+@two
 def test_what_is_saved_is_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = found()
     folder = shared(tmp_path) / "run"
@@ -129,6 +133,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[s
     sp.barrier()
 
 
+@two
 def test_a_resumed_training_finds_the_same_bit_for_bit(tmp_path: Path) -> None:
     folder = shared(tmp_path) / "checkpoint"
     checkpoint = Checkpoint(folder, every=20)
@@ -144,6 +149,7 @@ def test_a_resumed_training_finds_the_same_bit_for_bit(tmp_path: Path) -> None:
         again(decay(Unknown(0.6, lower=0)), steps=40, checkpoint=checkpoint, resume=True)
 
 
+@three
 def test_members_have_values_of_their_own() -> None:
     unknown = Unknown(1.0, lower=0, spread=0.2)
     mode = Ensemble(members_per_rank=2)
@@ -162,6 +168,7 @@ def test_members_have_values_of_their_own() -> None:
     assert of_all.true is None and np.isnan(of_all.relative_error)
 
 
+@three
 def test_loss_and_gradient_are_those_of_one_rank() -> None:
     world = sp.current_world()
     network = MLP(1, 1, width=4, depth=1, seed=3, dtype="float64")
