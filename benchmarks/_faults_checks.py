@@ -59,7 +59,7 @@ def _code(fault: Fault, ended: Ended) -> dict[str, str]:
         return {CODE: "all have done all"} if kind.follows == ENDS and not late else {}
     if kind.follows == GOES_ON:
         return {FAILED: f"exit code {ended.code}"}
-    if complete and fault.kind == "sys.exit" and ended.code == fault.code:
+    if complete and "sys.exit" in (fault.kind, fault.inner) and ended.code == fault.code:
         return {}  # the program's own last word
     return {} if kind.is_named_in(ended.said) else {MESSAGE: f"exit code {ended.code}"}
 

@@ -130,6 +130,18 @@ class Fault:
         """What is known of its kind."""
         return KINDS.get(self.kind, NONE)
 
+    @property
+    def needs_real_children(self) -> bool:
+        """Whether what is promised holds only for processes that the launcher itself has started.
+
+        So it is for ranks that leave before `init`, and for a launcher that is to notice that one
+        has left by `os._exit(0)`.
+        """
+        if self.kind not in ("exception", "sys.exit", "os._exit"):
+            return False
+        before_init = self.moment == "start" and self.fraction < 0.5
+        return before_init or (self.kind == "os._exit" and self.code == 0)
+
     def __str__(self) -> str:
         inner = f" with {self.inner}" if self.inner else ""
         return (

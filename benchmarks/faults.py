@@ -40,7 +40,7 @@ from _faults_kinds import ENDS, KINDS, MODES, MOMENTS, Fault, draw
 from _faults_mounts import can_forbid, use_mounts_of_its_own
 from _measuring import RESULTS
 
-PREPARED_HELP = "begin with TensorFlow imported, as the tests do: faster, but no real children"
+PREPARED_HELP = "begin with TensorFlow imported where the launcher need not have started the ranks"
 SECONDS_TO_END = 10.0
 _SECONDS_TO_BEGIN = 120.0
 _SLOW = 3.0
@@ -55,7 +55,7 @@ class Trials:
 
     Parameters
     ----------
-    python : what runs a program on a rank.
+    python : what runs a program on a rank, if that need not be the launcher's own child.
     """
 
     def __init__(self, folder: Path, python: Sequence[str]) -> None:
@@ -97,7 +97,8 @@ class Trials:
     def _job(self, fault: Fault) -> Job:
         self._number += 1
         folder = self._folder / f"job-{self._number}"
-        return Job(fault, folder, self._python, self._spans.get(fault.mode, {}))
+        python = [sys.executable] if fault.needs_real_children else self._python
+        return Job(fault, folder, python, self._spans.get(fault.mode, {}))
 
 
 def prepared_python() -> list[str]:

@@ -82,6 +82,18 @@ def one_leaves_with_a_code():
     sp.allreduce(tf.ones(2))
 
 
+def one_leaves_unheard():
+    from sciml_par.parallel.groups.mailbox import Left, Mailbox
+
+    send = Mailbox.send
+    if last:
+        Mailbox.send = lambda box, message, **to: (
+            message.again and send(box, message, **to) if isinstance(message, Left) else None
+        )
+        sys.exit(0)
+    sp.allreduce(tf.ones(2))
+
+
 def one_dies():
     if last:
         os._exit(5)
@@ -289,7 +301,7 @@ def test_the_ranks_ask_for_other_things_that_they_have_agreed_on(program, fault,
     assert by_mpi or "did not ask for the same collective" in said, said
 
 
-@pytest.mark.parametrize("fault", ("one_leaves", "one_leaves_with_a_code"))
+@pytest.mark.parametrize("fault", ("one_leaves", "one_leaves_with_a_code", "one_leaves_unheard"))
 def test_one_rank_leaves(program, fault):
     ended = run(program, fault, ranks=3)
     assert_failed(ended)

@@ -6,9 +6,9 @@ brings may come at any moment, and messages may take as long as they like. Then 
 exactly where no transition is left and not all ranks have finished.
 
 What is modelled: `Progress.begin`, `PreparedCall.execute`, the ledger, `agreement.compare`, the
-recovery in `Communicator.agree`, `with_bounded_lead`, `join` with `joined_ranks`,
-`Communicator.split`, the watchdog with `WaitingRanks` and `PastCheck`, the end of a program, errors
-and lost ranks.
+flags in shared memory, the recovery in `Communicator.agree`, `with_bounded_lead`, `join` with
+`joined_ranks`, `Communicator.split`, the watchdog with `WaitingRanks` and `PastCheck`, the end of a
+program, errors and lost ranks.
 What is not: `OrderCheck`, which looks at every 16th collective only; which rank keeps the list of
 those that wait (test_watchdog.py); several groups; NCCL; and how long anything takes.
 
@@ -33,12 +33,14 @@ class Op(NamedTuple):
         "join" or "raise".
     what : with the kind and the root, the signature.
     site : the place in the program, which a function that is traced again has anew.
+    shared : whether it goes through shared memory, where all wait for all.
     """
 
     kind: str
     what: str = ""
     root: int = 0
     site: int = 0
+    shared: bool = False
 
     @property
     def signature(self) -> str:
@@ -55,6 +57,7 @@ class Rules:
     group_ledger : agreements hold for the group (`Ledger`), not for a call site.
     watchdog : there is one.
     past : ranks that wait learn what others, which are further, asked for there (`PastCheck`).
+    announced : who compares is seen by ranks that wait in shared memory.
     fresh_transport : ranks that met a mismatch out of step go on with another communicator.
     fresh_lead : they count anew how far they are ahead.
     ends_joining : nobody has joined any more after a mismatch.
@@ -66,6 +69,7 @@ class Rules:
     group_ledger: bool = True
     watchdog: bool = True
     past: bool = True
+    announced: bool = True
     fresh_transport: bool = True
     fresh_lead: bool = True
     ends_joining: bool = True
@@ -89,11 +93,13 @@ class Rank(NamedTuple):
     Attributes
     ----------
     at : the place in its program.
-    phase : "idle"; "begun", "comparing", "told", "transfer", "barrier" or "split" in a collective;
-        "joined" or "meeting" in `join`; "failing", "failed", "left", "finished" or "lost".
+    phase : "idle"; "begun", "comparing", "told", "transfer", "shared", "barrier" or "split" in a
+        collective; "joined" or "meeting" in `join`; "failing", "failed", "left", "finished" or
+        "lost".
     doing : the collective in progress.
     order : (number, signature) of all collectives since the last recovery, of which `history` is
         the end, and the digest of the order a digest.
+    flags : what this rank's flag in shared memory has said, each time that it was raised.
     sent : (communicator, kind, content) of all that MPI was given; `got`: how many of each sender's
         this rank has taken, {(communicator, kind, sender): count} as pairs.
     results : of the collectives since the last recovery.
@@ -111,6 +117,7 @@ class Rank(NamedTuple):
     without_meeting: int = 0
     recoveries: int = 0
     transport: int = 0
+    flags: tuple[object, ...] = ()
     sent: tuple[tuple[object, str, object], ...] = ()
     got: frozenset[tuple[tuple[object, str, int], int]] = frozenset()
     results: tuple[object, ...] = ()
@@ -124,12 +131,16 @@ class Rank(NamedTuple):
     @property
     def in_progress(self) -> bool:
         """Whether its watchdog may find that it waits: half a second is longer than "begun"."""
-        seen = self.phase in ("comparing", "told", "transfer", "barrier")
+        seen = self.phase in ("comparing", "told", "transfer", "shared", "barrier")
         return seen or (self.phase == "split" and self.doing is not None)
 
     @property
     def is_comparing(self) -> bool:
         return self.phase in ("comparing", "told")
+
+    @property
+    def is_told_of_mismatch(self) -> bool:
+        return self.is_comparing or self.phase == "shared"
 
     @property
     def is_gone(self) -> bool:
@@ -255,6 +266,8 @@ class Model:
 
     def _comparing(self, rank: Rank) -> Rank:
         assert rank.doing is not None
+        if rank.phase == "begun" and self.rules.announced:  # HostGroup.announce_comparison
+            rank = rank._replace(flags=(*rank.flags, "compares"))
         mine = (rank.doing.signature, rank.number, rank.order)
         return rank._replace(phase="comparing", sent=(*rank.sent, ("control", "compare", mine)))
 
@@ -266,6 +279,8 @@ class Model:
             return self._over(rank._replace(results=(*rank.results, op.signature)))
         if op.kind == "split":
             return rank._replace(phase="split", sent=(*rank.sent, ("mpi", "split", None)))
+        if op.shared:
+            return rank._replace(phase="shared", flags=(*rank.flags, (op.signature, value)))
         gives = op.kind == "allreduce" or r == op.root
         sent = (*rank.sent, (rank.transport, op.kind, value)) if gives else rank.sent
         return rank._replace(phase="transfer", sent=sent)
@@ -294,6 +309,8 @@ class Model:
         if rank.phase == "told":
             found = self._receive(state, rank, "control", "numbers", others)
             return found and (f"{r} recover", self._put(state, r, self._recovered(*found)))
+        if rank.phase == "shared":
+            return self._shared(state, r, rank)
         if rank.phase == "transfer":
             assert op is not None
             sources = others if op.kind == "allreduce" else [op.root] * (op.root != r)
@@ -309,6 +326,22 @@ class Model:
         }
         found = self._receive(state, rank, *waits_for[rank.phase], others)
         return found and (f"{r} {rank.phase} over", self._put(state, r, self._over(found[0])))
+
+    def _shared(self, state: State, r: int, rank: Rank) -> tuple[str, State] | None:
+        """`handler.transfer`, and `PreparedCall.fail` where the flags differ."""
+        op, calls = rank.doing, len(rank.flags)
+        assert op is not None
+        if any(len(each.flags) < calls for each in state.ranks):
+            return None
+        flags = [each.flags[calls - 1] for each in state.ranks]
+        if any(each[0] != op.signature for each in flags):
+            return f"{r} differs", self._put(state, r, self._comparing(rank))
+        if op.kind == "broadcast":
+            result = flags[op.root][1]
+        else:
+            result = frozenset(value for _, value in flags if "nothing" not in value)
+        rank = rank._replace(results=(*rank.results, (op.signature, result)))
+        return f"{r} transferred", self._put(state, r, self._over(rank))
 
     def _transferred(self, found: tuple[Rank, list[object]], op: Op, r: int) -> Rank:
         """The result, and `bounded_lead.with_bounded_lead`."""
@@ -463,6 +496,8 @@ class Model:
         ):
             return False
         if other.in_progress and other.number == rank.number:  # WaitingRanks
+            if rank.is_told_of_mismatch and other.is_told_of_mismatch:
+                return False
             return other.doing.signature != rank.doing.signature
         return self.rules.past and other.phase != "lost" and _differ(rank, other)
 

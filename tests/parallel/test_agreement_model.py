@@ -21,7 +21,9 @@ SUM, MAX = Op("allreduce", "sum"), Op("allreduce", "max")
 FROM_0, FROM_1 = Op("broadcast", "x", 0), Op("broadcast", "x", 1)
 NEW, OTHER = Op("allreduce", "new"), Op("allreduce", "other")
 ROWS, SPLIT, JOIN, RAISE = Op("rows", "n"), Op("split"), Op("join"), Op("raise")
-AGREED = (SUM, MAX, FROM_0, FROM_1)
+SHARED = Op("allreduce", "shared", shared=True)
+SHARED_0 = Op("broadcast", "shared", 0, shared=True)
+AGREED = (SUM, MAX, FROM_0, FROM_1, SHARED, SHARED_0)
 
 
 def run(*programs, **options) -> Found:
@@ -48,6 +50,26 @@ def test_all_pairs_of_short_programs(catches):
     programs = words((SUM, FROM_0, NEW, OTHER), 2)
     for pair in itertools.product(programs, repeat=2):
         assert_sound(run(*pair, catches=catches), *pair)
+
+
+@made_up
+@pytest.mark.parametrize("catches", (False, True))
+def test_all_pairs_in_shared_memory(catches):
+    programs = words((SHARED, SHARED_0, FROM_0, NEW), 2)
+    for pair in itertools.product(programs, repeat=2):
+        assert_sound(run(*pair, catches=catches), *pair)
+
+
+@made_up
+@pytest.mark.parametrize("first", (SHARED, SHARED_0, NEW))
+@pytest.mark.parametrize("second", (SHARED, SHARED_0, NEW, ROWS))
+def test_in_shared_memory_every_difference_can_be_caught(first, second):
+    programs = ((first, SHARED_0), (second, SHARED_0), (first, SHARED_0))
+    found = run(*programs, catches=True)
+    assert not found.ended and not found.hangs and not found.failed
+    (ranks,) = found.finished
+    assert {told for told, _ in ranks} == {int(first != second)}
+    assert len({results for _, results in ranks}) == 1
 
 
 @made_up
@@ -89,6 +111,9 @@ def test_all_ranks_raise():
         ((FROM_0, FROM_1, NEW), (FROM_0, FROM_1, NEW), (FROM_0, FROM_1, NEW)),
         ((FROM_0, SUM), (NEW,), (FROM_0, SUM)),
         ((FROM_0,), (FROM_0, SUM), (NEW,)),
+        ((FROM_0, SHARED), (SHARED,), (NEW,)),
+        ((SHARED, SHARED_0), (NEW, SHARED_0), (SHARED, SHARED_0)),
+        ((SHARED,), (SUM,), (SHARED_0,)),
         ((NEW, FROM_0), (OTHER, FROM_0), (NEW, FROM_0)),
         ((FROM_0, NEW, FROM_0), (NEW, FROM_0), (FROM_0, NEW, FROM_0)),
         ((SUM,), (SUM,), (SPLIT,)),
@@ -109,6 +134,8 @@ def test_three_ranks(programs, catches):
         ((SUM, JOIN, NEW), (JOIN, NEW)),
         ((JOIN, SUM, JOIN), (SUM, JOIN, SUM, SUM, JOIN)),
         ((JOIN,), (SUM, JOIN), (JOIN,)),
+        ((JOIN,), (SHARED, NEW, SHARED, JOIN)),
+        ((SHARED, JOIN), (SHARED, NEW, JOIN), (JOIN,)),
     ),
 )
 def test_ranks_that_join_come_to_the_same(programs):
@@ -145,6 +172,8 @@ def test_ranks_that_cannot_join_hear_of_it(programs, catches):
         ({"watchdog": False}, ((NEW,), (SUM,)), {}),
         ({"past": False}, ((FROM_0, SUM), (NEW,)), {}),
         ({"past": False}, ((FROM_0,), (NEW,)), {}),
+        ({"announced": False}, ((SHARED,), (NEW,)), {}),
+        ({"announced": False}, ((NEW, SHARED), (NEW, SHARED_0), (SHARED,)), {"catches": True}),
         (
             {"fresh_lead": False},
             ((FROM_0, NEW, FROM_0, SUM), (NEW, FROM_0, SUM)),
@@ -173,11 +202,11 @@ def test_without_fresh_transports_ranks_get_what_was_meant_for_another_call():
 
 
 REAL = {
-    SUM: lambda value: sp.allreduce(tf.fill([31], value), sp.Sum),
-    NEW: lambda value: sp.allreduce(tf.fill([32], value), sp.Sum),
-    OTHER: lambda value: sp.allreduce(tf.fill([33], value), sp.Sum),
-    FROM_0: lambda value: sp.broadcast(tf.fill([34], value), 0),
-    ROWS: lambda value: sp.current_world().communicator.gather_rows(0),
+    "sum": lambda value: sp.allreduce(tf.fill([31], value), sp.Sum),
+    "new": lambda value: sp.allreduce(tf.fill([32], value), sp.Sum),
+    "other": lambda value: sp.allreduce(tf.fill([33], value), sp.Sum),
+    "x": lambda value: sp.broadcast(tf.fill([34], value), 0),
+    "n": lambda value: sp.current_world().communicator.gather_rows(0),
 }
 
 
@@ -187,7 +216,7 @@ def really(program) -> tuple[int, list[float]]:
     told, results = 0, []
     for place, op in enumerate(program):
         try:
-            results.append(float(REAL[op](10.0 * place + sp.rank())[0]))
+            results.append(float(REAL[op.what](10.0 * place + sp.rank())[0]))
         except CollectiveMismatchError:
             told, results = told + 1, []
     assert progress.in_progress is None
@@ -197,20 +226,26 @@ def really(program) -> tuple[int, list[float]]:
 @pytest.mark.ranks(least=2, most=2, reason="the model's programs here are for two ranks")
 def test_two_ranks_do_what_the_model_says():
     """All pairs of programs of which no run ends the job."""
-    ledger = sp.current_world().communicator.progress.ledger
-    tried = 0
-    for pair in itertools.product(words((SUM, NEW, OTHER, FROM_0), 2), repeat=2):
-        pair = tuple((*program, ROWS, FROM_0, SUM) for program in pair)
+    world = sp.current_world().communicator
+    ledger, tried = world.progress.ledger, 0
+    by_memory = world.shared is not None
+    calls = [op._replace(shared=by_memory) for op in (SUM, NEW, OTHER, FROM_0)]
+    last = (ROWS, calls[3], calls[0])
+    programs = [program for program in words(calls, 2) if program.count(calls[2]) < 2]
+    for pair in itertools.product(programs, repeat=2):
+        if len(pair[0]) != len(pair[1]):
+            continue  # one rank leaves too early
+        pair = tuple((*program, *last) for program in pair)
         found = run(*pair, catches=True, rules=Rules(history=1024, most_ahead=512))
         if found.ended or len(found.finished) != 1:
             continue
         tried += 1
         ledger.clear()
         for op in (SUM, FROM_0):
-            REAL[op](0.0)
+            REAL[op.what](0.0)
         (expected,) = found.finished
         told, results = really(pair[sp.rank()])
         assert told == expected[sp.rank()][0]
         everyone = sp.current_world().communicator.allgather_object(results)
         assert everyone[0] == everyone[1], pair
-    assert tried > 30
+    assert tried == 1 + 4**2 + 15**2 if by_memory else tried > 30

@@ -14,7 +14,7 @@ from mpi4py import MPI
 from ranks import generator, group_without_shared_memory
 
 import sciml_par.parallel as sp
-from sciml_par.errors import InputError, TransferError
+from sciml_par.errors import CollectiveMismatchError, InputError, TransferError
 from sciml_par.parallel.native import shared_memory
 from sciml_par.parallel.native.job import VARIABLE, settle_native
 from sciml_par.parallel.native.layout import Group
@@ -22,7 +22,7 @@ from sciml_par.parallel.requests.request import Allgather, Allreduce
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank shares memory with nobody")
 
-FAILURES = (TransferError, tf.errors.FailedPreconditionError)
+FAILURES = (TransferError, CollectiveMismatchError, tf.errors.FailedPreconditionError)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def loop_of(collective):
 
 def carried(group):
     """How many transfers went through shared memory."""
-    return group.shared.words[Group.CALLS]
+    return group.shared.words[Group.CALLS] - group.shared.comparisons
 
 
 def visited(group):
@@ -194,6 +194,41 @@ def test_operations_that_differ_though_both_were_agreed_on(group):
         (largest if sp.rank() == 0 else total)(tf.ones(3))
     group.barrier()
     assert float(total(tf.ones(3))[0]) == sp.size()
+
+
+@pytest.mark.parametrize("who", ("one", "others"))
+@pytest.mark.parametrize("what", ("compiled", "eager", "barrier"))
+def test_a_new_request_of_some_ranks_and_a_known_one_of_others(group, what, who):
+    """Who compares and who waits in shared memory hear of each other, and all can go on."""
+    known = loop_of(lambda y: sp.allreduce(y, sp.Max, communicator=group))
+    for _ in range(2):
+        known(tf.ones(3), tf.constant(3))
+    new = {
+        "compiled": lambda: loop_of(lambda y: sp.allreduce(y, sp.Min, communicator=group))(
+            tf.ones(5), tf.constant(2)
+        ),
+        "eager": lambda: sp.allreduce(tf.ones(5), communicator=group),
+        "barrier": group.barrier,
+    }[what]
+    is_new = (sp.rank() == sp.size() - 1) == (who == "one")
+    before = carried(group)
+    with pytest.raises(FAILURES, match="did not ask for the same collective") as error:
+        new() if is_new else known(tf.ones(3), tf.constant(7))
+    assert "allreduce(float32 [3], Max)" in str(error.value)
+    assert carried(group) == before + (not is_new)
+    y = known(tf.fill([3], float(sp.rank())), tf.constant(2))
+    np.testing.assert_array_equal(y, np.full(3, sp.size() - 1))
+    group.barrier()
+
+
+def test_ranks_that_differ_wait_for_one_that_comes_late(group):
+    """The watchdog, which looks after half a second, leaves them to the error that all will get."""
+    known = sp.allreduce(tf.ones(3), communicator=group)
+    if sp.rank() == sp.size() - 1:
+        time.sleep(1.5)
+    with pytest.raises(FAILURES, match=r"rank 0: allreduce\(float32 \[5\]"):
+        sp.allreduce(tf.ones(5 if sp.rank() == 0 else 3), communicator=group)
+    np.testing.assert_array_equal(sp.allreduce(tf.ones(3), communicator=group), known)
 
 
 def test_a_group_that_was_freed_is_refused():

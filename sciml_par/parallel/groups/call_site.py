@@ -102,7 +102,7 @@ class PreparedCall:
     def _difference(self) -> Exception:
         """What each rank has asked for, where all have seen that they differ (collective)."""
         try:
-            self._communicator.agree(self.signature)
+            self._communicator.agree(self.signature, expected=True)
         except CollectiveMismatchError as error:
             return error
         return TransferError(

@@ -224,11 +224,15 @@ class Communicator:
         if whole.nccl_transport is not None:
             self.nccl_transport = whole.nccl_transport.split(color, self.rank, self.size)
 
-    def agree(self, signature: Signature, number: int = 0) -> list[int]:
+    def agree(self, signature: Signature, number: int = 0, *, expected: bool = False) -> list[int]:
         """Compare what the ranks ask for, and exchange a number on the way (collective).
 
         What they have asked for until here is compared as well: what was agreed on before is not
         compared each time, and ranks that did other things may have gone unnoticed.
+
+        Parameters
+        ----------
+        expected : whether ranks that wait in shared memory know of the comparison already.
 
         Returns
         -------
@@ -240,6 +244,8 @@ class Communicator:
             On all ranks alike, with what each of them asked for. The group can be used again.
         """
         self.progress.comparing = True
+        if self.shared is not None and not expected:
+            self.shared.announce_comparison()
         try:
             return compare(self, signature, number)
         except CollectiveMismatchError:

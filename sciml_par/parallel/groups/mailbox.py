@@ -35,7 +35,7 @@ class Waiting:
     ----------
     rank : the sender's number in the group.
     question : counts how often the sender has asked during this wait.
-    comparing : whether it still compares what it asks for with the others.
+    is_told : whether it will be told that the ranks differ, if they do, once all have come.
     """
 
     group: Identity
@@ -43,7 +43,7 @@ class Waiting:
     description: str
     rank: int
     question: int = 0
-    comparing: bool = False
+    is_told: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Present:
     ----------
     question : the last one of the receiver's to which this is the answer.
     asked : {what for: the ranks of the group}.
-    comparing : those of them that still compare what they ask for with the others.
+    are_told : those of them that will be told that the ranks differ, once all have come.
     """
 
     group: Identity
     sequence: int
     question: int
     asked: Mapping[str, Sequence[int]]
-    comparing: Sequence[int] = ()
+    are_told: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,14 @@ class Left:
 
     A rank may leave while others are still in a collective in which it has done its part. `asked`
     has what the last of these collectives were, {group: {signature: numbers}}.
+
+    Said `again`, without these, to a rank that still asks after this one: a message that is lost is
+    not to keep it waiting.
     """
 
     begun: Mapping[Identity, int]
     asked: Mapping[Identity, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,7 @@ class Mailbox:
         self._silent = False
         self._sent_to = np.zeros(control.Get_size(), np.int64)
         self._received = 0
+        self._last_word: Left | None = None
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
         self.present: dict[Identity, Present] = {}
         self.past_answers: dict[Identity, dict[int, PastAnswer]] = {}
@@ -214,6 +219,11 @@ class Mailbox:
                     continue
                 self._sent_to[rank] += 1
                 self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
+
+    def leave(self, message: Left) -> None:
+        """Tell all ranks that this one's program has ended, and once more who asks after it."""
+        self._last_word = message
+        self.send(message)
 
     def take_unanswered(self) -> list[tuple[int, Waiting]]:
         """(rank, message) of the waiting ranks that have asked who else is there, once each."""
@@ -260,7 +270,14 @@ class Mailbox:
             time.sleep(pause)
             pause = min(1.2 * pause + 1e-5, _LONGEST_PAUSE)
             self.poll()
+            self._repeat_last_word()
             self._unsent = [request for request in self._unsent if not request.Test()]
+
+    def _repeat_last_word(self) -> None:
+        """Tell ranks that wait, and have asked this one, once more that it has left."""
+        asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_past_questions())}
+        if asking and self._last_word is not None:
+            self.send(Left(self._last_word.begun, again=True), to=asking)
 
     def silence(self) -> None:
         """Send and take in nothing any more: for a child process, which is a copy of the rank."""
@@ -295,7 +312,8 @@ class Mailbox:
 
         status = MPI.Status()
         message: Message = self._control.recv(source=self._any_source, tag=self._TAG, status=status)
-        self._received += 1
+        # What was said again came after all that `settle` waits for had been counted.
+        self._received += not (isinstance(message, Left) and message.again)
         self._take_in(status.Get_source(), message)
 
     def _take_in(self, sender: int, message: Message) -> None:
@@ -316,5 +334,5 @@ class Mailbox:
             self.joined[sender, message.group] = message
         elif isinstance(message, Announced):
             self.asked.setdefault(message.group, {}).update(message.announcements)
-        else:
+        elif not message.again or sender not in self.left:
             self.left[sender] = message

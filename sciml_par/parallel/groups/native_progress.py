@@ -73,6 +73,20 @@ class NativeProgress(Progress):
         self._in_progress = signature
 
     @property
+    def is_told_of_mismatch(self) -> bool:
+        """Also where it waits in shared memory: see `handler.announce_comparison`."""
+        if self.comparing:
+            return True
+        begun = self._words[Group.PENDING]
+        past = self._past.copy()
+        if not begun and not past:
+            return False
+        announcement = self._host.announcement(begun) if begun else past[-1][1]
+        by_gpu = announcement.signature.transport == "NCCL"
+        request = announcement.request
+        return request is not None and not by_gpu and self._host.carries(request)
+
+    @property
     def observers(self) -> tuple[Observer, ...]:
         return self._observers
 

@@ -133,6 +133,11 @@ class Progress:
         with self._changing_observers:
             self.observers = tuple(each for each in self.observers if each is not observer)
 
+    @property
+    def is_told_of_mismatch(self) -> bool:
+        """Whether who waits learns that the ranks differ, once all of them have come (local)."""
+        return self.comparing
+
     def begin(self, announcement: Announcement) -> None:
         """Note that this rank begins its next collective (local); `end` must follow.
 

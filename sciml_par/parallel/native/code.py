@@ -32,7 +32,8 @@ class NativeCode:
     Attributes
     ----------
     handler, handler_of_several : the addresses of the targets for XLA.
-    begin, end, transfer, settle : see `handler.py`; they take addresses of records.
+    begin, end, transfer, announce_comparison, settle : see `handler.py`; they take the addresses of
+        records.
     spin_seconds : how long a rank takes to look at a flag once more.
     """
 
@@ -54,6 +55,8 @@ class NativeCode:
         self.begin = function_at(self._code.address("begin"), 3, keeps_lock=True)
         self.end = function_at(self._code.address("end"), 1, keeps_lock=True)
         self.transfer = function_at(self._code.address("transfer"), 3, keeps_lock=False)
+        announcing = self._code.address("announce_comparison")
+        self.announce_comparison = function_at(announcing, 1, keeps_lock=True)
         self.settle = function_at(self._code.address("settle"), 0, keeps_lock=True)
         self.spin_seconds = self._measured_spin()
         self._idle: list[Words] = []

@@ -9,11 +9,16 @@ many transfers it has put its data there for. A rank writes its data, raises its
 others', and computes the result from the slots. When it raises its flag for the transfer n + 1 it
 has seen everybody's for n; so a rank that has seen all flags for n + 1 knows that nobody reads the
 half of n any more, which is that of n + 2.
+
+A rank whose request is new to it does not wait here, but by MPI, where ranks compare what they ask
+for. It raises its flag all the same, with a mark that no request has: ranks that have agreed on
+theirs before, and wait here, see that they differ, and go there too.
 """
 
 from __future__ import annotations
 
 from sciml_par.parallel.native.layout import (
+    COMPARING,
     DIGEST_STEP,
     DIGESTS_KEPT,
     HISTORY_KEPT,
@@ -181,6 +186,19 @@ def transfer(site: int, send: int, receive: int) -> int:
     return take(site, slots, receive)
 
 
+def announce_comparison(group: int) -> int:
+    """Let ranks that wait in a transfer see that this one compares its request with others'."""
+    calls = load(group + WORD * Group.CALLS)
+    half = calls & 1
+    flags = load(group + WORD * Group.FLAGS)
+    mine = flags + WORD * Flag.LENGTH * load(group + WORD * Group.RANK)
+    store(mine + WORD * (Flag.COMPARED + half), COMPARING)
+    calls += 1
+    store(group + WORD * Group.CALLS, calls)
+    raise_flag(mine, calls)
+    return 0
+
+
 def give(site: int, send: int, slot: int) -> int:
     """Put this rank's elements into its slot."""
     parts = load(site + WORD * Site.PARTS)
@@ -304,6 +322,7 @@ FUNCTIONS = (
     begin,
     end,
     transfer,
+    announce_comparison,
     give,
     take,
     combine,

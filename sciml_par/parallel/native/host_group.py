@@ -66,6 +66,7 @@ class HostGroup:
     words : the group's record, see `layout.Group`.
     address : of the record.
     longest : what a rank can give at once, in bytes.
+    comparisons : how many this rank has announced.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class HostGroup:
         self.rank = rank
         self.size = size
         self.longest = longest_bytes(size)
+        self.comparisons = 0
         self._memory = memory
         self.words = words(Group.LENGTH)
         self.address = ctypes.addressof(self.words)
@@ -118,6 +120,14 @@ class HostGroup:
     def transfer(self, request: Request) -> SharedTransfer:
         """What carries out a request that `carries` is true of (local)."""
         return SharedTransfer(self, request)
+
+    def announce_comparison(self) -> None:
+        """Let ranks that wait in a transfer see that this one compares its request (local).
+
+        They compare theirs, too. Once for each comparison of all ranks, by those that begin it.
+        """
+        self.comparisons += 1
+        self.code.announce_comparison(self.address)
 
     def close(self) -> None:
         """The group is given up: what comes now is refused (local)."""

@@ -17,6 +17,9 @@ DIGESTS_KEPT = 1 << 16
 
 HISTORY_KEPT = 1024
 
+COMPARING = 1 << 32
+"""What `Flag.COMPARED` is of a rank that compares its request with others first: of no request."""
+
 TABLE_LENGTH = 1 << 16
 """How many call sites the machine code can find. Others are served by Python."""
 
@@ -68,7 +71,7 @@ class Group(IntEnum):
     GENERATION : 1 + how often the ledger was emptied; -1 where Python is to refuse everything.
     OBSERVED : whether somebody wants to be told of each collective.
     VISIT : that the next collective is to go by Python, which looks after signals there.
-    CALLS : how many transfers there were through shared memory.
+    CALLS : how often the ranks have met at their flags, for a transfer or to compare.
     USELESS : that nothing can be carried any more: a wait was given up, or the group was freed.
     RANK, SIZE : this process's number, and how many there are.
     FLAGS, SLOTS, STRIDE : the shared memory: the address of the ranks' flags and of their slots,
@@ -149,8 +152,8 @@ class Kind(IntEnum):
 class Flag(IntEnum):
     """One for each rank, in shared memory. Two lines of the cache lie between two.
 
-    CALLS : how many transfers the rank has put its data there for.
-    COMPARED : `Site.COMPARED` of the last two of them, by their halves.
+    CALLS : how many transfers the rank has put its data there for, or comparisons it has begun.
+    COMPARED : `Site.COMPARED` of the last two of them, by their halves, or `COMPARING`.
     SLEEPERS : how many ranks sleep until the next, or are about to; on a line of its own.
     """
 

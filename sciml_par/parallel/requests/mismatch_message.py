@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from sciml_par._text import rank_list
@@ -12,6 +13,18 @@ _TRACING = (
     "traces it again, alone, for a tensor of another shape, waits for the others. Give all ranks "
     "tensors of one shape there, or leave jit_compile out."
 )
+
+
+_MISMATCH = re.compile(r"The ranks of «.*?» did not ask for the same .*?depends on it\.", re.DOTALL)
+
+
+def found_mismatch(text: str) -> str | None:
+    """The part of an error's text that is the same on all ranks; None if that is of another error.
+
+    A graph's error adds names of its own.
+    """
+    found = _MISMATCH.search(text)
+    return found and found.group()
 
 
 def mismatch_message(group: str, asked: Mapping[int, str]) -> str:

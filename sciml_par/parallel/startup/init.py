@@ -165,7 +165,7 @@ def shutdown() -> None:
         world.watchdog.stop()
     abort_gpus(world.communicator)
     begun = {group.identity: group.progress.sequence for group in groups}
-    world.mailbox.send(Left(begun, all_asked_lately(groups)))
+    world.mailbox.leave(Left(begun, all_asked_lately(groups)))
     _end_on_another_order(world)
     if world.sentinel is not None:
         world.sentinel.stop()

@@ -14,6 +14,7 @@ from sciml_par._stderr import write_error
 from sciml_par._text import rank_list
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Failed, Mailbox
+from sciml_par.parallel.requests.mismatch_message import found_mismatch
 from sciml_par.parallel.supervision.end_job import JobEnd
 
 _GRACE_SECONDS = 1.0
@@ -55,7 +56,7 @@ class FailureReporter:
         Returns where every rank failed, so that each can end by itself; otherwise the ranks that
         are still at work are ended with `exit_code`.
         """
-        key = f"{type(error).__name__}: {error}"
+        key = found_mismatch(str(error)) or f"{type(error).__name__}: {error}"
         failed = self._collect(Failed(key, text))
         everyone = len(failed) == self._communicator.size
         if self._communicator.rank == min(failed):

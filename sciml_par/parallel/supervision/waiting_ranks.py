@@ -46,13 +46,13 @@ class WaitingRanks:
     def _list(self, group: Identity, sequence: int) -> Present:
         """Who is at this place, as an answer to nobody's question yet."""
         asked: dict[str, list[int]] = {}
-        comparing: list[int] = []
+        are_told: list[int] = []
         for waiting in list(self._mailbox.waiting.get(group, {}).values()):
             if waiting.sequence == sequence:
                 asked.setdefault(waiting.description, []).append(waiting.rank)
-                if waiting.comparing:
-                    comparing.append(waiting.rank)
-        return Present(group, sequence, 0, asked, comparing)
+                if waiting.is_told:
+                    are_told.append(waiting.rank)
+        return Present(group, sequence, 0, asked, are_told)
 
     def _tell_contradictions(self, now: float) -> None:
         for group, (sequence, since) in list(self._contradictions.items()):

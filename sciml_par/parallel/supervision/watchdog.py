@@ -6,8 +6,9 @@ collective for half a second says where, to one rank of the group, which answers
 (`waiting_ranks.py`). If somebody stands in the same place of the order but in another collective,
 or has left, waiting is hopeless: the job ends with a message that names the ranks. If nothing
 contradicts, the others are merely slow: a warning follows after a minute, and at a limit, where
-one is set, the end. Ranks that still compare what they ask for contradict nobody: as soon as the
-last one is there, all of them are told, by an error from which a program can go on.
+one is set, the end. Ranks that still compare what they ask for, or wait in shared memory, do not
+contradict each other: as soon as the last one is there, all of them are told, by an error from
+which a program can go on.
 
 A rank that does not answer within two seconds is passed over for the next of 0, 1, 3, 7, …; the
 last to be asked is the asking rank itself. Ranks ask again after 2, 8, 32 seconds and so on,
@@ -137,7 +138,7 @@ class Watchdog:
                 current[0],
                 str(current[1]),
                 communicator.rank,
-                comparing=communicator.progress.comparing,
+                is_told=communicator.progress.is_told_of_mismatch,
             )
             self._on_stall(communicator, mine, stall, now)
 
@@ -163,11 +164,12 @@ class Watchdog:
         self._take_answer(mine, stall)
         self._ask(communicator, mine, stall, now)
         present = stall.present
-        if len(set(present.values())) > 1 and not stall.comparing.issuperset(present):
+        if len(set(present.values())) > 1 and not stall.are_told.issuperset(present):
             message = mismatch_message(communicator.name, present)
             self._end_in_turn(communicator, present, stall, message)
         differences = self._past_check.differences(communicator, mine)
-        if any(not (each.comparing and mine.comparing) for each in differences):
+        comparing = communicator.progress.comparing
+        if any(not (each.comparing and comparing) for each in differences):
             message = difference_message(communicator, differences, present)
             self._end_in_turn(communicator, present, stall, message)
         # Others that came a moment later are about to say so, and one is to speak for all.
@@ -195,12 +197,12 @@ class Watchdog:
         if stall.present and (not here or answer is stall.answer):
             return
         found = {mine.rank: mine.description}
-        comparing = {mine.rank} if mine.comparing else set()
+        are_told = {mine.rank} if mine.is_told else set()
         if here and answer is not None:
-            comparing |= {*answer.comparing}
+            are_told |= {*answer.are_told}
             found |= {rank: what for what, ranks in answer.asked.items() for rank in ranks}
             stall.answer, stall.answered = answer, answer.question >= stall.question
-        stall.present, stall.comparing = dict(sorted(found.items())), comparing
+        stall.present, stall.are_told = dict(sorted(found.items())), are_told
 
     def _ask(self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float) -> None:
         """Say where this rank waits, to who keeps the list; the next one if that is silent."""
@@ -290,7 +292,7 @@ class _Stall:
     told : whom it asked last, at the time `asked_at`; `passed_over` others were silent before.
     answer : the last one, if any; `answered`: whether it is that to the last question.
     present : what for ranks of the group stand there, this one included.
-    comparing : those of them that still compare what they ask for.
+    are_told : those of them that will be told, once all have come, that the ranks differ.
     reasons : what it has asked about besides.
     end_at : when this rank is to end the job; None while there is hope.
     """
@@ -305,7 +307,7 @@ class _Stall:
     answer: Present | None = None
     answered: bool = False
     present: dict[int, str] = field(default_factory=dict)
-    comparing: set[int] = field(default_factory=set)
+    are_told: set[int] = field(default_factory=set)
     reasons: set[str] = field(default_factory=set)
     warned: bool = False
     end_at: float | None = None
