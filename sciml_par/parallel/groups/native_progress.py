@@ -79,8 +79,8 @@ class NativeProgress(Progress):
             return True
         begun = self._words[Group.PENDING]
         past = self._past.copy()
-        if not begun and not past:
-            return False
+        if not begun and (self._in_progress is None or not past):
+            return False  # what stands still is a GPU's, or is over
         announcement = self._host.announcement(begun) if begun else past[-1][1]
         by_gpu = announcement.signature.transport == "NCCL"
         request = announcement.request
