@@ -23,6 +23,8 @@ NEW, OTHER = Op("allreduce", "new"), Op("allreduce", "other")
 ROWS, SPLIT, JOIN, RAISE = Op("rows", "n"), Op("split"), Op("join"), Op("raise")
 SHARED = Op("allreduce", "shared", shared=True)
 SHARED_0 = Op("broadcast", "shared", 0, shared=True)
+BY_MPI = (SUM, FROM_0, NEW, OTHER)
+IN_SHARED_MEMORY = (SHARED, SHARED_0, FROM_0, NEW)
 AGREED = (SUM, MAX, FROM_0, FROM_1, SHARED, SHARED_0)
 
 
@@ -45,17 +47,10 @@ def assert_sound(found: Found, *programs) -> None:
 
 
 @made_up
+@pytest.mark.parametrize("letters", (BY_MPI, IN_SHARED_MEMORY))
 @pytest.mark.parametrize("catches", (False, True))
-def test_all_pairs_of_short_programs(catches):
-    programs = words((SUM, FROM_0, NEW, OTHER), 2)
-    for pair in itertools.product(programs, repeat=2):
-        assert_sound(run(*pair, catches=catches), *pair)
-
-
-@made_up
-@pytest.mark.parametrize("catches", (False, True))
-def test_all_pairs_in_shared_memory(catches):
-    programs = words((SHARED, SHARED_0, FROM_0, NEW), 2)
+def test_all_pairs_of_short_programs(letters, catches):
+    programs = words(letters, 2)
     for pair in itertools.product(programs, repeat=2):
         assert_sound(run(*pair, catches=catches), *pair)
 
