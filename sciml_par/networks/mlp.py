@@ -113,7 +113,7 @@ class MLP(keras.Model):
         name: str | None = None,
     ) -> None:
         sizes = {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}
-        check_arguments("MLP", sizes, seed, dtype)
+        check_arguments("MLP", sizes, seed, dtype, name)
         function, omega = activation_named(activation), checked_factor("MLP", "omega", omega)
         slopes = Slopes.checked(adaptive, slope_factor)
         embedding = own_embedding("MLP", embedding, dtype)

@@ -14,18 +14,20 @@ from sciml_par.errors import InputError
 DTYPES = ("float32", "float64")
 
 
-def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any) -> None:
-    """Check sizes, seed and dtype of a model, and what Keras runs on (local)."""
+def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any, name: Any) -> None:
+    """Check sizes, seed, dtype and name of a model, and what Keras runs on (local)."""
     keras: Any = import_module("keras")
     if keras.backend.backend() != "tensorflow":
         raise InputError(
             f"{model} needs Keras on TensorFlow, but Keras runs on {keras.backend.backend()!r}; "
             f"set KERAS_BACKEND=tensorflow before Keras is imported"
         )
-    for name, size in sizes.items():
+    for which, size in sizes.items():
         if not is_integer(size) or size < 1:
-            raise InputError(f"{model}: {name} must be an integer of at least 1, got {size!r}")
+            raise InputError(f"{model}: {which} must be an integer of at least 1, got {size!r}")
     check_seed_and_dtype(model, seed, dtype)
+    if name is not None and (not isinstance(name, str) or "/" in name):
+        raise InputError(f"{model}: name must be a text without '/', got {name!r}")
 
 
 def check_seed_and_dtype(model: str, seed: Any, dtype: Any) -> None:

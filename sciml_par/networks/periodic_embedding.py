@@ -204,6 +204,8 @@ def _extent(axis: int, domain: Any) -> float:
     try:
         lower, upper = (domain.lower, domain.upper) if hasattr(domain, "lower") else domain
         lower, upper = np.atleast_1d(lower).astype(float), np.atleast_1d(upper).astype(float)
+        if lower.ndim != 1 or lower.shape != upper.shape:
+            raise ValueError
     except (TypeError, ValueError):
         raise InputError(
             f"PeriodicEmbedding: domain must be a domain with lower and upper corners, or a pair "

@@ -67,7 +67,7 @@ class PropagatedModel(keras.Model):
     ) -> None:
         kind = type(self).__name__
         sizes = {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}
-        check_arguments(kind, sizes, seed, dtype)
+        check_arguments(kind, sizes, seed, dtype, name)
         function = activation_named(activation)
         checked_initial_weights(initial_weights, model=kind, without_box=True)
         omega = checked_factor(kind, "omega", omega)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -37,6 +39,34 @@ def checked_weight(value: Any, owner: str) -> float:
     if weight < 0:
         raise InputError(f"{owner}: weight must not be negative, got {value!r}")
     return weight
+
+
+def check_takes(
+    function: Callable[..., Any], arguments: str, *, what: str, more_by_name: bool = False
+) -> None:
+    """See that a function can be called with so many arguments by their places (local).
+
+    Parameters
+    ----------
+    arguments : what it gets, as in "u, x".
+    more_by_name : whether it may need others, which are then given by their names.
+
+    Raises
+    ------
+    InputError
+        It takes fewer, or needs more.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of functions that are not written in Python
+        return
+    given = [None] * len(arguments.split(","))
+    try:
+        (signature.bind_partial if more_by_name else signature.bind)(*given)
+    except TypeError:
+        raise InputError(
+            f"{what} must be a function of ({arguments}), got one of {signature}"
+        ) from None
 
 
 def as_columns(

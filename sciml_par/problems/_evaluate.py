@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import as_columns
+from sciml_par.problems._checks import as_columns, check_takes
 from sciml_par.problems.captured import evaluate_data
 
 FloatArray = npt.NDArray[np.float64]
@@ -38,7 +38,8 @@ def values_at(
     Raises
     ------
     InputError
-        The values have another shape, are no real numbers, or depend on a trainable variable.
+        The function takes other arguments than x, or the values have another shape, are no real
+        numbers, or depend on a trainable variable.
     """
     values = raw_values(function, x, what=what, reads_variables=reads_variables)
     return as_columns(values, len(x), what=what, columns=columns)
@@ -48,6 +49,7 @@ def raw_values(
     function: Callable[[Any], Any], x: FloatArray, *, what: str, reads_variables: bool = False
 ) -> Any:
     """What the function returns at x, as an array of any shape (local)."""
+    check_takes(function, "x", what=what)
 
     def evaluate(points: Any) -> Any:
         found = function(points) if reads_variables else evaluate_data(function, points, what=what)

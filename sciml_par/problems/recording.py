@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,11 @@ from sciml_par.problems._tape import Jet
 from sciml_par.problems.captured import UNKNOWNS_REMEDY
 from sciml_par.problems.field import Field, Key, as_points, cache_key
 from sciml_par.problems.plan import Coefficients, Plan, Request, as_matrices
+
+_ORDER = (
+    "Residuals get the field first and the points second, other than in DeepXDE: write "
+    "def residual(u, x), where u is a function of x."
+)
 
 
 def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
@@ -76,6 +82,8 @@ def trace(
             returned.append(residual(recorder, *symbols))
         except Exception as error:
             _explain(error, context)
+            if _takes_points_first(residual):
+                error.add_note(_ORDER)
             raise
 
     specs = [tf.TensorSpec(a.shape, a.dtype) for a in arrays]
@@ -99,6 +107,16 @@ def _explain(error: Exception, context: str) -> None:
             "not np.sin or math.sin; or give a known right-hand side in NumPy as "
             "Residual(..., data=...)."
         )
+
+
+def _takes_points_first(residual: Any) -> bool:
+    """Whether the first argument of the function that a user has written is named x."""
+    part = getattr(residual, "part", getattr(residual, "__self__", None))
+    try:
+        parameters = inspect.signature(getattr(part, "function", residual)).parameters
+    except (TypeError, ValueError):  # of functions that are not written in Python
+        return False
+    return next(iter(parameters), None) == "x"
 
 
 class _Recorder(Field):

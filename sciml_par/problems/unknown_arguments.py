@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems._checks import check_takes
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.field import Field
 from sciml_par.problems.placed_function import BoundFunction
@@ -203,6 +204,13 @@ def _positional(part: Any, attribute: str) -> int | None:
 
 def _check_given(function: Any, names: Names, term: str, *, positional: int | None) -> None:
     """See that every argument that a function must get is given to it."""
+    if positional is not None:
+        check_takes(
+            function,
+            ", ".join(("u", "x", "f")[:positional]),
+            what=f"Problem: the residual of term {term!r}",
+            more_by_name=True,
+        )
     places = 0
     for name, parameter in _parameters(function).items():
         if parameter.kind in _POSITIONAL:

@@ -127,6 +127,8 @@ def test_zero_coefficients():
         ({"seed": None}, "seed"),
         ({"dtype": "float16"}, "dtype"),
         ({"dtype": tf.float64}, "dtype"),
+        ({"name": 3.0}, "MLP: name must be a text without '/', got 3.0"),
+        ({"name": "a/b"}, "name must be a text"),
         ({"activation": "cosh"}, "unknown activation 'cosh'"),
         ({"activation": None}, "unknown activation None"),
         ({"activation": "relu"}, "second derivative is zero"),

@@ -218,12 +218,18 @@ def test_mistakes(make, message):
         (Neumann(points=[[1.0, 0.5]]), r"Neumann uses the normal.*points=\(x, normals\)"),
         (Neumann(points=[[0.0, 0.0]]), "leave out points inside and on edges"),
         (Neumann(points=([[0.0, 0.0]], [[1.0]])), "normals must have the shape"),
+        (Condition(lambda u: u), r"must be a function of \(u, x\), got one of \(u\)"),
         (lambda u, x: u(x), r"given as Condition\(function, on=...\)"),
     ],
 )
 def test_mistakes_that_a_problem_sees(condition, message):
     with pytest.raises(InputError, match=message):
         Problem(BOX, lambda u, x: u(x), conditions=[condition], outputs=("u", "v"))
+
+
+def test_a_predicate_of_something_else():
+    with pytest.raises(InputError, match=r"Dirichlet: where must be a function of \(x\), got one"):
+        Dirichlet(where=lambda u, x: x > 0).points(BOX, 8)
 
 
 def test_values_for_another_number_of_components():

@@ -145,6 +145,13 @@ def test_an_exception_of_the_residual_goes_through_with_a_note():
     assert "in term 'residual' of problem 'flow'" in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize("of_points_first", [lambda x, u: u(x), lambda x, y: x + y])
+def test_arguments_in_the_order_of_deepxde(of_points_first):
+    with pytest.raises(TypeError) as caught:
+        Problem(UNIT, of_points_first).check(MLP(1, 1))
+    assert "write def residual(u, x)" in caught.value.__notes__[1]
+
+
 @pytest.mark.parametrize(("sine", "error"), [(np.sin, NotImplementedError), (math.sin, TypeError)])
 def test_numpy_in_a_residual_is_explained(sine, error):
     with pytest.raises(error) as caught:
@@ -198,6 +205,10 @@ def test_exact_solutions_of_another_shape(exact, outputs):
         ({"outputs": 0}, "outputs"),
         ({"outputs": 1.5}, "outputs"),
         ({"exact": 3.0}, "exact"),
+        ({"exact": lambda u, x: x}, r"exact solution .* a function of \(x\), got one of \(u, x\)"),
+        ({"exact": lambda: 1.0}, r"must be a function of \(x\), got one of \(\)"),
+        ({"residual": lambda u: u}, r"term 'residual' must be a function of \(u, x\), got one"),
+        ({"residual": Residual(equation, data=np.sin)}, r"must be a function of \(u, x, f\)"),
     ],
 )
 def test_bad_arguments(arguments, message):

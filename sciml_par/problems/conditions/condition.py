@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_weight, is_integer
+from sciml_par.problems._checks import check_takes, checked_weight, is_integer
 from sciml_par.problems._given_points import finite_array, normals_at, points_within
 from sciml_par.problems.conditions.drawing import draw_on_boundary, grid_of_about
 from sciml_par.problems.domains.domain import Domain
@@ -242,6 +242,7 @@ class Condition:
         return chosen
 
     def _selected(self, predicate: Predicate, x: FloatArray, what: str) -> npt.NDArray[np.bool_]:
+        check_takes(predicate, "x", what=f"{type(self).__name__}: {what}")
         chosen = np.asarray(predicate(x))
         if chosen.shape != (len(x),) or chosen.dtype != np.bool_:
             raise InputError(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_number
+from sciml_par.problems._checks import check_takes, checked_number
 from sciml_par.problems._evaluate import values_at
 from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.components import (
@@ -117,6 +117,7 @@ class ValuedCondition(Condition):
             self._check_count(left.shape[1])
             return tf.constant(value, dtype=left.dtype)
         if not is_data(value):
+            check_takes(value, "x", what=f"{owner}: {what}")
             values = [tf.convert_to_tensor(value(x), dtype=left.dtype)]
         if not values:
             raise InputError(
