@@ -7,7 +7,7 @@ Boolean sum of the interpolants between opposite faces of Gordon, SIAM J. Numer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,7 +164,7 @@ def impose(
         names = component_names(outputs)
     else:
         names = checked_names(outputs, "impose: outputs")
-    several = [conditions] if isinstance(conditions, Condition) else list(conditions)
+    several = list(conditions) if isinstance(conditions, Iterable) else [conditions]
     given: list[list[OnFace]] = [[] for _ in names]
     for condition in several:
         prepared = _checked(condition).prepared(domain, names)

@@ -135,6 +135,7 @@ def test_distances():
     ("make", "message"),
     [
         (lambda: impose(ROD, Neumann(0.0)), "Neumann cannot be imposed exactly"),
+        (lambda: impose(ROD, 0), "int cannot be imposed exactly"),
         (lambda: impose(ROD, [Periodic("x")]), "Periodic cannot be imposed exactly"),
         (lambda: impose(ROD, Initial(order=1)), "velocity=..."),
         (lambda: impose(ROD, Dirichlet(where=lambda x: x[:, 1] < 1)), "part of a face"),
