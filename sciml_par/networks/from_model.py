@@ -282,6 +282,8 @@ def _not_a_model(value: Any) -> str:
             "sizes of layers; take functools.partial(MLP, width=20, depth=3), whose inputs and "
             "outputs follow from the problem"
         )
+    elif hasattr(value, "networks"):
+        advice = "which has models; give one of them, as in network=result.networks[0]"
     else:
         advice = "no model"
     return f"network: expected {_ACCEPTED}; {got}, {advice}."

@@ -178,7 +178,7 @@ def as_field(u: Any) -> Field:
 def _not_a_tensor(result: Any) -> tuple[str, str, str]:
     if result is None:
         return "None", "the function has no return statement", "return the residual"
-    if isinstance(result, (tuple, list)):
+    if isinstance(result, (tuple, list, dict)):
         return (
             f"a {type(result).__name__} of {len(result)}",
             "several equations were returned one by one",

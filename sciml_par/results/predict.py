@@ -156,10 +156,12 @@ def field_of_member(member: Member, fields: Sequence[TrainedField]) -> TrainedFi
         The weights are not here, or none of the fields does.
     """
     if member.weights is None or not isinstance(member.prediction, Prediction):
+        trained = f" and on rank {member.rank}, where it was trained" if member.rank else ""
         raise InputError(
-            f"Result: the weights of member {member.number} are on rank 0 and on rank "
-            f"{member.rank}, where it was trained. Predict on rank 0, which has those of all "
-            f"members; in mode 'data' all ranks have them."
+            f"Result: the weights of member {member.number} are on rank 0{trained}. Predict on "
+            f"rank 0, which has those of all members; in mode 'data' all ranks have them. For "
+            f"predictions on every rank, load what result.save(folder) has written: "
+            f"Result.load(folder)."
         )
     alike = [field for field in fields if field.architecture == member.architecture]
     for field in alike:

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from operator import getitem
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
@@ -89,6 +89,14 @@ class Result:
 
     def __repr__(self) -> str:
         return text_of(self.members, mode=self.mode)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        if self.communicator is not None:
+            raise InputError(
+                "Result: what a training returns belongs to its ranks, and cannot be pickled or "
+                "copied. result.save(folder) writes what Result.load(folder) reads in any process."
+            )
+        return super().__reduce_ex__(protocol)
 
     def print(self) -> None:
         """Print the table of errors and times, on rank 0 alone (local).

@@ -8,6 +8,7 @@ from keras import layers
 
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP, as_network, make_network
+from sciml_par.results import Result
 
 DTYPES = ("float32", "float64")
 
@@ -340,6 +341,7 @@ FAULTS = [
     (layers.Dense(1), r"a layer; make it a model: keras.Sequential\(\[layer\]\)"),
     (3, "expected a Keras 3 model, or a function that makes one.*got int, no model"),
     ([1, 20, 20, 1], r"got list, sizes of layers; take functools\.partial\(MLP, width=20, depth=3"),
+    (Result("data", [], []), r"which has models; give one.* network=result\.networks\[0\]"),
     ("mpl", "unknown name 'mpl'; choose one of mlp, siren, fourier, modified, pirate"),
 ]
 

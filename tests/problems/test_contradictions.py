@@ -28,6 +28,8 @@ def found(*conditions, domain=ROD, outputs=1):
         [Dirichlet(0.0, on=ENDS), Initial(1.0, order=1)],
         [Dirichlet(0.0, where=lambda x: x[:, 1] > 0.5), Initial(3.0)],
         [Periodic("x"), Initial(1.0)],
+        # As the end of a training before this one, which has an error.
+        [Dirichlet(0.0, on=ENDS), Initial(lambda x: 10 * np.sin(np.pi * x[:, 0]) + 5e-3)],
     ],
 )
 def test_conditions_that_agree(conditions):
@@ -40,6 +42,7 @@ def test_conditions_that_agree(conditions):
         ([Dirichlet(0.0), WARM], "x = 0.5, t = 0 (0 and 1)"),
         ([Dirichlet(1.0, on=ENDS), WARM], "t = 0 (1 and 0)"),
         ([Dirichlet(1.0, on="t=upper"), Dirichlet(0.0, on="x=lower")], "x = 0, t = 2 (1 and 0)"),
+        ([Dirichlet(0.0, on=ENDS), Initial(lambda x: np.sin(np.pi * x[:, 0]) + 5e-3)], "0.005)"),
         ([Dirichlet(lambda x: tf.cos(x[:, :1])), Dirichlet(0.0)], "x = 0, t = "),
     ],
 )

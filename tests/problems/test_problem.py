@@ -105,6 +105,7 @@ def test_a_sound_problem_passes_its_check():
         (lambda u, x: u(x) > 0, ["dtype bool", "comparison"]),
         (lambda u, x: tf.cast(u(x), tf.float64), ["dtype float64", "another precision"]),
         (lambda u, x: (u(x), u(x)), ["a tuple of 2", "tf.concat"]),
+        (lambda u, x: {"mass": u(x), "heat": u(x)}, ["a dict of 2", "several Residuals"]),
         (lambda u, x: 0.0, ["got float", "without TensorFlow"]),
         (lambda u, x: np.zeros((8, 1)), ["got ndarray", "without TensorFlow"]),
         (lambda u, x: tf.sin(x), ["never asks for u", "leave the term out"]),

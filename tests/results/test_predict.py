@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from made_by_hand import (
     diverged,
     ended,
+    ensemble,
     field_of,
     make_member,
     never_finite,
@@ -128,3 +132,11 @@ def test_what_is_not_here_is_asked_for_in_vain_with_a_sentence() -> None:
         of_this_process(
             make_member(0, weights=trained(0).weights, architecture="width 4, float32")
         ).predict(X)
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_belongs_to_ranks_is_saved_and_not_pickled(copied: Callable[[Any], Any]) -> None:
+    with pytest.raises(InputError, match=r"cannot be pickled or copied. result.save\(folder\)"):
+        copied(ensemble())
+    alone = of_this_process(trained(0))
+    np.testing.assert_array_equal(copy.deepcopy(alone).predict(X).mean, alone.predict(X).mean)

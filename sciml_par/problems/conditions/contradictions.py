@@ -21,6 +21,9 @@ FloatArray = npt.NDArray[np.float64]
 _NUMBER = 64
 _MOST_DIMENSIONS = 5
 _ROUNDING = 1e-6
+_TOLERATED = 1e-3
+"""What values may differ, relative to the largest one. An initial condition that is measured, or is
+the end of the training before, meets a boundary condition up to its own error."""
 
 
 def contradictions(
@@ -30,7 +33,7 @@ def contradictions(
 
     Conditions that give u itself, on faces or where a predicate says so, are compared at points of
     a grid on the boundary and, on a box, at corners and in the middle of edges. A difference is one
-    that is larger than the rounding of single precision.
+    that is larger than 0.1 % of the largest value that either demands anywhere.
 
     Parameters
     ----------
@@ -75,14 +78,15 @@ def _difference(a: Any, b: Any, domain: Domain, outputs: int) -> str | None:
     """The place where two conditions differ most, and what they say there."""
     shared = [c for c in _components(a, outputs) if c in _components(b, outputs)]
     x = _candidates(a, b, domain)
-    x = x[a.holds_at(x, domain) & b.holds_at(x, domain)]
-    if not shared or len(x) == 0:
+    of_a, of_b = a.holds_at(x, domain), b.holds_at(x, domain)
+    if not shared or not (of_a & of_b).any():
         return None
-    ours, theirs = (_values(each, x, domain, outputs)[:, shared] for each in (a, b))
+    ours, theirs = (_values(c, x[of_c], domain, outputs) for c, of_c in ((a, of_a), (b, of_b)))
+    scale = max(float(np.max(np.abs(values[:, shared]))) for values in (ours, theirs))
+    x, ours, theirs = x[of_a & of_b], ours[of_b[of_a]][:, shared], theirs[of_a[of_b]][:, shared]
     gaps = np.abs(ours - theirs)
-    scale = max(1.0, float(np.max(np.abs(ours))), float(np.max(np.abs(theirs))))
     row, column = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
-    if gaps[row, column] <= _ROUNDING * scale:
+    if gaps[row, column] <= max(_ROUNDING, _TOLERATED * scale):
         return None
     point = ", ".join(f"{n} = {v:g}" for n, v in zip(domain.names, x[row], strict=True))
     component = f"component {shared[column]}: " if outputs > 1 else ""
