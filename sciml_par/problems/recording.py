@@ -20,6 +20,16 @@ _ORDER = (
     "Residuals get the field first and the points second, other than in DeepXDE: write "
     "def residual(u, x), where u is a function of x."
 )
+_TENSORFLOW_ONLY = (
+    "Residuals, conditions and the ansatz are made of TensorFlow operations: write tf.sin, "
+    "not np.sin or math.sin; or give a known right-hand side in NumPy as "
+    "Residual(..., data=...)."
+)
+_NO_BRANCHES = (
+    "Residuals, conditions and the ansatz are recorded once, for all points together: write "
+    "tf.where(x[:, :1] > 0, a, b) in place of `if`, and loop over numbers that are known, as "
+    "range(3), not over tensors."
+)
 
 
 def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
@@ -98,15 +108,20 @@ def _explain(error: Exception, context: str) -> None:
     # So says tf.function where a variable is made while it runs.
     if isinstance(error, ValueError) and "singleton tf.Variables" in str(error):
         raise InputError(f"a tf.Variable is made {context}. {UNKNOWNS_REMEDY}") from error
-    # TensorFlow raises the first where NumPy asks a symbolic tensor for its values, Python the
-    # second where functions of `math` do.
-    by_numpy = isinstance(error, NotImplementedError) and "numpy" in str(error).lower()
-    if by_numpy or (isinstance(error, TypeError) and "must be real number" in str(error)):
-        error.add_note(
-            "Residuals, conditions and the ansatz are made of TensorFlow operations: write tf.sin, "
-            "not np.sin or math.sin; or give a known right-hand side in NumPy as "
-            "Residual(..., data=...)."
-        )
+    if isinstance(error, tf.errors.OperatorNotAllowedInGraphError):
+        error.add_note(_NO_BRANCHES)
+    elif _asks_for_values(error):
+        error.add_note(_TENSORFLOW_ONLY)
+
+
+def _asks_for_values(error: Exception) -> bool:
+    """Whether NumPy, a function of `math`, float() or .numpy() met a symbolic tensor."""
+    text = str(error)
+    return (
+        (isinstance(error, NotImplementedError) and "numpy" in text.lower())
+        or (isinstance(error, TypeError) and "real number" in text)
+        or (isinstance(error, AttributeError) and "no attribute 'numpy'" in text)
+    )
 
 
 def _takes_points_first(residual: Any) -> bool:

@@ -1,8 +1,8 @@
-"""What to say of residuals that depend on more than one point, where ranks share a model."""
+"""What to say of residuals that depend on more than their point, where ranks share a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sciml_par.training.least_squares.jacobian import JacobianOfTerm
 
@@ -10,7 +10,7 @@ from sciml_par.training.least_squares.jacobian import JacobianOfTerm
 def remarks_on_coupled_points(
     jacobians: Sequence[JacobianOfTerm], dtype: str, *, ranks: int
 ) -> list[str]:
-    """A sentence for each term whose residual at a point depends on other points (local).
+    """A sentence for each term whose residual depends on other points or on chance (local).
 
     Parameters
     ----------
@@ -19,18 +19,28 @@ def remarks_on_coupled_points(
     """
     if ranks == 1:
         return []
-    return [
-        f"the residual {each.term.name!r} at a point depends on other points, as by a mean over "
-        f"all of them, but each of the {ranks} ranks that share the model sees its own points "
-        f"only: the result is not that of one rank. Write what is over all points as an "
-        f"IntegralCondition, train on one rank, or train an ensemble with ranks_per_member=1."
-        for each in jacobians
-        if _couples_points(each, dtype)
-    ]
+    return [_remark(each, dtype, ranks) for each in jacobians if _holds(each.couples_points, dtype)]
 
 
-def _couples_points(jacobian: JacobianOfTerm, dtype: str) -> bool:
+def _remark(jacobian: JacobianOfTerm, dtype: str, ranks: int) -> str:
+    residual = f"the residual {jacobian.term.name!r}"
+    if _holds(jacobian.draws_random_numbers, dtype):
+        return (
+            f"{residual} draws random numbers: each of the {ranks} ranks draws its own at every "
+            f"step, optimizers that compare losses, such as L-BFGS, compare different ones, and "
+            f"no training is repeated exactly. Draw them once with NumPy and give them as "
+            f"Residual(..., data=...), if that is not meant."
+        )
+    return (
+        f"{residual} at a point depends on other points, as by a mean over all of them, but each "
+        f"of the {ranks} ranks that share the model sees its own points only: the result is not "
+        f"that of one rank. Write what is over all points as an IntegralCondition, train on one "
+        f"rank, or train an ensemble with ranks_per_member=1."
+    )
+
+
+def _holds(asked: Callable[[str], bool], dtype: str) -> bool:
     try:
-        return jacobian.couples_points(dtype)
+        return asked(dtype)
     except Exception:  # TensorFlow and the user's own function raise all kinds
         return False  # it can be computed on the training points alone, if at all

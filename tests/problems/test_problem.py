@@ -153,11 +153,21 @@ def test_arguments_in_the_order_of_deepxde(of_points_first):
     assert "write def residual(u, x)" in caught.value.__notes__[1]
 
 
-@pytest.mark.parametrize(("sine", "error"), [(np.sin, NotImplementedError), (math.sin, TypeError)])
-def test_numpy_in_a_residual_is_explained(sine, error):
+@pytest.mark.parametrize(
+    ("factor", "error", "advice"),
+    [
+        (np.sin, NotImplementedError, "tf.sin, not np.sin"),
+        (math.sin, TypeError, "tf.sin, not np.sin"),
+        (lambda x: float(x[0, 0]), TypeError, "tf.sin, not np.sin"),
+        (lambda x: x.numpy(), AttributeError, "tf.sin, not np.sin"),
+        (lambda x: 1.0 if x[0, 0] > 0 else 2.0, TypeError, "tf.where(x[:, :1] > 0, a, b)"),
+        (lambda x: sum(row for row in x), TypeError, "not over tensors"),
+    ],
+)
+def test_python_and_numpy_in_a_residual_are_explained(factor, error, advice):
     with pytest.raises(error) as caught:
-        Problem(UNIT, lambda u, x: u(x) - sine(x)).check(MLP(1, 1))
-    assert "tf.sin, not np.sin" in caught.value.__notes__[1]
+        Problem(UNIT, lambda u, x: u(x) - factor(x)).check(MLP(1, 1))
+    assert advice in caught.value.__notes__[1]
 
 
 def test_the_network_must_fit_the_problem():

@@ -88,6 +88,16 @@ def test_residuals_that_couple_points_are_told(case: str, dtype: str) -> None:
     assert _said(problem, dtype, ranks=1) == []
 
 
+@pytest.mark.ranks(most=1, reason="residuals are tried on each rank by itself")
+def test_residuals_that_draw_random_numbers_are_told() -> None:
+    def noisy(u: Any, x: Any) -> Any:
+        return laplacian(u, x) - tf.random.normal(tf.shape(x))
+
+    (said,) = _said(Problem(Interval(0, 1), noisy), "float32", ranks=2)
+    assert "the residual 'residual' draws random numbers: each of the 2 ranks draws its own" in said
+    assert "Residual(..., data=...)" in said
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", POINTWISE)
 @pytest.mark.ranks(most=1, reason="residuals are tried on each rank by itself")

@@ -127,23 +127,29 @@ class JacobianOfTerm:
         What the residual raises goes through: there are some that can be computed on the training
         points alone, such as with measured values.
         """
+        n, residual = self._tried(dtype)
+        parts = [part for part in (slice(0, n // 2), slice(n // 2, n)) if part.stop > part.start]
+        return n > 0 and _differ(
+            residual(slice(n)), np.concatenate([residual(part) for part in parts])
+        )
+
+    def draws_random_numbers(self, dtype: Any) -> bool:
+        """Whether residuals are others when they are computed again (local).
+
+        What the residual raises goes through.
+        """
+        n, residual = self._tried(dtype)
+        return n > 0 and _differ(residual(slice(n)), residual(slice(n)))
+
+    def _tried(self, dtype: Any) -> tuple[int, Callable[[slice], Any]]:
+        """The number of a few points, and the residuals at some of them."""
         arrays = self._some_points()
         if arrays is None:
-            return False
-        n = len(arrays[0])
-        rng = np.random.default_rng(0)
+            return 0, lambda _part: np.zeros([0, 1])
         given = [tf.constant(array, dtype) for array in arrays]
-        flat = tf.constant(rng.normal(size=self.layout.size), dtype)
-        u = self.field(self.layout.unflatten(flat))
-        whole = self.term.residual(u, *given).numpy()
-        halves = [
-            self.term.residual(u, *(a[part] for a in given)).numpy()
-            for part in (slice(0, n // 2), slice(n // 2, n))
-            if part.stop > part.start
-        ]
-        scale = np.abs(whole[np.isfinite(whole)]).max(initial=1.0)
-        close = 1e3 * np.finfo(whole.dtype).eps * scale
-        return not np.allclose(whole, np.concatenate(halves), rtol=0, atol=close, equal_nan=True)
+        flat = np.random.default_rng(0).normal(size=self.layout.size)
+        u = self.field(self.layout.unflatten(tf.constant(flat, dtype)))
+        return len(arrays[0]), lambda part: self.term.residual(u, *(a[part] for a in given)).numpy()
 
     def _rows_are_independent(self, dtype: Any) -> bool:
         try:
@@ -159,6 +165,13 @@ class JacobianOfTerm:
             except InputError:  # a grid of so few has none, or none where the condition holds
                 continue
         return None
+
+
+def _differ(a: Any, b: Any) -> bool:
+    """Whether two arrays differ by more than rounding."""
+    scale = np.abs(a[np.isfinite(a)]).max(initial=1.0)
+    close = 1e3 * np.finfo(a.dtype).eps * scale
+    return not np.allclose(a, b, rtol=0, atol=close, equal_nan=True)
 
 
 def _components(r: Tensor, rows: Rows) -> int:
