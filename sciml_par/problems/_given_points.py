@@ -54,8 +54,8 @@ def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
             f"{what} must have the shape [n, {d}] with n ≥ 1, got {list(x.shape)}"
             + ("; one row is one point" if x.shape[:1] == (d,) else "")
         )
-    points = np.where(domain.contains(points)[:, None], points, _snapped(points, domain))
-    outside = ~domain.contains(points)
+    points = np.where(domain.admits(points)[:, None], points, _snapped(points, domain))
+    outside = ~domain.admits(points)
     if outside.any():
         first = int(np.argmax(outside))
         raise InputError(

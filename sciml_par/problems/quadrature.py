@@ -48,6 +48,11 @@ def over_domain(domain: Domain, n: int | Sequence[int]) -> Rule:
     """
     if isinstance(domain, Box):
         return gauss_legendre(domain.lower, domain.upper, n)
+    if not np.isfinite(domain.volume):
+        raise InputError(
+            f"the volume of {domain} is not known, and with it the weights of an integral over it; "
+            f"give them as IntegralCondition(..., points=(x, weights))"
+        )
     count = checked_integer(n, "the number of points of an integral over this domain", least=1)
     x = domain.interior(count, method="sobol", rng=np.random.default_rng(0))
     return x, np.full(len(x), domain.volume / len(x))

@@ -24,6 +24,7 @@ from sciml_par.training.loop import (
 from sciml_par.training.phases import Phase
 from sciml_par.training.points.divided_feed import DividedFeed
 from sciml_par.training.points.feed import Feed
+from sciml_par.training.settings import Records
 from sciml_par.training.stack import Stack
 
 FloatArray = npt.NDArray[np.float64]
@@ -71,6 +72,7 @@ class Course:
     Attributes
     ----------
     state, position : where they stand.
+    recording : after which steps there are records.
     steps, records : what was recorded; records[k] [M, T + q] are the terms of the loss after
         steps[k], and then the q parameters of unknowns.
     terms : of the loss before the last step, [M, T].
@@ -88,11 +90,12 @@ class Course:
         feed: Feed | DividedFeed,
         *,
         limits: Limits,
-        log_every: int,
+        log_every: int | None,
     ) -> None:
         self.stack, self.phases = stack, tuple(phases)
         self.apart, self._feed = False, feed
-        self._loops, self._limits, self._log_every = tuple(loops), limits, log_every
+        self._loops, self._limits = tuple(loops), limits
+        self.recording = Records(log_every)
         self._rate_factors = [
             tf.constant((stack.rate_factor * phase.rate).astype(stack.parameters.dtype))
             for phase in phases
@@ -212,7 +215,8 @@ class Course:
         loop, phase = self._loops[at.phase], self.phases[at.phase]
         return min(
             at.phase_start + phase.steps - at.step,
-            loop.longest_chunk(at.step, self._log_every),
+            loop.longest_chunk(at.step, self.recording.spacing(at.step)),
+            self.recording.longest_chunk(at.step),
             self._feed.longest_chunk(at.step),
         )
 
@@ -306,7 +310,7 @@ class Course:
             step=at.step,
             phase_start=at.phase_start,
             count=count,
-            log_every=self._log_every,
+            log_every=self.recording.spacing(at.step),
         )
 
     def _runs(self) -> bool:

@@ -119,6 +119,7 @@ def _history(
     weights = _weights(course, j, len(steps))
     end = course.last_step_of(j)
     kept = (steps < end + (final is None)) & np.isfinite(records).all(axis=1)
+    kept &= course.recording.kept(steps, end)
     if final is None and kept.any():
         return steps[kept], records[kept], weights[kept]
     last = np.full(count, np.nan) if final is None else final

@@ -120,7 +120,6 @@ class Preparation:
         course.take_apart(*parts)
 
     def _course(self, stack: Stack) -> Course:
-        steps = sum(phase.steps for phase in self.phases)
         count = min(self.threads, len(stack.numbers))
         divisible = count > 1 and stack.feed.adaptive is None
         parts = self._in_parts(stack, count) if divisible else None
@@ -131,7 +130,7 @@ class Preparation:
             loops,
             feed,
             limits=self.stops.limits(self.settings.precision),
-            log_every=self.settings.steps_between_records(steps),
+            log_every=self.settings.log_every,
         )
 
     def _loops(self, stack: Stack) -> list[Loop]:

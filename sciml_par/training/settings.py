@@ -6,11 +6,15 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from sciml_par.errors import InputError
 
 PRECISIONS = ("float32", "float64")
 BEST, LAST = "best", "last"
 _RECORDS = 500
+_NO_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +37,41 @@ class Settings:
         if self.log_every is not None:
             _at_least("log_every", self.log_every, 1)
 
-    def steps_between_records(self, steps: int) -> int:
-        """Those that are asked for; by default 1, 2 or 5 times a power of ten, for 500 records."""
-        if self.log_every is not None:
-            return self.log_every
-        wanted = max(1, steps // _RECORDS)
-        power = 10 ** (len(str(wanted)) - 1)
-        return max(power * n for n in (1, 2, 5) if power * n <= wanted)
+
+@dataclass(frozen=True)
+class Records:
+    """After which steps the loss is recorded: multiples of `every`, or by default of 10^k.
+
+    How many steps there will be need not be known, as a training may be stopped at any time. So k
+    grows with the steps made, and at the end the history is thinned to multiples of 1, 2 or 5 times
+    a power of ten, about 500 of them. All depends on the steps alone, so that ranks agree and a
+    training that is resumed has the records of one that was not interrupted.
+    """
+
+    every: int | None
+
+    def spacing(self, step: int) -> int:
+        """Return the number of steps between records after `step` steps."""
+        return self.every or _power_of_ten(step)
+
+    def longest_chunk(self, step: int) -> int:
+        """Return how many steps after `step` have the same spacing."""
+        if self.every is not None:
+            return _NO_LIMIT
+        return 10 * _RECORDS * _power_of_ten(step) - step
+
+    def kept(self, steps: npt.NDArray[np.int64], end: int) -> npt.NDArray[np.bool_]:
+        """Return which records the history of a member that ended after `end` steps has."""
+        if self.every is not None:
+            return np.ones(len(steps), np.bool_)
+        power = _power_of_ten(end)
+        spacing = max(power * n for n in (1, 2, 5) if power * n <= max(1, end // _RECORDS))
+        return steps % spacing == 0
+
+
+def _power_of_ten(steps: int) -> int:
+    """Return the largest power of ten with at least 500 multiples up to this number, or 1."""
+    return int(10 ** (len(str(max(1, steps // _RECORDS))) - 1))
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -98,7 +98,8 @@ def train(
     seed : of the run. Members get seeds derived from it, all different.
     precision : "float32" or "float64".
     log_every : the loss is recorded, and where this is given also shown, at multiples of this
-        number of updates. By default there are about 500 records.
+        number of updates. By default there are about 500 records of the steps made,
+        however many were asked for.
     evaluation_points : about how many points the prediction is made on; by default 201 in one
         dimension, 2,601 in two, 4,096 in more. They are equispaced, and in more than three
         dimensions scattered by Sobol', as a grid would have nearly all on the faces there.

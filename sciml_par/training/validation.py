@@ -73,7 +73,7 @@ def _other_points(
     given = wanted.interior
     if isinstance(given, np.ndarray):
         midpoints = _midpoints(given)
-        interior: Any = midpoints[domain.contains(midpoints)]
+        interior: Any = midpoints[domain.admits(midpoints)]
     else:
         interior = min(max(setup.feed.totals[0], _LEAST_POINTS), _MOST_POINTS)
     other = replace(

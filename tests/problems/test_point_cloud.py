@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.problems import Ball, PointCloud, Time
+from sciml_par.problems import (
+    Ball,
+    IntegralCondition,
+    Observations,
+    PointCloud,
+    Problem,
+    Time,
+)
 
 X = Ball([0, 0], 1).sample(300, seed=1)
 ON, NORMALS = Ball([0, 0], 1).boundary(40)
@@ -51,6 +58,31 @@ def test_a_cloud_over_time() -> None:
         for name in domain.faces:
             assert domain.on_faces(on, [name]).sum() > 20
         np.testing.assert_allclose(np.linalg.norm(normals, axis=1), 1)
+
+
+def test_points_between_those_of_a_cloud_may_be_given() -> None:
+    between = (X[:20] + X[20:40]) / 2
+    for domain, x in ((CLOUD, between), (CLOUD * Time(0, 1), np.c_[between, np.full(20, 0.5)])):
+        assert domain.admits(x).all() and not domain.contains(x).any()
+        assert not domain.admits(x + 3.0).any()
+        problem = Problem(
+            domain, lambda u, x: u(x) - 1, conditions=[Observations(x, np.ones(20))], name="solid"
+        )
+        np.testing.assert_array_equal(problem.conditions[0].points(domain, 1)[0], x)
+    with pytest.raises(InputError, match="20 of 20 lie outside PointCloud"):
+        Observations(between + 3.0, np.ones(20)).prepared(CLOUD, ("u",))
+
+
+def test_an_integral_over_a_cloud_needs_its_weights() -> None:
+    def mass(u: Any, x: Any) -> Any:
+        return u(x)
+
+    with pytest.raises(InputError, match=r"the volume of PointCloud.*points=\(x, weights\)"):
+        IntegralCondition(mass, 1.0).prepared(CLOUD, ("u",))
+    with pytest.raises(InputError, match="the volume of PointCloud"):
+        IntegralCondition(mass, 1.0).prepared(CLOUD * Time(0, 1), ("u",))
+    given = IntegralCondition(mass, 1.0, points=(X, np.full(300, np.pi / 300)))
+    assert given.prepared(CLOUD, ("u",)).points(CLOUD, 1)[1].sum() == pytest.approx(np.pi)
 
 
 def test_clouds_from_files(tmp_path: Path) -> None:

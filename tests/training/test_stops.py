@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Interval, poisson
 from sciml_par.results import Result
-from sciml_par.training import Adam, Ensemble, NoProgress, TargetLoss, WallTime, train
+from sciml_par.training import Adam, Checkpoint, Ensemble, NoProgress, TargetLoss, WallTime, train
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
@@ -84,6 +85,29 @@ def test_the_time_ends_all_ranks_at_the_same_step() -> None:
     member = result.members[0]
     assert member.ended == "wall time" and 0 < member.steps < 100_000_000
     assert same_on_all_ranks(result)
+
+
+def test_a_training_that_is_stopped_has_the_history_of_the_steps_it_made(tmp_path: Path) -> None:
+    """However many were asked for, and in whichever chunks they were made."""
+
+    def enough(progress: Any) -> None:
+        if progress.step > 1500:
+            progress.stop("enough")
+
+    stopped = small(steps=10**9, log_every=None, callbacks=enough).members[0]
+    spacing = np.diff(stopped.loss_steps[:-1])
+    assert (spacing == spacing[0]).all() and stopped.loss_steps[-1] == stopped.steps
+    assert stopped.ended == "enough" and 500 < len(stopped.loss_steps) <= 1252
+    assert len(set(everywhere(tuple(stopped.loss_steps)))) == 1
+    # 5,030 steps cross the number at which the loop's own spacing changes.
+    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    whole = small(steps=5030, log_every=None).members[0]
+    half = {"checkpoint": Checkpoint(folder / "at"), "log_every": None}
+    small(steps=1007, **half)
+    resumed = small(steps=5030, resume=True, **half).members[0]
+    assert whole.loss_steps.tolist() == [*range(0, 5030, 10), 5030]
+    np.testing.assert_array_equal(resumed.loss_steps, whole.loss_steps)
+    np.testing.assert_array_equal(resumed.losses, whole.losses)
 
 
 def test_the_best_weights_are_kept_beside_the_last() -> None:

@@ -90,6 +90,14 @@ class Domain(BoundedRegion):
         """
         return self._within(self._as_points(x, "contains"), self._rounding)
 
+    def admits(self, x: npt.ArrayLike) -> BoolArray:
+        """Return which points may lie in the domain: x: [n, d] -> [n] (local).
+
+        Those that it contains, and of a cloud, which does not know what lies between its points,
+        all in the box around it.
+        """
+        return self.contains(x)
+
     def grid(self, n: int | Sequence[int]) -> FloatArray:
         """Equispaced points, those of a grid on the box around the domain that lie in it (local).
 

@@ -31,8 +31,9 @@ class PointCloud(Domain):
 
     Of n points that are asked for, it gives some of its own: on a grid every so manieth one in
     their order, by any random method that many at random, each at most once, and all of them where
-    it has no more than n. Its volume is not known (NaN); it contains its own points, and is
-    combined with a time, but with no other domain. Its face is "boundary".
+    it has no more than n. Its volume is not known (NaN). It contains its own points; observations
+    and other points that are given may lie anywhere in the box around it. It is combined with a
+    time, but with no other domain. Its face is "boundary".
 
     Parameters
     ----------
@@ -173,6 +174,12 @@ class PointCloud(Domain):
         )
         digest = str(self._key[-1])[:12]  # type: ignore[index]
         return f"PointCloud(<{len(self._x)} points{on}, digest {digest}>{names})"
+
+    def admits(self, x: npt.ArrayLike) -> BoolArray:
+        """Return which points lie in the box around the cloud: x: [n, d] -> [n] (local)."""
+        points = self._as_points(x, "admits")
+        lower, upper = self.lower - self._rounding, self.upper + self._rounding
+        return np.asarray(np.all((lower <= points) & (points <= upper), axis=1))
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         distance, _ = self._tree.query(x)

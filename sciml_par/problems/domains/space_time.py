@@ -135,6 +135,13 @@ class SpaceTime(Domain):
     def _combines(self) -> bool:  # type: ignore[override]
         return self._space._combines
 
+    def admits(self, x: npt.ArrayLike) -> BoolArray:
+        """See `Domain`."""
+        points = self._as_points(x, "admits")
+        return self._space.admits(points[:, :-1]) & self._time._within(
+            points[:, -1:], self._rounding
+        )
+
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         return self._space._within(x[:, :-1], margin) & self._time._within(x[:, -1:], margin)
 

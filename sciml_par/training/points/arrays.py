@@ -59,8 +59,8 @@ def as_points(array: FloatArray, domain: Domain, what: str) -> FloatArray:
             f"train: expected {what} of shape [n, {d}] with n ≥ 1; got {array.shape}."
             + (" One row is one point." if array.shape[:1] == (d,) else "")
         )
-    x = np.where(domain.contains(x)[:, None], x, domain.snap(x))
-    outside = ~domain.contains(x)
+    x = np.where(domain.admits(x)[:, None], x, domain.snap(x))
+    outside = ~domain.admits(x)
     if outside.any():
         first = int(np.argmax(outside))
         raise InputError(
