@@ -149,3 +149,53 @@ def test_an_unknown_transport_on_one_rank(run):
 def test_transports_differ(run):
     ended = run(3, odd="SCIML_PAR_TRANSPORT:mpi")
     assert_one_error(ended, "SCIML_PAR_TRANSPORT differs between the ranks: auto, mpi, auto.")
+
+
+STARTED_HERE = """
+import os, sys
+import mpi4py
+
+mpi4py.rc.initialize = False
+if sys.argv[1] == "loaded":
+    from mpi4py import MPI
+import sciml_par.parallel as sp
+
+sp.init()
+os.write(1, f"{sp.allreduce(sp.rank() + 1.0, sp.Sum).numpy()}\\n".encode())
+"""
+
+
+@pytest.mark.parametrize("when", ("loaded", "later"))
+def test_init_starts_mpi_where_mpi4py_was_asked_not_to(tmp_path, when):
+    program = tmp_path / "started_here.py"
+    program.write_text(STARTED_HERE)
+    ended = launch(2, program, when, folder=tmp_path, threads=1).succeeded()
+    assert ended.out.split() == ["3.0"] * 2
+
+
+STARTER = """
+import os, subprocess, sys
+import sciml_par
+
+sciml_par.init()
+if "child" in sys.argv:
+    print("a child is one of", sciml_par.size())
+elif sciml_par.rank() == 1:
+    child = [sys.executable, __file__, "child"]
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI_", "PRTE_"))}
+    ended = [subprocess.run(child, **how).returncode for how in ({}, {"env": clean})]
+    # A shell hands the launcher's connection on, which the child would share with the rank.
+    print(*ended, os.waitstatus_to_exitcode(os.system(" ".join(child))))
+"""
+
+
+def test_a_program_that_a_rank_starts_is_no_rank(tmp_path):
+    program = tmp_path / "starter.py"
+    program.write_text(STARTER)
+    ended = launch(2, program, folder=tmp_path, threads=1)
+    assert ended.code == 0, ended.err
+    assert sorted(ended.out.splitlines()) == ["1 0 1", "a child is one of 1"]
+    errors = [line for line in ended.err.splitlines() if "InputError: " in line]
+    assert len(errors) == 2, ended.err
+    for error in errors:
+        assert "which rank 1 has started" in error and "subprocess.run(command, env=" in error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import socket
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from sciml_par._stderr import write_error
 from sciml_par._tensorflow import import_module
@@ -35,6 +35,7 @@ from sciml_par.parallel.startup.gpu_choice import (
     sharing_is_allowed,
     visible_gpus,
 )
+from sciml_par.parallel.startup.load_mpi import load_mpi
 from sciml_par.parallel.startup.nccl import set_up_transport
 from sciml_par.parallel.startup.patience import requested_host_timeout, requested_patience
 from sciml_par.parallel.startup.shared_memory_names import unlink_shared_memory
@@ -45,10 +46,7 @@ from sciml_par.parallel.startup.tensor_float_32 import (
 )
 from sciml_par.parallel.supervision.end_job import JobEnd, abort_gpus
 from sciml_par.parallel.supervision.error_report import FailureReporter
-from sciml_par.parallel.supervision.forked_child import (
-    finalize_mpi_in_the_rank_only,
-    watch_for_forks,
-)
+from sciml_par.parallel.supervision.forked_child import watch_for_forks
 from sciml_par.parallel.supervision.past_check import (
     PastCheck,
     all_asked_lately,
@@ -102,7 +100,8 @@ def init(
     Raises
     ------
     InputError
-        No MPI can be found, more ranks than GPUs on a host, or a bad environment variable.
+        No MPI can be found, a rank has started this process, more ranks than GPUs on a host, or a
+        bad environment variable.
     BindingError
         NCCL cannot connect the ranks' GPUs.
 
@@ -191,7 +190,7 @@ def _all_ranks(comm: MPI.Comm | None, patience: Patience) -> Communicator:
     """The group of all ranks (collective)."""
     let_waiting_ranks_yield(os.environ)
     with watched_start(os.environ, patience):
-        mpi = _load_mpi()
+        mpi = load_mpi(os.environ)
     check_always = os.environ.get("SCIML_PAR_CHECK", "") == "always"
     everyone = Communicator(comm or mpi.COMM_WORLD)
     # A rank that compares alone would wait for ever.
@@ -241,19 +240,6 @@ def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
         host_timeout=host_timeout,
     )
     job_end.sentinel = world.sentinel
-
-
-def _load_mpi() -> Any:
-    try:
-        finalize_mpi_in_the_rank_only()
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            "no MPI library was found: install one with pip install 'sciml-par[mpich]', or load "
-            f"your cluster's MPI module ({reason})."
-        ) from None
-    return MPI
 
 
 def _choose_gpu(

@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import NoReturn
 
 from sciml_par._stderr import write_error
 from sciml_par._text import rank_list
+from sciml_par.parallel.startup.load_mpi import mpi_has_started
 from sciml_par.parallel.startup.shared_memory_names import unlink_mapped_files
 from sciml_par.parallel.supervision.watchdog import Patience
 
@@ -50,7 +50,7 @@ def watched_start(environment: Mapping[str, str], patience: Patience) -> Iterato
     SCIML_PAR_SENTINEL=0.
     """
     rank = rank_of_several(environment)
-    off = environment.get("SCIML_PAR_SENTINEL", "") == "0" or "mpi4py.MPI" in sys.modules
+    off = environment.get("SCIML_PAR_SENTINEL", "") == "0" or mpi_has_started()
     if rank is None or off:
         yield
         return

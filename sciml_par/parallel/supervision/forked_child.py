@@ -56,6 +56,11 @@ def finalize_mpi_in_the_rank_only() -> None:
         _leave_early(os.getpid())
         return
     mpi4py.rc.finalize = False
+    finalize_at_the_end()
+
+
+def finalize_at_the_end() -> None:
+    """Let this process finalize MPI when it ends, and no child of it (local)."""
     atexit.register(_finalize, os.getpid())
 
 
@@ -64,7 +69,7 @@ def _finalize(rank: int) -> None:
         return  # in a child, or where no MPI could be loaded
     from mpi4py import MPI
 
-    if not MPI.Is_finalized():
+    if MPI.Is_initialized() and not MPI.Is_finalized():
         MPI.Finalize()
 
 
