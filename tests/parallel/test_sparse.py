@@ -8,10 +8,11 @@ import tensorflow as tf
 from ranks import compiled, eager, generator, graph, values
 
 import sciml_par.parallel as sp
-from sciml_par.errors import InputError
+from sciml_par.errors import CollectiveMismatchError, InputError
 from sciml_par.parallel.groups.call_site import PreparedCall
 
 LENGTH = 7
+DIFFERENT = (CollectiveMismatchError, tf.errors.FailedPreconditionError)
 
 
 def rows_of(rank, more=0):
@@ -117,3 +118,31 @@ def test_other_operations_are_refused(op):
     for reduce in (sp.allreduce, lambda x, op: sp.fused_allreduce([x], op)):
         with pytest.raises(InputError, match=r"expected Sum or Average for tf.IndexedSlices; got"):
             reduce(indexed(sp.rank()), op)
+
+
+@pytest.mark.ranks(least=2, reason="one rank has nobody to differ from")
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("reduce", (sp.allreduce, lambda x, op: sp.fused_allreduce([x], op)[0]))
+def test_ranks_that_differ_in_the_dense_shape(context, reduce):
+    def run(x, indices):
+        shape = [LENGTH + (sp.rank() == 1), 2]
+        return [reduce(tf.IndexedSlices(x, indices, tf.constant(shape)), sp.Sum).values]
+
+    x, indices = map(tf.constant, slices(sp.rank()))
+    with pytest.raises(DIFFERENT, match=rf"dense_shape \[{LENGTH}, 2\](.|\n)*\[{LENGTH + 1}, 2\]"):
+        context(run)(x, indices)
+
+
+@pytest.mark.ranks(least=2, reason="one rank has nobody to differ from")
+def test_ranks_that_differ_in_a_dense_shape_that_only_the_graph_knows():
+    @tf.function
+    def run(x, indices, shape):
+        return sp.allreduce(tf.IndexedSlices(x, indices, shape), sp.Sum).values
+
+    x, indices = map(tf.constant, slices(sp.rank()))
+    assert run(x, indices, tf.constant([LENGTH, 2])).shape == [
+        sum(map(rows_of, range(sp.size()))),
+        2,
+    ]
+    with pytest.raises(DIFFERENT, match="did not ask for the same"):
+        run(x, indices, tf.constant([LENGTH + (sp.rank() == 1), 2]))

@@ -19,17 +19,23 @@ from sciml_par.parallel.requests.request import Allgather, any_rows, even_rows
 from sciml_par.parallel.tensors.shapes import shape_of
 
 
-def gathered_together(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
+def gathered_together(
+    tensors: Sequence[Tensor], options: CallOptions, *, alike: Sequence[Tensor | None] = ()
+) -> list[Tensor]:
     """`gathered` of each, in one exchange of all numbers of rows and one transfer a type.
 
     As for `gathered`, the exchange is made when the graph runs, or when XLA's program is traced
     (collective).
+
+    Parameters
+    ----------
+    alike : tensors of integers, or None, whose values must be the same on all ranks.
     """
     if not tensors:
         return []
     if any(options.has_unknown_shape(x) for x in tensors) or may_have_unknown_shapes():
-        return _gathered_together_later(tensors, options)
-    rows = _rows_of_all(tensors, options)
+        return _gathered_together_later(tensors, options, alike)
+    rows = _rows_of_all(tensors, options, alike)
     return _gathered_by_type(tensors, rows, options)
 
 
@@ -46,21 +52,27 @@ def _gathered_by_type(
     return results
 
 
-def _gathered_together_later(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
+def _gathered_together_later(
+    tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
+) -> list[Tensor]:
     group, n = options.group, len(tensors)
     if group.size == 1:
         return [tf.identity(x) for x in tensors]
     results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], tf.int32)]
 
-    def run(_: Any, *xs: Tensor) -> list[Tensor]:
+    given = [each for each in alike if each is not None]
+
+    def run(_: Any, *inputs: Tensor) -> list[Tensor]:
+        xs, values = inputs[:n], iter(inputs[n:])
         now = CallOptions(
             group, Placement(group, options.placement.device), options.kind, options.name
         )
-        rows = _rows_of_all(xs, now)
+        known = [None if each is None else next(values) for each in alike]
+        rows = _rows_of_all(xs, now, known)
         return [*_gathered_by_type(xs, rows, now), tf.constant(rows, tf.int32)]
 
     def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
-        *ys, rows = options.at_run_time(run, xs, results)
+        *ys, rows = options.at_run_time(run, [*xs, *given], results)
         first = tf.reduce_sum(rows[: group.rank], axis=0)
 
         def gradient(*gs: Tensor) -> list[Tensor]:
@@ -95,14 +107,18 @@ def _gathered_flat(
     ]
 
 
-def _rows_of_all(tensors: Sequence[Tensor], options: CallOptions) -> np.ndarray:
+def _rows_of_all(
+    tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
+) -> np.ndarray:
     """How many rows each rank has of each tensor, [P, n] (collective)."""
     group, n = options.group, len(tensors)
     mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
     everyone = np.empty((group.size, n), np.int64)
-    # Their text makes the ranks agree on all types and shapes.
+    # Their text makes the ranks agree on all types and shapes, and on what must be alike.
     shapes = [str(any_rows("", x.dtype.name, shape_of(x)))[1:-1] for x in tensors]
     name = f"rows of {options.kind}({'; '.join(shapes)})"
+    if alike:
+        name += f" with dense_shape {', '.join(map(_text, alike))}"
     if options.name is not None:
         name += f" {options.name}"
     request = Allgather("int64", (n,), (n,) * group.size, name=name)
@@ -110,6 +126,12 @@ def _rows_of_all(tensors: Sequence[Tensor], options: CallOptions) -> np.ndarray:
         mine.ctypes.data, everyone.ctypes.data
     )
     return everyone
+
+
+def _text(integers: Tensor | None) -> str:
+    """The values of a tensor, as far as a trace knows them."""
+    known = None if integers is None else tf.get_static_value(integers)
+    return str(known if known is None else known.tolist())
 
 
 def scattered_together(

@@ -23,7 +23,7 @@ def reduced_slices(
     Parameters
     ----------
     slices : `tf.IndexedSlices`, values [n_r, ...] and indices [n_r]; n_r may differ from rank to
-        rank.
+        rank. Their dense_shape must not: ranks that differ in it get an error.
     """
     values = [options.tensor(each.values) for each in slices]
     for x in values:
@@ -35,7 +35,8 @@ def reduced_slices(
             )
     indices = [options.tensor(each.indices) for each in slices]
     before = [scaling.before(x) for x in values]
-    whole = gathered_together([*(x for x, _ in before), *indices], options)
+    shapes = [each.dense_shape for each in slices]
+    whole = gathered_together([*(x for x, _ in before), *indices], options, alike=shapes)
     results = []
     for i, (each, (_, context)) in enumerate(zip(slices, before, strict=True)):
         y = scaling.after(whole[i], context)
