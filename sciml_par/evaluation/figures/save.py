@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -55,10 +57,23 @@ def save_figure(figure: Figure, directory: str | os.PathLike[str], name: str) ->
         with paper_style():
             write_whole(png, partial(figure.savefig, dpi=DOTS_PER_INCH))
             undated = {"CreationDate": None}
-            write_whole(pdf, partial(figure.savefig, dpi=DOTS_PER_INCH, metadata=undated))
+            with _arranged(figure):
+                write_whole(pdf, partial(figure.savefig, dpi=DOTS_PER_INCH, metadata=undated))
     except OSError as error:
         raise OutputError(
             f"save_figure: cannot write {name}.png and {name}.pdf to '{folder}': {error}. "
             "Choose a folder that you may write to."
         ) from error
     return png, pdf
+
+
+@contextmanager
+def _arranged(figure: Figure) -> Iterator[None]:
+    """Leave the panels where the last drawing put them; to place them takes as long as to draw."""
+    engine = figure.get_layout_engine()
+    figure.set_layout_engine("none")
+    try:
+        yield
+    finally:
+        if engine is not None:
+            figure.set_layout_engine(engine)
