@@ -39,7 +39,7 @@ TIMEOUT := $(if $(shell command -v timeout),timeout --foreground -k 10 $(MPI_TIM
 .DELETE_ON_ERROR:
 # The tests share cores and caches: never side by side, not even under make -j.
 .NOTPARALLEL:
-.PHONY: help .venv demo gallery test test-all test-serial test-mpi lint format docs docs-serve benchmark constraints clean distclean
+.PHONY: help .venv demo gallery test test-all test-long test-serial test-mpi lint format docs docs-serve benchmark constraints clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -144,9 +144,9 @@ test-serial $(filter-out test-mpi-2,$(MPI_RUNS)): export XLA_FLAGS ?= \
 test-serial: $(STAMP) ## the tests in one process, and beside them those that start programs
 	@echo "== tests in one process, and those that start programs"
 	@log=$$(mktemp); \
-	python -m pytest -p no:cacheprovider -m 'launches and not large' $(SELECTION) $(PYTEST_ARGS) \
+	python -m pytest -p no:cacheprovider -m 'launches and not large and not long' $(SELECTION) $(PYTEST_ARGS) \
 	    > "$$log" 2>&1 & programs=$$!; trap 'kill $$programs 2>/dev/null; rm -f "$$log"' EXIT INT; \
-	python -m pytest -m 'not launches and not large' $(SELECTION) $(PYTEST_ARGS); code=$$?; \
+	python -m pytest -m 'not launches and not large and not long' $(SELECTION) $(PYTEST_ARGS); code=$$?; \
 	wait $$programs; other=$$?; cat "$$log"; \
 	[ $$code -eq 0 ] || [ $$code -eq 5 -a $$other -eq 0 ] || exit 1; \
 	[ $$other -eq 0 ] || [ $$other -eq 5 -a $$code -eq 0 ]
@@ -160,6 +160,16 @@ $(MPI_RUNS): export OMP_NUM_THREADS := 1
 $(MPI_RUNS): test-mpi-%: $(STAMP)
 	@echo "== tests on $* ranks"
 	$(TIMEOUT) $(MPIRUN) -np $* python -m pytest $(MPI_PYTEST) $(MPI_SUITES) $(SELECTION) $(PYTEST_ARGS)
+
+# Sentences are looked at on one rank and numbers on two; SELECTION=--all looks at all on both.
+test-long: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
+test-long: export OMP_NUM_THREADS := 1
+test-long: LONG = python -m pytest $(MPI_PYTEST) -m long tests/adversaries $(SELECTION) $(PYTEST_ARGS)
+test-long: $(STAMP) ## hostile and ordinary programs: the right number or a sentence
+	@echo "== programs on one rank"
+	$(TIMEOUT) $(LONG)
+	@echo "== programs on two ranks"
+	$(TIMEOUT) $(MPIRUN) -np 2 $(LONG)
 
 # As many ranks as there are GPUs that init finds; without one, the sentence that says so.
 COUNT_GPUS = from _by_size import default_ranks; print(default_ranks("gpu"))

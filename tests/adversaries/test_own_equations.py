@@ -1,0 +1,351 @@
+"""Equations as users write them, against formulas and against solvers of SciPy."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from outcomes import Table
+from scipy.integrate import solve_bvp, solve_ivp
+
+import sciml_par as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import (
+    Ball,
+    Box,
+    Condition,
+    Dirichlet,
+    Initial,
+    IntegralCondition,
+    Interface,
+    Interval,
+    Neumann,
+    Periodic,
+    Problem,
+    Residual,
+    Robin,
+    Time,
+    derivative,
+    divergence,
+    gradient,
+    hessian,
+    laplacian,
+)
+from sciml_par.training import LBFGS, Adam, LevenbergMarquardt, Points
+
+pytestmark = pytest.mark.long
+table = Table()
+small = functools.partial(MLP, width=12, depth=1)
+solve = functools.partial(
+    sp.train,
+    network=small,
+    optimizer=LevenbergMarquardt(),
+    precision="float64",
+    evaluation_points=20,
+    progress=False,
+)
+
+
+@table.gives(1e-5)
+def logistic_growth() -> Any:
+    def growth(u: Any, t: Any) -> Any:
+        return derivative(u, t, 0) - 3 * u(t) * (1 - u(t))
+
+    problem = Problem(Time(0, 2), growth, conditions=[Initial(0.1)])
+    t = np.linspace(0, 2, 9)[:, None]
+    return solve(problem, points=60, steps=120).predict(t).mean, 1 / (1 + 9 * np.exp(-3 * t))
+
+
+@table.gives(1e-4)
+def pendulum_with_a_velocity() -> Any:
+    problem = Problem(
+        Time(0, 3),
+        lambda u, t: derivative(u, t, "t", "t") + tf.sin(u(t)),
+        conditions=[Initial(1.0, velocity=-0.5)],
+    )
+    t = np.linspace(0, 3, 9)
+    found = solve(problem, points=60, steps=120).predict(t).mean
+    truth = solve_ivp(lambda _, y: [y[1], -np.sin(y[0])], (0, 3), [1, -0.5], t_eval=t, rtol=1e-9)
+    return found[:, 0], truth.y[0]
+
+
+@table.gives(1e-4)
+def predator_and_prey_as_two_residuals() -> Any:
+    prey = lambda u, t: derivative(u["r"], t, 0) - u["r"](t) * (1 - u["p"](t))
+    predators = lambda u, t: derivative(u["p"], t, 0) - u["p"](t) * (u["r"](t) - 1)
+    problem = Problem(
+        Time(0, 2),
+        [prey, predators],
+        conditions=[Initial((1.5, 0.5))],
+        outputs=("r", "p"),
+    )
+    t = np.linspace(0, 2, 9)
+    truth = solve_ivp(
+        lambda _, y: [y[0] * (1 - y[1]), y[1] * (y[0] - 1)], (0, 2), [1.5, 0.5], t_eval=t, rtol=1e-9
+    )
+    return solve(problem, points=60, steps=120).predict(t).mean, truth.y.T
+
+
+@table.gives(1e-5)
+def bratu_against_solve_bvp() -> Any:
+    problem = Problem(
+        Interval(0, 1), lambda u, x: laplacian(u, x) + tf.exp(u(x)), conditions=[Dirichlet(0)]
+    )
+    x = np.linspace(0, 1, 11)
+    truth = solve_bvp(
+        lambda _, y: np.stack([y[1], -np.exp(y[0])]),
+        lambda a, b: np.array([a[0], b[0]]),
+        x,
+        np.zeros((2, 11)),
+        tol=1e-9,
+    )
+    return solve(problem, points=40, steps=80).predict(x).mean[:, 0], truth.sol(x)[0]
+
+
+@table.gives(1e-4)
+def clamped_beam_of_fourth_order() -> Any:
+    problem = Problem(
+        Interval(0, 1),
+        lambda w, x: derivative(w, x, 0, 0, 0, 0) - 24,
+        conditions=[Dirichlet(0.0, weight=1e4), Neumann(0.0, weight=1e2)],
+    )
+    x = np.linspace(0, 1, 9)[:, None]
+    return solve(problem, points=40, steps=150).predict(x).mean, x**2 * (1 - x) ** 2
+
+
+@table.gives(2e-3)
+def cooling_rod_against_finite_differences() -> Any:
+    rod = Interval(0, 1, name="x") * Time(0, 0.5)
+    problem = Problem(
+        rod,
+        lambda u, x: derivative(u, x, "t") - derivative(u, x, "x", "x"),
+        conditions=[Initial(1.0), Neumann(0.0, on="left"), Robin(2.0, 1.0, 1.0, on="right")],
+    )
+    found = solve(problem, points=Points(400, method="sobol"), steps=80).predict([[0.0, 0.5]]).mean
+    n = 400
+    h = 1 / n
+
+    def rate(_: float, u: Any) -> Any:
+        after = u[-2] + 2 * h * (1 - 2 * u[-1])
+        wide = np.concatenate([[u[1]], u, [after]])
+        return (wide[2:] - 2 * u + wide[:-2]) / h**2
+
+    truth = solve_ivp(rate, (0, 0.5), np.ones(n + 1), method="BDF", rtol=1e-6, atol=1e-8)
+    return found[0, 0], truth.y[0, -1]
+
+
+@table.gives(2e-3)
+def plucked_string() -> Any:
+    problem = Problem(
+        Interval(0, 1) * Time(0, 1),
+        lambda u, x: derivative(u, x, "t", "t") - derivative(u, x, "x", "x"),
+        conditions=[
+            Dirichlet(0.0, on=["left", "right"], weight=100),
+            Initial(lambda x: np.sin(np.pi * x[:, 0]), velocity=0.0, weight=100),
+        ],
+    )
+    x = np.array([[0.5, 1.0], [0.25, 0.5], [0.5, 0.25]])
+    found = solve(problem, points=300, steps=100).predict(x).mean
+    return found, np.sin(np.pi * x[:, :1]) * np.cos(np.pi * x[:, 1:])
+
+
+@table.gives(2e-3)
+def wave_that_leaves_and_comes_back() -> Any:
+    problem = Problem(
+        Interval(0, 2 * np.pi) * Time(0, 1),
+        lambda u, x: derivative(u, x, "t") + 2 * derivative(u, x, "x"),
+        conditions=[Initial(lambda x: tf.sin(x[:, :1])), Periodic("x")],
+    )
+    x = np.array([[0.0, 1.0], [3.0, 0.5], [6.0, 1.0]])
+    return solve(problem, points=300, steps=100).predict(x).mean, np.sin(x[:, :1] - 2 * x[:, 1:])
+
+
+@table.gives(1e-4)
+def disk_under_load() -> Any:
+    disk = Ball([1.0, -2.0], 0.5)
+    problem = Problem(disk, lambda u, x: laplacian(u, x) + 4, conditions=[Dirichlet(0.0)])
+    found = solve(problem, points=200, steps=60).predict([[1.0, -2.0], [1.2, -2.1]]).mean
+    return found, np.array([[0.25], [0.20]])
+
+
+@table.gives(1e-3)
+def corner_that_points_inwards() -> Any:
+    domain = Box([-1, -1], [1, 1]) - Box([0, 0], [1, 1])
+    exact = lambda x: x[:, :1] ** 2 - x[:, 1:] ** 2 + x[:, :1]
+    problem = Problem(domain, laplacian, conditions=[Dirichlet(exact)])
+    x = np.array([[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.7]])
+    return solve(problem, points=200, steps=60).predict(x).mean, exact(x)
+
+
+@table.gives(1e-3)
+def plane_wave_of_schroedinger() -> Any:
+    def equation(u: Any, x: Any) -> Any:
+        t, xx = derivative(u, x, "t"), derivative(u, x, "x", "x")
+        return tf.concat([-t[:, 1:] + xx[:, :1] / 2, t[:, :1] + xx[:, 1:] / 2], axis=1)
+
+    def exact(x: Any) -> Any:
+        phase = x[:, 0] - x[:, 1] / 2
+        return np.stack([np.cos(phase), np.sin(phase)], axis=1)
+
+    problem = Problem(
+        Interval(0, 2 * np.pi) * Time(0, 1),
+        equation,
+        conditions=[Initial(exact), Periodic("x")],
+        outputs=("re", "im"),
+    )
+    x = np.array([[1.0, 1.0], [4.0, 0.6]])
+    return solve(problem, points=300, steps=100).predict(x).mean, exact(x)
+
+
+@table.gives(1e-3)
+def conduction_in_a_grained_plate() -> Any:
+    tensor = tf.constant([[2.0, 0.5], [0.5, 1.0]], tf.float64)
+
+    def flux(u: Any, z: Any) -> Any:
+        return tf.linalg.matvec(tensor, gradient(u, z))
+
+    exact = lambda x: x[:, :1] ** 2 - x[:, :1] * x[:, 1:]  # div(K grad) = 4 − 1
+    problem = Problem(
+        Box([0, 0], [1, 1]),
+        lambda u, x: divergence(lambda z: flux(u, z), x) - 3,
+        conditions=[Dirichlet(exact)],
+    )
+    x = np.array([[0.5, 0.5], [0.2, 0.9]])
+    return solve(problem, points=100, steps=50).predict(x).mean, exact(x)
+
+
+@table.gives(1e-3)
+def elastic_square() -> Any:
+    exact = lambda x: np.stack([x[:, 0] * x[:, 1], x[:, 0] ** 2], axis=1)
+
+    def lame(u: Any, x: Any) -> Any:
+        h = hessian(u, x)  # [n, 2, 2, 2]
+        laplace = h[:, :, 0, 0] + h[:, :, 1, 1]
+        grad_div = tf.stack([h[:, 0, 0, 0] + h[:, 1, 1, 0], h[:, 0, 0, 1] + h[:, 1, 1, 1]], axis=1)
+        return laplace + 2 * grad_div - tf.constant([[0.0, 2 + 2.0]], x.dtype)
+
+    problem = Problem(Box([0, 0], [1, 1]), lame, conditions=[Dirichlet(exact)], outputs=2)
+    x = np.array([[0.5, 0.5], [0.1, 0.8]])
+    return solve(problem, points=100, steps=60).predict(x).mean, exact(x)
+
+
+@table.gives(1e-4)
+def eigenvalue_with_a_norm() -> Any:
+    problem = Problem(
+        Interval(0, 1),
+        lambda u, x, *, lam: laplacian(u, x) + lam * u(x),
+        conditions=[Dirichlet(0.0), IntegralCondition(lambda u, x: u(x) ** 2, 0.5)],
+        unknowns={"lam": 8.0},
+    )
+    return solve(problem, points=40, steps=150).unknowns["lam"].mean, np.pi**2
+
+
+@table.gives(1e-4)
+def volterra_by_own_quadrature() -> Any:
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    nodes, weights = (nodes + 1) / 2, weights / 2
+
+    def equation(u: Any, x: Any) -> Any:
+        memory = sum(
+            w * x * tf.exp(s * x - x) * u(s * x) for s, w in zip(nodes, weights, strict=True)
+        )
+        return derivative(u, x, 0) + u(x) - memory
+
+    problem = Problem(Interval(0, 2), equation, conditions=[Dirichlet(1.0, on="left")])
+    x = np.linspace(0, 2, 9)[:, None]
+    return solve(problem, points=30, steps=60).predict(x).mean, np.exp(-x) * np.cosh(x)
+
+
+@table.gives(1e-3)
+def delay_with_a_history() -> Any:
+    def equation(u: Any, t: Any) -> Any:
+        before = tf.where(t < 1, tf.ones_like(t), u(t - 1))
+        return derivative(u, t, 0) + before
+
+    # u = 1 before 0, 1 − t up to 1, and −(t − 1) + (t − 1)²/2 afterwards
+    problem = Problem(Time(0, 2), equation, conditions=[Initial(1.0)])
+    t = np.array([[0.5], [1.0], [1.5], [2.0]])
+    found = solve(problem, points=100, steps=150).predict(t).mean
+    return found, np.where(t < 1, 1 - t, 1 - t + (t - 1) ** 2 / 2)
+
+
+@table.gives(1e-3)
+def two_metals() -> Any:
+    def left(u: Any, x: Any) -> Any:
+        return derivative(u["a"], x, 0, 0)
+
+    def right(u: Any, x: Any) -> Any:
+        return derivative(u["b"], x, 0, 0)
+
+    problem = Problem(
+        Interval(0, 1),
+        [left, right],
+        conditions=[
+            Dirichlet(0.0, component="a", on="left"),
+            Dirichlet(1.0, component="b", on="right"),
+            Interface("a", "b", at=("x", 0.5), k_left=1.0, k_right=3.0),
+        ],
+        outputs=("a", "b"),
+    )
+    found = solve(problem, points=40, steps=60).predict([[0.5]]).mean
+    return found, np.array([[0.75, 0.75]])
+
+
+@table.gives(1e-3)
+def neumann_alone_up_to_a_constant() -> Any:
+    problem = Problem(
+        Interval(0, 1),
+        lambda u, x: laplacian(u, x) - np.pi**2 * tf.cos(np.pi * x),
+        conditions=[Neumann(0.0)],
+    )
+    found = solve(problem, points=40, steps=80).predict([[0.0], [0.5], [1.0]]).mean[:, 0]
+    return np.diff(found), np.array([1.0, 1.0])
+
+
+@table.gives(1e-2)
+def obstacle_by_a_penalty() -> Any:
+    # −u″ + 1e3 min(u − ψ, 0) = −8, ψ = −0.5: contact in the middle
+    def equation(u: Any, x: Any) -> Any:
+        return -laplacian(u, x) + 8 + 1e3 * tf.minimum(u(x) + 0.5, 0.0)
+
+    problem = Problem(Interval(0, 1), equation, conditions=[Dirichlet(0.0, weight=1e4)])
+    x = np.linspace(0, 1, 401)
+    truth = solve_bvp(
+        lambda _, y: np.stack([y[1], 8 + 1e3 * np.minimum(y[0] + 0.5, 0)]),
+        lambda a, b: np.array([a[0], b[0]]),
+        x,
+        np.zeros((2, 401)),
+    )
+    at = np.linspace(0, 1, 9)
+    return solve(problem, points=100, steps=150).predict(at).mean[:, 0], truth.sol(at)[0]
+
+
+@table.gives(1e-3)
+def condition_that_couples_both_ends() -> Any:
+    start, end = tf.constant([[0.0]], tf.float64), tf.constant([[1.0]], tf.float64)
+    closed = Condition(lambda u, x: u(start) + u(end) - 1, points=[[0.0]], name="sum of the ends")
+    slope = Neumann(1.0, on="right")
+    problem = Problem(Interval(0, 1), laplacian, conditions=[closed, slope])
+    x = np.array([[0.0], [0.5], [1.0]])
+    return solve(problem, points=20, steps=40).predict(x).mean, x
+
+
+@table.gives(2e-2)
+def helmholtz_of_deepxde_by_adam_and_lbfgs() -> Any:
+    k = np.pi
+    problem = Problem(
+        Interval(-1, 1),
+        Residual(lambda u, x, f: laplacian(u, x) + f, data=lambda x: k**2 * np.sin(k * x)),
+        conditions=[Dirichlet(0.0, weight=20.0)],
+    )
+    x = np.linspace(-1, 1, 7)[:, None]
+    result = sp.train(
+        problem, phases=[(Adam(1e-2), 600), (LBFGS(), 300)], points=32, progress=False
+    )
+    return result.predict(x).mean, np.sin(k * x)
+
+
+test_programs = table.as_test()

@@ -1,0 +1,219 @@
+"""Loops of Horovod and collectives as users write them, against NumPy on all ranks' data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from outcomes import Table, not_yet
+
+import sciml_par.horovod.tensorflow as hvd
+import sciml_par.horovod.tensorflow.keras as hvd_keras
+import sciml_par.parallel as par
+
+pytestmark = pytest.mark.long
+table = Table()
+together = pytest.mark.ranks(least=2, reason="one rank has no others")
+
+
+def data(rank: int, rows: int = 12) -> tuple[Any, Any]:
+    rng = np.random.default_rng(100 + rank)
+    x = rng.normal(size=(rows, 3)).astype("float32")
+    return x, x @ np.array([[1.0], [-2.0], [0.5]], "float32") + rng.normal(size=(rows, 1)).astype(
+        "float32"
+    )
+
+
+def descend(w: Any, parts: Any, rate: float, steps: int) -> Any:
+    """Gradient descent on the mean of the parts' mean squares."""
+    for _ in range(steps):
+        gradients = [2 * x.T @ (x @ w - y) / len(x) for x, y in parts]
+        w = w - rate * np.mean(gradients, axis=0)
+    return w
+
+
+def everyone(rows: Any = None) -> Any:
+    return [data(r, 12 if rows is None else rows(r)) for r in range(hvd.size())]
+
+
+@table.gives(1e-5)
+def a_tape_with_uneven_rows() -> Any:
+    rows = lambda r: 5 + 7 * r
+    x, y = data(hvd.rank(), rows(hvd.rank()))
+    w = tf.Variable(tf.zeros([3, 1]))
+    for _ in range(10):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ w - y) ** 2)
+        tape = hvd.DistributedGradientTape(tape)
+        w.assign_sub(0.1 * tape.gradient(loss, [w])[0])
+    return w.numpy(), descend(np.zeros((3, 1)), everyone(rows), 0.1, 10)
+
+
+@table.gives(1e-5)
+def fit_with_the_distributed_optimizer() -> Any:
+    x, y = data(hvd.rank())
+    keras.utils.set_random_seed(hvd.rank())  # other weights on each rank, until the broadcast
+    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1, use_bias=False)])
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+    start = hvd.broadcast(model.weights[0].value, 0).numpy()
+    model.fit(
+        x,
+        y,
+        batch_size=12,
+        epochs=10,
+        shuffle=False,
+        verbose=0,
+        callbacks=[hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)],
+    )
+    return model.get_weights()[0], descend(start, everyone(), 0.1, 10)
+
+
+@table.gives(1e-5)
+def backward_passes_before_an_update() -> Any:
+    x, y = data(hvd.rank(), 12)
+    w = tf.Variable(tf.zeros([3, 1]))
+    optimizer = hvd.DistributedOptimizer(
+        keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=True
+    )
+    for step in range(8):
+        half = slice(0, 6) if step % 2 == 0 else slice(6, 12)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x[half] @ w - y[half]) ** 2)
+        optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+    return w.numpy(), descend(np.zeros((3, 1)), everyone(), 0.1, 4)
+
+
+@table.gives(1e-6)
+def averages_of_every_kind_of_input() -> Any:
+    r, mean = hvd.rank(), (hvd.size() - 1) / 2
+    return [
+        (hvd.allreduce(float(r)).numpy(), mean),
+        (hvd.allreduce([r * 1.0, 2.0]).numpy(), np.array([mean, 2.0])),
+        (hvd.allreduce(np.full(3, r, "float64")).numpy(), np.full(3, mean)),
+        (hvd.allreduce(tf.constant(r, tf.float16)).numpy(), mean),
+        (
+            hvd.allreduce(tf.constant([r], tf.int64), op=hvd.Sum).numpy(),
+            np.array([2 * mean * hvd.size() / 2]),
+        ),
+        (hvd.allreduce(tf.fill([2, 0], 1.0)).numpy(), np.zeros((2, 0))),
+        (hvd.allreduce(tf.constant(r + 1j, tf.complex64)).numpy(), mean + 1j),
+        (hvd.allreduce(tf.constant(float(r)), average=False).numpy(), mean * hvd.size()),
+    ]
+
+
+@table.gives(0.0)
+def rows_of_other_numbers_and_none() -> Any:
+    r = hvd.rank()
+    mine = tf.fill([r, 2], float(r))  # none on rank 0
+    wanted = np.concatenate([np.full((s, 2), float(s)) for s in range(hvd.size())])
+    return hvd.allgather(mine).numpy(), wanted
+
+
+@table.gives(0.0)
+def objects_from_one_and_from_all() -> Any:
+    config = hvd.broadcast_object({"lr": 0.1, "sizes": [1, 2]} if hvd.rank() == 0 else None, 0)
+    names = hvd.allgather_object(f"rank {hvd.rank()}" * (hvd.rank() + 1))
+    wanted = [f"rank {s}" * (s + 1) for s in range(hvd.size())]
+    return [
+        (float(config["lr"] == 0.1 and config["sizes"] == [1, 2]), 1.0),
+        (float(names == wanted), 1.0),
+    ]
+
+
+@table.gives(1e-6, together)
+def a_set_of_one_rank() -> Any:
+    alone = hvd.add_process_set([hvd.size() - 1])
+    found = 7.0
+    if alone.included():
+        found = hvd.allreduce(tf.constant(float(hvd.rank())), process_set=alone).numpy()
+    hvd.remove_process_set(alone)
+    return found, float(hvd.size() - 1) if hvd.rank() == hvd.size() - 1 else 7.0
+
+
+@table.gives(0.0)
+def rows_dealt_out_by_splits() -> Any:
+    p, r = hvd.size(), hvd.rank()
+    splits = [r + s for s in range(p)]
+    rows = np.concatenate([np.full(r + s, 10 * r + s) for s in range(p)]).astype("int32")
+    found, received = hvd.alltoall(tf.constant(rows), splits=splits)
+    wanted = np.concatenate([np.full(s + r, 10 * s + r) for s in range(p)])
+    return [(found.numpy(), wanted), (received.numpy(), np.array([s + r for s in range(p)]))]
+
+
+@table.gives(1e-6)
+def metrics_that_are_averaged() -> Any:
+    class Last(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.logs = dict(logs)
+
+    x, y = data(hvd.rank())
+    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1, kernel_initializer="zeros")])
+    model.compile(keras.optimizers.SGD(0.0), loss="mse")
+    last = Last()
+    model.fit(
+        x,
+        y,
+        batch_size=12,
+        verbose=0,
+        callbacks=[hvd_keras.callbacks.MetricAverageCallback(), last],
+    )
+    return last.logs["loss"], np.mean([np.mean(y**2) for _, y in everyone()])
+
+
+@table.gives(1e-5)
+def a_gradient_through_a_compiled_loop() -> Any:
+    @tf.function(jit_compile=True)
+    def power(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            for _ in tf.range(3):
+                y = par.allreduce(y * x, par.Average)
+            loss = tf.reduce_sum(y) / par.size()
+        return tape.gradient(loss, x)
+
+    # All ranks have x, so that y = x⁴, and the ranks' losses add up to one.
+    try:
+        total = par.allreduce(power(tf.constant([1.5])), par.Sum)
+    except ValueError as error:  # a loop without a known number of passes has no gradient in XLA
+        assert "maximum_iterations" in str(error)
+        return None
+    return total.numpy(), np.array([4 * 1.5**3], "float32")
+
+
+@table.gives(1e-5)
+def statistics_of_uneven_rows() -> Any:
+    x = data(hvd.rank(), 3 + 4 * hvd.rank())[0]
+    n = hvd.allreduce(tf.constant(float(len(x))), op=hvd.Sum)
+    mean = hvd.allreduce(tf.reduce_sum(x, axis=0), op=hvd.Sum) / n
+    square = hvd.allreduce(tf.reduce_sum((x - mean) ** 2, axis=0), op=hvd.Sum) / n
+    rows = np.concatenate([x for x, _ in everyone(lambda r: 3 + 4 * r)])
+    return [(mean.numpy(), rows.mean(axis=0)), (square.numpy(), rows.var(axis=0))]
+
+
+@table.says("shape|rows|differ", together)
+def gradients_of_other_shapes() -> Any:
+    return hvd.allreduce(tf.zeros([2 + hvd.rank()]))
+
+
+@table.says("rank 0|op|Sum|Average", together)
+def operations_that_differ() -> Any:
+    return hvd.allreduce(tf.zeros([2]), op=hvd.Sum if hvd.rank() else hvd.Average)
+
+
+@table.says("root|rank")
+def a_root_that_there_is_not() -> Any:
+    return hvd.broadcast(tf.zeros([2]), root_rank=hvd.size())
+
+
+@table.says(
+    "broadcast_variables", not_yet("the name is PyTorch's, and no sentence says which is meant")
+)
+def parameters_as_in_pytorch() -> Any:
+    return hvd.broadcast_parameters({}, root_rank=0)
+
+
+test_programs = table.as_test()
