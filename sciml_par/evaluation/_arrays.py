@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sciml_par._masked import with_gaps
 from sciml_par.errors import InputError
 
 _NOT_REAL = "cOSUMm"  # complex, objects, bytes, text, dates, durations
@@ -19,7 +20,7 @@ def as_real(values: ArrayLike, where: str) -> np.ndarray:
         If `values` is complex, ragged, or no number at all.
     """
     try:
-        array = np.asarray(values)
+        array = np.asarray(with_gaps(values))
         # NumPy would turn None into nan, drop imaginary parts, and read numbers out of text.
         if array.dtype.kind in _NOT_REAL:
             raise TypeError(f"got dtype {array.dtype}")

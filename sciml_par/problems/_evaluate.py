@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._masked import with_gaps
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import as_columns, check_takes
@@ -53,7 +54,7 @@ def raw_values(
 
     def evaluate(points: Any) -> Any:
         found = function(points) if reads_variables else evaluate_data(function, points, what=what)
-        return found.numpy() if hasattr(found, "numpy") else found
+        return found.numpy() if hasattr(found, "numpy") else with_gaps(found)
 
     try:
         return evaluate(x)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._masked import with_gaps
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.domain import Domain
 
@@ -22,7 +23,7 @@ def finite_array(value: Any, what: str) -> FloatArray:
         It is no array of real numbers, or one of them is not finite; the message names the row.
     """
     try:
-        array = np.array(value)
+        array = np.array(with_gaps(value))
     except Exception as error:  # each library raises its own for what NumPy cannot read
         raise InputError(f"{what} cannot be read as an array of numbers: {error}") from error
     if array.dtype.kind not in "fiu":

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._masked import with_gaps
 from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction
@@ -132,7 +133,7 @@ class Predictor:
     def _points(self, x: Any) -> Array:
         d = self.dimension
         try:
-            points = np.asarray(x, self.dtype)
+            points = np.asarray(with_gaps(x), self.dtype)
         except (TypeError, ValueError):
             points = np.empty(())
         if points.ndim == 1 and d == 1:

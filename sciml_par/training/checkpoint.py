@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from sciml_par.errors import InputError
 from sciml_par.results.folder import CHECKPOINT
+from sciml_par.training._checks import as_integer
 
 AUTO = "auto"
 
@@ -38,11 +38,8 @@ class Checkpoint:
     def __post_init__(self) -> None:
         if not isinstance(self.folder, str | os.PathLike):
             raise InputError(f"Checkpoint: expected the name of a folder; got {self.folder!r}.")
-        if self.every is not None and not _is_positive(self.every):
-            raise InputError(
-                f"Checkpoint: expected every to be a number of steps, an integer ≥ 1, or None; got "
-                f"{self.every!r}."
-            )
+        if self.every is not None:
+            object.__setattr__(self, "every", as_integer(self.every, 1, "Checkpoint", "every"))
 
     def file(self, *, mode: str, group: int) -> Path:
         """The file of a group of ranks (local)."""
@@ -77,10 +74,3 @@ def check_checkpoint(checkpoint: Any, resume: Any) -> None:
             f"train: resume={resume!r} needs checkpoint=Checkpoint(folder) with the folder of the "
             f"training that is to go on."
         )
-
-
-def _is_positive(value: Any) -> bool:
-    try:
-        return operator.index(value) >= 1 and not isinstance(value, bool)
-    except TypeError:
-        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -13,6 +12,7 @@ import numpy as np
 
 from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
+from sciml_par.training._checks import as_integer
 
 DATA, ENSEMBLE = "data", "ensemble"
 
@@ -56,8 +56,8 @@ class Ensemble:
             )
         for name in ("members", "members_per_rank", "ranks_per_member"):
             value = getattr(self, name)
-            if value is not None and not _is_positive(value):
-                raise InputError(f"Ensemble: expected {name} to be an integer ≥ 1; got {value!r}.")
+            if value is not None:
+                object.__setattr__(self, name, as_integer(value, 1, "Ensemble", name))
         if self.problems is not None and not (
             callable(self.problems) or isinstance(self.problems, list | tuple)
         ):
@@ -180,10 +180,3 @@ def _is_seed(value: Any) -> bool:
 
 def _is_rate(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
-
-
-def _is_positive(value: Any) -> bool:
-    try:
-        return operator.index(value) >= 1 and not isinstance(value, bool)
-    except TypeError:
-        return False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sciml_par.errors import InputError
+from sciml_par.training._checks import as_integer
 from sciml_par.training.optimizers.convert import as_optimizer
 from sciml_par.training.optimizers.optimizer import FirstOrder, Optimizer
 
@@ -70,10 +70,4 @@ def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -
 
 
 def _phase(optimizer: Any, steps: Any) -> Phase:
-    try:
-        good = operator.index(steps) >= 1 and not isinstance(steps, bool)
-    except TypeError:
-        good = False
-    if not good:
-        raise InputError(f"train: expected steps to be an integer ≥ 1; got {steps!r}.")
-    return Phase(as_optimizer(optimizer), int(steps))
+    return Phase(as_optimizer(optimizer), as_integer(steps, 1, "train", "steps"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.training._checks import as_integer
 
 PRECISIONS = ("float32", "float64")
 BEST, LAST = "best", "last"
@@ -31,11 +31,10 @@ class Settings:
     def __post_init__(self) -> None:
         _one_of("precision", self.precision, PRECISIONS)
         _one_of("keep", self.keep, (BEST, LAST))
-        _at_least("seed", self.seed, 0)
-        if self.evaluation_points is not None:
-            _at_least("evaluation_points", self.evaluation_points, 2)
-        if self.log_every is not None:
-            _at_least("log_every", self.log_every, 1)
+        for name, least in (("seed", 0), ("evaluation_points", 2), ("log_every", 1)):
+            value = getattr(self, name)
+            if value is not None or name == "seed":
+                object.__setattr__(self, name, as_integer(value, least, "train", name))
 
 
 @dataclass(frozen=True)
@@ -79,12 +78,3 @@ def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise InputError(
             f"train: expected {name} to be one of {', '.join(allowed)}; got {value!r}."
         )
-
-
-def _at_least(name: str, value: Any, least: int) -> None:
-    try:
-        good = operator.index(value) >= least and not isinstance(value, bool)
-    except TypeError:
-        good = False
-    if not good:
-        raise InputError(f"train: expected {name} to be an integer ≥ {least}; got {value!r}.")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.training._checks import as_integer
 from sciml_par.training.loop import Limits
 
 _NEVER = 2**31 - 1
@@ -52,12 +52,7 @@ class NoProgress:
     least_progress: float = 1e-3
 
     def __post_init__(self) -> None:
-        try:
-            good = operator.index(self.steps) >= 1 and not isinstance(self.steps, bool)
-        except TypeError:
-            good = False
-        if not good:
-            raise InputError(f"NoProgress: expected steps, an integer ≥ 1; got {self.steps!r}.")
+        object.__setattr__(self, "steps", as_integer(self.steps, 1, "NoProgress", "steps"))
         share = self.least_progress
         _check_number(
             "NoProgress", "least_progress", share, lambda share: 0 <= share < 1, "in [0, 1)"

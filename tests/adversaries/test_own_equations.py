@@ -326,7 +326,9 @@ def obstacle_by_a_penalty() -> Any:
 @table.gives(1e-3)
 def condition_that_couples_both_ends() -> Any:
     start, end = tf.constant([[0.0]], tf.float64), tf.constant([[1.0]], tf.float64)
-    closed = Condition(lambda u, x: u(start) + u(end) - 1, points=[[0.0]], name="sum of the ends")
+    closed = Condition(
+        lambda u, x: u(start) + u(end) - tf.ones_like(x), points=[[0.0]], name="sum of the ends"
+    )
     slope = Neumann(1.0, on="right")
     problem = Problem(Interval(0, 1), laplacian, conditions=[closed, slope])
     x = np.array([[0.0], [0.5], [1.0]])

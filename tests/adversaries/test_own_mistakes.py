@@ -66,7 +66,7 @@ def solved(problem: Problem, **options: Any) -> Any:
 # Arguments of other types than the documented ones
 
 
-@table.gives(1e-4, not_yet("a log_every of eight bits overflows"))
+@table.gives(1e-4)
 def numbers_of_numpy_everywhere() -> Any:
     return solved(
         rod(), steps=np.int64(40), points=np.int32(30), seed=np.int16(3), log_every=np.uint8(5)

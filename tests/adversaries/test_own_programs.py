@@ -497,7 +497,7 @@ def an_ensemble_member_again_by_its_seed() -> Any:
     return on_root(lambda: (two.predict(X).members, several.predict(X).members[[3, 0]]))
 
 
-@table.gives(1e-6)
+@table.gives(1e-6, not_yet("a field of another rank is not found", ranks=2))
 def an_ensemble_of_ansatz_problems_saved_and_loaded(folder: Path) -> Any:
     def problem(j: int) -> Problem:
         height = [1e-4, 1.0][j]

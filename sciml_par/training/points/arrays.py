@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._masked import with_gaps
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.domain import Domain
 
@@ -22,7 +23,7 @@ def as_array(value: Any, what: str) -> FloatArray:
         It is no array of real numbers, or one of them is not finite.
     """
     try:
-        array = np.asarray(value)
+        array = np.asarray(with_gaps(value))
     except Exception as error:  # each library raises its own for what NumPy cannot read
         raise InputError(
             f"{what} cannot be read as an array of numbers: {error} Pass a NumPy array."
