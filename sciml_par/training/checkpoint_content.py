@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import listed
@@ -17,6 +19,8 @@ from sciml_par.training.checkpoint_file import Content
 from sciml_par.training.course import Course, Position
 from sciml_par.training.description import Description
 from sciml_par.training.meeting import Meeting
+
+FloatArray = npt.NDArray[np.float64]
 
 # What may be otherwise in the training that goes on; optimizers and steps are compared by phases.
 _MAY_DIFFER = ("log_every", "evaluation_points", "evaluation_domain", "keep", "steps", "stop")
@@ -70,8 +74,14 @@ class Identity:
         return tuple(f"optimizer of phase {k + 1}" for k in range(len(self.steps)))
 
 
-def content_of(meeting: Meeting, identity: Identity) -> Content:
-    """The courses as they are (local)."""
+def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatArray]) -> Content:
+    """The courses as they are (local).
+
+    Parameters
+    ----------
+    terms : of the loss at the weights of now, [M, T], by the number of the course; there are none
+        of those that have not begun.
+    """
     arrays: dict[str, Any] = {}
     courses = []
     for i, course in enumerate(meeting.courses):
@@ -85,6 +95,8 @@ def content_of(meeting: Meeting, identity: Identity) -> Content:
             ),
             f"course-{i}/terms": course.terms,
         }
+        if i in terms:
+            arrays[f"course-{i}/terms at the weights"] = terms[i]
         arrays |= {f"course-{i}/{name}": kept for name, kept in course.kept_points.items()}
         weights = [each for each in course.weights if each.size]
         if weights:
@@ -139,8 +151,8 @@ def check_identity(content: Content, identity: Identity, path: Path) -> None:
         _check_phases(course, identity, path, texts)
 
 
-def restore(content: Content, meeting: Meeting, identity: Identity, path: Path) -> None:
-    """Let the courses go on where those of the checkpoint were (local).
+def restore(content: Content, meeting: Meeting, path: Path) -> None:
+    """Put the courses to where those of the checkpoint were (local).
 
     Raises
     ------
@@ -154,21 +166,20 @@ def restore(content: Content, meeting: Meeting, identity: Identity, path: Path) 
         raise InputError(
             _other_text(path, "members of one stack", str(saved_members), str(members), texts)
         )
-    stops_differ = texts["stop"] != identity.stop
     for i, (course, saved) in enumerate(zip(meeting.courses, texts["courses"], strict=True)):
-        _restore_course(course, i, saved, arrays, path, reopen=stops_differ)
+        _restore_course(course, i, saved, arrays, path)
         course.times_brought_together = saved["times_brought_together"]
         course.largest_drift = saved["largest_drift"]
 
 
+def stored_terms(content: Content) -> dict[int, FloatArray]:
+    """The terms of the loss at the weights of each course that has begun, by its number."""
+    names = {i: f"course-{i}/terms at the weights" for i in range(len(content.texts["courses"]))}
+    return {i: content.arrays[name] for i, name in names.items() if name in content.arrays}
+
+
 def _restore_course(
-    course: Course,
-    i: int,
-    saved: dict[str, Any],
-    arrays: dict[str, Any],
-    path: Path,
-    *,
-    reopen: bool,
+    course: Course, i: int, saved: dict[str, Any], arrays: dict[str, Any], path: Path
 ) -> None:
     leaves = [arrays[f"course-{i}/state-{k}"] for k in range(saved["leaves"])]
     position = Position(
@@ -186,7 +197,7 @@ def _restore_course(
         if f"course-{i}/points" in arrays
         else {}
     )
-    if not course.go_on(position, leaves, reopen=reopen):
+    if not course.restore(position, leaves):
         raise InputError(
             f"train: the checkpoint {path} holds tensors of other shapes or types than this "
             f"training has. It was written by another version of the optimizer or the network: go "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ from sciml_par._stderr import write_error
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training import checkpoint_file
 from sciml_par.training.checkpoint_content import Identity, content_of
+from sciml_par.training.course import Course
 from sciml_par.training.loop import NOT_FINITE
 from sciml_par.training.meeting import NO_LIMIT, Meeting, Watcher
+from sciml_par.training.stored_terms import FloatArray, terms_of_now
 
 
 class CheckpointWatcher(Watcher):
@@ -25,8 +28,9 @@ class CheckpointWatcher(Watcher):
     path : the file.
     every : steps between files, or None.
     identity : of the training.
+    take_apart : makes a computation of each member of a course, where they cannot be one.
     writes : whether this rank writes; one of each group does.
-    resumed : whether the file holds the state of now.
+    resumed : the steps of the courses whose state the file holds, if it was resumed from.
     """
 
     def __init__(
@@ -35,14 +39,16 @@ class CheckpointWatcher(Watcher):
         every: int | None,
         identity: Identity,
         *,
+        take_apart: Callable[[Course], None],
         writes: bool,
-        resumed: bool,
+        resumed: tuple[int, ...] | None,
     ) -> None:
         self._path, self._every, self._identity = path, every, identity
-        self._writes = writes
+        self._writes, self._take_apart = writes, take_apart
         self._written: tuple[int, ...] | None = None
         self._seen: tuple[int, ...] | None = None
         self._resumed = resumed
+        self._terms: dict[int, tuple[int, FloatArray]] = {}
         self._problem: str | None = None
 
     def longest_chunk(self, step: int) -> int:
@@ -50,17 +56,29 @@ class CheckpointWatcher(Watcher):
         return NO_LIMIT if self._every is None else self._every - step % self._every
 
     def met(self, meeting: Meeting) -> str | None:
-        """See `Watcher` (local)."""
+        """See `Watcher` (collective in the group, where a file is due)."""
         now = tuple(course.step for course in meeting.courses)
-        if self._resumed and self._seen is None:
-            self._written = now
         moved, self._seen = now != self._seen, now
         course = meeting.course
         multiple = self._every is not None and course.step % self._every == 0 and course.step > 0
         due = meeting.over or (moved and (multiple or course.finished))
-        if not due or not self._writes or now == self._written or _lost(meeting):
+        if not due or now == self._resumed or _lost(meeting):
             return None
-        return self._write(meeting, now)
+        terms = self._terms_of(meeting)
+        if not self._writes or now == self._written:
+            return None
+        return self._write(meeting, now, terms)
+
+    def _terms_of(self, meeting: Meeting) -> dict[int, FloatArray]:
+        """The terms of the loss at the weights of each course that has begun.
+
+        Those of courses that have made no step since are known.
+        """
+        for i, course in enumerate(meeting.courses):
+            known = i in self._terms and self._terms[i][0] == course.step
+            if course.step > 0 and not known:
+                self._terms[i] = course.step, terms_of_now(course, self._take_apart)
+        return {i: terms for i, (_, terms) in self._terms.items()}
 
     def report(self, world: Communicator) -> None:
         """Say on rank 0 which files could not be written at last, if any (collective)."""
@@ -69,10 +87,12 @@ class CheckpointWatcher(Watcher):
             more = f" (and {len(problems) - 1} others)" if len(problems) > 1 else ""
             write_error(f"warning: {problems[0]}{more}.")
 
-    def _write(self, meeting: Meeting, now: tuple[int, ...]) -> str | None:
+    def _write(
+        self, meeting: Meeting, now: tuple[int, ...], terms: dict[int, FloatArray]
+    ) -> str | None:
         before, self._problem = self._problem, None
         try:
-            checkpoint_file.write(content_of(meeting, self._identity), self._path)
+            checkpoint_file.write(content_of(meeting, self._identity, terms), self._path)
         except OSError as error:
             reason = error.strerror or str(error)
             self._problem = f"the checkpoint {self._path} cannot be written ({reason})"

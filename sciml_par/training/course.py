@@ -17,6 +17,7 @@ from sciml_par.training.loop import (
     NOT_FINITE,
     RUNNING,
     TARGET_LOSS,
+    Chunk,
     Limits,
     Loop,
     State,
@@ -168,13 +169,12 @@ class Course:
         """
         self._loops, self._feed, self.apart = tuple(loops), feed, True
 
-    def go_on(self, position: Position, leaves: Sequence[Any], *, reopen: bool) -> bool:
-        """Go on from where a course of the same stack was (local).
+    def restore(self, position: Position, leaves: Sequence[Any]) -> bool:
+        """Put the course to where one of the same stack was (local).
 
         Parameters
         ----------
-        leaves : the arrays of its state, in the order of `tf.nest.flatten`.
-        reopen : let members that have ended by a target or without progress run again.
+        position, leaves : of that one; the leaves are the tensors of its state in order.
 
         Returns
         -------
@@ -187,11 +187,19 @@ class Course:
             return False
         self.position = position
         self.state = tf.nest.pack_sequence_as(like, state)
+        return True
+
+    def go_on(self, *, reopen: bool) -> None:
+        """Continue from there (local).
+
+        Parameters
+        ----------
+        reopen : let members that have ended by a target or without progress run again.
+        """
         if reopen:
             self._reopen()
         if self._has_next_phase():
             self._next_phase()
-        return True
 
     @property
     def kept_points(self) -> dict[str, npt.NDArray[Any]]:
@@ -228,16 +236,37 @@ class Course:
         NotStackableError
             There are several members, and they cannot be compiled as one computation.
         """
+        chunk = self._try(self.state)
+        self.terms = chunk.terms
+        return chunk.seconds
+
+    def terms_here(self, parameters: Any = None) -> FloatArray:
+        """Return the terms of the loss at the weights of now, or at θ: [M, p], as [M, T].
+
+        They are those of the batch of the next step. A fresh state of the optimizer keeps it from
+        taking values that it knows from the step before.
+
+        Raises
+        ------
+        NotStackableError
+            As `prepare`.
+        """
+        theta = self.state.parameters if parameters is None else parameters
+        return self._try(self._loops[self.position.phase].start(theta)).terms
+
+    def _try(self, state: State) -> Chunk:
+        """Make a step that is thrown away."""
         try:
-            chunk = self._advance(self.state, 1)
+            chunk = self._advance(state, 1)
         except Exception as error:
             if len(self.stack.numbers) == 1 or self.apart:
                 error.add_note(_NOT_COMPILED)
                 raise
             raise NotStackableError from error
-        self.terms, self._prepared = chunk.terms, True
-        self.seconds_compile += chunk.seconds
-        return chunk.seconds
+        if not self._prepared:
+            self._prepared = True
+            self.seconds_compile += chunk.seconds
+        return chunk
 
     def advance(self, count: int) -> float:
         """Do `count` steps, or fewer if all members end, and return the seconds."""

@@ -11,11 +11,12 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.folder import CHECKPOINT, claim_folder
 from sciml_par.training import checkpoint_file
 from sciml_par.training.checkpoint import Checkpoint, check_checkpoint
-from sciml_par.training.checkpoint_content import Identity, check_identity, restore
+from sciml_par.training.checkpoint_content import check_identity, restore, stored_terms
 from sciml_par.training.checkpoint_file import Content
 from sciml_par.training.checkpoint_watcher import CheckpointWatcher
 from sciml_par.training.meeting import Meeting
 from sciml_par.training.preparation import Preparation
+from sciml_par.training.stored_terms import difference
 
 
 def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> None:
@@ -61,10 +62,17 @@ def begin_from(
         return []
     world.on_root(lambda: _claim(checkpoint, resume))
     path = checkpoint.file(mode=ready.settings.mode, group=ready.group_number)
-    identity, group = ready.identity, ready.group
-    resumed = bool(resume) and _go_on(meeting, identity, checkpoint, path, group, world)
-    every, writes = checkpoint.every, group.rank == 0
-    return [CheckpointWatcher(path, every, identity, writes=writes, resumed=resumed)]
+    resumed = bool(resume) and _go_on(meeting, ready, checkpoint, path, world)
+    return [
+        CheckpointWatcher(
+            path,
+            checkpoint.every,
+            ready.identity,
+            take_apart=ready.take_apart,
+            writes=ready.group.rank == 0,
+            resumed=tuple(course.step for course in meeting.courses) if resumed else None,
+        )
+    ]
 
 
 def _claim(checkpoint: Checkpoint, resume: bool | str) -> None:
@@ -89,12 +97,7 @@ def _claim(checkpoint: Checkpoint, resume: bool | str) -> None:
 
 
 def _go_on(
-    meeting: Meeting,
-    identity: Identity,
-    checkpoint: Checkpoint,
-    path: Path,
-    group: Communicator,
-    world: Communicator,
+    meeting: Meeting, ready: Preparation, checkpoint: Checkpoint, path: Path, world: Communicator
 ) -> bool:
     """Bring this group's courses to where its file left them, if there is one (collective).
 
@@ -103,23 +106,40 @@ def _go_on(
     """
 
     def find() -> Content | None:
-        if group.rank > 0:
+        if ready.group.rank > 0:
             return None
         if not path.exists():
             _refuse_other_names(checkpoint, path)
             return None
         content = checkpoint_file.read(path)
-        check_identity(content, identity, path)
+        check_identity(content, ready.identity, path)
         return content
 
-    content = group.broadcast_object(world.attempt(find))
+    content = ready.group.broadcast_object(world.attempt(find))
 
     def bring() -> None:
         if content is not None:
-            restore(content, meeting, identity, path)
+            restore(content, meeting, path)
 
     world.attempt(bring)
+    found = [] if content is None else _differences(content, meeting, ready, path)
+
+    def refuse() -> None:
+        if found:
+            raise InputError(found[0])
+
+    world.attempt(refuse)
+    if content is not None:
+        for course in meeting.courses:
+            course.go_on(reopen=content.texts["stop"] != ready.identity.stop)
     return content is not None
+
+
+def _differences(content: Content, meeting: Meeting, ready: Preparation, path: Path) -> list[str]:
+    """What tells the problem of the checkpoint from this one (collective in the group)."""
+    stored = stored_terms(content)
+    said = [difference(meeting.courses[i], stored[i], ready.take_apart, path) for i in stored]
+    return [text for text in said if text is not None]
 
 
 def _refuse_other_names(checkpoint: Checkpoint, path: Path) -> None:

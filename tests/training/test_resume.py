@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,16 @@ from sciml_par.training import (
     Adam,
     Checkpoint,
     Ensemble,
+    LevenbergMarquardt,
     NoProgress,
     Points,
     Progress,
+    ReLoBRaLo,
     Result,
     SSBroyden,
     TargetLoss,
     WallTime,
+    checkpoint_file,
     train,
 )
 
@@ -194,6 +198,71 @@ def test_auto_begins_anew_where_there_is_none_and_goes_on_where_there_is(tmp_pat
     small(poisson(), checkpoint=checkpoint, resume="auto", callbacks=stop_at(20))
     resumed = small(poisson(), checkpoint=checkpoint, resume="auto")
     assert bits(resumed) == uninterrupted("float32")
+
+
+SOURCE = {"k": 1.0}
+TABLE = np.array([1.0, 0.0])
+
+
+def by_entry(u: Any, x: Any) -> Any:
+    return laplacian(u, x) - SOURCE["k"]
+
+
+def by_element(u: Any, x: Any) -> Any:
+    """It also has no form for several members at once."""
+    return branching(u, x) - TABLE[0]
+
+
+def problem_of(equation: Any) -> Problem:
+    return Problem(Interval(-1, 1), equation, conditions=[Dirichlet(0.0)], name="one name")
+
+
+OTHER_EQUATION: dict[str, tuple[Any, dict[str, Any], int]] = {
+    "one model": (by_entry, {}, 25),
+    "minibatches": (by_entry, CASES["minibatches"][0], 35),
+    "points by the residual": (by_entry, CASES["points by the residual"][0], 45),
+    "in a phase of LBFGS": (by_entry, QUASI_NEWTON, 25),
+    "weights by a strategy": (by_entry, {"weights": ReLoBRaLo(every=5)}, 25),
+    "members one by one": (by_element, {"mode": Ensemble(members_per_rank=2)}, 25),
+    "finished": (by_entry, {"steps": 20, "optimizer": LevenbergMarquardt()}, 60),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_EQUATION)
+def test_refuses_to_resume_with_another_number_wherever_the_equation_reads_it(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    equation, options, at = OTHER_EQUATION[case]
+    checkpoint = Checkpoint(shared(tmp_path))
+    small(problem_of(equation), checkpoint=checkpoint, callbacks=stop_at(at), **options)
+    with monkeypatch.context() as changed:
+        changed.setitem(SOURCE, "k", 8.0)
+        changed.setattr(sys.modules[__name__], "TABLE", np.array([8.0, 0.0]))
+        with pytest.raises(InputError, match=r"term 'residual' of the loss.* was .* there, and is"):
+            small(problem_of(equation), checkpoint=checkpoint, resume=True, **options)
+    again = small(problem_of(equation), checkpoint=checkpoint, resume="auto", **options)
+    assert all(member.steps <= 60 for member in again.members)
+
+
+@pytest.mark.ranks(most=1, reason="the sums of one rank are enough")
+def test_terms_that_differ_by_rounding_alone_are_those_of_the_same_equation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss at the level of rounding has no correct digit, and the same equation has another."""
+
+    def equation(u: Any, x: Any) -> Any:
+        r = laplacian(u, x) - 1.0
+        return (SOURCE["k"] + r) - SOURCE["k"]
+
+    options = {"steps": 60, "optimizer": LevenbergMarquardt(), "network": partial(MLP, width=12)}
+    checkpoint = Checkpoint(tmp_path)
+    first = small(problem_of(equation), checkpoint=checkpoint, **options).members[0]
+    assert first.loss < 1e-10
+    monkeypatch.setitem(SOURCE, "k", 3.0)
+    content = checkpoint_file.read(checkpoint.files()[0])
+    stored = content.arrays["course-0/terms at the weights"]
+    again = small(problem_of(equation), checkpoint=checkpoint, resume=True, **options).members[0]
+    assert abs(again.loss / stored.sum() - 1) > 1e-3
 
 
 @pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
