@@ -17,7 +17,14 @@ from sciml_par.evaluation.figures.predictions import plot_predictions
 from sciml_par.evaluation.figures.save import save_figure
 from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
 from sciml_par.evaluation.figures.unknowns import UnknownCurve, plot_unknowns
-from sciml_par.results.member import DIVERGED, FINISHED, NOT_FINITE, Member, ranks_of
+from sciml_par.results.member import (
+    DIVERGED,
+    FINISHED,
+    NOT_FINITE,
+    Member,
+    in_the_mean,
+    ranks_of,
+)
 
 _DRAWN_DIMENSIONS = 2
 _ONE = "prediction"  # what that of a single model is called
@@ -46,7 +53,10 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     _write_functions(members, labels, folder, title)
     if len(members) == 1 and members[0].term_weights.size:
         save_figure(plot_weights(_weight_curves(members[0]), title=title), folder, "weights")
-    drawn = [drawn_prediction(member, label) for member, label in zip(members, labels, strict=True)]
+    drawn = [
+        drawn_prediction(member, label, sound=enters)
+        for member, label, enters in zip(members, labels, in_the_mean(members), strict=True)
+    ]
     known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
     if known or in_full:
         save_figure(plot_predictions(drawn, title=title), folder, "prediction")
@@ -63,11 +73,11 @@ def _write_functions(
 ) -> None:
     """The unknown functions, a figure for each name."""
     found: dict[str, list[Prediction]] = {}
-    for label, member in zip(labels, members, strict=True):
+    for label, member, enters in zip(labels, members, in_the_mean(members), strict=True):
         for each in member.functions:
+            drawn = drawn_prediction(each.as_member(member), label, sound=enters)
             # Their points are not the training points of the figure of the solution.
-            drawn = replace(drawn_prediction(each.as_member(member), label), shards=())
-            found.setdefault(each.name, []).append(drawn)
+            found.setdefault(each.name, []).append(replace(drawn, shards=()))
     for name, curves in found.items():
         alike = [each for each in curves if each.dimension == curves[0].dimension]
         if alike[0].dimension <= _DRAWN_DIMENSIONS or any(each.known for each in alike):
@@ -106,14 +116,14 @@ def _weight_curves(member: Member) -> list[LossCurve]:
     return [LossCurve(name, member.loss_steps, values) for name, values in columns]
 
 
-def drawn_prediction(member: Member, label: str) -> Prediction:
+def drawn_prediction(member: Member, label: str, *, sound: bool) -> Prediction:
     """The member's prediction, with what a figure says and shows of the member (local)."""
     assert isinstance(member.prediction, Prediction)
     return replace(
         member.prediction,
         label=label,
         shards=tuple(each.shard for each in member.contributions),
-        sound=member.status == FINISHED,
+        sound=sound,
     )
 
 

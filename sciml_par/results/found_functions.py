@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.results.member import FINISHED, Member
+from sciml_par.results.member import Member, in_the_mean
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.predict import EnsemblePrediction, Predictor
 from sciml_par.results.trained_field import TrainedField
@@ -82,9 +82,13 @@ class FoundFunction:
 
         NaN where the truth is not known; the same on every rank.
         """
-        used = [m for m in self._members if m.status == FINISHED] or self._members
-        errors = [m.prediction.relative_l2_error for m in used if m.prediction.known]
+        errors = [m.prediction.relative_l2_error for m in self._used if m.prediction.known]
         return max(errors, default=math.nan)
+
+    @cached_property
+    def _used(self) -> list[Member]:
+        entering = zip(self._members, in_the_mean(self._members), strict=True)
+        return [member for member, enters in entering if enters]
 
     @cached_property
     def _predictor(self) -> Predictor:
@@ -107,7 +111,7 @@ class FoundFunction:
         of = f"function of {', '.join(self.inputs)}"
         if not math.isnan(self.relative_error):
             return f"{of} (relative error {self.relative_error:.1e})"
-        seen = [m.prediction for m in self._members if m.status == FINISHED]
+        seen = [m.prediction for m in self._used]
         values = [p.u[p.inside] for p in seen if isinstance(p, Prediction)]
         if not values:
             return of

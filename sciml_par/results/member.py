@@ -22,7 +22,9 @@ SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 WALL_TIME = "wall time"
 """What `ended` may be where a training was stopped from outside."""
 FAR_ABOVE = 1e3
-"""A loss that ends at more than this many times its best has diverged."""
+"""A loss that ends at more than this many times its best has risen far."""
+_FALL = 10.0
+"""By which the loss must have fallen before, for the best weights to be those of a training."""
 _MANY_TIMES = 10
 
 
@@ -249,14 +251,16 @@ class Member:
 
     @property
     def status(self) -> str:
-        """ "finished"; "not finite" if it ended before; "diverged" if its loss ended far above.
+        """ "finished"; "not finite" if it ended before; "diverged" if the kept weights are lost.
 
-        Far above is more than `FAR_ABOVE` times the best loss, where that is more than what
-        rounding makes of a loss of zero in single precision.
+        A loss that ends at more than `FAR_ABOVE` times its best, where that is more than what
+        rounding makes of a loss of zero in single precision, leaves its last weights useless. The
+        best ones are those of a training if the loss had fallen to a tenth of the first before.
         """
         if not self.finite:
             return NOT_FINITE
-        return DIVERGED if self.rise > FAR_ABOVE else FINISHED
+        lost = self.kept == "last" or self.best_loss * _FALL > self.losses[0]
+        return DIVERGED if self.rise > FAR_ABOVE and lost else FINISHED
 
     @property
     def rise(self) -> float:
@@ -286,6 +290,29 @@ class Member:
     def microseconds_per_step(self) -> float:
         """On the slowest rank; NaN without steps."""
         return 1e6 * self.seconds_train / self.steps if self.steps else float("nan")
+
+
+def in_the_mean(members: Sequence[Member]) -> list[bool]:
+    """Return which members enter mean and deviation; all, if none of them finished (local).
+
+    They are judged by the weights that they keep: a member whose loss became infinite enters if
+    its kept weights have no larger loss than those of some member of the same problem that
+    finished.
+    """
+    finished = [member for member in members if member.status == FINISHED]
+    worst: dict[Any, float] = {}
+    for member in finished:
+        key = member.problem, member.terms
+        worst[key] = max(worst.get(key, 0.0), member.kept_loss)
+    return [
+        not finished
+        or member.status == FINISHED
+        or (
+            member.status == NOT_FINITE
+            and member.kept_loss <= worst.get((member.problem, member.terms), -1.0)
+        )
+        for member in members
+    ]
 
 
 def ranks_of(members: Iterable[Member]) -> list[int]:

@@ -15,7 +15,7 @@ from sciml_par._masked import with_gaps
 from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.results.member import FINISHED, Member, numbers_text
+from sciml_par.results.member import Member, in_the_mean, numbers_text
 from sciml_par.results.trained_field import TrainedField
 
 Array = npt.NDArray[Any]
@@ -202,8 +202,8 @@ def _gives(field: TrainedField, member: Member, prediction: Prediction) -> bool:
 
 def _left_out(members: Sequence[Member]) -> tuple[int, ...]:
     """The members that are not in the mean: none where no member finished."""
-    unsound = tuple(member.number for member in members if member.status != FINISHED)
-    return () if len(unsound) == len(members) else unsound
+    entering = zip(members, in_the_mean(members), strict=True)
+    return tuple(member.number for member, enters in entering if not enters)
 
 
 def _checked_size(value: Any) -> int:

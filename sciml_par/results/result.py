@@ -16,7 +16,7 @@ from sciml_par.results.folder import claim_folder
 from sciml_par.results.found_functions import found_functions
 from sciml_par.results.keras_models import Lazy, copy_with
 from sciml_par.results.load import load
-from sciml_par.results.member import FINISHED, History, Member, ranks_of
+from sciml_par.results.member import FINISHED, History, Member, in_the_mean, ranks_of
 from sciml_par.results.merge import check_alike, merge_members
 from sciml_par.results.other_weights import errors_of, with_errors, with_weights
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
@@ -78,7 +78,7 @@ class Result:
         numbers = found_unknowns(
             [member.unknown_values for member in self.members],
             [member.kept_unknowns for member in self.members],
-            [member.status == FINISHED for member in self.members],
+            in_the_mean(self.members),
         )
         return {**numbers, **found_functions(self.members, self.fields)}
 
@@ -112,8 +112,9 @@ class Result:
 
             mean = (1/M) Σ_j u(x; θ_j)        deviation² = 1/(M − 1) Σ_j (u(x; θ_j) − mean)²
 
-        over the M members whose status is "finished", as in the figures; over all where there is
-        none. It works on rank 0, in mode "data" on all ranks, and for loaded and merged results.
+        over the M members that finished, and those whose loss became infinite when their weights
+        were no worse than those of a member that finished; over all if none finished. It works on
+        rank 0, in mode "data" on all ranks, and for loaded and merged results.
 
         Parameters
         ----------

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from sciml_par._text import counted
 from sciml_par.results.found_functions import found_functions
-from sciml_par.results.member import FINISHED, Member, ranks_of
+from sciml_par.results.member import Member, in_the_mean, ranks_of
 from sciml_par.results.unknown_values import found_unknowns
 
 
@@ -47,7 +47,7 @@ def unknowns_text(members: Sequence[Member]) -> str:
     found = found_unknowns(
         [member.unknown_values for member in members],
         [member.kept_unknowns for member in members],
-        [member.status == FINISHED for member in members],
+        in_the_mean(members),
     )
     every = {**found, **found_functions(members, ())}
     return shown([f"{name} = {each!r}" for name, each in every.items()], most=8)

@@ -11,6 +11,7 @@ from made_by_hand import contribution, diverged, ended, ensemble, make_member, o
 
 from sciml_par.problems import Box, Interval
 from sciml_par.results import Result, figures
+from sciml_par.results.member import in_the_mean
 
 pytestmark = pytest.mark.ranks(most=1, reason="drawn by one rank from members made by hand")
 
@@ -68,8 +69,7 @@ def test_members_that_did_not_simply_finish_are_marked_and_not_in_the_mean(
         ", k = 2 (ended at step 7)",
         ", k = 3 (diverged)",
     ]
-    sound = [figures.drawn_prediction(member, "a").sound for member in members]
-    assert sound == [True, False, False]
+    assert in_the_mean(members) == [True, False, False]
     draw(ensemble(*members))
     for figure in drawn.values():
         assert any("(ended at step 7)" in text for text in texts_of(figure))
@@ -86,7 +86,7 @@ def test_labels_say_no_more_than_is_needed() -> None:
 def test_the_shards_of_one_model_are_those_of_its_ranks() -> None:
     parts = Interval(-1, 1).split(3)
     member = make_member(0, contributions=[contribution(r, part) for r, part in enumerate(parts)])
-    shards = figures.drawn_prediction(member, "prediction").shards
+    shards = figures.drawn_prediction(member, "prediction", sound=True).shards
     assert [shard.label for shard in shards] == ["rank 0", "rank 1", "rank 2"]
     for shard, part in zip(shards, parts, strict=True):
         np.testing.assert_array_equal(shard.training_points, part.grid(9))

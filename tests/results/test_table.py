@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from made_by_hand import diverged, ended, ensemble, make_member, never_finite, o
 from rich.console import Console
 
 import sciml_par.parallel as sp
-from sciml_par.results import Result
-from sciml_par.results.member import FAR_ABOVE
+from sciml_par.results import Member, Result
+from sciml_par.results.member import FAR_ABOVE, in_the_mean
 from sciml_par.results.table import make_table
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
@@ -165,4 +166,20 @@ def test_the_table_fits_the_terminal_and_loses_no_number(width: int) -> None:
     ],
 )
 def test_how_far_above_its_best_a_loss_has_diverged(losses: list[float], status: str) -> None:
-    assert make_member(0, losses=np.array(losses)).status == status
+    assert make_member(0, losses=np.array(losses), kept="last").status == status
+    assert make_member(0, losses=np.array(losses), kept="best").status == "finished"
+
+
+def test_the_weights_that_are_kept_are_judged() -> None:
+    def risen(number: int, best: float) -> Member:
+        return make_member(number, losses=np.array([1.0, best, 1.0, 1e5]), problem="one")
+
+    def lost(number: int, best: float) -> Member:
+        return ended(number, losses=np.array([1.0, best]), best_loss=best, problem="one")
+
+    members = risen(0, 1e-3), risen(1, 0.2), lost(2, 9e-4), lost(3, 1.1e-3)
+    statuses = [member.status for member in members]
+    assert statuses == ["finished", "diverged", "not finite", "not finite"]
+    assert in_the_mean(members) == [True, False, True, False]
+    assert in_the_mean(members[1:]) == [True] * 3, "where none finished, all"
+    assert in_the_mean([members[0], replace(members[2], problem="another")]) == [True, False]
