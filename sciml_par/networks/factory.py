@@ -42,7 +42,8 @@ def make_network(
     ----------
     network : callable, Keras 3 model or name, optional
         What makes a model: a function or class that is called as ``network(d, m, seed=seed,
-        dtype=dtype)``, with those of these arguments that it takes, or without any. By default
+        dtype=dtype)``, with those of these arguments that it takes, or without any. A seed that
+        `functools.partial` binds stays; a dtype that it binds must be this one. By default
         `sciml_par.networks.MLP`. Or a model, which is taken as it is, whatever the seed. Or the
         name of one, as for `network_named`.
     d : int
@@ -109,6 +110,12 @@ def takes(network: Any, name: str) -> bool:
     return parameter is not None and _is_open(parameter)
 
 
+def bound_arguments(network: Any) -> dict[str, Any]:
+    """Return what `functools.partial` binds by name, but for None (local)."""
+    keywords = network.keywords if isinstance(network, partial) else {}
+    return {name: value for name, value in keywords.items() if value is not None}
+
+
 def _maker(network: Any) -> Any:
     """What makes the network that is named, or the default; anything else as it is."""
     if network is None:
@@ -132,6 +139,14 @@ def _has(value: Any, name: str) -> bool:
 def _called(make: Callable[..., Any], d: int, m: int, values: dict[str, Any]) -> Any:
     """What a factory makes, called with the arguments that it takes."""
     positional, named = _arguments(make)
+    bound = bound_arguments(make)
+    if bound.get("dtype", values["dtype"]) != values["dtype"]:
+        raise InputError(
+            f"network: functools.partial binds dtype={bound['dtype']!r}, and the training has "
+            f"precision={values['dtype']!r}. Leave out dtype, or give precision={bound['dtype']!r} "
+            f"to train."
+        )
+    named = tuple(name for name in named if name not in bound)
     made = make(*(d, m)[:positional], **{name: values[name] for name in named})
     if made is None:
         raise InputError(

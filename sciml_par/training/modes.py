@@ -35,7 +35,8 @@ class Ensemble:
     problems : the problem of each member: a sequence, or a function of the member's number. By
         default the `problem` of `train`, which may then differ from rank to rank.
     seeds : of the members' initial weights, a sequence; by default derived from that of the run.
-    bootstrap : train each member on a sample of the points, drawn with replacement (Efron 1979).
+    bootstrap : train each member on a sample of the interior points and of the rows of
+        `Observations`, drawn with replacement (Efron 1979).
     learning_rates : initial learning rates of the members, a sequence. They take the place of the
         optimizer's own, and its schedule is scaled accordingly.
     """

@@ -23,6 +23,7 @@ from sciml_par.training.coupled_points import remarks_on_coupled_points
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_run
 from sciml_par.training.divided_loop import DividedLoop, divide_loop
+from sciml_par.training.equal_members import refuse_shared_models, remarks_on_equal_members
 from sciml_par.training.initial_networks import try_residuals
 from sciml_par.training.input_scaling import DefaultScaling
 from sciml_par.training.least_squares.advice import advice
@@ -209,6 +210,9 @@ def prepare(given: Arguments, world: World) -> Preparation:
         setups.append(setup)
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
+    everyone.attempt(lambda: refuse_shared_models(setups))
+    if ensemble is not None and not ensemble.bootstrap:
+        _tell(remarks_on_equal_members(setups, models, group, everyone), everyone)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
     tried = everyone.attempt(lambda: _tried(stacks, settings, phases, strategy, group.size))
     phases, solvers = for_sizes(phases, stacks, group, everyone)

@@ -125,6 +125,17 @@ def test_the_seed_reaches_mlp():
     assert make_network(None, 1, 1, seed=8).model.seed == 8
 
 
+def test_what_partial_binds_stays():
+    assert make_network(functools.partial(MLP, seed=1), 1, 1, seed=7).model.seed == 1
+    assert make_network(functools.partial(MLP, seed=None), 1, 1, seed=7).model.seed == 7
+    assert make_network(functools.partial(with_keywords, seed=2), 1, 1, seed=7).model.seed == 2
+    double = functools.partial(MLP, dtype="float64")
+    made = make_network(double, 1, 1, dtype="float64")
+    assert {v.dtype for v in made.trainable_variables} == {"float64"}
+    with pytest.raises(InputError, match="binds dtype='float64'.*has precision='float32'"):
+        make_network(double, 1, 1, dtype="float32")
+
+
 UNIT = ((0.0,), (1.0,))
 
 

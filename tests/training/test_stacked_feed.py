@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from sciml_par.errors import InputError
-from sciml_par.problems import Box, Dirichlet, Problem, Residual, laplacian
+from sciml_par.problems import Box, Dirichlet, Observations, Problem, Residual, laplacian
 from sciml_par.training import Points
 from sciml_par.training.points.bootstrap import bootstrap_counts
 from sciml_par.training.points.make_feed import make_feed
@@ -139,6 +139,27 @@ def test_bootstraps_of_members_differ_and_share_the_points() -> None:
         (weights, arrays), (condition, _) = made.stacked
         assert (weights, arrays, condition) == (True, (False, False), False)
         assert not np.array_equal(*made.whole(0)[0].weights)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_bootstrap_draws_rows_of_observations_anew(size: int) -> None:
+    x = np.random.default_rng(3).uniform(0, 1, (20, 2))
+    measured = Problem(
+        Box([0, 0], [1, 2]),
+        laplacian,
+        conditions=[Dirichlet(0.0, where=left), Observations(x, x[:, :1], weight=3.0)],
+    )
+
+    def counts(seed: int, term: int) -> Any:
+        options = {"size": size, "seed": 0, "dtype": "float64", "bootstrap": seed}
+        feeds = [make_feed(measured, 20, rank=rank, **options) for rank in range(size)]
+        return np.concatenate([np.ravel(each.whole(0)[term].weights) for each in feeds])
+
+    found = counts(5, 2) / 3.0 * 20
+    np.testing.assert_allclose(found, bootstrap_counts(20, 5, 2))
+    assert not np.array_equal(found, bootstrap_counts(20, 5)), "a sample for each set of points"
+    assert not np.array_equal(found, counts(6, 2) / 3.0 * 20)
+    assert len(set(counts(5, 1))) == 1, "other conditions keep all of their points"
 
 
 def test_bootstrap_counts_are_multinomial() -> None:

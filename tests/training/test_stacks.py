@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -179,3 +180,30 @@ def test_seeds_of_members_can_be_given() -> None:
     first, other, again = (member.losses for member in result.members)
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+def one_seed(d: int, m: int, *, dtype: str) -> MLP:
+    return MLP(d, m, width=4, depth=1, seed=3, dtype=dtype)
+
+
+@pytest.mark.parametrize("network", [one_seed, partial(tiny, seed=3)])
+def test_members_that_are_copies_of_one_are_named(network: Any) -> None:
+    count = 2 * sp.size()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        result = small(wave(0), network=network, mode=Ensemble(members=count), steps=3)
+    said = [str(w.message) for w in seen if "are copies of one model" in str(w.message)]
+    assert len(said) == (sp.rank() == 0)
+    assert all(text.startswith(f"train: members 0{'–' if count > 2 else ' and '}") for text in said)
+    assert len({member.loss for member in result.members}) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        different = {"learning_rates": [1e-3 * (j + 1) for j in range(count)]}
+        small(wave(0), network=network, mode=Ensemble(members=count, **different), steps=3)
+        small(wave(0), network=network, mode=Ensemble(members=count, bootstrap=True), steps=3)
+
+
+def test_one_object_for_several_members_is_refused() -> None:
+    model = tiny(1, 1, dtype="float64")
+    with pytest.raises(InputError, match="the same object, a MLP, for members 0 and 1, which"):
+        small(wave(0), network=lambda: model, mode=Ensemble(members_per_rank=2), steps=3)

@@ -8,11 +8,11 @@ import numpy.typing as npt
 from sciml_par.training.points.generators import Purpose, generator
 
 
-def bootstrap_counts(total: int, seed: int) -> npt.NDArray[np.float64]:
-    """Multinomial counts of mean 1 and sum N, one for each of N points: [N] (local).
+def bootstrap_counts(total: int, seed: int, number: int = 0) -> npt.NDArray[np.float64]:
+    """Return multinomial counts of mean 1 and sum N, one for each of N points: [N] (local).
 
     Efron, "Bootstrap methods: another look at the jackknife", Ann. Statist. 7, 1979. The same on
-    all ranks.
+    all ranks, and another sample for each number of a set of points.
     """
-    drawn = generator(seed, Purpose.BOOTSTRAP, 0).integers(0, total, total)
+    drawn = generator(seed, Purpose.BOOTSTRAP, number).integers(0, total, total)
     return np.bincount(drawn, minlength=total).astype(np.float64)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sciml_par.errors import InputError
+from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
@@ -41,8 +42,8 @@ def make_feed(
         its slab of the domain, both ends included; or a tuple of one number per axis.
     seed : of the run; that of `Points` takes its place.
     dtype : of the tensors.
-    bootstrap : the member's seed, where its interior points are to be a sample of them with
-        replacement; the conditions keep theirs.
+    bootstrap : the member's seed, where its interior points and its rows of `Observations` are to
+        be samples of them with replacement; other conditions keep theirs.
 
     Raises
     ------
@@ -78,13 +79,14 @@ def make_feed(
     # The sample of a bootstrap stands for other data; a condition would lose points it must have.
     apart = replace(place, bootstrap=None)
     parts = [first]
-    for i, (term, each) in enumerate(zip(problem.terms[len(equations) :], sets, strict=True)):
+    of_conditions = zip(problem.terms[len(equations) :], problem.conditions, sets, strict=True)
+    for i, (term, condition, each) in enumerate(of_conditions):
         batch_size = batch_sizes.get(term.name)
         parts.append(
             make_part(
                 each,
                 [term],
-                apart,
+                place if isinstance(condition, Observations) else apart,
                 number=i + 1,
                 batch_size=batch_size,
                 resample_every=wanted.resample_every,

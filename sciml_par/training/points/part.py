@@ -36,7 +36,7 @@ class Place:
     axis : along which the ranks' points lie one after the other.
     seed : of points and batches.
     dtype : of the tensors.
-    bootstrap : the seed of the member's sample of the interior points; None for all as they are.
+    bootstrap : the seed of the member's sample of these points; None for all as they are.
     """
 
     rank: int
@@ -101,7 +101,8 @@ def make_part(
         check_pointwise(point_set)
         source: Source = _drawn(draws, terms, place, total, number, batch_size)
     else:
-        counts = None if place.bootstrap is None else bootstrap_counts(total, place.bootstrap)
+        seed = place.bootstrap
+        counts = None if seed is None else bootstrap_counts(total, seed, number)
         own = None if counts is None else counts[rows]
         source = Fixed(weights_of(terms, total, own), arrays, place.dtype)
         if batch_size is not None:
