@@ -15,6 +15,7 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Problem, derivative, laplacian, poisson
 from sciml_par.results import Member, Result
+from sciml_par.results.member import numbers_text
 from sciml_par.training import Adam, Ensemble, preparation, train
 
 STEPS = 200
@@ -194,7 +195,7 @@ def test_members_that_are_copies_of_one_are_named(network: Any) -> None:
         result = small(wave(0), network=network, mode=Ensemble(members=count), steps=3)
     said = [str(w.message) for w in seen if "are copies of one model" in str(w.message)]
     assert len(said) == (sp.rank() == 0)
-    assert all(text.startswith(f"train: members 0{'–' if count > 2 else ' and '}") for text in said)
+    assert all(text.startswith(f"train: {numbers_text(range(count))} are copies") for text in said)
     assert len({member.loss for member in result.members}) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
