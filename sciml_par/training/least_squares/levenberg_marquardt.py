@@ -7,7 +7,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._tensorflow import tf
 from sciml_par.training.least_squares.choose_system import choose_system
-from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
+from sciml_par.training.least_squares.linear_system import (
+    Linearization,
+    LinearSystem,
+    or_not_finite,
+)
 from sciml_par.training.least_squares.solvers import (
     AUTO,
     KERNEL,
@@ -163,7 +167,8 @@ class LevenbergMarquardt(Described):
             # On other points the next step may succeed.
             ~end.accepted & at.same_points,
         )
-        changed = parameters + tf.cast(end.change, parameters.dtype)
+        change = or_not_finite(end.change, line)
+        changed = parameters + tf.cast(change, parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)
 
     def _column_norms(

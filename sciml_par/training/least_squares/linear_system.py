@@ -73,3 +73,14 @@ def transposed(at: Linearization, v: list[Tensor]) -> Tensor:
         tf.matmul(j, each[:, :, None])[:, :, 0] for j, each in zip(at.jacobian, v, strict=True)
     ]
     return tf.cast(tf.add_n(parts), tf.float64)
+
+
+def or_not_finite(change: Tensor, at: Linearization) -> Tensor:
+    """Return θ's change: [M, p], NaN where the loss is finite and ∇L is not.
+
+    So the member ends as with other optimizers. No trial succeeds there, which would otherwise read
+    as if the loss could fall no further.
+    """
+    loss, gradient = tf.reduce_sum(at.terms, axis=1), at.gradient
+    bad = tf.math.is_finite(loss) & ~tf.reduce_all(tf.math.is_finite(gradient), axis=1)
+    return tf.where(bad[:, None], tf.constant(float("nan"), change.dtype), change)

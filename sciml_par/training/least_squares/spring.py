@@ -6,7 +6,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.least_squares.linear_system import Linearization, LinearSystem
+from sciml_par.training.least_squares.linear_system import (
+    Linearization,
+    LinearSystem,
+    or_not_finite,
+)
 from sciml_par.training.least_squares.solvers import AUTO, SMALLER, check_solver, make_system
 from sciml_par.training.optimizers._checks import check_count, check_fraction, check_positive
 from sciml_par.training.optimizers.described import Described
@@ -147,7 +151,7 @@ class SPRING(Described):
             tf.norm(change, axis=1),
             ~found & (state.power == 1) & at.same_points,
         )
-        changed = parameters + tf.cast(change, parameters.dtype)
+        changed = parameters + tf.cast(or_not_finite(change, line), parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)
 
     def _direction(
