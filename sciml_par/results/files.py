@@ -29,7 +29,7 @@ from sciml_par.results.unknown_values import relative_error
 
 FloatArray = npt.NDArray[np.float64]
 
-FORMAT = 2
+FORMAT = 3
 """Of the files; raised when a version cannot read what another has written. 1 had no number."""
 
 PREDICTIONS, WEIGHTS, HISTORY = "predictions.npz", "weights.npz", "history.csv"
@@ -42,7 +42,6 @@ _PACKAGES = ("sciml-par", "tensorflow", "keras", "numpy", "mpi4py")
 
 def write_results(
     members: Sequence[Member],
-    fields: Sequence[TrainedField],
     folder: Path,
     *,
     mode: str,
@@ -67,7 +66,7 @@ def write_results(
         (folder / FUNCTIONS).unlink(missing_ok=True)
         for name in functions:
             write_whole(folder / name, lambda path: _write_functions(members, path))
-        networks = _write_networks([*members, *members_of_functions(members)], fields, folder)
+        networks = _write_networks([*members, *members_of_functions(members)], folder)
         if plots:
             from sciml_par.results.figures import write_figures  # it imports Matplotlib
 
@@ -130,6 +129,7 @@ def _summarize_member(member: Member) -> dict[str, Any]:
         "largest_drift": member.largest_drift,
         "stacked_with": list(member.stacked_with),
         "architecture": member.architecture,
+        "field": asdict(member.form),
         "unknowns": _summarize_unknowns(member),
         "unknown_functions": [_summarize_function(each) for each in member.functions],
         "per_rank": [_summarize_contribution(each) for each in member.contributions],
@@ -258,9 +258,7 @@ def _cells(values: Any, places: Sequence[int | None]) -> list[str]:
     return ["" if t is None or t >= len(values) else repr(float(values[t])) for t in places]
 
 
-def _write_networks(
-    members: Sequence[Member], fields: Sequence[TrainedField], folder: Path
-) -> list[dict[str, Any]]:
+def _write_networks(members: Sequence[Member], folder: Path) -> list[dict[str, Any]]:
     """One file for each architecture, as far as Keras can save it; what they are (local)."""
     for left in folder.glob("network-*.keras"):
         left.unlink()
@@ -268,19 +266,19 @@ def _write_networks(
     for number, architecture in enumerate(dict.fromkeys(m.architecture for m in members)):
         first = next(m for m in members if m.architecture == architecture)
         file = folder / f"network-{number}.keras"
-        reason = _write_network(first, fields, file)
+        reason = _write_network(first, file)
         name = None if reason else file.name
         found.append({"architecture": architecture, "file": name, "reason": reason})
     return found
 
 
-def _write_network(member: Member, fields: Sequence[TrainedField], path: Path) -> str | None:
+def _write_network(member: Member, path: Path) -> str | None:
     """Write the network of a member with its weights; why it cannot be, or None."""
-    field = next((f for f in fields if f.architecture == member.architecture), None)
-    if field is None:
-        return f"it was not on rank 0, and Keras could not save it on rank {member.rank}"
+    if not isinstance(member.field, TrainedField):
+        return str(member.field or "it was not here")
+    model = member.field.model
     try:
-        write_whole(path, lambda draft: save_model(field.model, kept_weights(member), draft))
+        write_whole(path, lambda draft: save_model(model, kept_weights(member), draft))
     except OSError:
         raise
     except Exception as error:  # Keras and the user's own class raise all kinds

@@ -14,7 +14,6 @@ from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.results.member import Member, in_the_mean
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.predict import EnsemblePrediction, Predictor
-from sciml_par.results.trained_field import TrainedField
 
 Array = npt.NDArray[Any]
 
@@ -51,11 +50,9 @@ class FoundFunction:
         self,
         members: Sequence[Member],
         functions: Sequence[MemberFunction],
-        fields: Sequence[TrainedField],
     ) -> None:
         self._placed = functions[0].placed
         self.name, self.inputs = self._placed.name, self._placed.names
-        self._fields = tuple(fields)
         self._members = [f.as_member(m) for f, m in zip(functions, members, strict=True)]
 
     def __call__(self, x: Any) -> Array:
@@ -92,7 +89,7 @@ class FoundFunction:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        return Predictor(self._members, self._fields)
+        return Predictor(self._members)
 
     def _predict(self, x: Any) -> EnsemblePrediction:
         return self._predictor.predict(self._inputs_at(x), batch_size=None)
@@ -118,9 +115,7 @@ class FoundFunction:
         return f"{of} from {np.min(values[0]):.4g} to {np.max(values[0]):.4g}"
 
 
-def found_functions(
-    members: Sequence[Member], fields: Sequence[TrainedField]
-) -> dict[str, FoundFunction]:
+def found_functions(members: Sequence[Member]) -> dict[str, FoundFunction]:
     """The unknown functions by name, of those members that have them of the same inputs (local)."""
     first: dict[str, tuple[str, ...]] = {}
     for member in members:
@@ -134,5 +129,5 @@ def found_functions(
             for function in member.functions
             if function.name == name and function.placed.names == inputs
         ]
-        found[name] = FoundFunction([m for m, _ in pairs], [f for _, f in pairs], fields)
+        found[name] = FoundFunction([m for m, _ in pairs], [f for _, f in pairs])
     return found

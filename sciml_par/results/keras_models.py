@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
+from sciml_par.results.field_form import FieldForm, form_of
 from sciml_par.results.trained_field import Function, TrainedField
 
 Array = npt.NDArray[Any]
@@ -123,20 +124,40 @@ def load_model(path: Path) -> Any:
 
 
 def field_with(
-    model: Callable[[], Any], problem: Problem | None, *, d: int, dtype: str, architecture: str
+    model: Callable[[], Any],
+    form: FieldForm,
+    problem: Problem | None,
+    *,
+    d: int,
+    outputs: Sequence[str],
+    dtype: str,
+    otherwise: str,
 ) -> TrainedField:
-    """The field of a model that is loaded when it is needed (local).
+    """Return the field of a model that is loaded when it is needed (local).
 
     Parameters
     ----------
     model : gives it, the same at every call.
-    problem : what it solves, or None where the field is the network.
-    d, dtype : dimension of the points, and what is computed in.
-    architecture : of the model.
+    form : what the problem that it was trained on makes of it.
+    problem : what may be that problem; needed where the form has an ansatz.
+    d, outputs, dtype : dimension of the points, names of the components, what is computed in.
+    otherwise : what to say where points are predicted and the problem makes something else.
     """
-    return TrainedField(
-        lambda: (function_of(model(), problem, d, dtype), model()), architecture=architecture
-    )
+
+    def make() -> tuple[Function, Any]:
+        made = model()
+        decided = None if problem is None else problem.for_network(made)
+        if decided is None and form.ansatz is None:
+            decided = form.problem(outputs)
+        elif decided is None or form_of(decided, dtype) != form:
+            return partial(_refuse, otherwise), made
+        return function_of(made, decided, d, dtype), made
+
+    return TrainedField(make)
+
+
+def _refuse(text: str, _parameters: Any, _x: Any) -> NoReturn:
+    raise InputError(f"Result: {text}")
 
 
 def function_of(model: Any, problem: Problem | None, d: int, dtype: str) -> Function:

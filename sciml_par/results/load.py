@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import numpy.typing as npt
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction, Shard
-from sciml_par.problems.problem import Problem
 from sciml_par.results.files import (
     FIRST_COLUMNS,
     FORMAT,
@@ -30,11 +28,9 @@ from sciml_par.results.files import (
     digest_of,
 )
 from sciml_par.results.folder import RESULTS
-from sciml_par.results.keras_models import field_with, load_model
+from sciml_par.results.load_fields import as_form, with_fields
 from sciml_par.results.load_functions import load_functions
 from sciml_par.results.member import History, Member, RankContribution, Weights
-from sciml_par.results.member_function import MemberFunction, function_field
-from sciml_par.results.trained_field import TrainedField
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
 Array = npt.NDArray[Any]
@@ -48,13 +44,11 @@ class Loaded:
     Attributes
     ----------
     mode, arguments, members : as those of `Result`.
-    fields : of the networks that could be saved, or that were given.
     """
 
     mode: str
     arguments: dict[str, Any]
     members: tuple[Member, ...]
-    fields: tuple[TrainedField, ...]
 
 
 def load(folder: Path, *, problem: Any, network: Any) -> Loaded:
@@ -81,8 +75,8 @@ def load(folder: Path, *, problem: Any, network: Any) -> Loaded:
             )
             for entry in summary["members"]
         )
-        fields = _fields(folder, summary, members, problem, network)
-        return Loaded(summary["mode"], summary["arguments"], members, fields)
+        members = with_fields(folder, summary, members, problem, network)
+        return Loaded(summary["mode"], summary["arguments"], members)
     except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
         if isinstance(error, InputError):
             raise
@@ -230,6 +224,7 @@ def _member(
         weights=Weights(weights[f"best_{number}"], weights[f"last_{number}"]),
         contributions=tuple(_contribution(each, number, arrays) for each in entry["per_rank"]),
         unknown_values=_unknowns(entry.get("unknowns", []), history),
+        form=as_form(entry["field"]),
     )
 
 
@@ -269,78 +264,6 @@ def _contribution(entry: dict[str, Any], number: int, arrays: Arrays) -> RankCon
         seconds_compile=entry["seconds_compile"],
         seconds_train=entry["seconds_train"],
     )
-
-
-def _fields(
-    folder: Path, summary: dict[str, Any], members: Sequence[Member], problem: Any, network: Any
-) -> tuple[TrainedField, ...]:
-    """The fields of the saved networks, or of the one that is given, with each problem given."""
-    problems = [None] if problem is None else _as_problems(problem)
-    functions = {each.architecture: each for member in members for each in member.functions}
-    found = []
-    for entry in summary["networks"]:
-        architecture = entry["architecture"]
-        if architecture in functions:
-            if entry["file"] is not None:
-                found.append(_function(folder / entry["file"], functions[architecture]))
-            continue
-        first = next(m for m in members if m.architecture == architecture)
-        if network is None and entry["file"] is None:
-            continue
-        make = partial(load_model, folder / str(entry["file"]))
-        if network is not None:
-            make = partial(_given_model, network, problems[0], first)
-        kept = cache(make)
-        assert isinstance(first.prediction, Prediction) and first.weights is not None
-        d, dtype = first.prediction.dimension, first.weights.best.dtype.name
-        found += [
-            field_with(kept, each, d=d, dtype=dtype, architecture=architecture) for each in problems
-        ]
-    return tuple(found)
-
-
-def _function(path: Path, function: MemberFunction) -> TrainedField:
-    assert function.weights is not None
-    return function_field(
-        cache(partial(load_model, path)),
-        function.placed,
-        scaled=function.scaled,
-        dtype=function.weights.best.dtype.name,
-        architecture=function.architecture,
-    )
-
-
-def _given_model(network: Any, problem: Problem | None, member: Member) -> Any:
-    """The model that is given, or made by what is given, if it has the member's weights."""
-    assert isinstance(member.prediction, Prediction) and member.weights is not None
-    from sciml_par.networks.factory import make_network  # it imports TensorFlow
-
-    weights, d = member.weights.best, member.prediction.dimension
-    m = member.prediction.components if problem is None else problem.network_outputs
-    # Initial weights that need a box may have any: the saved ones take their place.
-    box = (-1.0,) * d, (1.0,) * d
-    model = make_network(network, d, m, dtype=weights.dtype.name, box=box).model
-    variables = model.trainable_variables
-    count = sum(math.prod(v.shape) for v in variables)
-    dtypes = {str(v.dtype) for v in variables}
-    if count != len(weights) or dtypes != {weights.dtype.name}:
-        raise InputError(
-            f"Result.load: expected a network with {len(weights):,} weights of "
-            f"{weights.dtype.name}, as member {member.number} has; got one with {count:,} of "
-            f"{', '.join(sorted(dtypes)) or 'no type'}. Give the network that was trained."
-        )
-    return model
-
-
-def _as_problems(problem: Any) -> list[Problem]:
-    problems = list(problem) if isinstance(problem, list | tuple) else [problem]
-    for each in problems:
-        if not isinstance(each, Problem):
-            raise InputError(
-                f"Result.load: expected problem to be a Problem, or a list of those of the "
-                f"members; got {each!r}."
-            )
-    return problems
 
 
 def _number(value: float | None, otherwise: float) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction, Shard
+from sciml_par.results.field_form import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
 FloatArray = npt.NDArray[np.float64]
@@ -126,8 +128,8 @@ class History:
     steps: npt.NDArray[np.int64]
     losses: FloatArray
     terms: dict[str, FloatArray]
-    unknowns: dict[str, FloatArray] = field(default_factory=dict)
-    weights: dict[str, FloatArray] = field(default_factory=dict)
+    unknowns: dict[str, FloatArray] = dataclasses.field(default_factory=dict)
+    weights: dict[str, FloatArray] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,9 @@ class Member:
         T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
     functions : the unknown functions of its problem, as
         `sciml_par.results.member_function.MemberFunction`.
+    form : what its problem makes of its network.
+    field : u(x; θ) as a `sciml_par.results.trained_field.TrainedField`, where the network is; None
+        or a sentence that says what to do elsewhere.
     """
 
     number: int
@@ -195,9 +200,11 @@ class Member:
     architecture: str
     contributions: tuple[RankContribution, ...]
     validation_loss: float = math.nan
-    unknown_values: UnknownValues = field(default_factory=lambda: NO_UNKNOWNS)
-    term_weights: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    unknown_values: UnknownValues = dataclasses.field(default_factory=lambda: NO_UNKNOWNS)
+    term_weights: FloatArray = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
     functions: tuple[Any, ...] = ()
+    form: FieldForm = dataclasses.field(default_factory=FieldForm)
+    field: Any = None
 
     def __post_init__(self) -> None:
         if not self.term_weights.size:

@@ -33,6 +33,7 @@ class MemberFunction:
     architecture : of the network, with what is made of it; as that of a `TrainedField`.
     prediction : the function and, where that is known, the true one over the points z: [n, e].
     weights : of its network, best and last, where those of the member are; None elsewhere.
+    field : as that of a `sciml_par.results.member.Member`.
     """
 
     placed: PlacedFunction
@@ -40,6 +41,7 @@ class MemberFunction:
     architecture: str
     prediction: Prediction | PredictionElsewhere
     weights: Weights | None
+    field: Any = None
 
     @property
     def name(self) -> str:
@@ -53,7 +55,7 @@ class MemberFunction:
     def with_error(self, error: float) -> MemberFunction:
         """The same without arrays, with the error of other weights."""
         seen = PredictionElsewhere(self.prediction.known, error)
-        return replace(self, prediction=seen, weights=None)
+        return replace(self, prediction=seen, weights=None, field=None)
 
     def as_member(self, member: Member) -> Member:
         """The member with this function in place of the solution, for all that predicts."""
@@ -63,6 +65,7 @@ class MemberFunction:
             on_own_domain=self.prediction,
             weights=self.weights,
             architecture=self.architecture,
+            field=self.field,
             functions=(),
         )
 
@@ -84,7 +87,6 @@ def function_field(
     *,
     scaled: bool,
     dtype: str,
-    architecture: str,
 ) -> TrainedField:
     """An unknown function of its inputs z, of a model that is loaded when it is needed (local)."""
 
@@ -96,7 +98,7 @@ def function_field(
 
         return function, model()
 
-    return TrainedField(make, architecture=architecture)
+    return TrainedField(make)
 
 
 def members_of_functions(members: Sequence[Member]) -> list[Member]:

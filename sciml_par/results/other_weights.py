@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,20 +10,19 @@ import numpy as np
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.results.member import Member, PredictionElsewhere
 from sciml_par.results.predict import field_of_member, kept_weights
-from sciml_par.results.trained_field import TrainedField
 
 
-def with_weights(member: Member, fields: Sequence[TrainedField], kept: str) -> Member:
+def with_weights(member: Member, kept: str) -> Member:
     """The member with its "best" or "last" weights, and what it predicts with them (local).
 
     Raises
     ------
     InputError
-        None of the fields is that of the member.
+        See `field_of_member`.
     """
     if member.kept == kept:
         return member
-    field = field_of_member(member, fields)
+    field = field_of_member(member)
     changed = replace(member, kept=kept, validation_loss=math.nan)
 
     def predict(before: Prediction | PredictionElsewhere) -> Prediction:
@@ -36,7 +34,7 @@ def with_weights(member: Member, fields: Sequence[TrainedField], kept: str) -> M
     if member.on_own_domain is not member.prediction:
         own = predict(member.on_own_domain)
     functions = tuple(
-        replace(each, prediction=with_weights(each.as_member(member), fields, kept).prediction)
+        replace(each, prediction=with_weights(each.as_member(member), kept).prediction)
         for each in member.functions
     )
     return replace(changed, prediction=prediction, on_own_domain=own, functions=functions)

@@ -22,7 +22,6 @@ Array = npt.NDArray[Any]
 
 _VALUES_AT_ONCE = 1 << 18  # points × members
 _FEWEST_ROWS = 64
-_POINTS_COMPARED = 64
 
 
 class EnsemblePrediction:
@@ -73,22 +72,19 @@ class Predictor:
 
     Parameters
     ----------
-    members : whose weights and predictions are here.
-    fields : in which those of the members are. A field is a member's if it gives the member's
-        prediction on the evaluation points, so that one that was made on another rank, or in
-        another program, is recognized.
+    members : whose weights, predictions and fields are here.
 
     Raises
     ------
     InputError
-        Weights are not here, or no field is that of a member.
+        See `field_of_member`.
     """
 
-    def __init__(self, members: Sequence[Member], fields: Sequence[TrainedField]) -> None:
+    def __init__(self, members: Sequence[Member]) -> None:
         self.members = len(members)
         self.left_out = _left_out(members)
         self.used = [m.number not in self.left_out for m in members]
-        chosen = [field_of_member(member, fields) for member in members]
+        chosen = [field_of_member(member) for member in members]
         self._stacks = []
         for field in dict.fromkeys(chosen):
             places = [j for j, each in enumerate(chosen) if each is field]
@@ -148,13 +144,13 @@ class Predictor:
         return points
 
 
-def field_of_member(member: Member, fields: Sequence[TrainedField]) -> TrainedField:
-    """The field that gives the member's prediction on the evaluation points (local).
+def field_of_member(member: Member) -> TrainedField:
+    """Return the field of a member (local).
 
     Raises
     ------
     InputError
-        The weights are not here, or none of the fields does.
+        The weights are not here, or the field cannot be computed here.
     """
     if member.weights is None or not isinstance(member.prediction, Prediction):
         trained = f" and on rank {member.rank}, where it was trained" if member.rank else ""
@@ -164,40 +160,16 @@ def field_of_member(member: Member, fields: Sequence[TrainedField]) -> TrainedFi
             f"predictions on every rank, load what result.save(folder) has written: "
             f"Result.load(folder)."
         )
-    alike = [field for field in fields if field.architecture == member.architecture]
-    for field in alike:
-        if _gives(field, member, member.prediction):
-            return field
-    if not alike:
-        raise InputError(
-            f"Result: the network of member {member.number} is not here, since Keras could not "
-            f"save it. Predict on rank {member.rank}, where it was trained, or give the model, or "
-            f"what makes it: Result.load(folder, network=…)."
-        )
-    raise InputError(
-        f"Result: the network of member {member.number} does not by itself give what the member "
-        f"predicted. Give the problem that it was trained on, with its ansatz and input scaling: "
-        f"Result.load(folder, problem=…)."
-    )
+    if not isinstance(member.field, TrainedField):
+        missing = f"the network of member {member.number} is not here."
+        raise InputError(f"Result: {member.field or missing}")
+    return member.field
 
 
 def kept_weights(member: Member) -> Array:
     """The weights that predict, [p]."""
     assert member.weights is not None
     return member.weights.best if member.kept == "best" else member.weights.last
-
-
-def _gives(field: TrainedField, member: Member, prediction: Prediction) -> bool:
-    weights = kept_weights(member)
-    step = -(-len(prediction.x) // _POINTS_COMPARED)
-    expected = prediction.u[::step]
-    found = field.at(weights, prediction.x[::step])
-    if found.shape != expected.shape:
-        return False
-    with np.errstate(invalid="ignore"):
-        scale = np.nanmax(np.abs([*weights, *expected.ravel(), 1.0]))
-    tolerance = np.sqrt(np.finfo(weights.dtype).eps) * scale
-    return bool(np.allclose(found, expected, rtol=0, atol=tolerance, equal_nan=True))
 
 
 def _left_out(members: Sequence[Member]) -> tuple[int, ...]:

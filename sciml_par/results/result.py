@@ -22,7 +22,6 @@ from sciml_par.results.other_weights import errors_of, with_errors, with_weights
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
 from sciml_par.results.table import print_table, remarks
 from sciml_par.results.text import text_of
-from sciml_par.results.trained_field import TrainedField
 from sciml_par.results.unknown_values import found_unknowns
 
 
@@ -41,7 +40,6 @@ class Result:
     networks : this rank's trained networks, as Keras models: they predict, save and load as such.
         Of loaded results those of all members, each loaded when it is asked for.
     communicator : the ranks that trained; None for loaded results, which are of this process.
-    fields : what the networks and the problems make of weights and points.
     arguments : what was asked for, as numbers and texts.
     """
 
@@ -50,7 +48,6 @@ class Result:
     networks: Sequence[Any]
     communicator: Communicator | None = None
     _: KW_ONLY
-    fields: tuple[TrainedField, ...] = ()
     arguments: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -80,7 +77,7 @@ class Result:
             [member.kept_unknowns for member in self.members],
             in_the_mean(self.members),
         )
-        return {**numbers, **found_functions(self.members, self.fields)}
+        return {**numbers, **found_functions(self.members)}
 
     @property
     def remarks(self) -> list[str]:
@@ -151,7 +148,7 @@ class Result:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        return Predictor(self.members, self.fields)
+        return Predictor(self.members)
 
     def using(self, weights: str) -> Result:
         """The same result with the best or the last weights of each member (collective).
@@ -174,7 +171,7 @@ class Result:
         here = [member for member in self.members if member.weights is not None]
 
         def compute() -> dict[int, Member]:
-            return {m.number: with_weights(m, self.fields, weights) for m in here}
+            return {m.number: with_weights(m, weights) for m in here}
 
         if self.communicator is None:
             found = compute()
@@ -195,7 +192,7 @@ class Result:
         if self.communicator is not None:
             rank = self.communicator.rank
             mine = [m for m in members if rank in ranks_of([m])]
-        return Lazy([partial(_network_of, member, self.fields) for member in mine])
+        return Lazy([partial(_network_of, member) for member in mine])
 
     def save(
         self,
@@ -234,7 +231,6 @@ class Result:
             folder = claim_folder(Path(directory), overwrite=overwrite)
             write_results(
                 self.members,
-                self.fields,
                 folder,
                 mode=self.mode,
                 plots=plots,
@@ -252,8 +248,8 @@ class Result:
         Parameters
         ----------
         directory : the folder.
-        problem : the `Problem`, or a list of those of the members; needed to predict where it has
-            an ansatz or scaled inputs.
+        problem : the `Problem`, or a list with one for each member; needed to predict where it has
+            an ansatz, and compared with what the files hold of it.
         network : the Keras model, or what makes it, called as in `train`; needed to predict where
             Keras could not save it.
 
@@ -269,7 +265,7 @@ class Result:
             saved no weights or of a newer one.
         """
         found = load(Path(directory), problem=problem, network=network)
-        read = Result(found.mode, found.members, [], fields=found.fields, arguments=found.arguments)
+        read = Result(found.mode, found.members, [], arguments=found.arguments)
         return replace(read, networks=read._copies(found.members))
 
     @staticmethod
@@ -308,10 +304,9 @@ class Result:
             merge_members(groups),
             Lazy([partial(getitem, r.networks, i) for r in given for i in range(len(r.networks))]),
             communicator,
-            fields=tuple(dict.fromkeys(field for each in given for field in each.fields)),
             arguments={"merged": [each.arguments for each in given]},
         )
 
 
-def _network_of(member: Member, fields: Sequence[TrainedField]) -> Any:
-    return copy_with(field_of_member(member, fields).model, kept_weights(member))
+def _network_of(member: Member) -> Any:
+    return copy_with(field_of_member(member).model, kept_weights(member))

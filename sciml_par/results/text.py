@@ -49,7 +49,7 @@ def unknowns_text(members: Sequence[Member]) -> str:
         [member.kept_unknowns for member in members],
         in_the_mean(members),
     )
-    every = {**found, **found_functions(members, ())}
+    every = {**found, **found_functions(members)}
     return shown([f"{name} = {each!r}" for name, each in every.items()], most=8)
 
 

@@ -24,12 +24,10 @@ class TrainedField:
     ----------
     make : gives the function (parameters, x: [n, d]) -> u: [n, m], which is pure, and the Keras
         model of which it is made; called when one of them is needed.
-    architecture : a text that is equal for networks of equal architecture.
     """
 
-    def __init__(self, make: Callable[[], tuple[Function, Any]], *, architecture: str) -> None:
+    def __init__(self, make: Callable[[], tuple[Function, Any]]) -> None:
         self._make = make
-        self.architecture = architecture
         self._programs: dict[Any, Any] = {}
 
     @property
@@ -61,13 +59,16 @@ class TrainedField:
     def _made(self) -> tuple[Function, Any]:
         return self._make()
 
+    def __deepcopy__(self, memo: Any) -> TrainedField:
+        return self  # it never changes
+
     def _program(self, *given: Tensor) -> Any:
-        """Compiled for arguments of these shapes.
+        """Compiled for arguments of these shapes; what is compiled is made before.
 
         Called directly, TensorFlow would warn of tracing where there are results of many trainings.
         """
         specs = tuple(tf.TensorSpec(each.shape, each.dtype) for each in given)
-        if specs not in self._programs:
+        if self._made and specs not in self._programs:
             function = tf.function(self._of_all, jit_compile=True, autograph=False)
             self._programs[specs] = function.get_concrete_function(*specs)
         return self._programs[specs]

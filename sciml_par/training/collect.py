@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.results.member import Member, PredictionElsewhere, RankContribution, Weights
-from sciml_par.training.collect_functions import functions_on_root
-from sciml_par.training.gather import pieces_to_root, rows_to_all
+from sciml_par.problems.problem import Problem
+from sciml_par.results.member import Member, RankContribution
+from sciml_par.results.member_function import members_of_functions
+from sciml_par.training.gather import objects_to_root, rows_to_all
+from sciml_par.training.sent_members import FieldsElsewhere, Sent, elsewhere
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,41 +35,65 @@ def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
     return points[np.sort([0, *inner, len(points) - 1])]
 
 
-def collect(found: Sequence[Member], communicator: Communicator) -> tuple[Member, ...]:
+def collect(
+    found: Sequence[Member],
+    communicator: Communicator,
+    problem_of: Callable[[int], Problem] | None = None,
+) -> tuple[Member, ...]:
     """The members of all ranks, each with what its ranks contributed (collective).
 
-    Every rank learns the numbers. Predictions, weights and samples of points go to rank 0 alone,
-    so that the memory of no other rank grows with the number of ranks and points.
+    Every rank learns the numbers. Predictions, weights, networks and samples of points go to rank
+    0 alone, so that the memory of no other rank grows with the number of ranks and points.
 
     Parameters
     ----------
     found : the members that this rank has trained, each with this rank's contribution. The first
         rank of those that trained a member speaks for it.
+    problem_of : the problem of the member of this number, as far as this rank knows; only rank 0
+        asks for it, and only where a member of another rank has an ansatz.
     """
     mine = [member for member in found if member.rank == communicator.rank]
     numbers = communicator.allgather_object([_without_arrays(member) for member in found])
-    contributions = _contributions(numbers, found, communicator)
     histories = _histories(mine, communicator)
-    arrays = _arrays_on_root(mine, communicator)
-    for number, functions in functions_on_root(mine, numbers, communicator).items():
-        arrays[number]["functions"] = functions
-    here = {member.number: _arrays(member) for member in found}
-    members: dict[int, Member] = {}
-    for theirs in numbers:
-        for member in theirs:
+    rank = communicator.rank
+    sent = Sent.of(found, rank, _models_to_send(found, numbers, rank))
+    of_ranks = objects_to_root(sent, communicator)
+    fields = FieldsElsewhere(found, of_ranks, problem_of)
+    members = {member.number: member for member in found}
+    contributions: dict[int, list[RankContribution]] = {}
+    for other, theirs in enumerate(numbers):
+        told = of_ranks[other] if of_ranks else sent if other == rank else None
+        for j, member in enumerate(theirs):
+            (contribution,) = member.contributions
+            if told is not None:
+                contribution = contribution.with_sample(told.samples[j])
+            contributions.setdefault(member.number, []).append(contribution)
             if member.number not in members:
-                members[member.number] = replace(
-                    member,
-                    contributions=tuple(contributions[member.number]),
-                    **_history(histories[member.number], member),
-                    **(here.get(member.number) or arrays.get(member.number) or {}),
-                )
-    return tuple(members[number] for number in sorted(members))
+                known = member if told is None else fields.with_field(told.restored(member))
+                members[member.number] = known
+    return tuple(
+        replace(
+            members[number],
+            contributions=tuple(contributions[number]),
+            **_history(histories[number], members[number]),
+        )
+        for number in sorted(members)
+    )
 
 
-def _arrays(member: Member) -> dict[str, Any]:
-    names = ("prediction", "on_own_domain", "weights", "functions")
-    return {name: getattr(member, name) for name in names}
+def _models_to_send(
+    found: Sequence[Member], numbers: Sequence[Sequence[Member]], rank: int
+) -> dict[str, Any]:
+    """The models of architectures that rank 0 has not, where this rank is the first that has."""
+    owner: dict[str, int] = {}
+    for each, theirs in enumerate(numbers):
+        for member in (*theirs, *members_of_functions(theirs)):
+            owner.setdefault(member.architecture, each)
+    models = {}
+    for member in (*found, *members_of_functions(found)):
+        if rank > 0 and owner[member.architecture] == rank:
+            models[member.architecture] = member.field.model
+    return models
 
 
 def _without_arrays(member: Member) -> Member:
@@ -80,34 +105,13 @@ def _without_arrays(member: Member) -> Member:
         term_losses=member.term_losses[:0],
         unknown_values=member.unknown_values.without_history(),
         term_weights=member.term_weights[:0],
-        prediction=_elsewhere(member.prediction),
-        on_own_domain=_elsewhere(member.on_own_domain),
+        prediction=elsewhere(member.prediction),
+        on_own_domain=elsewhere(member.on_own_domain),
         weights=None,
+        field=None,
         functions=tuple(each.elsewhere() for each in member.functions),
         contributions=(contribution.with_sample(contribution.sample[:0]),),
     )
-
-
-def _elsewhere(prediction: Prediction | PredictionElsewhere) -> PredictionElsewhere:
-    """What a rank that does not hold the arrays has of a prediction."""
-    return PredictionElsewhere(prediction.known, prediction.relative_l2_error)
-
-
-def _contributions(
-    numbers: list[list[Member]], found: Sequence[Member], communicator: Communicator
-) -> dict[int, list[RankContribution]]:
-    """What the ranks contributed to each member; on rank 0 with samples of points (collective)."""
-    own = [member.contributions[0].sample for member in found]
-    samples = pieces_to_root(own, communicator)
-    samples = samples or [own if r == communicator.rank else [] for r in range(communicator.size)]
-    gathered: dict[int, list[RankContribution]] = {}
-    for rank, members in enumerate(numbers):
-        for j, member in enumerate(members):
-            (contribution,) = member.contributions
-            if samples[rank]:
-                contribution = contribution.with_sample(samples[rank][j])
-            gathered.setdefault(member.number, []).append(contribution)
-    return gathered
 
 
 def _histories(mine: Sequence[Member], communicator: Communicator) -> dict[int, FloatArray]:
@@ -142,64 +146,3 @@ def _history(rows: FloatArray, member: Member) -> dict[str, Any]:
         "term_weights": rows[:, ends[1] : ends[2]],
         "unknown_values": replace(unknowns, history=rows[:, ends[2] : ends[3]]),
     }
-
-
-def _arrays_on_root(
-    mine: Sequence[Member], communicator: Communicator
-) -> dict[int, dict[str, Any]]:
-    """Predictions and weights of all members, on rank 0; elsewhere nothing (collective)."""
-    numbers = communicator.allgather_object([member.number for member in mine])
-    precision = communicator.allgather_object(
-        [str(m.weights.best.dtype) if m.weights else "" for m in mine]
-    )
-    seen = [_prediction_of(member.prediction) for member in mine]
-    own = [_prediction_of(member.on_own_domain) for member in mine]
-    common = pieces_to_root([np.hstack([p.u, p.exact]) for p in seen], communicator)
-    # A member whose domain is the common one has one prediction under two names.
-    apart = pieces_to_root(
-        [
-            np.hstack([p.u, p.exact, _mask(p), p.x])[: 0 if p is q else None]
-            for p, q in zip(own, seen, strict=True)
-        ],
-        communicator,
-    )
-    weights = pieces_to_root(
-        [np.column_stack([m.weights.best, m.weights.last]) for m in mine if m.weights],
-        communicator,
-    )
-    found: dict[int, dict[str, Any]] = {}
-    for rank in range(1, len(common)):
-        for j, number in enumerate(numbers[rank]):
-            dtype = precision[rank][j]
-            found[number] = {
-                **_predictions(seen[0], common[rank][j], apart[rank][j]),
-                "weights": Weights(*weights[rank][j].T.astype(dtype)),
-            }
-    return found
-
-
-def _prediction_of(prediction: Prediction | PredictionElsewhere) -> Prediction:
-    assert isinstance(prediction, Prediction)
-    return prediction
-
-
-def _predictions(like: Prediction, common: FloatArray, apart: FloatArray) -> dict[str, Prediction]:
-    """Of the rows u(x), u*(x) on the common points, and these, mask, x on the member's own."""
-    outputs = like.u.shape[1]
-    seen = own = _prediction(like, like.x, _mask(like), common, outputs)
-    if len(apart) > 0:
-        mask, x = np.split(apart[:, 2 * outputs :], [1], axis=1)
-        own = _prediction(like, x, mask, apart, outputs)
-    return {"prediction": seen, "on_own_domain": own}
-
-
-def _prediction(
-    like: Prediction, x: FloatArray, mask: FloatArray, rows: FloatArray, outputs: int
-) -> Prediction:
-    u, exact = rows[:, :outputs], rows[:, outputs : 2 * outputs]
-    return replace(like, x=x, u=u, u_exact=exact, inside=mask[:, 0] != 0)
-
-
-def _mask(prediction: Prediction) -> FloatArray:
-    """Which points lie in the domain, as numbers [n, 1]."""
-    return np.asarray(prediction.inside, np.float64)[:, None]

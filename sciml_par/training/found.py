@@ -12,11 +12,14 @@ from sciml_par.evaluation.figures.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.unknowns import Unknowns, numbers_of
+from sciml_par.results.field_form import form_of
 from sciml_par.results.member import Member, RankContribution, Weights
+from sciml_par.results.trained_field import TrainedField
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, shapes_and_truth
 from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.course import Course
-from sciml_par.training.evaluate import evaluate
+from sciml_par.training.evaluate import evaluate, values_of
+from sciml_par.training.fields_of_functions import field_of_function
 from sciml_par.training.least_squares.advice import uses_least_squares
 from sciml_par.training.member_functions import functions_found
 from sciml_par.training.model_architecture import architecture_of
@@ -43,10 +46,21 @@ def members_found(
     found = []
     given = iter(outcomes)
     for course in courses:
+        fields = _fields(course)
         for setup in course.stack.setups:
             outcome = next(given)
-            found.append(_member(ready, course, setup, outcome, whole, world))
+            found.append(_member(ready, course, setup, outcome, fields, whole, world))
     return sorted(found, key=lambda member: member.number)
+
+
+def _fields(course: Course) -> list[TrainedField]:
+    """The field of a course's members, and then those of their unknown functions."""
+    stack = course.stack
+    made = values_of(stack.problem, stack.network), stack.network.model
+    dtype = stack.parameters.dtype.name
+    placed = zip(stack.problem.unknown_functions.values(), stack.network.others, strict=True)
+    functions = [field_of_function(each, network, dtype=dtype) for each, network in placed]
+    return [TrainedField(lambda: made), *functions]
 
 
 def _member(
@@ -54,6 +68,7 @@ def _member(
     course: Course,
     setup: MemberSetup,
     outcome: Outcome,
+    fields: Sequence[TrainedField],
     whole: Domain,
     world: Communicator,
 ) -> Member:
@@ -101,7 +116,9 @@ def _member(
         contributions=(_contribution(world, setup, course),),
         validation_loss=validation,
         unknown_values=_unknowns(problem.unknowns, outcome, count),
-        functions=functions_found(setup, outcome, layout, prediction, settings),
+        functions=functions_found(setup, outcome, layout, prediction, settings, fields[1:]),
+        form=form_of(problem, settings.precision),
+        field=fields[0],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +15,9 @@ from sciml_par.problems.domains.box import Box
 from sciml_par.problems.placed_function import PlacedFunction
 from sciml_par.results.member import Weights
 from sciml_par.results.member_function import MemberFunction
+from sciml_par.results.trained_field import TrainedField
 from sciml_par.training.evaluate import points_of
-from sciml_par.training.fields_of_functions import described, field_of_function
+from sciml_par.training.fields_of_functions import described
 from sciml_par.training.outcome import Outcome
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.settings import BEST, Settings
@@ -30,22 +32,23 @@ def functions_found(
     layout: ParameterLayout,
     prediction: Prediction,
     settings: Settings,
+    fields: Sequence[TrainedField],
 ) -> tuple[MemberFunction, ...]:
     """The unknown functions of a member, in the order of the problem (local).
 
     Parameters
     ----------
     prediction : of the solution, at whose points functions of all coordinates are evaluated.
+    fields : those of the functions.
     """
     found = []
     first = sum(layout.sizes[: len(setup.network.own_variables)])
     placed = setup.problem.unknown_functions.values()
-    for each, network in zip(placed, setup.network.others, strict=True):
+    for each, network, field in zip(placed, setup.network.others, fields, strict=True):
         end = first + sum(math.prod(v.shape) for v in network.trainable_variables)
         weights = Weights(outcome.best[first:end], outcome.last[first:end])
         kept = weights.best if settings.keep == BEST else weights.last
         z, inside = _points(each, setup.problem.domain.names, prediction)
-        field = field_of_function(each, network, dtype=settings.precision)
         seen = Prediction(
             "prediction",
             z,
@@ -56,7 +59,7 @@ def functions_found(
             fields=(each.name,),
         )
         function = described(each, network)
-        found.append(replace(function, prediction=seen, weights=weights))
+        found.append(replace(function, prediction=seen, weights=weights, field=field))
         first = end
     return tuple(found)
 

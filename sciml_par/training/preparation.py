@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -30,7 +31,7 @@ from sciml_par.training.least_squares.advice import advice
 from sciml_par.training.loop import Loop
 from sciml_par.training.loop_cache import loop_for
 from sciml_par.training.member_preparation import MemberPreparation
-from sciml_par.training.modes import Division, Ensemble, as_mode, divide
+from sciml_par.training.modes import Division, Ensemble, as_mode, divide, problem_of
 from sciml_par.training.objective import jacobians_of
 from sciml_par.training.phases import Phase, as_phases
 from sciml_par.training.points.divided_feed import DividedFeed
@@ -64,6 +65,7 @@ class Preparation:
     points : as they were given.
     strategy : weighs the loss, or None.
     notes : sentences for the user, about what was chosen for him.
+    problem_of : gives the problem of the member of a number, of all ranks, as far as it is known.
     """
 
     settings: Settings
@@ -78,6 +80,7 @@ class Preparation:
     points: Any
     strategy: LossWeights | None
     notes: tuple[str, ...]
+    problem_of: Callable[[int], Problem]
 
     @property
     def identity(self) -> Identity:
@@ -233,6 +236,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         given.points,
         strategy,
         tuple(notes),
+        partial(problem_of, problem=given.problem, ensemble=ensemble),
     )
 
 

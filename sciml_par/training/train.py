@@ -11,7 +11,6 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
-from sciml_par.training.architectures import fields_on_root
 from sciml_par.training.argument_texts import texts_of
 from sciml_par.training.arguments import Arguments
 from sciml_par.training.callbacks import CallbackWatcher, as_callbacks
@@ -188,10 +187,9 @@ def train(
         found = members_found(ready, courses, outcomes, whole, everyone)
         result = Result(
             ready.settings.mode,
-            collect(found, everyone),
+            collect(found, everyone, ready.problem_of),
             ready.networks,
             everyone,
-            fields=fields_on_root(courses, everyone),
             arguments=texts_of(arguments),
         )
     if not result.sound and not progress and everyone.rank == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sciml_par.evaluation import Prediction, Shard
 from sciml_par.networks import MLP
 from sciml_par.problems import Box
 from sciml_par.results import Member, RankContribution, Result
+from sciml_par.results.field_form import FieldForm, form_of
 from sciml_par.results.keras_models import field_with, flat_weights
 from sciml_par.results.member import Weights
 from sciml_par.results.trained_field import TrainedField
@@ -84,21 +86,27 @@ def trained(number: int, *, width: int = 4, dtype: str = "float32", **changes: A
             "on_own_domain": prediction,
             "weights": Weights(best, last),
             "architecture": f"width {width}, {dtype}",
+            "field": field_of(width, dtype),
             **changes,
         },
     )
 
 
+@cache
 def field_of(width: int = 4, dtype: str = "float32") -> TrainedField:
     """That of the members above; its model has weights of its own."""
-    model = tiny(77, width=width, dtype=dtype)
-    name = f"width {width}, {dtype}"
-    return field_with(lambda: model, None, d=1, dtype=dtype, architecture=name)
+    return field_of_model(tiny(77, width=width, dtype=dtype), dtype=dtype)
 
 
-def of_this_process(*members: Member, fields: tuple[TrainedField, ...] | None = None) -> Result:
+def field_of_model(model: Any, problem: Any = None, *, dtype: str = "float32") -> TrainedField:
+    """That of a model, with what a problem makes of it."""
+    form = FieldForm() if problem is None else form_of(problem, dtype)
+    return field_with(lambda: model, form, problem, d=1, outputs=("u",), dtype=dtype, otherwise="")
+
+
+def of_this_process(*members: Member) -> Result:
     """A result without ranks."""
-    return Result("ensemble", members, [], fields=(field_of(),) if fields is None else fields)
+    return Result("ensemble", members, [])
 
 
 def ended(number: int, *, rank: int = 0, **changes: Any) -> Member:

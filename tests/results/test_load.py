@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from made_by_hand import (
     contribution,
-    field_of,
+    field_of_model,
     never_finite,
     of_this_process,
     one_model,
@@ -28,7 +28,8 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Interval, Problem, laplacian, poisson
 from sciml_par.results import Member, Result
-from sciml_par.results.keras_models import field_with, flat_weights
+from sciml_par.results.field_form import form_of
+from sciml_par.results.keras_models import flat_weights
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: reads files without ranks")
 X = np.linspace(-1, 1, 20)[:, None]
@@ -54,8 +55,7 @@ def written() -> Result:
         trained(2, **nothing),
         trained(3, on_own_domain=own, best_step=11, best_loss=0.01, kept="last"),
     )
-    fields = (field_of(), field_of(6))
-    return Result("ensemble", members, [], fields=fields, arguments={"steps": 25, "seed": 7})
+    return Result("ensemble", members, [], arguments={"steps": 25, "seed": 7})
 
 
 def same(one: Any, other: Any) -> bool:
@@ -69,9 +69,12 @@ def test_what_was_saved_is_what_is_loaded(folder: Path) -> None:
     assert (found.mode, found.ranks, found.arguments) == ("ensemble", 2, {"steps": 25, "seed": 7})
     assert found.communicator is None and len(found.members) == 4
     for saved, loaded in zip(result.members, found.members, strict=True):
+        weights = saved.weights.best
         for name in Member.__dataclass_fields__:
             one, other = getattr(saved, name), getattr(loaded, name)
-            if name in ("prediction", "on_own_domain"):
+            if name == "field":
+                assert same(one.at(weights, X), other.at(weights, X))
+            elif name in ("prediction", "on_own_domain"):
                 assert all(same(getattr(one, k), getattr(other, k)) for k in PREDICTED)
             elif name == "weights":
                 assert same(one.best, other.best) and same(one.last, other.last)
@@ -178,7 +181,7 @@ def test_what_is_no_result_is_refused(copy: Path, tmp_path: Path) -> None:
         ('{"accuracy": 1}', "no file of sciml_par"),
         ('{"versions": {}, "runs": []}', "compares numbers of ranks. Read it with json.load"),
         ('{"versions": {"sciml-par": "0.1.0"}, "members": []}', "0.1.0, which saved no weights"),
-        (whole.replace('"format": 2', '"format": 3'), "format 3, of sciml-par .* reads format 2"),
+        (whole.replace('"format": 3', '"format": 4'), "format 4, of sciml-par .* reads format 3"),
         (whole.replace('"stacked_with"', '"other"'), "not as Result.save writes them .*KeyError"),
         (
             whole.replace('"rank_trained"', "1").replace('"members": [', '"members": 3, "x": ['),
@@ -209,8 +212,10 @@ class Unsavable(MLP):
 
 def test_a_network_that_keras_cannot_save_is_said_and_may_be_given(tmp_path: Path) -> None:
     model = Unsavable(1, 1, width=4, depth=1, seed=3)
-    field = field_with(lambda: model, None, d=1, dtype="float32", architecture="width 4, float32")
-    folder = of_this_process(trained(0), trained(1), fields=(field,)).save(tmp_path, plots=False)
+    field = field_of_model(model)
+    folder = of_this_process(trained(0, field=field), trained(1, field=field)).save(
+        tmp_path, plots=False
+    )
     (network,) = json.loads((folder / "results.json").read_text())["networks"]
     assert network["file"] is None and "no configuration" in network["reason"]
     assert sorted(path.suffix for path in folder.iterdir()) == [".csv", ".json", ".npz", ".npz"]
@@ -232,21 +237,44 @@ def test_a_network_that_keras_cannot_save_is_said_and_may_be_given(tmp_path: Pat
 
 def test_a_field_that_the_problem_transforms_needs_the_problem(tmp_path: Path) -> None:
     problem = Problem(Interval(-1, 1), laplacian, ansatz=lambda u, x: x * u(x))
-    model = tiny(0)
+    other = Problem(Interval(-1, 1), laplacian, ansatz=lambda u, x: 1.001 * x * u(x))
     member = trained(0)
+    small = _with(
+        member.prediction, 1e-5 * member.prediction.x
+    )  # too small for its numbers to tell
     changed = trained(
-        0, prediction=(p := _with(member.prediction, member.prediction.x)), on_own_domain=p
+        0,
+        prediction=small,
+        on_own_domain=small,
+        form=form_of(problem, "float32"),
+        field=field_of_model(tiny(0), problem),
     )
-    field = field_with(
-        lambda: model, problem, d=1, dtype="float32", architecture=member.architecture
-    )
-    folder = of_this_process(changed, fields=(field,)).save(tmp_path / "a", plots=False)
-    with pytest.raises(InputError, match="Give the problem that it was trained on"):
+    folder = of_this_process(changed).save(tmp_path / "a", plots=False)
+    with pytest.raises(InputError, match="member 0 was trained with an ansatz.*Give the problem"):
         Result.load(folder).predict(X)
-    with pytest.raises(InputError, match="Give the problem that it was trained on"):
-        Result.load(folder, problem=poisson(k=1)).predict(X)
-    found = Result.load(folder, problem=problem).predict(X)
-    np.testing.assert_allclose(found.mean, X * tiny(0)(X).numpy(), atol=1e-6)
+    for given in (poisson(k=1), other):
+        with pytest.raises(InputError, match="its ansatz or its input scaling is another one"):
+            Result.load(folder, problem=given).predict(X)
+    with pytest.raises(InputError, match="one for each of the 1 members in their order; got 2"):
+        Result.load(folder, problem=[problem, problem])
+    same = Problem(Interval(-1, 1), laplacian, ansatz=lambda u, x: x * u(x))
+    for given in (problem, [same]):
+        found = Result.load(folder, problem=given).predict(X)
+        np.testing.assert_allclose(found.mean, X * tiny(0)(X).numpy(), atol=1e-6)
+    np.testing.assert_allclose(Result.load(folder).networks[0](X), tiny(0)(X), atol=1e-6)
+
+
+def test_a_field_of_scaled_inputs_needs_no_problem(tmp_path: Path) -> None:
+    problem = Problem(Interval(100, 300), laplacian, input_scaling=True)
+    member = trained(0, form=form_of(problem, "float32"), field=field_of_model(tiny(0), problem))
+    folder = of_this_process(member).save(tmp_path / "a", plots=False)
+    expected = tiny(0)(X)
+    for given in (None, problem):
+        found = Result.load(folder, problem=given).predict(200 + 100 * X)
+        np.testing.assert_allclose(found.mean, expected, atol=1e-5)
+    elsewhere = Problem(Interval(100, 301), laplacian, input_scaling=True)
+    with pytest.raises(InputError, match="its ansatz or its input scaling is another one"):
+        Result.load(folder, problem=elsewhere).predict(X)
 
 
 def _with(prediction: Any, factor: Any) -> Any:

@@ -10,7 +10,6 @@ import pytest
 from made_by_hand import (
     ended,
     ensemble,
-    field_of,
     make_member,
     of_this_process,
     one_model,
@@ -30,7 +29,7 @@ X = np.linspace(-1, 1, 20)[:, None]
 
 def test_members_are_numbered_anew() -> None:
     first = of_this_process(trained(0, stacked_with=(0, 1)), trained(1, stacked_with=(0, 1)))
-    wide = of_this_process(trained(0, width=6, stacked_with=(0,)), fields=(field_of(6),))
+    wide = of_this_process(trained(0, width=6, stacked_with=(0,)))
     merged = Result.merge([first, wide, first])
     assert [member.number for member in merged.members] == [0, 1, 2, 3, 4]
     assert [m.stacked_with for m in merged.members] == [(0, 1), (0, 1), (2,), (3, 4), (3, 4)]

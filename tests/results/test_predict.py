@@ -13,7 +13,6 @@ from made_by_hand import (
     diverged,
     ended,
     ensemble,
-    field_of,
     make_member,
     never_finite,
     of_this_process,
@@ -52,7 +51,7 @@ def test_one_member_has_no_deviation() -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 7, 149, 150, 1000])
 def test_batches_change_nothing(batch_size: int) -> None:
-    result = of_this_process(trained(0, dtype="float64"), fields=(field_of(dtype="float64"),))
+    result = of_this_process(trained(0, dtype="float64"))
     found = result.predict(X, batch_size=batch_size)
     np.testing.assert_allclose(found.mean, values(0, dtype="float64")[0], atol=1e-13)
     assert found.mean.dtype == np.float64
@@ -82,8 +81,7 @@ def test_a_batch_has_at_least_one_point(size: Any) -> None:
 
 def test_members_of_several_architectures_are_one_ensemble() -> None:
     members = trained(0), trained(1, width=6), trained(2), trained(3, dtype="float64")
-    fields = field_of(), field_of(6), field_of(dtype="float64")
-    found = of_this_process(*members, fields=fields).predict(X)
+    found = of_this_process(*members).predict(X)
     wide = tiny(1, width=6)(X.astype("float32")).numpy()
     one, two, three = values(0)[0], values(2)[0], values(3, dtype="float64")[0]
     for row, expected in zip(found.members, (one, wide, two, three), strict=True):
@@ -127,11 +125,7 @@ def test_what_is_not_here_is_asked_for_in_vain_with_a_sentence() -> None:
     with pytest.raises(InputError, match="weights of member 1 are on rank 0 and on rank 3"):
         of_this_process(trained(0), elsewhere).predict(X)
     with pytest.raises(InputError, match="network of member 1 is not here"):
-        of_this_process(trained(0), trained(1, width=6)).predict(X)
-    with pytest.raises(InputError, match="does not by itself give what the member predicted"):
-        of_this_process(
-            make_member(0, weights=trained(0).weights, architecture="width 4, float32")
-        ).predict(X)
+        of_this_process(trained(0), trained(1, field=None)).predict(X)
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])

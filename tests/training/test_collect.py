@@ -18,7 +18,7 @@ from sciml_par.problems import Box, Interval, Problem, function_approximation
 from sciml_par.results import PredictionElsewhere, Result
 from sciml_par.training import Ensemble, gather, train
 from sciml_par.training.collect import sample_for_figures
-from sciml_par.training.gather import rows_to_all, rows_to_root
+from sciml_par.training.gather import objects_to_root, rows_to_all
 
 SEVERAL = pytest.mark.skipif("sp.size() == 1", reason="all arrays are on rank 0")
 
@@ -29,13 +29,15 @@ def rows_of(rank: int) -> np.ndarray:
     return np.random.default_rng(rank).normal(size=(count, 3))
 
 
-@pytest.mark.parametrize("part", [1, 20, 1 << 21])
-def test_rows_arrive_whole_however_they_are_cut(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "_NUMBERS_PER_PART", part)
+@pytest.mark.parametrize("part", [64, 1 << 24])
+def test_objects_arrive_whole_however_they_are_cut(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gather, "_BYTES_PER_PART", part)
     everyone = sp.current_world().communicator
-    found = rows_to_root(rows_of(everyone.rank), everyone)
-    assert len(found) == (everyone.size if everyone.rank == 0 else 0)
-    for rank, rows in enumerate(found):
+    found = objects_to_root((everyone.rank, rows_of(everyone.rank)), everyone)
+    assert [rank for rank, _ in found] == list(range(everyone.size) if everyone.rank == 0 else [])
+    for rank, rows in found:
         np.testing.assert_array_equal(rows, rows_of(rank))
 
 
@@ -45,6 +47,7 @@ def test_rows_for_all() -> None:
     np.testing.assert_array_equal(found, np.concatenate([*map(rows_of, range(everyone.size))]))
 
 
+@pytest.mark.ranks(least=2, reason="rank 0 sends nothing to itself")
 def test_parts_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[int] = []
     send = gather.alltoall
@@ -55,9 +58,10 @@ def test_parts_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     everyone = sp.current_world().communicator
     monkeypatch.setattr(gather, "alltoall", noting)
-    monkeypatch.setattr(gather, "_NUMBERS_PER_PART", 24 * everyone.size)
-    rows_to_root(np.zeros((20, 3)), everyone)
-    assert lengths == [8, 8, 4]
+    monkeypatch.setattr(gather, "_BYTES_PER_PART", 1024 * everyone.size)
+    objects_to_root(np.zeros(300), everyone)
+    size = 0 if everyone.rank == 0 else len(pickle.dumps(np.zeros(300)))
+    assert max(lengths) <= 1024 and sum(lengths) == size
 
 
 @pytest.mark.ranks(most=1, reason="local")

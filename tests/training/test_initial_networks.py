@@ -12,8 +12,8 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Interval, Problem, derivative, laplacian
 from sciml_par.training import Adam
-from sciml_par.training.architectures import architecture_of
 from sciml_par.training.initial_networks import network_of_member, try_residuals
+from sciml_par.training.model_architecture import architecture_of
 from sciml_par.training.objective import field_of
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: each rank makes its own networks")

@@ -15,6 +15,7 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem, laplacian, poisson
 from sciml_par.results import Result
+from sciml_par.results.keras_models import assign
 from sciml_par.training import Adam, Ensemble, train
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
@@ -173,4 +174,42 @@ def test_a_keras_model_and_what_the_problem_makes_of_it(tmp_path: Path) -> None:
         found = Result.load(folder, problem=problem)
         assert found.members[0].prediction.fields == ("temperature",)
         np.testing.assert_allclose(found.predict(x).members, expected, atol=1e-4)
+    sp.barrier()
+
+
+def of_factor(factor: float) -> Problem:
+    """Its ansatz multiplies the network."""
+    return Problem(
+        Interval(-1, 1),
+        lambda u, x: u(x) - factor,
+        ansatz=lambda u, x: factor * u(x),
+        name="factor",
+    )
+
+
+@pytest.mark.parametrize("factors", [(1e-5, 2e-5), (1.0, 1.001)])
+def test_each_member_predicts_by_the_ansatz_of_its_problem(
+    factors: tuple[float, float], tmp_path: Path
+) -> None:
+    """Whatever the size of what they predict, and wherever they were trained."""
+    problems = [of_factor(factor) for factor in factors]
+    mode = Ensemble(members=2, problems=problems, seeds=[7, 7])
+    result = trained(mode, partial(MLP, width=4, depth=1), problems[0])
+    folder = result.save(shared_folder(tmp_path) / "run", plots=False)
+    merged = Result.merge([result, result])
+    if sp.rank() == 0:
+        with_given = Result.load(folder, problem=[of_factor(factor) for factor in factors])
+        for found in (result, with_given, merged):
+            for j, values in enumerate(found.predict(X).members):
+                member = found.members[j]
+                model = MLP(1, 1, width=4, depth=1)
+                assign(model, member.weights.best)
+                np.testing.assert_allclose(values, factors[j % 2] * model(X).numpy(), rtol=1e-4)
+        with pytest.raises(InputError, match="its ansatz or its input scaling is another one"):
+            Result.load(folder, problem=problems[::-1]).predict(X)
+    if sp.size() == 2:
+        alone = trained("ensemble", partial(MLP, width=4, depth=1), problems[sp.rank()])
+        if sp.rank() == 0:
+            with pytest.raises(InputError, match="ansatz of member 1 is another one.*on rank 1"):
+                alone.predict(X)
     sp.barrier()
