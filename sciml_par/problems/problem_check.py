@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from sciml_par._graph_digest import GraphDigest
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._arguments import ANSATZ_TAKES
@@ -12,7 +13,7 @@ from sciml_par.problems.captured import refuse_trainable
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.field import Field
 from sciml_par.problems.placed_function import PlacedFunction
-from sciml_par.problems.recording import trace
+from sciml_par.problems.recording import Parametrized, Trace, trace
 from sciml_par.problems.term import Arrays, Term
 from sciml_par.problems.unknown_check import check_unknowns
 from sciml_par.problems.unknowns import Unknowns
@@ -27,6 +28,8 @@ class Checked(Protocol):
     def domain(self) -> Domain: ...
     @property
     def outputs(self) -> int: ...
+    @property
+    def network_outputs(self) -> int: ...
     @property
     def ansatz(self) -> Any: ...
     @property
@@ -47,17 +50,24 @@ def check_problem(
     *,
     unknowns: Mapping[str, Any] | None,
     reads_variables: bool,
-) -> None:
-    """See `Problem.check` (local)."""
+    parametrized: Parametrized | None = None,
+) -> list[Trace]:
+    """Check as `Problem.check` does, and return what each residual did (local).
+
+    Parameters
+    ----------
+    parametrized : the problem's field, for graphs that are to be functions of its parameters.
+    """
     own_variables = _check_field(problem, network, dtype)
     u = problem.field(network, unknowns=unknowns)
     if not reads_variables:
         remedy = "Its apply and jet must use the weights that they are given, and no others."
         refuse_trainable(own_variables, "the network", remedy=remedy)
     tried_on = [term.points(n) for term in problem.terms] if arrays is None else arrays
+    traces = []
     for term, given in zip(problem.terms, tried_on, strict=True):
         specs = [tf.TensorSpec(array.shape, dtype) for array in given]
-        term.check(u, *specs, own_variables=own_variables)
+        traces.append(term.check(parametrized or u, *specs, own_variables=own_variables))
     check_unknowns(
         problem.unknowns,
         problem.unknown_functions,
@@ -67,6 +77,25 @@ def check_problem(
         dtype,
         problem=problem.name,
     )
+    return traces
+
+
+def digest_of_ansatz(problem: Checked, dtype: str = "float64") -> GraphDigest | None:
+    """Return what tells a problem's ansatz from others, or None if it has none (local).
+
+    It is that of u as a function of x and of the weights of a stand-in for the network; the inputs
+    of the network are scaled as the problem says. It depends on the precision.
+    """
+    if problem.ansatz is None:
+        return None
+    d, m = problem.domain.dimension, problem.network_outputs
+
+    def field(weights: Any) -> Field:
+        return problem.field(Field(lambda x: tf.sin(tf.matmul(x, weights))))
+
+    stand_in = Parametrized(field, [tf.TensorSpec([d, m], dtype)])
+    points = tf.TensorSpec([m + 2, d], dtype)
+    return trace(lambda u, x: u(x), stand_in, [points]).digest()
 
 
 def _check_field(problem: Checked, network: Field, dtype: str) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sciml_par._graph_digest import GraphDigest, digest_of_graph
 from sciml_par._partial_operators import Operator
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
@@ -69,37 +70,66 @@ class Trace:
     result : what it returned: symbolic, fit for its shape and dtype only.
     variables : the variables of TensorFlow and Keras that it read, nested functions included.
     asked : whether it asked anything of the field.
+    graph : that it was run in, whose inputs are the parameters of the field and the arrays.
     """
 
     plan: Plan
     result: Any
     variables: tuple[Any, ...]
     asked: bool
+    graph: Any
+
+    def digest(self) -> GraphDigest:
+        """Return what tells the residual from others, as a function of its inputs (local)."""
+        captured = {id(inside) for _, inside in self.graph.captures}
+        inputs = [tensor for tensor in self.graph.inputs if id(tensor) not in captured]
+        return digest_of_graph(self.graph, inputs, [self.result])
+
+
+@dataclass(frozen=True)
+class Parametrized:
+    """A field that is a function of parameters, for a trace in which these are inputs.
+
+    Attributes
+    ----------
+    field : (*parameters) -> the field.
+    parameters : specifications of tensors.
+    """
+
+    field: Callable[..., Field]
+    parameters: Sequence[Any]
 
 
 def trace(
-    residual: Callable[..., Any], field: Field, arrays: Iterable[Any], *, context: str = ""
+    residual: Callable[..., Any],
+    field: Field | Parametrized,
+    arrays: Iterable[Any],
+    *,
+    context: str = "",
 ) -> Trace:
     """Run a residual once in a throw-away graph (local).
 
     An exception of the residual goes through, with `context` and advice as notes.
     """
-    recorder = _Recorder(field)
+    given = field if isinstance(field, Parametrized) else Parametrized(lambda: field, ())
+    count = len(given.parameters)
+    recorders: list[_Recorder] = []
     returned: list[Any] = []
 
     def run(*symbols: tf.Tensor) -> None:
+        recorders.append(_Recorder(given.field(*symbols[:count])))
         try:
-            returned.append(residual(recorder, *symbols))
+            returned.append(residual(recorders[-1], *symbols[count:]))
         except Exception as error:
             _explain(error, context)
             if _takes_points_first(residual):
                 error.add_note(_ORDER)
             raise
 
-    specs = [tf.TensorSpec(a.shape, a.dtype) for a in arrays]
+    specs = [tf.TensorSpec(a.shape, a.dtype) for a in (*given.parameters, *arrays)]
     traced = tf.function(run, autograph=False).get_concrete_function(*specs)
-    variables = tuple(traced.graph.variables)
-    return Trace(recorder.plan, returned[-1], variables, recorder.asked)
+    variables, recorder = tuple(traced.graph.variables), recorders[-1]
+    return Trace(recorder.plan, returned[-1], variables, recorder.asked, traced.graph)
 
 
 def _explain(error: Exception, context: str) -> None:

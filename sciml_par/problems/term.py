@@ -14,7 +14,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems.captured import refuse_trainable
 from sciml_par.problems.field import Field
 from sciml_par.problems.plan import Plan
-from sciml_par.problems.recording import trace
+from sciml_par.problems.recording import Parametrized, Trace, trace
 
 Arrays = tuple[npt.NDArray[np.float64], ...]
 
@@ -90,16 +90,20 @@ class Term:
         """Σ_i |r(x_i)|² over points and components: a scalar, without the weight (local)."""
         return tf.reduce_sum(tf.square(self.residual(u, *arrays)))
 
-    def check(self, u: Any, *arrays: Any, own_variables: Sequence[Any] = ()) -> None:
+    def check(self, u: Any, *arrays: Any, own_variables: Sequence[Any] = ()) -> Trace:
         """Run the residual once in a throw-away graph and judge what it returns (local).
 
         Parameters
         ----------
-        u : Field or callable [n, d] -> [n, m]
+        u : Field or callable [n, d] -> [n, m], or Parametrized
         *arrays : tensors or NumPy arrays
             Of the shapes and dtypes met in training; their values are not used.
         own_variables : sequence of variables
             Those that u itself reads.
+
+        Returns
+        -------
+        what the residual did.
 
         Raises
         ------
@@ -131,6 +135,8 @@ class Term:
                 remedy="keep both axes everywhere: x[:, i:i+1] in place of x[:, i]; data of one's "
                 "own has the shape [n, 1], not [n]",
             )
+        self._plans[_form(arrays)] = traced.plan
+        return traced
 
     def _is_every_pair(self, result: tf.Tensor, u: Any, arrays: Any) -> bool:
         """Whether [n] met [n, 1], rather than n points having n equations by accident."""
@@ -144,7 +150,7 @@ class Term:
         return bool(self._checked(again.result, more).shape[1] != columns)
 
     def _plan(self, u: Field, arrays: tuple[tf.Tensor, ...]) -> Plan:
-        key = tuple((tuple(a.shape[1:]), a.dtype) for a in arrays)
+        key = _form(arrays)
         if key not in self._plans:
             self._plans[key] = trace(self.function, u, arrays, context=self._place()).plan
         return self._plans[key]
@@ -170,9 +176,13 @@ class Term:
         )
 
 
-def as_field(u: Any) -> Field:
-    """A Field as it is, another callable as a Field."""
-    return u if isinstance(u, Field) else Field(u)
+def _form(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple((tuple(a.shape[1:]), tf.as_dtype(a.dtype)) for a in arrays)
+
+
+def as_field(u: Any) -> Any:
+    """A Field as it is, also where it is parametrized; another callable as a Field."""
+    return u if isinstance(u, Field | Parametrized) else Field(u)
 
 
 def _not_a_tensor(result: Any) -> tuple[str, str, str]:
