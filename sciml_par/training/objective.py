@@ -8,7 +8,6 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.networks.network import Network
-from sciml_par.parallel.execution.host_function import prepare_host_functions
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
@@ -175,7 +174,6 @@ class StackedObjective(OverRanks):
 
     def prepare_jacobian(self, dtype: Any) -> None:
         """Find out how each term is to be differentiated; outside of any graph (local)."""
-        prepare_host_functions()
         for jacobian in self._jacobians:
             jacobian.prepare(dtype)
 

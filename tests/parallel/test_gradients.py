@@ -185,6 +185,7 @@ def test_second_derivatives(context):
         lambda x: tf.reduce_sum(sp.allgather(x) ** 2) * tf.ones_like(x),
         lambda x: tf.reduce_sum(sp.reducescatter(x, sp.Sum) ** 2) * tf.ones_like(x),
         lambda x: to_the_next(x) ** 3,
+        lambda x: sp.broadcast(x, size - 1) ** 3,
     ] + [lambda x: sp.allreduce(x, sp.Product)] * (size > 1)
     results = context(lambda *tensors: [second(f)(*tensors) for f in functions])(
         *[tf.constant(all_[rank]) for all_ in (x, a, w)]
@@ -196,6 +197,7 @@ def test_second_derivatives(context):
         2 * total_a.sum() * w[rank],
         2 * np.repeat(a.sum(axis=1), rows_of_each(3)) * total_w,
         6 * a[(rank + 1) % size] * x[rank] * w[rank],
+        6 * total_a * x[rank] * w[rank] * (rank == size - 1),
     ]
     if size > 1:
         others = [s for s in range(size) if s != rank]

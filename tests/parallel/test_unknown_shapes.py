@@ -42,8 +42,6 @@ def test_every_collective_of_the_same_shape(spec):
             *sp.fused_allreduce([x, tf.ones([3], tf.float64)], sp.Sum),
         ]
 
-    # The first graph of a process makes what keeps the order of all, and is traced twice for it.
-    traced(lambda x: sp.allreduce(x, sp.Sum))(tf.ones([1, 2], tf.float64))
     run = traced(all_of_them, spec)
     for rows in (sp.size() + 1, 3):
         tag = f"{rows} rows"

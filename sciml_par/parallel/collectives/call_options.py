@@ -12,6 +12,7 @@ from sciml_par.parallel.execution.custom_gradient import custom_gradient
 from sciml_par.parallel.execution.dispatch import Placement, check_device, perform
 from sciml_par.parallel.execution.input_pipeline import name_in_pipeline
 from sciml_par.parallel.execution.unknown_shapes import at_run_time, may_have_unknown_shapes
+from sciml_par.parallel.execution.vectorized import AllPasses
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.element_type import element_type
@@ -20,6 +21,12 @@ from sciml_par.parallel.tensors.shapes import shape_of
 
 Tensor = Any
 """A `tf.Tensor`, or what `tf.convert_to_tensor` takes."""
+
+Again = Callable[["Tensor", "CallOptions"], "Tensor"]
+"""A collective with its gradient, of a tensor and of options made where it is called."""
+
+AgainTogether = Callable[[list["Tensor"], "CallOptions"], Sequence["Tensor"]]
+"""The same of tensors, with what else the collective finds after its results."""
 
 Gradient = Callable[[Tensor], Tensor]
 """Takes ḡ, the gradient by a result, and gives that by what it was made of."""
@@ -99,22 +106,35 @@ class CallOptions:
         return True
 
     def perform(
-        self, x: Tensor, request_of: Callable[[Shape], Request], *, shape: Any = None
+        self,
+        x: Tensor,
+        request_of: Callable[[Shape], Request],
+        again: Again,
+        *,
+        by_rows: bool = False,
+        shape: Any = None,
     ) -> Tensor:
         """Carry out on `x` the request that `request_of` makes for its shape (collective).
 
         Parameters
         ----------
+        again : what was called, for pfor to do the same with the tensors of all passes.
+        by_rows : whether the first dimension of x is that of rows, which ranks give or take.
         shape : what is known of the result's if that of `x` is not all known; that of `x` by
             default.
         """
         if not self.has_unknown_shape(x):
-            return perform(self.group, request_of(shape_of(x)), x, self.placement)
+            all_passes = self.all_passes(lambda xs, now: [again(xs[0], now)], by_rows=by_rows)
+            return perform(self.group, request_of(shape_of(x)), x, self.placement, all_passes)
         if self.group.size == 1:
             return tf.identity(x)
         spec = tf.TensorSpec(x.shape if shape is None else shape, x.dtype)
         return self.at_run_time(
-            lambda perform, x: [perform(request_of(shape_of(x)), x)], [x], [spec]
+            lambda perform, x: [perform(request_of(shape_of(x)), x)],
+            [x],
+            [spec],
+            lambda xs, now: [again(xs[0], now)],
+            by_rows=by_rows,
         )[0]
 
     def differentiable(
@@ -127,7 +147,24 @@ class CallOptions:
         return custom_gradient(collective, x)
 
     def at_run_time(
-        self, run: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], results: Sequence[Any]
+        self,
+        run: Callable[..., Sequence[Tensor]],
+        inputs: Sequence[Tensor],
+        results: Sequence[Any],
+        again: AgainTogether,
+        *,
+        by_rows: bool = False,
+        travel: int = 1,
     ) -> list[Tensor]:
         """What `run` gives when the graph runs; see `unknown_shapes.at_run_time` (collective)."""
-        return at_run_time(self.group, run, inputs, results, self.placement)
+        all_passes = self.all_passes(again, by_rows=by_rows)
+        return at_run_time(self.group, run, inputs, results, self.placement, all_passes, travel)
+
+    def all_passes(self, again: AgainTogether, *, by_rows: bool = False) -> AllPasses:
+        """What pfor makes of a collective: `again`, placed where pfor has come to (local)."""
+        group, device, kind, name = self.group, self.placement.device, self.kind, self.name
+
+        def collective(xs: list[Tensor]) -> Sequence[Tensor]:
+            return again(xs, CallOptions(group, Placement(group, device), kind, name))
+
+        return AllPasses(collective, kind, by_rows)

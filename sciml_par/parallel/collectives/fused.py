@@ -204,7 +204,13 @@ def _reduced_later(
         def gradient(*gs: Tensor) -> list[Tensor]:
             return _reduced_later(list(gs), op, options.of_gradient(), name, order + 1)
 
-        return options.at_run_time(run, xs, specs), gradient
+        return options.at_run_time(
+            run,
+            xs,
+            specs,
+            lambda xs, now: _reduced_later(xs, op, now, name, order),
+            travel=len(xs),
+        ), gradient
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys

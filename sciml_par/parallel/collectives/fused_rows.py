@@ -34,7 +34,9 @@ def gathered_together(
     if not tensors:
         return []
     if any(options.has_unknown_shape(x) for x in tensors) or may_have_unknown_shapes():
-        return _gathered_together_later(tensors, options, alike)
+        if options.group.size == 1:
+            return [tf.identity(x) for x in tensors]
+        return _gathered_together_later(tensors, options, alike)[:-1]
     rows = _rows_of_all(tensors, options, alike)
     return _gathered_by_type(tensors, rows, options)
 
@@ -55,9 +57,8 @@ def _gathered_by_type(
 def _gathered_together_later(
     tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
 ) -> list[Tensor]:
+    """All results, and after them how many rows each rank has of each tensor, [P, n]."""
     group, n = options.group, len(tensors)
-    if group.size == 1:
-        return [tf.identity(x) for x in tensors]
     results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], tf.int32)]
 
     given = [each for each in alike if each is not None]
@@ -71,20 +72,25 @@ def _gathered_together_later(
         rows = _rows_of_all(xs, now, known)
         return [*_gathered_by_type(xs, rows, now), tf.constant(rows, tf.int32)]
 
+    def again(inputs: list[Tensor], now: CallOptions) -> list[Tensor]:
+        xs, values = inputs[:n], iter(inputs[n:])
+        same = [None if each is None else next(values) for each in alike]
+        return _gathered_together_later(xs, now, same)
+
     def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
-        *ys, rows = options.at_run_time(run, [*xs, *given], results)
+        *ys, rows = options.at_run_time(run, [*xs, *given], results, again, by_rows=True, travel=n)
         first = tf.reduce_sum(rows[: group.rank], axis=0)
 
-        def gradient(*gs: Tensor) -> list[Tensor]:
+        def gradient(*gs: Tensor) -> list[Tensor]:  # the last one is by the rows
             after = options.of_gradient()
             mine = rows[group.rank]
-            totals = [None if g is None else reduced(g, Sum, after) for g in gs]
+            totals = [None if g is None else reduced(g, Sum, after) for g in gs[:-1]]
             return [
                 None if g is None else g[first[i] : first[i] + mine[i]]
                 for i, g in enumerate(totals)
             ]
 
-        return ys, gradient
+        return [*ys, rows], gradient
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys

@@ -10,7 +10,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import rows_for_each
-from sciml_par.parallel.collectives.call_options import CallOptions, Gradient, Tensor
+from sciml_par.parallel.collectives.call_options import Again, CallOptions, Gradient, Tensor
 from sciml_par.parallel.execution.custom_gradient import custom_gradient
 from sciml_par.parallel.execution.dispatch import perform_bundle
 from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
@@ -35,11 +35,14 @@ def reduced(x: Tensor, op: ReduceOp, options: CallOptions) -> Tensor:
     def request_of(shape: Shape) -> Request:
         return Allreduce(x.dtype.name, shape, op, name=options.name)
 
+    def again(x: Tensor, now: CallOptions) -> Tensor:
+        return reduced(x, op, now)
+
     if not _has_derivatives(x):
-        return options.perform(x, request_of)
+        return options.perform(x, request_of, again)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = options.perform(x, request_of)
+        y = options.perform(x, request_of, again)
 
         def gradient(g: Tensor) -> Tensor:
             after = options.of_gradient()
@@ -68,7 +71,11 @@ def reduced_bundle(tensors: list[Tensor], op: ReduceOp, options: CallOptions) ->
             known = [tf.ensure_shape(g, x.shape) for g, x in zip(gs, xs, strict=True)]
             return reduced_bundle(known, op, options.of_gradient())
 
-        return perform_bundle(options.group, request, xs, options.placement), gradient
+        all_passes = options.all_passes(lambda xs, now: reduced_bundle(xs, op, now))
+        return (
+            perform_bundle(options.group, request, xs, options.placement, all_passes),
+            gradient,
+        )
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys
@@ -85,9 +92,14 @@ def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
         if options.group.rank == root:
             return total
         with tf.control_dependencies([total]):  # or a graph would leave the collective out
-            return tf.zeros_like(total)
+            # Zeros that depend on it: where it is differentiated, all ranks take part again.
+            return tf.where(tf.zeros_like(total, tf.bool), total, tf.zeros_like(total))
 
-    return options.differentiable(lambda x: (options.perform(x, request_of), gradient), x)
+    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
+        y = options.perform(x, request_of, lambda x, now: broadcasted(x, root, now))
+        return y, gradient
+
+    return options.differentiable(with_gradient, x)
 
 
 def gathered(x: Tensor, options: CallOptions) -> Tensor:
@@ -116,13 +128,20 @@ def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
     def gradient(g: Tensor) -> Tensor:
         return reduced(g, Sum, options.of_gradient())[first : first + own]
 
-    return options.differentiable(lambda x: (options.perform(x, request_of), gradient), x)
+    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
+        again: Again = lambda x, now: gathered_rows(x, rows, now)  # noqa: E731
+        return options.perform(x, request_of, again, by_rows=True), gradient
+
+    return options.differentiable(with_gradient, x)
 
 
 def _gathered_later(x: Tensor, options: CallOptions) -> Tensor:
+    return tf.identity(x) if options.group.size == 1 else _gathered_with_rows(x, options)[0]
+
+
+def _gathered_with_rows(x: Tensor, options: CallOptions) -> list[Tensor]:
+    """[y, rows], rows being how many each rank has, [P] (collective)."""
     group = options.group
-    if group.size == 1:
-        return tf.identity(x)
     results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
 
     def run(perform: Any, x: Tensor) -> list[Tensor]:
@@ -134,16 +153,19 @@ def _gathered_later(x: Tensor, options: CallOptions) -> Tensor:
             tf.constant(rows),
         ]
 
-    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y, rows = options.at_run_time(run, [x], results)
+    def with_gradient(x: Tensor) -> tuple[list[Tensor], Any]:
+        y, rows = options.at_run_time(
+            run, [x], results, lambda xs, now: _gathered_with_rows(xs[0], now), by_rows=True
+        )
 
-        def gradient(g: Tensor) -> Tensor:
+        def gradient(g: Tensor, _: Any) -> Tensor:
             first = tf.reduce_sum(rows[: group.rank])
             return reduced(g, Sum, options.of_gradient())[first : first + rows[group.rank]]
 
-        return y, gradient
+        return [y, rows], gradient
 
-    return options.differentiable(with_gradient, x)
+    ys: list[Tensor] = custom_gradient(with_gradient, x)
+    return ys
 
 
 def scattered(
@@ -165,13 +187,19 @@ def scattered(
         # What is known of x decides, on every rank alike; of a gradient, a graph may know more or
         # less than of what it is the gradient by.
         if not x.shape.is_fully_defined():
-            return _put_back(part, x, rows, after)
+            return _put_back(part, tf.shape(x)[0], x.shape, rows, after)
         split = rows or even_rows(x.shape[0], group.size)
         mine = tf.ensure_shape(part, [split[group.rank], *shape_of(x)[1:]])
         return gathered_rows(mine, split, after)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = options.perform(x, request_of, shape=any_rows_of(x).shape)
+        y = options.perform(
+            x,
+            request_of,
+            lambda x, now: scattered(x, op, now, rows=rows),
+            by_rows=True,
+            shape=any_rows_of(x).shape,
+        )
 
         def gradient(g: Tensor) -> Tensor:
             after = options.of_gradient()
@@ -186,10 +214,16 @@ def scattered(
     return options.differentiable(with_gradient, x)
 
 
-def _put_back(part: Tensor, x: Tensor, rows: Shape | None, options: CallOptions) -> Tensor:
-    """All rows where `part` has this rank's of `x`, of which a graph knows no shape yet.
+def _put_back(
+    part: Tensor, count: Tensor, shape: Any, rows: Shape | None, options: CallOptions
+) -> Tensor:
+    """All rows where `part` has this rank's of a tensor of which a graph knows no shape yet.
 
-    All ranks have as many rows of `x`, so they need not tell each other (collective).
+    All ranks have the same `count` of them, so they need not tell each other (collective).
+
+    Parameters
+    ----------
+    shape : what is known of the result's.
     """
     size = options.group.size
     if size == 1:
@@ -200,8 +234,14 @@ def _put_back(part: Tensor, x: Tensor, rows: Shape | None, options: CallOptions)
         return [perform(Allgather(part.dtype.name, shape_of(part), split, name=options.name), part)]
 
     def with_gradient(part: Tensor) -> tuple[Tensor, Gradient]:
-        spec = tf.TensorSpec(x.shape, part.dtype)
-        y = options.at_run_time(run, [part, tf.shape(x)[0]], [spec])[0]
+        spec = tf.TensorSpec(shape, part.dtype)
+        y = options.at_run_time(
+            run,
+            [part, count],
+            [spec],
+            lambda xs, now: [_put_back(xs[0], xs[1], any_rows_of(xs[0]).shape, rows, now)],
+            by_rows=True,
+        )[0]
 
         def gradient(g: Tensor) -> Tensor:
             return scattered(g, Sum, options.of_gradient(), rows=rows)
@@ -220,7 +260,11 @@ def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> 
     def gradient(g: Tensor) -> Tensor:
         return exchanged(g, received, sent, options.of_gradient())
 
-    return options.differentiable(lambda x: (options.perform(x, request_of), gradient), x)
+    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
+        again: Again = lambda x, now: exchanged(x, sent, received, now)  # noqa: E731
+        return options.perform(x, request_of, again, by_rows=True), gradient
+
+    return options.differentiable(with_gradient, x)
 
 
 def exchanged_later(
@@ -245,7 +289,13 @@ def exchanged_later(
 
     def with_gradient(x: Tensor) -> tuple[Any, Any]:
         inputs = [x] if splits is None else [x, splits]
-        y, received = options.at_run_time(run, inputs, results)
+        y, received = options.at_run_time(
+            run,
+            inputs,
+            results,
+            lambda xs, now: exchanged_later(xs[0], xs[1] if xs[1:] else None, now),
+            by_rows=True,
+        )
 
         def gradient(g: Tensor, _: Any) -> Tensor:
             back = exchanged_later(g, received, options.of_gradient())[0]

@@ -13,7 +13,12 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.graph_errors import MismatchInGraph
 from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
-from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
+from sciml_par.parallel.execution.vectorized import AllPasses
+from sciml_par.parallel.execution.xla_custom_call import (
+    bridge,
+    in_compiled_function,
+    only_functions_under_construction,
+)
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
@@ -38,7 +43,8 @@ class Placement:
 
     Made where the forward pass is built, and passed on to its gradient, which may be built in a
     graph (the backward loop of a while loop) that can only reach the order of a compiled program
-    through the forward's.
+    through the forward's. Elsewhere the gradient reaches it itself: TensorFlow would not see that a
+    handle which one function returns, and another one takes, is that of the order.
 
     Parameters
     ----------
@@ -56,16 +62,28 @@ class Placement:
         self.order = bridge().order() if compiled and communicator.size > 1 else None
 
     def resumed(self) -> Placement:
-        """That of a gradient: this one, or a new one if the forward pass was not compiled."""
-        return Placement(self._communicator, self.device) if self.order is None else self
+        """That of a gradient: a new one, or this one in the backward pass of a loop or a branch."""
+        if self.order is not None and not only_functions_under_construction():
+            return self
+        new = Placement(self._communicator, self.device)
+        if self.order is not None:  # the gradient of a compiled function does not say that it is
+            new.order = bridge().order()
+        return new
 
 
-def perform(communicator: Communicator, request: Request, x: Any, placement: Placement) -> Any:
+def perform(
+    communicator: Communicator,
+    request: Request,
+    x: Any,
+    placement: Placement,
+    all_passes: AllPasses,
+) -> Any:
     """Carry out a collective on `x` in the context at hand (collective).
 
     Parameters
     ----------
     x : tensor of the request's shape.
+    all_passes : what it is for all passes of a loop of `tf.vectorized_map`.
     """
     if communicator.size == 1:
         return tf.identity(x)  # what every collective of one rank amounts to
@@ -76,11 +94,11 @@ def perform(communicator: Communicator, request: Request, x: Any, placement: Pla
     call_site = CallSite(communicator, request)
     with tf.control_dependencies(last_collective()):
         if placement.order is not None:
-            y = bridge().emit(call_site, x, placement.order, on_host=placement.on_host)
+            y = bridge().emit(call_site, x, placement.order, all_passes, on_host=placement.on_host)
         elif placement.on_host or communicator.nccl_transport is None:
-            y = _in_graph_on_host(call_site, x)
+            y = _in_graph_on_host(call_site, x, all_passes)
         else:
-            y = _in_graph(call_site, x, placement)
+            y = _in_graph(call_site, x, placement, all_passes)
     set_last_collective(y)
     return y
 
@@ -91,7 +109,11 @@ def takes_bundles(placement: Placement) -> bool:
 
 
 def perform_bundle(
-    communicator: Communicator, request: Request, xs: Sequence[Any], placement: Placement
+    communicator: Communicator,
+    request: Request,
+    xs: Sequence[Any],
+    placement: Placement,
+    all_passes: AllPasses,
 ) -> list[Any]:
     """Carry out a collective on many tensors as on one, where `takes_bundles` (collective).
 
@@ -102,7 +124,7 @@ def perform_bundle(
     check_threads_of_mpi()
     call = TensorBundleCall(communicator, request, [tuple(x.shape.as_list()) for x in xs])
     with tf.control_dependencies(last_collective()):
-        ys = bridge().emit_bundle(call, xs, placement.order)
+        ys = bridge().emit_bundle(call, xs, placement.order, all_passes)
     set_last_collective(ys[0])
     return ys
 
@@ -224,7 +246,7 @@ def set_last_collective(y: Any) -> None:
     tf.compat.v1.get_default_graph().get_collection_ref(_LAST)[:] = [y.op]
 
 
-def _in_graph_on_host(call_site: CallSite, x: Any) -> Any:
+def _in_graph_on_host(call_site: CallSite, x: Any, all_passes: AllPasses) -> Any:
     """TensorFlow brings the tensor to the host, and the result back to where it is used."""
     call, mismatch = call_site.prepared(call_site.communicator.mpi_transport), MismatchInGraph()
     shape, dtype, _ = call_site.result
@@ -237,11 +259,12 @@ def _in_graph_on_host(call_site: CallSite, x: Any) -> Any:
 
     caught = mismatch.caught(run, lambda: [np.zeros(shape, dtype)])
     y, failed = tf.numpy_function(caught, [x], [x.dtype, tf.bool])
+    all_passes.convert(y.op, 1, [None])
     y.set_shape(shape)
     return mismatch.checked([y], failed)[0]
 
 
-def _in_graph(call_site: CallSite, x: Any, placement: Placement) -> Any:
+def _in_graph(call_site: CallSite, x: Any, placement: Placement, all_passes: AllPasses) -> Any:
     """The tensor is carried from where TensorFlow has it when the graph runs."""
     shape, mismatch = call_site.request.receive_shape, MismatchInGraph()
     caught = mismatch.caught(
@@ -249,5 +272,6 @@ def _in_graph(call_site: CallSite, x: Any, placement: Placement) -> Any:
     )
     with tf.device(placement.device):
         y, failed = tf.py_function(caught, [x], [x.dtype, tf.bool])
+    all_passes.convert(y.op, 1, [None])
     y.set_shape(shape)
     return mismatch.checked([y], failed)[0]

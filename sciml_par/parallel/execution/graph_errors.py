@@ -13,6 +13,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import CollectiveMismatchError, InputError
+from sciml_par.parallel.execution.vectorized import convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import bridge
 
 Tensor = Any
@@ -47,6 +48,8 @@ class MismatchInGraph:
         """`ys`, unless `failed`: then the graph ends with a `FailedPreconditionError` (local)."""
         failed.set_shape([])
         fails = tf.cond(failed, lambda: self._fail(failed), lambda: tf.constant(False))
+        for condition in fails.op.inputs:
+            convert_to_nothing(condition.op)
         with tf.control_dependencies([fails]):
             return [tf.identity(y) for y in ys]
 

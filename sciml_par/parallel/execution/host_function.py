@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,15 +19,6 @@ Array = npt.NDArray[Any]
 HostFunction = Callable[[Sequence[Array], Sequence[Array]], None]
 """(arguments, results): reads the arguments, and writes all of the results. The arrays are memory
 of TensorFlow, and gone afterwards."""
-
-
-def prepare_host_functions() -> None:
-    """Make what calls need before a program is built (local).
-
-    While one is built, TensorFlow would see a variable made, and build the program a second time.
-    """
-    with contextlib.suppress(InputError):
-        bridge()
 
 
 def can_call_on_host() -> bool:

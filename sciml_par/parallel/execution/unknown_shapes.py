@@ -19,6 +19,7 @@ from sciml_par.parallel.execution.dispatch import (
     set_last_collective,
 )
 from sciml_par.parallel.execution.graph_errors import MismatchInGraph
+from sciml_par.parallel.execution.vectorized import AllPasses
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
@@ -41,6 +42,8 @@ def at_run_time(
     inputs: Sequence[Tensor],
     results: Sequence[Any],
     placement: Placement,
+    all_passes: AllPasses,
+    travel: int,
 ) -> list[Tensor]:
     """Put `run` into the graph under construction, in its place among the collectives (local).
 
@@ -48,6 +51,8 @@ def at_run_time(
     ----------
     run : `run(perform, *inputs)`, on eager tensors; it carries out requests by `perform`.
     results : what is known of each result, as a `tf.TensorSpec`. No gradient passes through.
+    all_passes : what it is for all passes of a loop of `tf.vectorized_map`.
+    travel : how many of the inputs travel; so many results come first.
     """
 
     def perform(request: Request, x: Tensor) -> Tensor:
@@ -64,6 +69,7 @@ def at_run_time(
     caught = mismatch.caught(run_now, lambda: [tf.zeros([0], spec.dtype) for spec in results])
     with tf.control_dependencies(last_collective()), tf.device(placement.device):
         *ys, failed = tf.py_function(caught, inputs, [*(spec.dtype for spec in results), tf.bool])
+    all_passes.convert(failed.op, travel, [None])
     ys = mismatch.checked(ys, failed)
     set_last_collective(ys[0])
     for y, spec in zip(ys, results, strict=True):

@@ -9,6 +9,7 @@ collectives of a program depend on each other, and all ranks run them in the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.gpu_handler import gpu_handler
 from sciml_par.parallel.execution.graph_lifetime import with_the_graph
+from sciml_par.parallel.execution.vectorized import AllPasses, convert_to_nothing
 from sciml_par.parallel.execution.xla_call_frame import (
     addresses,
     all_addresses,
@@ -117,13 +119,22 @@ class Bridge:
         """Whether one custom call may take many tensors: where programs run on the host alone."""
         return self._platforms == ["CPU"]
 
-    def emit(self, call_site: CallSite, x: Any, order: Any, *, on_host: bool = False) -> Any:
+    def emit(
+        self,
+        call_site: CallSite,
+        x: Any,
+        order: Any,
+        all_passes: AllPasses,
+        *,
+        on_host: bool = False,
+    ) -> Any:
         """Put a collective into the graph under construction (local).
 
         Parameters
         ----------
         x : tensor of the request's shape.
         order : what `order()` gave, here or in the forward pass that this is the gradient of.
+        all_passes : what it is for all passes of a loop of `tf.vectorized_map`.
         on_host : carry it between host memory wherever the program runs.
 
         Returns
@@ -137,9 +148,11 @@ class Bridge:
         if "CUDA" in self._platforms:
             handler = gpu_handler(call_site, on_host=on_host)
             self.on_gpu.add(number, one_tensor(handler, with_stream=True))
-        return self._call(number, [x], [call_site.request.receive_shape], order)[0]
+        return self._call(number, [x], [call_site.request.receive_shape], order, all_passes)[0]
 
-    def emit_bundle(self, call: TensorBundleCall, xs: Sequence[Any], order: Any) -> list[Any]:
+    def emit_bundle(
+        self, call: TensorBundleCall, xs: Sequence[Any], order: Any, all_passes: AllPasses
+    ) -> list[Any]:
         """Put a collective on many tensors into the graph under construction, as `emit` (local).
 
         Parameters
@@ -161,7 +174,9 @@ class Bridge:
             lambda frame: call.resume(all_addresses(frame, count)),
         )
         # XLA would copy each result by itself to where a loop wants it.
-        return self._call(number, xs, shapes, order, target=GENERAL_TARGET, in_place=len(xs))
+        return self._call(
+            number, xs, shapes, order, all_passes, target=GENERAL_TARGET, in_place=len(xs)
+        )
 
     def on_host_here(self) -> bool:
         """Whether the program under construction will run on the host alone."""
@@ -217,6 +232,7 @@ class Bridge:
         xs: Sequence[Any],
         shapes: Sequence[Shape],
         order: Any,
+        all_passes: AllPasses,
         *,
         target: str = TARGET,
         in_place: int = 0,
@@ -233,7 +249,9 @@ class Bridge:
             target=target,
             in_place=in_place,
         )
+        all_passes.convert(token.op, len(xs), [len(xs)])
         passed_on = tf.raw_ops.AssignVariableOp(resource=order, value=token)
+        convert_to_nothing(passed_on)
         with tf.control_dependencies([passed_on]):
             return [tf.identity(y) for y in ys]
 
@@ -241,10 +259,15 @@ class Bridge:
 def _order_variable(kind: str) -> Any:
     from tensorflow.python.eager import context
 
-    # It outlives a graph of TensorFlow 1 that is under construction, hence eager_mode.
-    with tf.init_scope(), context.eager_mode(), tf.device(f"/{kind}:0"):
-        # On a GPU, TensorFlow would keep an integer in host memory.
-        return tf.Variable(0.0, trainable=False, dtype=tf.float32, name="sciml_par_order")
+    def make() -> Any:
+        with context.eager_mode(), tf.device(f"/{kind}:0"):
+            # On a GPU, TensorFlow would keep an integer in host memory.
+            return tf.Variable(0.0, trainable=False, dtype=tf.float32, name="sciml_par_order")
+
+    # A tf.function under construction sees the variables that its thread makes, and is then traced
+    # twice: the second time, a tape that is not persistent gives no gradient.
+    with ThreadPoolExecutor(1) as other_thread:
+        return other_thread.submit(make).result()
 
 
 def _device_kind() -> str:
@@ -266,6 +289,18 @@ def bridge() -> Bridge:
             f"A collective stands inside tf.function(jit_compile=True), which needs foreign calls "
             f"from XLA, but {reason}. Use TensorFlow 2.21, or leave jit_compile out."
         ) from None
+
+
+def only_functions_under_construction() -> bool:
+    """Whether the graph under construction, and those around it, are functions' (local)."""
+    from tensorflow.python.framework.func_graph import FuncGraph
+
+    graph = tf.compat.v1.get_default_graph()
+    while isinstance(graph, FuncGraph):
+        if type(graph) is not FuncGraph:  # a loop's or a branch's
+            return False
+        graph = graph.outer_graph
+    return True
 
 
 def in_compiled_function() -> bool:

@@ -1,0 +1,91 @@
+"""Collectives inside `tf.vectorized_map` and the Jacobians of tapes, which pfor converts.
+
+TensorFlow's pfor replaces each operation of a loop's body by one for all passes. It knows no
+collective, and drops custom gradients without a word. So the operations of a collective say what
+they are for all passes: one collective on stacked tensors, together with its gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+
+Tensor = Any
+Operation = Any
+
+
+@dataclass(frozen=True)
+class AllPasses:
+    """What a collective is for all passes of a loop.
+
+    Parameters
+    ----------
+    collective : takes the tensors that travel, and after them others, which are the same in every
+        pass; returns what came of each that travels, and then results that are the same as well.
+    kind : the function that the user has called.
+    by_rows : whether the first dimension of the tensors is that of rows, which ranks give or take.
+    """
+
+    collective: Callable[[list[Tensor]], Sequence[Tensor]]
+    kind: str
+    by_rows: bool = False
+
+    def convert(self, operation: Operation, count: int, rest: Sequence[int | None]) -> None:
+        """Let pfor replace `operation`, which carries the collective (local).
+
+        Parameters
+        ----------
+        count : how many of its first inputs travel.
+        rest : for each result that is not the collective's: the input it stands for, or None for a
+            False.
+        """
+
+        def converter(call: Any) -> list[Any]:
+            from tensorflow.python.ops.parallel_for.pfor import wrap
+
+            if any(each.is_stacked for each in call.inputs[count:]):
+                raise InputError(
+                    f"{self.kind}: expected the same numbers of rows in each pass of "
+                    f"tf.vectorized_map or of a Jacobian; got numbers that are computed in the "
+                    f"pass. Use tf.map_fn, or jacobian(..., experimental_use_pfor=False)."
+                )
+            stacked = any(each.is_stacked for each in call.inputs[:count])
+            if stacked:
+                call.stack_inputs(range(count))
+            tensors = [each.t for i, each in enumerate(call.inputs) if i not in rest]
+            swapped = _swapped if stacked and self.by_rows else list
+            ys = self.collective([*swapped(tensors[:count]), *tensors[count:]])
+            return [
+                *(wrap(y, stacked) for y in swapped(ys[:count])),
+                *(wrap(y, False) for y in ys[count:]),
+                *(wrap(tf.constant(False), False) if i is None else call.inputs[i] for i in rest),
+            ]
+
+        operation.pfor_converter = converter
+
+
+def convert_to_nothing(operation: Operation) -> None:
+    """Let pfor replace what a converted collective does itself (local).
+
+    Parameters
+    ----------
+    operation : has no result, or a bool that is false then.
+    """
+
+    def converter(call: Any) -> Any:
+        from tensorflow.python.ops.parallel_for.pfor import wrap
+
+        if not call.op.outputs:
+            return tf.raw_ops.NoOp()
+        return [wrap(tf.constant(False), False) for _ in call.op.outputs]
+
+    operation.pfor_converter = converter
+
+
+def _swapped(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """[passes, rows, ...] from [rows, passes, ...], and the other way round."""
+    return [tf.transpose(x, [1, 0, *range(2, x.shape.rank)]) for x in tensors]
