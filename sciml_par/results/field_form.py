@@ -26,6 +26,11 @@ class FieldForm:
     box: Corners | None = None
     ansatz: str | None = None
 
+    def is_of(self, problem: Problem, dtype: str) -> bool:
+        """Whether a problem has this form, by its own scaling or by the default one (local)."""
+        decided = problem.for_network(_Network(self.box is not None))
+        return form_of(decided, dtype) == self
+
     def problem(self, outputs: Sequence[str]) -> Problem | None:
         """Return a problem that makes the same of a network; None for the network itself (local).
 
@@ -35,6 +40,13 @@ class FieldForm:
         if self.box is None:
             return None
         return Problem(Box(*self.box), lambda u, x: u(x), outputs=outputs, input_scaling=True)
+
+
+@dataclass(frozen=True)
+class _Network:
+    """What `Problem.for_network` asks of a network."""
+
+    sees_scaled_inputs: bool
 
 
 def form_of(problem: Problem, dtype: str) -> FieldForm:

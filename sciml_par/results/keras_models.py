@@ -14,7 +14,7 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
-from sciml_par.results.field_form import FieldForm, form_of
+from sciml_par.results.field_form import FieldForm
 from sciml_par.results.trained_field import Function, TrainedField
 
 Array = npt.NDArray[Any]
@@ -145,13 +145,12 @@ def field_with(
     """
 
     def make() -> tuple[Function, Any]:
-        made = model()
-        decided = None if problem is None else problem.for_network(made)
-        if decided is None and form.ansatz is None:
-            decided = form.problem(outputs)
-        elif decided is None or form_of(decided, dtype) != form:
+        made, used = model(), problem
+        if used is None and form.ansatz is None:
+            used = form.problem(outputs)
+        elif used is None or not form.is_of(used, dtype):
             return partial(_refuse, otherwise), made
-        return function_of(made, decided, d, dtype), made
+        return function_of(made, used, d, dtype), made
 
     return TrainedField(make)
 

@@ -35,7 +35,8 @@ def with_fields(
     Raises
     ------
     InputError
-        `problem` is not a problem, nor one for each member.
+        `problem` is not a problem, nor one for each member, or it makes something else of a
+        network.
     """
     problems = _as_problems(problem, len(members))
     files = {each["architecture"]: each["file"] for each in summary["networks"]}
@@ -47,6 +48,8 @@ def with_fields(
     for member, given in zip(members, problems, strict=True):
         assert isinstance(member.prediction, Prediction) and member.weights is not None
         name, dtype = member.architecture, member.weights.best.dtype.name
+        if given is not None and not member.form.is_of(given, dtype):
+            raise InputError(f"Result.load: {_other_problem(member, given)}")
         if network is not None:
             models.setdefault(f"given {name}", cache(partial(_given_model, network, given, member)))
             name = f"given {name}"

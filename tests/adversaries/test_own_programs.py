@@ -372,7 +372,7 @@ def saved_and_loaded_with_an_ansatz_and_an_unknown(folder: Path) -> Any:
     return on_root(compare)
 
 
-@table.says("problem", not_yet("nothing compares the ansatz with the one that was trained"))
+@table.says("problem")
 def loaded_with_another_problem(folder: Path) -> Any:
     def problem(factor: float) -> Problem:
         return Problem(
@@ -497,7 +497,7 @@ def an_ensemble_member_again_by_its_seed() -> Any:
     return on_root(lambda: (two.predict(X).members, several.predict(X).members[[3, 0]]))
 
 
-@table.gives(1e-6, not_yet("a field of another rank is not found", ranks=2))
+@table.gives(1e-6)
 def an_ensemble_of_ansatz_problems_saved_and_loaded(folder: Path) -> Any:
     def problem(j: int) -> Problem:
         height = [1e-4, 1.0][j]

@@ -206,7 +206,7 @@ def test_each_member_predicts_by_the_ansatz_of_its_problem(
                 assign(model, member.weights.best)
                 np.testing.assert_allclose(values, factors[j % 2] * model(X).numpy(), rtol=1e-4)
         with pytest.raises(InputError, match="its ansatz or its input scaling is another one"):
-            Result.load(folder, problem=problems[::-1]).predict(X)
+            Result.load(folder, problem=problems[::-1])
     if sp.size() == 2:
         alone = trained("ensemble", partial(MLP, width=4, depth=1), problems[sp.rank()])
         if sp.rank() == 0:
