@@ -70,6 +70,24 @@ def test_what_a_handler_raises_is_the_programs_error(error):
     assert run(tf.constant([1.0, 2.0, 3.0])).numpy().tolist() == [1.0, 2.0, 3.0]
 
 
+def test_an_error_while_an_error_is_made(monkeypatch):
+    """As a signal's handler raises it, between the handler's error and XLA's."""
+    text, interrupted = xla_ffi._text, [SystemExit(0), KeyboardInterrupt()]
+
+    def interrupted_text(error):
+        if interrupted:
+            raise interrupted.pop()
+        return text(error)
+
+    def handler(send, receive):
+        raise ValueError("the first error")
+
+    monkeypatch.setattr(xla_ffi, "_text", interrupted_text)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="the first error"):
+        program(handler)(tf.constant([1.0, 2.0, 3.0]))
+    assert not interrupted
+
+
 def test_this_version_was_tested():
     assert ForeignCalls().version in xla_ffi.TESTED_VERSIONS
 

@@ -5,6 +5,7 @@ TensorFlow's wheel exports `XLA_FFI_GetApi`. On the host a call costs about two 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from functools import lru_cache
 from typing import Any
@@ -121,16 +122,21 @@ def c_function(act: Act, version: Version) -> Any:
     words, extension_at = memory, EXTENSION_AT
 
     def entry(address: int) -> int | None:
-        frame = address >> SHIFT
         try:
+            frame = address >> SHIFT
             extension = words[frame + extension_at]
             if extension:
                 _fill_metadata(extension, version)
             else:
                 act(frame)
         except BaseException as error:  # ctypes would swallow it
-            return _error(frame, error)
-        return None
+            first = error
+        else:
+            return None
+        while True:
+            # A signal's handler may raise here, too, and what leaves this function is no pointer.
+            with contextlib.suppress(BaseException):
+                return _error(address >> SHIFT, first)
 
     return FUNCTION(entry)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -307,16 +308,21 @@ class Communicator:
 
     def allgather_object(self, value: T) -> list[T]:
         """Every rank's picklable `value`, in the order of ranks (collective)."""
+        pickled = _pickled(value)
         with self.progress.exchange(Signature("allgather of objects"), Kind.OBJECTS) as signature:
             self.agree(signature)
-            return self.control.allgather(value)
+            everyone = self.control.allgather(pickled)
+        return _unpickled(dict(enumerate(everyone)))
 
     def broadcast_object(self, value: T, *, root: int = 0) -> T:
         """The picklable `value` of rank `root`, on every rank (collective)."""
+        pickled = _pickled(value if self.rank == root else None)
         signature = Signature("broadcast of an object", root=root)
         with self.progress.exchange(signature, Kind.OBJECTS):
             self.agree(signature)
-            return self.control.bcast(value, root=root)
+            given = self.control.bcast(pickled, root=root)
+        (found,) = _unpickled({root: given})
+        return value if self.rank == root else found
 
     def on_root(self, action: Callable[[], T], *, root: int = 0) -> T:
         """Do `action` on rank `root` alone; every rank gets its result or its error (collective).
@@ -351,6 +357,26 @@ class Communicator:
             if each is not None:
                 raise each
         return result  # type: ignore[return-value]
+
+
+def _pickled(value: Any) -> bytes | str:
+    """`value` as bytes, or why it has none, before others wait for it (local)."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        return f"an object of type {type(value).__name__} ({type(error).__name__}: {error})"
+
+
+def _unpickled(given: Mapping[int, bytes | str]) -> list[Any]:
+    """What ranks have given; or one `InputError`, the same on all ranks (local)."""
+    failed = {rank: text for rank, text in given.items() if isinstance(text, str)}
+    if failed:
+        raise InputError(
+            f"An exchange of objects: expected objects that pickle can write; got "
+            f"{failed[min(failed)]} on {rank_list(list(failed))}. Give data, or functions and "
+            f"classes that a module defines by name."
+        )
+    return [pickle.loads(each) for each in given.values() if isinstance(each, bytes)]
 
 
 def _translate(part: MPI.Comm, whole: MPI.Comm) -> list[int]:
