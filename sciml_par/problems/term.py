@@ -46,7 +46,7 @@ class Term:
     points: Callable[[int | tuple[int, ...]], Arrays]
     function: Callable[..., tf.Tensor]
     problem: str = ""
-    _plans: dict[tuple[Any, ...], Plan] = field(
+    _known: dict[tuple[Any, ...], tuple[Plan, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -68,7 +68,10 @@ class Term:
             The residual has another rank, number of rows or dtype than it must have.
         """
         if isinstance(u, Field) and u.has_jet:
-            u = u.with_plan(self._plan(u, arrays))
+            u = u.with_plan(self._found(u, arrays)[0])
+        # Fresh tensors: tf.gradients(y, x) follows all that was computed from x in its graph, and
+        # in that of a step the parameters of a trial depend on the points as well.
+        arrays = tuple(tf.identity(array) for array in arrays)
         return self._checked(self.function(u, *arrays), arrays)
 
     def plan(self, u: Any, *arrays: tf.Tensor) -> None:
@@ -78,12 +81,22 @@ class Term:
         for does it before, since the plan is recorded in a throw-away graph.
         """
         if isinstance(u, Field) and u.has_jet:
-            self._plan(u, arrays)
+            self._found(u, arrays)
+
+    def components(self, u: Any, *arrays: Any) -> int:
+        """k, the number of equations, found by running the residual without computing (local).
+
+        Parameters
+        ----------
+        u : Field or callable [n, d] -> [n, m]
+        *arrays : tensors or specifications, with one row at least
+        """
+        return int(self._found(as_field(u), arrays)[1])
 
     def with_weight(self, weight: float) -> Term:
         """The same term with another weight; it has the same residual, and so its plans (local)."""
         other = replace(self, weight=weight)
-        object.__setattr__(other, "_plans", self._plans)
+        object.__setattr__(other, "_known", self._known)
         return other
 
     def sum_of_squares(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
@@ -135,7 +148,7 @@ class Term:
                 remedy="keep both axes everywhere: x[:, i:i+1] in place of x[:, i]; data of one's "
                 "own has the shape [n, 1], not [n]",
             )
-        self._plans[_form(arrays)] = traced.plan
+        self._known[_form(arrays)] = traced.plan, result.shape[1]
         return traced
 
     def _is_every_pair(self, result: tf.Tensor, u: Any, arrays: Any) -> bool:
@@ -149,11 +162,13 @@ class Term:
         again = trace(self.function, as_field(u), more, context=self._place())
         return bool(self._checked(again.result, more).shape[1] != columns)
 
-    def _plan(self, u: Field, arrays: tuple[tf.Tensor, ...]) -> Plan:
+    def _found(self, u: Field, arrays: Sequence[Any]) -> tuple[Plan, int]:
+        """What the residual asks of u, and how many equations it has."""
         key = _form(arrays)
-        if key not in self._plans:
-            self._plans[key] = trace(self.function, u, arrays, context=self._place()).plan
-        return self._plans[key]
+        if key not in self._known:
+            traced = trace(self.function, u, arrays, context=self._place())
+            self._known[key] = traced.plan, self._checked(traced.result, arrays).shape[1]
+        return self._known[key]
 
     def _checked(self, result: Any, arrays: Any) -> tf.Tensor:
         x = arrays[0]

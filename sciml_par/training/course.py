@@ -35,8 +35,9 @@ Loops = Sequence[Loop | DividedLoop]
 _NOT_COMPILED = (
     "Raised while the training loop was compiled. XLA compiles residuals of TensorFlow operations "
     "whose shapes do not depend on values: no tf.print, tf.py_function, tf.boolean_mask or "
-    "tf.unique; a tf.while_loop whose gradient is taken needs maximum_iterations. What a residual "
-    "is during the training, a callback can print."
+    "tf.unique, and in place of tf.hessians the operator hessian(u, x); a tf.while_loop whose "
+    "gradient is taken needs maximum_iterations. What a residual is during the training, a "
+    "callback can print."
 )
 
 

@@ -120,15 +120,9 @@ class MemberObjective:
             a.shape[int(flag) :].as_list() for a, flag in zip(rows.arrays, flags[1], strict=True)
         ]
         dtype = rows.arrays[0].dtype
-
-        def residual() -> Tensor:
-            u = self._field(self.layout.unflatten(tf.zeros([self.layout.size], dtype)))
-            return term.residual(u, *(tf.zeros([max(n, 1), *rest], dtype) for n, *rest in shapes))
-
-        # Only its shape is wanted, which to trace it tells.
-        with tf.init_scope():
-            traced = tf.function(residual, autograph=False).get_concrete_function()
-        return int(traced.output_shapes[1])
+        u = self._field(self.layout.unflatten(tf.zeros([self.layout.size], dtype)))
+        specs = [tf.TensorSpec([max(n, 1), *rest], dtype) for n, *rest in shapes]
+        return term.components(u, *specs)
 
     def _terms_here(self, parameters: Sequence[Tensor], batch: Batch, dtype: Any) -> Tensor:
         u = self._field(parameters)
