@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sciml_par.training.least_squares import lapack
+from sciml_par.training.least_squares.blas_threads import threads
 
 pytestmark = pytest.mark.ranks(most=1, reason="local")
 SIZES = [(1, 1), (1, 0), (1, 7), (3, 0), (5, 2), (5, 5), (17, 40)]
@@ -64,14 +67,43 @@ def test_threads_are_those_from_before_afterwards() -> None:
     # A library takes no more threads than there are cores.
     with threadpool_limits(2, user_api="blas"):
         before = blas()
-        with pytest.raises(KeyError), lapack.threads(1):
+        with pytest.raises(KeyError), threads(2):
             assert set(blas()) == {1}
             raise KeyError
         assert blas() == before
-        first, second = lapack.threads(1), lapack.threads(1)
+        first, second = threads(2), threads(3)
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)
         assert set(blas()) == {1}
         second.__exit__(None, None, None)
         assert blas() == before
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_threads_share_rows_and_change_no_number_but_by_rounding(count: int) -> None:
+    p, n = 700, 300
+    rows = rows_of(p, n)
+    matrix = rows @ rows.T + n * np.eye(p)
+    found, factor, product = np.zeros([p, p]), matrix.copy(), np.ones([p, 5])
+    with threads(count):
+        lapack.gram(rows, found, add=False)
+        lapack.products(rows, rows[:5], product, factor=-1.0)
+        assert lapack.cholesky(factor)
+        assert not lapack.cholesky(np.diag(np.arange(p)[::-1].astype(float)))
+    np.testing.assert_allclose(np.tril(found), np.tril(rows @ rows.T), rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(product, 1 - rows @ rows[:5].T, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(matrix), rtol=1e-11, atol=1e-12)
+
+
+def test_threads_of_products_do_not_spin() -> None:
+    rows, out = rows_of(1200, 600), np.empty([1200, 1200])
+
+    def seconds(count: int) -> float:
+        with threads(count):
+            began = time.process_time()
+            lapack.gram(rows, out, add=False)
+            return time.process_time() - began
+
+    # Those of BLAS took 5 to 20 times as long where other programs wanted the cores.
+    assert min(seconds(2) for _ in range(5)) < 2 * max(seconds(1) for _ in range(5))

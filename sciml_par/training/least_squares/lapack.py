@@ -1,22 +1,24 @@
 """BLAS and LAPACK routines on arrays in double precision, by the pointers that SciPy publishes.
 
 SciPy's Python functions hold the interpreter's lock while they compute, and copy arrays that are
-not in Fortran's order. These do neither. A row-major matrix is read as its transpose.
+not in Fortran's order. These do neither. A row-major matrix is read as its transpose. The long ones
+share their rows among the threads that `blas_threads.threads` gives them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import threading
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.training.least_squares.blas_threads import in_blocks
+
 FloatArray = npt.NDArray[np.float64]
+
+_PANEL = 512  # columns of a panel of Cholesky's factor
 
 
 def gram(rows: FloatArray, out: FloatArray, *, add: bool) -> None:
@@ -27,12 +29,7 @@ def gram(rows: FloatArray, out: FloatArray, *, add: bool) -> None:
     rows : [p, n].
     out : [p, p]; what is above the diagonal stays.
     """
-    p, n = rows.shape
-    # Column-major, `rows` is A: [n, p], and the lower triangle here is the upper one there.
-    _blas("dsyrk")(
-        *_characters("U", "T"), _i(p), _i(n), _d(1.0), _a(rows), _i(max(n, 1)),
-        _d(1.0 if add else 0.0), _a(out), _i(p),
-    )  # fmt: skip
+    _add_gram(rows, out, factor=1.0, old=1.0 if add else 0.0)
 
 
 def times(rows: FloatArray, vector: FloatArray, out: FloatArray, *, add: bool) -> None:
@@ -62,9 +59,20 @@ def unpack(packed: FloatArray, out: FloatArray) -> None:
 
 def cholesky(matrix: FloatArray) -> bool:
     """Put L of A = L Lᵀ in place of the triangle i ≥ j of A: [p, p]; whether A is definite."""
-    p, info = len(matrix), ctypes.c_int()
-    _lapack("dpotrf")(*_characters("U"), _i(p), _a(matrix), _i(p), ctypes.byref(info))
-    return info.value == 0
+    for start in range(0, len(matrix), _PANEL):
+        end = start + _PANEL
+        top = matrix[start:end, start:end]
+        info = ctypes.c_int()
+        _lapack("dpotrf")(
+            *_characters("U"), _i(len(top)), _a(top), _step(matrix), ctypes.byref(info)
+        )
+        if info.value != 0:
+            return False
+        below = matrix[end:, start:end]
+        if len(below):
+            divide_rows(top, below)
+            _add_gram(below, matrix[end:, end:], factor=-1.0, old=1.0)
+    return True
 
 
 def solve_cholesky(factor: FloatArray, vector: FloatArray) -> None:
@@ -77,24 +85,25 @@ def solve_cholesky(factor: FloatArray, vector: FloatArray) -> None:
 
 def products(left: FloatArray, right: FloatArray, out: FloatArray, *, factor: float) -> None:
     """Add factor · Σ_n left[i, n] right[j, n] to out[i, j]: [a, n], [b, n] -> [a, b]."""
-    (a, n), b = left.shape, len(right)
-    if a == 0 or n == 0:
-        return
-    # Column-major, out is its transpose: right · leftᵀ.
-    _blas("dgemm")(
-        *_characters("T", "N"), _i(b), _i(a), _i(n), _d(factor), _a(right), _i(n), _a(left),
-        _i(n), _d(1.0), _a(out), _i(b),
-    )  # fmt: skip
+
+    def block(start: int, end: int) -> None:
+        _add_products(left[start:end], right, out[start:end], factor=factor, old=1.0)
+
+    in_blocks(block, len(left))
 
 
 def divide_rows(factor: FloatArray, rows: FloatArray) -> None:
     """Put B L⁻ᵀ in place of B: [n, b], L in the triangle i ≥ j of the first b rows of `factor`."""
-    n, b = rows.shape
-    if n > 0:
-        _blas("dtrsm")(
-            *_characters("L", "U", "T", "N"), _i(b), _i(n), _d(1.0), _a(factor), _i(b),
-            _a(rows), _i(b),
-        )  # fmt: skip
+
+    def block(start: int, end: int) -> None:
+        n, b = end - start, rows.shape[1]
+        if n > 0:
+            _blas("dtrsm")(
+                *_characters("L", "U", "T", "N"), _i(b), _i(n), _d(1.0), _a(factor), _step(factor),
+                _a(rows[start:]), _step(rows),
+            )  # fmt: skip
+
+    in_blocks(block, len(rows))
 
 
 def solve_lower(factor: FloatArray, vector: FloatArray, *, transposed: bool = False) -> None:
@@ -142,64 +151,39 @@ def join_triangular_factors(factor: FloatArray, other: FloatArray) -> None:
     )  # fmt: skip
 
 
-@contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Let BLAS use at most so many threads meanwhile, and afterwards as many as before (local).
+def _add_gram(rows: FloatArray, out: FloatArray, *, factor: float, old: float) -> None:
+    """The triangle i ≥ j of old · out + factor · rows rowsᵀ in place of that of `out`."""
 
-    Where several programs compute at the same time, what the first of them asks for holds until
-    the last of them is done.
-    """
-    limit = _limit()
-    limit.begin(count)
-    try:
-        yield
-    finally:
-        limit.end()
+    def block(start: int, end: int) -> None:
+        upper, mine = rows[:start], rows[start:end]
+        _add_products(mine, upper, out[start:end], factor=factor, old=old)
+        # Column-major, `mine` is A: [n, p], and the lower triangle here is the upper one there.
+        p, n = mine.shape
+        _blas("dsyrk")(
+            *_characters("U", "T"), _i(p), _i(n), _d(factor), _a(mine), _step(rows),
+            _d(old), _a(out[start:end, start:end]), _step(out),
+        )  # fmt: skip
 
-
-class _Limit:
-    """The limit of BLAS' threads, which is one for the process."""
-
-    def __init__(self) -> None:
-        from threadpoolctl import ThreadpoolController
-
-        _blas("dsyrk")  # loads the library
-        self._libraries = ThreadpoolController()
-        self._lock = threading.Lock()
-        self._users = 0
-        self._set: Any = None
-
-    def begin(self, count: int) -> None:
-        with self._lock:
-            if self._users == 0:
-                _take_control()
-                self._set = self._libraries.limit(limits=count, user_api="blas")
-            self._users += 1
-
-    def end(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                _take_control()
-                self._set.restore_original_limits()
+    in_blocks(block, len(rows), triangle=True)
 
 
-def _take_control() -> None:
-    """Let this thread change the number of threads of BLAS (local).
+def _add_products(
+    left: FloatArray, right: FloatArray, out: FloatArray, *, factor: float, old: float
+) -> None:
+    """Put old · out[i, j] + factor · Σ_n left[i, n] right[j, n] in place of out[i, j]."""
+    (a, n), b = left.shape, len(right)
+    if a == 0 or b == 0:
+        return
+    # Column-major, out is its transpose: right · leftᵀ.
+    _blas("dgemm")(
+        *_characters("T", "N"), _i(b), _i(a), _i(n), _d(factor), _a(right), _step(right),
+        _a(left), _step(left), _d(old), _a(out), _step(out),
+    )  # fmt: skip
 
-    threadpoolctl leaves that to the first thread that has changed it, and does nothing in others,
-    in silence; here the last of several programs may end in another thread than the first began.
-    """
-    from threadpoolctl import OpenBLASController
 
-    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
-    if clear is not None:  # older versions let every thread change it
-        clear(force=True)
-
-
-@lru_cache
-def _limit() -> _Limit:
-    return _Limit()
+def _step(array: FloatArray) -> Any:
+    """From row to row, in numbers; at least 1, as BLAS wants it where there is none."""
+    return _i(max(array.strides[0] // array.itemsize, 1))
 
 
 def _i(value: int) -> Any:

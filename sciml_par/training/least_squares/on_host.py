@@ -8,7 +8,7 @@ from typing import Any
 from sciml_par.parallel.execution.host_function import Array, HostFunction, call_on_host
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.request import Shape
-from sciml_par.training.least_squares import lapack
+from sciml_par.training.least_squares.blas_threads import threads as in_threads
 
 _COLUMNS_PER_THREAD = 500
 
@@ -25,7 +25,7 @@ def algebra_on_host(
     threads = max(1, min(current_world().threads, columns // _COLUMNS_PER_THREAD))
 
     def limited(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-        with lapack.threads(threads):
+        with in_threads(threads):
             function(arguments, results)
 
     limited.__name__ = getattr(function, "__name__", type(function).__name__)
