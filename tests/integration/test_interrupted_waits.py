@@ -54,3 +54,36 @@ def test_a_wait_ends(place: str, expected: str, tmp_path: Path) -> None:
     assert told.startswith(expected)
     assert place == "eager" or "KeyboardInterrupt" in told or "Ctrl-C (SIGINT) has ended" in told
     assert ended.code != 0
+
+
+ENDED_BY_A_HANDLER = """
+import os, signal, sys, threading, time
+import sciml_par.parallel as sp
+
+sp.init()
+import tensorflow as tf
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+function = sp.allreduce
+if sys.argv[1] == "compiled":
+    function = tf.function(lambda x: sp.allreduce(x), jit_compile=True)
+for _ in range(3):
+    function(tf.ones(3))
+if sp.rank() == 1:
+    time.sleep(3)
+    sys.exit(7)
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+function(tf.ones(3))
+print("carried on", flush=True)
+"""
+
+
+@pytest.mark.parametrize("place", ("eager", "compiled"))
+def test_a_handler_that_exits(place: str, tmp_path: Path) -> None:
+    """As batch systems announce the end of a job: what exits there exits, in a wait as well."""
+    program = tmp_path / "program.py"
+    program.write_text(ENDED_BY_A_HANDLER)
+    ended = launch(2, program, place, folder=tmp_path, threads=1)
+    assert ended.code == 7
+    assert "carried on" not in ended.out
+    assert "Error" not in ended.err

@@ -19,6 +19,7 @@ from sciml_par.parallel.execution.xla_call_frame import (
     Frame,
     memory,
 )
+from sciml_par.parallel.native.interrupts import keep
 from sciml_par.parallel.native.xla_structures import (
     FUNCTION,
     Api,
@@ -131,6 +132,8 @@ def c_function(act: Act, version: Version) -> Any:
                 act(frame)
         except BaseException as error:  # ctypes would swallow it
             first = error
+            if not isinstance(error, Exception):
+                keep(error)
         else:
             return None
         while True:

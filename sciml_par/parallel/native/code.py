@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from sciml_par.parallel.native.handler import FUNCTIONS
+from sciml_par.parallel.native.interrupts import keep_unraisable
 from sciml_par.parallel.native.layout import TABLE_LENGTH, WORD, Entry, Job, Site
 from sciml_par.parallel.native.machine_code import compiled, function_at
 from sciml_par.parallel.native.xla_structures import Attributes, CallFrame, List
@@ -46,7 +47,8 @@ class NativeCode:
         self._job[Job.CHECK_SIGNALS] = _address(python.PyErr_CheckSignals)
         self._job[Job.ENSURE] = _address(python.PyGILState_Ensure)
         self._job[Job.RELEASE] = _address(python.PyGILState_Release)
-        self._job[Job.CLEAR] = _address(python.PyErr_Clear)
+        self._job[Job.CLEAR] = _address(python.PyErr_WriteUnraisable)
+        keep_unraisable()
         self._job[Job.MATCHES] = _address(python.PyErr_ExceptionMatches)
         self._job[Job.KEYBOARD_INTERRUPT] = id(KeyboardInterrupt)
         self._code = compiled(FUNCTIONS, _constants(ctypes.addressof(self._job)))

@@ -295,7 +295,7 @@ def signalled() -> int:
         kind = load(JOB + WORD * Job.KEYBOARD_INTERRUPT)
         if call_int32(load(JOB + WORD * Job.MATCHES), kind) != 0:
             store(JOB + WORD * Job.INTERRUPTED, 1)
-        call(load(JOB + WORD * Job.CLEAR))
+        call(load(JOB + WORD * Job.CLEAR), 0)
     call(load(JOB + WORD * Job.RELEASE), state)
     return failed != 0
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from sciml_par.errors import TransferError
 from sciml_par.parallel.native.code import NativeCode, words
 from sciml_par.parallel.native.combination import can_combine
+from sciml_par.parallel.native.interrupts import take
 from sciml_par.parallel.native.layout import (
     WORD,
     Flag,
@@ -178,8 +179,10 @@ class SharedTransfer:
 
     def __call__(self, send: int, receive: int) -> None:
         outcome = self._carry(self._address, send, receive)
-        if outcome == Outcome.GIVEN_UP and self._group.code.take_interrupt():
-            raise KeyboardInterrupt
+        if outcome == Outcome.GIVEN_UP:
+            interrupted, error = self._group.code.take_interrupt(), take()
+            if error is not None or interrupted:
+                raise error or KeyboardInterrupt
         self.check(outcome)
 
     def in_parts(self, lengths: Sequence[int]) -> None:

@@ -14,11 +14,15 @@ from sciml_par._stderr import write_error
 from sciml_par._text import rank_list
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Failed, Mailbox
+from sciml_par.parallel.native.interrupts import take
 from sciml_par.parallel.requests.mismatch_message import found_mismatch
 from sciml_par.parallel.supervision.end_job import JobEnd
 
 _GRACE_SECONDS = 1.0
 _SECONDS_TO_REPORT = 5.0
+
+_OF_FOREIGN_CODE = ("FailedPreconditionError", "TransferError")
+"""What a SystemExit becomes where it would have passed through foreign code."""
 
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], None]
 
@@ -85,6 +89,9 @@ class FailureReporter:
         if not_ours and self._previous_hook is not None:
             self._previous_hook(kind, error, trace)
             return
+        ended = take()
+        if isinstance(ended, SystemExit) and kind.__name__ in _OF_FOREIGN_CODE:
+            raise ended
         self.report(error, "".join(traceback.format_exception(kind, error, trace)).rstrip())
 
 
