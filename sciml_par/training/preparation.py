@@ -269,7 +269,10 @@ def _tried(
             stack.problem, stack.network, dtype=settings.precision, arrays=arrays
         )
         jacobians = jacobians_of(problem, stack.network, stack.layout)
-        remarks += remarks_on_coupled_points(jacobians, settings.precision, ranks=ranks)
+        batches = stack.feed.steps_per_epoch > 1
+        remarks += remarks_on_coupled_points(
+            jacobians, settings.precision, ranks=ranks, batches=batches
+        )
         remarks += advice(phases, stack.setups[0], settings.precision)
     return remarks
 

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sciml_par as sp
+from sciml_par.errors import InputError
 from sciml_par.networks import MLP, make_network
 from sciml_par.problems import (
     Ball,
@@ -25,7 +26,7 @@ from sciml_par.problems import (
     derivative,
     laplacian,
 )
-from sciml_par.training import Ensemble
+from sciml_par.training import Adam, Ensemble, LevenbergMarquardt, Points
 from sciml_par.training.coupled_points import remarks_on_coupled_points
 from sciml_par.training.objective import jacobians_of
 from sciml_par.training.parameter_layout import ParameterLayout
@@ -40,6 +41,8 @@ def _with_mean(u: Any, x: Any) -> Any:
 
 COUPLED = {
     "mean": (Problem(Interval(0, 1), _with_mean, conditions=[Dirichlet(0.0)]), "residual"),
+    "small numbers": (Problem(Interval(0, 1), lambda u, x: 1e-9 * _with_mean(u, x)), "residual"),
+    "largest": (Problem(Interval(0, 1), lambda u, x: u(x) - tf.reduce_max(u(x))), "residual"),
     "mean, unknown": (
         Problem(
             Interval(0, 1),
@@ -80,11 +83,11 @@ def _said(problem: Problem, dtype: str, *, ranks: int) -> list[str]:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", COUPLED)
 @pytest.mark.ranks(most=1, reason="residuals are tried on each rank by itself")
-def test_residuals_that_couple_points_are_told(case: str, dtype: str) -> None:
+def test_residuals_that_couple_points_are_refused(case: str, dtype: str) -> None:
     problem, term = COUPLED[case]
-    (said,) = _said(problem, dtype, ranks=3)
-    assert f"the residual {term!r} at a point depends on other points" in said
-    assert "3 ranks" in said and "IntegralCondition" in said
+    with pytest.raises(InputError, match=f"{term}' at a point depends on other points") as refused:
+        _said(problem, dtype, ranks=3)
+    assert "3 ranks" in str(refused.value) and "IntegralCondition" in str(refused.value)
     assert _said(problem, dtype, ranks=1) == []
 
 
@@ -105,14 +108,30 @@ def test_pointwise_residuals_are_not(case: str, dtype: str) -> None:
     assert _said(POINTWISE[case], dtype, ranks=3) == []
 
 
+@pytest.mark.ranks(most=1, reason="residuals are tried on each rank by itself")
+def test_residuals_that_count_their_points_are_told() -> None:
+    counted = Problem(
+        Interval(0, 1), lambda u, x: tf.sqrt(tf.cast(tf.shape(x)[0], x.dtype)) * laplacian(u, x)
+    )
+    (said,) = _said(counted, "float32", ranks=2)
+    assert "depends on the number or the order of the points" in said
+
+
 @pytest.mark.ranks(most=2, reason="one rank shares no model, and two do as more would")
-def test_the_warning_comes_once_and_only_where_ranks_share_a_model(
-    recwarn: pytest.WarningsRecorder,
-) -> None:
+@pytest.mark.parametrize("optimizer", [Adam(), LevenbergMarquardt()])
+def test_coupled_points_are_refused_where_a_step_has_some_of_them(optimizer: Any) -> None:
     problem, _ = COUPLED["mean"]
-    options: dict[str, Any] = {"network": SMALL, "points": 20, "steps": 2, "progress": False}
-    sp.train(problem, mode=Ensemble(ranks_per_member=1), **options)
-    assert not [w for w in recwarn if "depends on other points" in str(w.message)]
-    sp.train(problem, **options)
-    said = [w for w in recwarn if "depends on other points" in str(w.message)]
-    assert len(said) == (1 if sp.size() > 1 and sp.rank() == 0 else 0)
+    options: dict[str, Any] = {"network": SMALL, "steps": 2, "progress": False}
+    options["optimizer"] = optimizer
+    sp.train(problem, mode=Ensemble(ranks_per_member=1), points=20, **options)
+    if sp.size() > 1:
+        with pytest.raises(InputError, match=r"2 ranks .* IntegralCondition"):
+            sp.train(problem, points=20, **options)
+    if isinstance(optimizer, Adam):
+        with pytest.raises(InputError, match=r"each batch .* IntegralCondition"):
+            sp.train(
+                problem,
+                mode=Ensemble(ranks_per_member=1),
+                points=Points(20, batch_size=5),
+                **options,
+            )
