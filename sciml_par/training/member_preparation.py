@@ -15,7 +15,7 @@ from sciml_par.training.initial_networks import network_of_member
 from sciml_par.training.input_scaling import DefaultScaling
 from sciml_par.training.modes import Ensemble, problem_of
 from sciml_par.training.optimizers.initial_rate import initial_rate
-from sciml_par.training.phases import Phase
+from sciml_par.training.phases import Phase, of_second_order
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.seed import member_seed
@@ -103,6 +103,7 @@ class MemberPreparation:
             seed=self.settings.seed,
             dtype=self.settings.precision,
             bootstrap=seed if bootstrap else None,
+            scattered=of_second_order(self.phases),
         )
         if self.strategy is not None:
             points = [sum(rows) for rows in feed.rows_of_ranks]

@@ -71,3 +71,8 @@ def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -
 
 def _phase(optimizer: Any, steps: Any) -> Phase:
     return Phase(as_optimizer(optimizer), as_integer(steps, 1, "train", "steps"))
+
+
+def of_second_order(phases: Sequence[Phase]) -> bool:
+    """Return whether an optimizer can make residuals vanish at the training points alone."""
+    return any(getattr(phase.optimizer, "second_order", False) for phase in phases)

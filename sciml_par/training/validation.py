@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,12 +75,12 @@ def _other_points(
         interior: Any = midpoints[domain.admits(midpoints)]
     else:
         interior = min(max(setup.feed.totals[0], _LEAST_POINTS), _MOST_POINTS)
-    other = replace(
-        wanted,
+    other = wanted.with_changes(
         interior=interior,
         method="sobol",
-        batch_size=None,
+        batch_size={},
         resample_every=None,
+        adapt=None,
         seed=_SEED + settings.seed,
     )
     return make_feed(

@@ -24,6 +24,7 @@ from sciml_par.problems import (
     Observations,
     Periodic,
     Problem,
+    Time,
     derivative,
     laplacian,
 )
@@ -264,3 +265,23 @@ def test_a_training_with_all_kinds_of_conditions() -> None:
     )
     assert result.members[0].loss < 0.02
     assert result.members[0].on_own_domain.relative_l2_error < 0.03
+
+
+def test_the_units_of_the_time_do_not_change_where_the_points_are() -> None:
+    """In seconds or in days: as many on each axis, and as many at the beginning."""
+    layouts = []
+    for duration in (1.0, 100.0, 1e-4):
+        problem = Problem(
+            Box([0, 0], [1, 1]) * Time(0, duration),
+            lambda u, x: u(x),
+            conditions=[Initial(0.0), Dirichlet(0.0, where=lambda x: x[:, 0] < 0.02)],
+        )
+        for scattered in (False, True):
+            made = make_feed(
+                problem, 4000, rank=0, size=1, seed=0, dtype="float64", scattered=scattered
+            )
+            x = made.interior / [1, 1, duration]
+            layouts.append((scattered, np.round(np.sort(x, axis=0), 9).tolist(), made.totals))
+            assert min(len(np.unique(np.round(c, 9))) for c in x.T) >= 15
+            assert made.totals[1] >= 240 and made.totals[2] >= 63
+    assert layouts[0::2] == [layouts[0]] * 3 and layouts[1::2] == [layouts[1]] * 3

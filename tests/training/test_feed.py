@@ -252,7 +252,7 @@ def test_points_per_rank() -> None:
         PLATE, Points(boundary=60), points_per_rank=(4, 6), rank=1, size=2, seed=0, dtype="float32"
     )
     assert made.counts[:2] == (24, 24) and made.totals[:2] == (48, 48)
-    assert made.totals[3] == 10
+    assert made.totals[3] == 15
 
 
 @local
@@ -282,11 +282,11 @@ def test_the_initial_points_reach_the_condition_that_holds_there() -> None:
             problem, Points(40, **given), rank=0, size=1, seed=0, dtype="float64"
         ).counts
 
-    assert counts(boundary=60)[1:] == (10, 40)
-    assert counts(boundary=60, initial=33)[1:] == (33, 48)
+    assert counts(boundary=60)[1:] == (15, 30)
+    assert counts(boundary=60, initial=33)[1:] == (33, 40)
     line = np.stack([np.linspace(0, 1, 7), np.zeros(7)], axis=1)
     # its ends are on the sides as well, as on a grid of one's own
-    assert counts(boundary=60, initial=line)[1:] == (7, 50)
+    assert counts(boundary=60, initial=line)[1:] == (7, 42)
     made = make_feed(
         problem,
         Points(40, boundary=50, initial=16, method={"initial": "sobol"}),

@@ -39,6 +39,22 @@ class BoundedRegion(Region):
         """
         return sum(surface.measure for surface in self._surfaces)
 
+    @property
+    def _size(self) -> float:
+        """The volume, unless the coordinates have several units; as the sizes of surfaces."""
+        return self.volume
+
+    def number_on_boundary(self, interior: int) -> float:
+        """Return how many points are as dense on the boundary as so many inside (local).
+
+        S (N/V)^((d−1)/d) with the measures S and V, and where these are not known as on a cube.
+        """
+        d = self.dimension
+        if not np.isfinite(self._size):
+            return float(2 * d * interior ** ((d - 1) / d))
+        size = sum(surface.size for surface in self._surfaces)
+        return float(size * (interior / self._size) ** ((d - 1) / d))
+
     def boundary(
         self,
         n: int,
@@ -53,7 +69,8 @@ class BoundedRegion(Region):
         ----------
         n : int
             How many points for d > 1, at least one on each part of the boundary. The parts get
-            points in proportion to their measures. On a grid n is met about, and points lie on no
+            points in proportion to their measures, in which the duration of a time is a length of
+            the size of the space. On a grid n is met about, and points lie on no
             edge, unless by chance where one operand cuts the face of another. Ignored for d = 1.
         method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
         rng : numpy.random.Generator
@@ -96,7 +113,7 @@ class BoundedRegion(Region):
         if name != GRID and self.dimension > 1:
             rng = checked_generator(rng, what)
         count = 1 if self.dimension == 1 else checked_integer(n, f"{what}: n", least=1)
-        counts = _counts(count, np.array([s.measure for s in surfaces]), name)
+        counts = _counts(count, np.array([s.size for s in surfaces]), name)
         found = [s.points(int(k), name, rng) for s, k in zip(surfaces, counts, strict=True)]
         x, normals = (np.concatenate(each) for each in zip(*found, strict=True))
         return x, normals

@@ -125,8 +125,8 @@ class Box(BoxBoundary):
         ----------
         n : int or sequence of d ints
             A sequence gives the points on each axis, at least 2. One int is the number of points
-            in all: exact for d = 1; for d > 1 the axes get points in proportion to their
-            lengths, and the product is only close to n (see the result's shape).
+            in all: exact for d = 1; for d > 1 each axis gets about n^(1/d), whatever the units of
+            the coordinates, and the product is only close to n (see the result's shape).
 
         Returns
         -------
@@ -144,7 +144,7 @@ class Box(BoxBoundary):
         """How many points `grid(n)` has on each axis: d numbers (local)."""
         if is_integer(n):
             total = checked_integer(n, "grid: n", least=2**self.dimension)
-            return proportional(self.extent, total, least=2)
+            return proportional(np.ones(self.dimension), total, least=2)
         return counts_per_axis(n, self.dimension, what="grid", least=2)
 
     def grid_size(self, n: int | Sequence[int]) -> int:

@@ -40,9 +40,10 @@ class BoxBoundary(Domain):
         Parameters
         ----------
         n : int
-            How many points for d > 1, at least one on each face. The faces get points in
-            proportion to their areas. On a grid n is met about: points are the midpoints of equal
-            cells, so that none lies on an edge and none occurs twice. Ignored for d = 1.
+            How many points for d > 1, at least one on each face, and equally many on all: areas do
+            not compare where the coordinates have several units. On a grid n is met about: points
+            are the midpoints of equal cells, so that none lies on an edge and none occurs twice.
+            Ignored for d = 1.
         method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
         rng : numpy.random.Generator
             For a random method.
@@ -79,6 +80,11 @@ class BoxBoundary(Domain):
             rng = checked_generator(rng, what)
         count = checked_integer(n, f"{what}: n", least=1)
         return points_on(faces, self.lower, self.upper, count, method=name, rng=rng)
+
+    def number_on_boundary(self, interior: int) -> float:
+        """Return how many points are as dense on a cube's boundary as so many inside (local)."""
+        d = self.dimension
+        return float(2 * d * interior ** ((d - 1) / d))
 
     @property
     def faces(self) -> tuple[str, ...]:

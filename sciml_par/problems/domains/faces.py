@@ -87,13 +87,14 @@ def points_on(
     method: str,
     rng: np.random.Generator | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Points on some faces in proportion to their areas, and outward unit normals (local).
+    """Points on some faces, equally many on each, and outward unit normals (local).
 
-    At least one point is on each face. On a grid there are about n of them, at the midpoints of
-    equal cells; by a random method exactly n, where that is at least the number of faces. In one
-    dimension a face is a point, and n counts for nothing.
+    The areas of faces do not compare where the coordinates have several units. At least one point
+    is on each face. On a grid there are about n of them, at the midpoints of equal cells; by a
+    random method exactly n, where that is at least the number of faces. In one dimension a face is
+    a point, and n counts for nothing.
     """
-    counts = _counts(faces, upper - lower, n, method)
+    counts = _counts(faces, len(lower), n, method)
     points = [
         _on_face(face, lower, upper, int(count), method, rng)
         for face, count in zip(faces, counts, strict=True)
@@ -104,15 +105,12 @@ def points_on(
     return np.concatenate(points), np.repeat(outward, [len(x) for x in points], axis=0)
 
 
-def _counts(
-    faces: Sequence[Face], extent: FloatArray, n: int, method: str
-) -> npt.NDArray[np.int64]:
-    if len(extent) == 1:
+def _counts(faces: Sequence[Face], d: int, n: int, method: str) -> npt.NDArray[np.int64]:
+    if d == 1:
         return np.ones(len(faces), np.int64)
-    areas = np.prod(extent) / extent[[face.axis for face in faces]]
     if method == GRID:
-        return np.maximum(1, np.round(n * areas / areas.sum())).astype(np.int64)
-    return allotted(n, areas)
+        return np.full(len(faces), max(1, round(n / len(faces))))
+    return allotted(n, np.ones(len(faces)))
 
 
 def _on_face(
@@ -129,7 +127,7 @@ def _on_face(
     others = [axis for axis in range(d) if axis != face.axis]
     low, high = lower[others], upper[others]
     if method == GRID:
-        cells = proportional(high - low, n, least=1)
+        cells = proportional(np.ones(d - 1), n, least=1)
         middles = [(np.arange(count) + 0.5) / count for count in cells]
         unit = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1).reshape(-1, d - 1)
     else:

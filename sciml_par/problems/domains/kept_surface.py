@@ -65,6 +65,11 @@ class KeptSurface(Surface):
         """See `Surface`; it is estimated, unless the surface remains as a whole."""
         return self._surface.measure * (self.share / self._surface.share)
 
+    @property
+    def size(self) -> float:
+        """See `Surface`."""
+        return self._surface.size * (self.share / self._surface.share)
+
     def place(self, unit: FloatArray) -> OnSurface:
         """See `Surface`."""
         x, normals, kept = self._surface.place(unit)

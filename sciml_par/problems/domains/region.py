@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ BoolArray = npt.NDArray[np.bool_]
 ROUNDING = 8 * float(np.finfo(np.float32).eps)
 """Of coordinates that have passed through single precision, relative to the largest one."""
 _LATTICES = 4
+_LEAST_ON_AXIS = 16
 _MOST_LATTICE = 2**16  # points for each that is wanted
 
 
@@ -125,9 +127,11 @@ class Region(ABC):
             return self._kept_lattice(counts, ends)
         wanted = checked_integer(n, "grid: n", least=1)
         total = wanted * float(np.prod(self.extent)) / self.volume
+        # The axes of a shape have one unit, but for a polygon in space and time.
+        fewest = max(least, min(_LEAST_ON_AXIS, math.floor(total ** (1 / self.dimension))))
         best = np.empty((0, self.dimension))
         for _ in range(_LATTICES):
-            counts = proportional(self.extent, max(1, round(total)), least=least)
+            counts = proportional(self.extent, max(1, round(total)), least=fewest)
             found = self._kept_lattice(counts, ends)
             if abs(len(found) - wanted) < abs(len(best) - wanted) or not len(best):
                 best = found

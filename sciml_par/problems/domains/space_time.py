@@ -125,6 +125,10 @@ class SpaceTime(Domain):
         return self._space.volume_error * self._time.volume
 
     @property
+    def _size(self) -> float:
+        return self._space.volume ** (1 + 1 / self._space.dimension)
+
+    @property
     def _key(self) -> Hashable:
         return ("space-time", self._space._key, self._time._key)
 
@@ -161,7 +165,9 @@ class SpaceTime(Domain):
     @functools.cached_property
     def _surfaces(self) -> tuple[Surface, ...]:
         first, last = float(self._time.lower[0]), float(self._time.upper[0])
-        over_time = (TimedSurface(each, first, last) for each in self._space._surfaces)
+        # By its duration, a length of the size of the space, which has another unit.
+        length = self._space.volume ** (1 / self._space.dimension)
+        over_time = (TimedSurface(s, first, last, length) for s in self._space._surfaces)
         return (
             *over_time,
             SliceSurface(self._space, first, -1.0, INITIAL),
@@ -178,10 +184,7 @@ class SpaceTime(Domain):
     def _lattice(self, n: int | Sequence[int], *, ends: bool) -> FloatArray:
         if is_integer(n):
             total = checked_integer(n, "grid: n", least=1)
-            spacing = (self.volume / total) ** (1 / self.dimension)
-            if not np.isfinite(spacing):  # a space that knows its points only
-                spacing = self._time.volume / total ** (1 / self.dimension)
-            times = max(2 if ends else 1, round(float(self._time.volume) / spacing))
+            times = max(2 if ends else 1, round(total ** (1 / self.dimension)))
             in_space: Any = max(1, round(total / times))
         else:
             *in_space, times = [int(each) for each in np.ravel(np.asarray(n))]

@@ -49,6 +49,11 @@ class Surface(ABC):
         """Its number of points, length or area, for d = 1, 2, 3."""
 
     @property
+    def size(self) -> float:
+        """By which points are dealt out: the measure, unless coordinates have several units."""
+        return self.measure
+
+    @property
     def share(self) -> float:
         """Which part of what `place` gives is kept."""
         return 1.0

@@ -42,10 +42,14 @@ class _Space(Protocol):
 
 
 class TimedSurface(Surface):
-    """A part of the boundary of the space, at all times; see `Surface`."""
+    """A part of the boundary of the space, at all times; see `Surface`.
 
-    def __init__(self, surface: Surface, first: float, last: float) -> None:
+    Its size is that of a duration of `length`, in the unit of the space.
+    """
+
+    def __init__(self, surface: Surface, first: float, last: float, length: float) -> None:
         self._surface, self._first, self._last = surface, first, last
+        self._length = length
         self.names, self.aliases = surface.names, surface.aliases
         self.coordinates = surface.coordinates + 1
 
@@ -53,6 +57,11 @@ class TimedSurface(Surface):
     def measure(self) -> float:
         """See `Surface`."""
         return self._surface.measure * (self._last - self._first)
+
+    @property
+    def size(self) -> float:
+        """See `Surface`."""
+        return self._surface.size * self._length
 
     @property
     def share(self) -> float:
@@ -67,11 +76,7 @@ class TimedSurface(Surface):
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
         """See `Surface`."""
-        times = n
-        if self._surface.coordinates:
-            side = (self.measure / n) ** (1 / (self._surface.coordinates + 1))
-            duration = self._last - self._first
-            times = max(1, round(duration / side)) if np.isfinite(side) else max(1, round(n**0.5))
+        times = max(1, round(n ** (1 / (self._surface.coordinates + 1))))
         x, normals = self._surface.points(max(1, round(n / times)), "grid", None)
         middles = self._first + (np.arange(times) + 0.5) / times * (self._last - self._first)
         at = np.tile(middles, len(x))

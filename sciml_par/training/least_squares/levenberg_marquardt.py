@@ -76,6 +76,7 @@ class LevenbergMarquardt(Described):
     condition_weight: ClassVar[float] = 100.0
     prefers_centres: ClassVar[bool] = True
     default_steps: ClassVar[int] = 1_000
+    second_order: ClassVar[bool] = True
     least_squares: ClassVar[bool] = True
 
     _: KW_ONLY

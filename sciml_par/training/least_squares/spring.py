@@ -87,6 +87,7 @@ class SPRING(Described):
     condition_weight: ClassVar[float] = 100.0
     prefers_centres: ClassVar[bool] = True
     default_steps: ClassVar[int] = 1_000
+    second_order: ClassVar[bool] = True
 
     _: KW_ONLY
     damping: float = 1e-5

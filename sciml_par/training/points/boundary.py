@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,9 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.sampling import GRID
 from sciml_par.training.points.arrays import as_boundary_points
 from sciml_par.training.points.points import Points
+
+LEAST = 16
+"""Points of a condition, where their number is left open."""
 
 FloatArray = npt.NDArray[np.float64]
 Given = tuple[FloatArray, FloatArray]
@@ -108,15 +110,10 @@ class BoundaryPoints:
 
 
 def default_number(domain: Domain, interior: int) -> int:
-    """As dense on the boundary, of measure S, as inside: S (N/V)^((d−1)/d).
-
-    For a box 2d N^((d−1)/d), which is the same for a cube.
-    """
+    """Return how many points a boundary has by default: as dense as inside, 16 on a box's face."""
     d = domain.dimension
-    number = 2 * d * interior ** ((d - 1) / d)
-    if not isinstance(domain, Box) and math.isfinite(domain.volume):
-        number = domain.surface * (interior / domain.volume) ** ((d - 1) / d)
-    return max(2 * d, round(number))
+    least = 2 * d * (LEAST if d > 1 and isinstance(domain, Box) else 1)
+    return max(least, round(domain.number_on_boundary(interior)))
 
 
 def _check_initial(x: FloatArray, domain: Domain) -> None:

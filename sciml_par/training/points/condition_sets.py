@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
-from sciml_par.training.points.boundary import BoundaryPoints
+from sciml_par.training.points.boundary import LEAST, BoundaryPoints
 from sciml_par.training.points.own_points import OwnCandidates
 from sciml_par.training.points.point_sets import ConditionSet, GivenSet, PointSet, given_set
 from sciml_par.training.points.points import INTERIOR, Points
@@ -66,7 +68,11 @@ def _set_of(
     if own is None and condition.on_boundary:
         boundary.check(condition, name)
         given = isinstance(boundary.number, tuple)
-        return ConditionSet(condition, i, boundary, redrawn=redrawn, seed=seed, given=given)
+        found = ConditionSet(condition, i, boundary, redrawn=redrawn, seed=seed, given=given)
+        least = max(LEAST, math.isqrt(interior))
+        if found.number >= least or not _is_open(condition, points, domain):
+            return found
+        own = least
     candidates = _own_candidates(condition, domain, own, interior, points)
     return ConditionSet(condition, i, candidates, redrawn=redrawn, seed=seed, wanted=own)
 
@@ -81,6 +87,14 @@ def _own_candidates(
         d = domain.dimension
         number = interior if inside else max(1, round(interior ** ((d - 1) / d)))
     return OwnCandidates(condition, domain, number, points.method_of(kind, domain))
+
+
+def _is_open(condition: Condition, points: Points, domain: Domain) -> bool:
+    """Return whether the number of a condition's points is left open, and there may be more."""
+    chosen = points.boundary is not None
+    if isinstance(condition, Initial):
+        chosen |= points.initial is not None
+    return not chosen and domain.dimension > 1 and math.isfinite(domain.volume)
 
 
 def listed(names: list[str]) -> str:

@@ -31,6 +31,7 @@ def make_feed(
     seed: int,
     dtype: str,
     bootstrap: int | None = None,
+    scattered: bool = False,
 ) -> RankFeed:
     """The points of rank `rank` among `size` ranks that share a model (local).
 
@@ -44,6 +45,7 @@ def make_feed(
     dtype : of the tensors.
     bootstrap : the member's seed, where its interior points and its rows of `Observations` are to
         be samples of them with replacement; other conditions keep theirs.
+    scattered : whether methods that are left open are Sobol's; see `Points.scattered`.
 
     Raises
     ------
@@ -52,7 +54,8 @@ def make_feed(
     """
     wanted = Points.of(points)
     batch_sizes = _batch_sizes(problem, wanted)
-    domain = problem.domain
+    domain, given = problem.domain, wanted
+    wanted = wanted.scattered(domain) if scattered and points_per_rank is None else wanted
     own_seed = seed if wanted.seed is None else wanted.seed
     place = Place(rank, size, longest_axis(domain), own_seed, dtype, bootstrap)
     equations = problem.terms[: len(problem.residuals)]
@@ -92,7 +95,7 @@ def make_feed(
                 resample_every=wanted.resample_every,
             )
         )
-    description = _description(points_per_rank, wanted) | _digests(problem, parts)
+    description = _description(points_per_rank, given) | _digests(problem, parts)
     return _joined(problem, parts, sub_domain, description)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from sciml_par.errors import InputError
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.residual import Residual
-from sciml_par.problems.sampling import GRID
+from sciml_par.problems.sampling import GRID, proportional
 from sciml_par.problems.term import Term
 from sciml_par.training.points.bootstrap import bootstrap_counts
 from sciml_par.training.points.fixed import Fixed
@@ -61,6 +62,10 @@ def make_per_rank(
 ) -> tuple[Part, Domain]:
     """This rank's equispaced points, both ends included, and its slab of the domain (local)."""
     slabs = domain.split(place.size)
+    if isinstance(domain, Box) and isinstance(number, Integral):
+        # The slabs together have about equally many points on each axis.
+        share = slabs[0].extent / domain.extent
+        number = tuple(proportional(share, int(number), least=2))
     numbers = [each.grid_size(number) for each in slabs]
     total, before = sum(numbers), sum(numbers[: place.rank])
     mine = slabs[place.rank]

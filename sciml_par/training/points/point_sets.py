@@ -182,6 +182,11 @@ class ConditionSet:
         self.identity = self._identity()
         self.columns: tuple[tuple[int, ...], ...] = (tuple(range(len(self.identity))),)
 
+    @property
+    def number(self) -> int:
+        """How many points it has."""
+        return self._wanted
+
     def points(self, draw: int) -> Arrays:
         """See `PointSet`."""
         rng = self._generator(draw if self.redrawn else 0)

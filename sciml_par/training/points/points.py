@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
@@ -31,17 +33,20 @@ class Points:
 
     Parameters
     ----------
-    interior : how many points the equations have (on a grid about, or a tuple of one number per
-        axis); or the points themselves, x: [N, d], as an array, a list or a tensor. 64 by default.
+    interior : how many points the equations have (on a grid about, and about equally many on each
+        axis, or a tuple of one number per axis); or the points themselves, x: [N, d], as an array,
+        a list or a tensor. 64 by default.
     boundary : how many points the whole boundary has (on a grid about); or the points x: [N, d],
         or a pair (x, outward unit normals). Every condition has those at which it holds. By
-        default they are as dense as the interior ones: 2d N^((d−1)/d). In 1-D there are two.
+        default they are as dense as the interior ones: 2d N^((d−1)/d); and a condition has at least
+        16, and √N of N interior points. In 1-D there are two.
     initial : the same for the part of the boundary on which the last coordinate, often the time,
         is least; by default it has its share of `boundary` like the other faces.
     method : "grid" (equispaced), "uniform" (independent, random), "latin-hypercube", "sobol" or
         "halton"; or a dictionary of methods by the names "interior", "boundary" and "initial". By
-        default, and for those left out, "grid"; in more than three dimensions "sobol", because a
-        grid of as many points has few on each axis, and none near an edge.
+        default, and for those left out, "grid"; but "sobol" in more than three dimensions, because
+        a grid of as many points has few on each axis, and none near an edge, and in two or three
+        for optimizers of second order, which can make residuals vanish on the lines of a grid.
     batch_size : how many of all ranks' interior points a step uses; by default all of them. Or a
         dictionary of such numbers by "interior" and the names of conditions in the loss.
     resample_every : after how many steps random points are drawn anew; by default never.
@@ -99,6 +104,27 @@ class Points:
         if kind == INTERIOR and isinstance(self.interior, tuple):
             by_default = GRID
         return self.chosen_method(kind) or by_default
+
+    def scattered(self, domain: Domain) -> Points:
+        """Return the same points with Sobol's sequence for methods that are left open.
+
+        Optimizers of second order can make residuals vanish at the points alone, and on a grid
+        those lie on few lines. In one dimension, of clouds, and where a user gave the interior
+        points or their number on each axis, all stays as it is.
+        """
+        several = domain.dimension > 1 and math.isfinite(domain.volume)
+        if not several or not isinstance(self.interior, int | None):
+            return self
+        return self.with_changes(
+            method={kind: self.chosen_method(kind) or "sobol" for kind in KINDS}
+        )
+
+    def with_changes(self, **changes: Any) -> Points:
+        """Return a copy in which some values, as they are after the checks, are others."""
+        other = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(other, name, value)
+        return other
 
     def chosen_method(self, kind: str) -> str | None:
         """The method that is asked for; None if none is."""

@@ -85,6 +85,7 @@ class QuasiNewton(Described, ABC):
     """
 
     default_steps: ClassVar[int] = 10_000
+    second_order: ClassVar[bool] = True
 
     sufficient_decrease: float
     curvature: float
