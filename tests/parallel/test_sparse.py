@@ -146,3 +146,13 @@ def test_ranks_that_differ_in_a_dense_shape_that_only_the_graph_knows():
     ]
     with pytest.raises(DIFFERENT, match="did not ask for the same"):
         run(x, indices, tf.constant([LENGTH + (sp.rank() == 1), 2]))
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("shape", ([LENGTH, 2], (LENGTH, 2), np.array([LENGTH, 2]), None))
+def test_a_dense_shape_that_is_no_tensor(context, shape):
+    def run(x, indices):
+        return [sp.allreduce(tf.IndexedSlices(x, indices, shape), sp.Sum).values]
+
+    (y,) = context(run)(*map(tf.constant, slices(sp.rank())))
+    assert y.shape == [sum(map(rows_of, range(sp.size()))), 2]

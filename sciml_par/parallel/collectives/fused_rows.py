@@ -137,7 +137,7 @@ def _rows_of_all(
 def _text(integers: Tensor | None) -> str:
     """The values of a tensor, as far as a trace knows them."""
     known = None if integers is None else tf.get_static_value(integers)
-    return str(known if known is None else known.tolist())
+    return str(known if known is None else np.asarray(known).tolist())
 
 
 def scattered_together(
