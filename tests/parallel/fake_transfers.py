@@ -28,7 +28,7 @@ DTYPES = tuple(
 """The element types by NCCL's numbers."""
 
 SUM, PROD, MAX, MIN, AVG = range(5)
-_FUNCTIONS = {SUM: np.add, PROD: np.multiply, MAX: np.maximum, MIN: np.minimum, AVG: np.add}
+_FUNCTIONS = {SUM: np.add, PROD: np.multiply, MAX: np.fmax, MIN: np.fmin, AVG: np.add}
 
 
 def _nothing() -> None:

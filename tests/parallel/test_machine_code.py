@@ -6,6 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from ranks import numpy_type
 
 from sciml_par.parallel.native import machine_code
 from sciml_par.parallel.native.combination import can_combine, combination
@@ -102,7 +103,26 @@ CASES = [
     (Max, "int8", 2),
     (Min, "uint64", 3),
     (Product, "int64", 4),
+    (Sum, "float16", 2),
+    (Average, "float16", 5),
+    (Max, "float16", 3),
+    (Sum, "bfloat16", 3),
+    (Average, "bfloat16", 2),
+    (Product, "bfloat16", 4),
 ]
+
+
+def combined_by_machine_code(op, dtype, values, slot):
+    """The combination of [P, n] values, and a zero behind it."""
+    size, count = values.shape
+    slots = np.zeros((size, slot), np.uint8)
+    slots[:, : count * values.itemsize] = values.view(np.uint8).reshape(size, -1)
+    result = np.zeros(count + 1, values.dtype)
+    code = MachineCode(combination("combine", op, dtype, size, slot))
+    function_at(code.address("combine"), 3, keeps_lock=True)(
+        slots.ctypes.data, result.ctypes.data, count
+    )
+    return result
 
 
 @pytest.mark.parametrize(("op", "dtype", "size"), CASES)
@@ -110,22 +130,32 @@ CASES = [
 def test_a_reduction_is_that_of_numpy_in_the_documented_order(op, dtype, size, count):
     slot = 512
     values = np.random.default_rng(size).normal(size=(size, count)) * 100
-    values = np.abs(values).astype(dtype) if dtype.startswith("u") else values.astype(dtype)
-    slots = np.zeros((size, slot), np.uint8)
-    slots[:, : count * values.itemsize] = values.view(np.uint8).reshape(size, -1)
-    result = np.zeros(count + 1, dtype)
-    code = MachineCode(combination("combine", op, dtype, size, slot))
-    function_at(code.address("combine"), 3, keeps_lock=True)(
-        slots.ctypes.data, result.ctypes.data, count
-    )
+    values = np.abs(values) if dtype.startswith("u") else values
+    values = values.astype(numpy_type(dtype))
+    result = combined_by_machine_code(op, dtype, values, slot)
     combine = {Min: np.minimum, Max: np.maximum, Product: np.multiply}.get(op, np.add)
-    expected = in_pairs(list(values), combine)
+    wide = values.astype("float32") if values.itemsize == 2 else values
+    expected = in_pairs(list(wide), combine)
     if op is Average:
-        expected = expected / np.asarray(size, dtype)
+        expected = expected / np.asarray(size, wide.dtype)
+    expected = expected.astype(values.dtype)
     assert result[:-1].tobytes() == expected.tobytes() and result[-1] == 0
 
 
 def test_which_reductions_there_are():
     assert can_combine(Sum, "float32") and can_combine(Product, "uint8")
     assert not can_combine(Average, "int32") and not can_combine(Adasum, "float32")
-    assert not can_combine(Sum, "bfloat16") and not can_combine(Max, "bool")
+    assert can_combine(Average, "bfloat16") and not can_combine(Max, "bool")
+
+
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
+def test_every_number_of_16_bits_is_read_and_rounded_as_by_ml_dtypes(dtype):
+    everything = np.arange(1 << 16, dtype=np.uint16).view(numpy_type(dtype))
+    halves = np.stack([everything, np.roll(everything, 12345)])
+    result = combined_by_machine_code(Average, dtype, halves, 1 << 17)[:-1]
+    with np.errstate(all="ignore"):
+        wide = halves.astype("float32")
+        expected = ((wide[0] + wide[1]) * np.float32(0.5)).astype(everything.dtype)
+    nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(result), nan)
+    assert result[~nan].tobytes() == expected[~nan].tobytes()

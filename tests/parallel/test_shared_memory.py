@@ -119,7 +119,8 @@ def test_only_what_fits_goes_through_shared_memory(group):
         y = sp.allreduce(tf.fill([count], 1.0 + sp.rank()), sp.Max, communicator=group)
         assert tf.reduce_all(y == sp.size()) and carried(group) == before + through
     assert not group.shared.carries(Allreduce("float32", (0,), sp.Sum))
-    assert not group.shared.carries(Allreduce("bfloat16", (3,), sp.Sum))
+    assert group.shared.carries(Allreduce("bfloat16", (3,), sp.Sum))
+    assert not group.shared.carries(Allreduce("bool", (3,), sp.Max))
     rows = (fits + 1, *(0,) * (sp.size() - 1))  # which is the same on the ranks that have none
     assert not group.shared.carries(Allgather("float32", (rows[sp.rank()],), rows))
 

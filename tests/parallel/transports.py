@@ -73,7 +73,7 @@ class Driver:
         before = x.copy()
         y = self.start(request, x)
         self.finish()
-        np.testing.assert_array_equal(x, before)
+        assert x.tobytes() == before.tobytes()
         return y
 
     def finish(self) -> None:

@@ -6,6 +6,8 @@ file because the adjoint of one is another.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -42,7 +44,7 @@ def reduced(x: Tensor, op: ReduceOp, options: CallOptions) -> Tensor:
         return options.perform(x, request_of, again)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = options.perform(x, request_of, again)
+        y = _keeping_nan(x, op, options, request_of, again)
 
         def gradient(g: Tensor) -> Tensor:
             after = options.of_gradient()
@@ -193,8 +195,10 @@ def scattered(
         return gathered_rows(mine, split, after)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = options.perform(
+        y = _keeping_nan(
             x,
+            op,
+            options,
             request_of,
             lambda x, now: scattered(x, op, now, rows=rows),
             by_rows=True,
@@ -212,6 +216,33 @@ def scattered(
     if not _has_derivatives(x):
         return with_gradient(x)[0]
     return options.differentiable(with_gradient, x)
+
+
+def _keeping_nan(
+    x: Tensor,
+    op: ReduceOp,
+    options: CallOptions,
+    request_of: Callable[[Shape], Request],
+    again: Callable[[Tensor, CallOptions], Tensor],
+    *,
+    by_rows: bool = False,
+    shape: Any = None,
+) -> Tensor:
+    """`options.perform`; in Min and Max a NaN on any rank wins (collective).
+
+    NCCL drops it where another rank has a number: there a flag travels next to each element.
+    """
+    dropped = op in (Min, Max) and x.dtype.is_floating
+    if not dropped or options.group.nccl_transport is None:
+        return options.perform(x, request_of, again, by_rows=by_rows, shape=shape)
+    worst, flag = (-math.inf, 1) if op is Max else (math.inf, -1)
+    nan = tf.math.is_nan(x)
+    flags = tf.cast(nan, x.dtype) * tf.cast(flag, x.dtype)
+    both = tf.stack([tf.where(nan, tf.cast(worst, x.dtype), x), flags], axis=-1)
+    known = None if shape is None else tf.TensorShape(shape).concatenate(2)
+    found = options.perform(both, request_of, again, by_rows=by_rows, shape=known)
+    y, flags = tf.unstack(found, num=2, axis=-1)
+    return tf.where(tf.equal(flags, 0), y, tf.cast(math.nan, x.dtype))
 
 
 def _put_back(

@@ -16,6 +16,7 @@ from sciml_par.parallel.groups.native_progress import NativeProgress
 from sciml_par.parallel.groups.over_hosts import obstacle_to_sharing, own_host_group, shortcut
 from sciml_par.parallel.groups.progress import Progress
 from sciml_par.parallel.native.job import NativeJob, settle_native
+from sciml_par.parallel.native.machine_code import combine_by_machine_code
 from sciml_par.parallel.requests.announcement import Kind
 from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.mpi import MPITransport
@@ -87,7 +88,11 @@ class Communicator:
         hosts = [self.native.hosts[rank] for rank in self.world_ranks]
         self._own_host = own_host_group(self.native, self.control, self.world_ranks)
         self.shared = self._own_host if len(set(hosts)) == 1 else None
-        self.mpi_transport = MPITransport(self.mpi, hosts=hosts)
+        self.mpi_transport = MPITransport(
+            self.mpi,
+            hosts=hosts,
+            machine_code=None if self.native.obstacle else combine_by_machine_code,
+        )
         self.mpi_transport.shortcut = shortcut(self._own_host, self.mpi_transport)
         self._groups_made = 0
         self.identity: tuple[int, int] = self.control.bcast(

@@ -109,8 +109,12 @@ class OverHosts:
         self._size = host.size * between.size
 
     def carries(self, request: Request) -> bool:
-        """Whether a request takes this way (local)."""
-        return isinstance(request, Allreduce) and self._host.carries(request)
+        """Whether a request takes this way (local).
+
+        16-bit types do not: the hosts' results would be rounded before they are combined.
+        """
+        rounded = request.element.wide is not request.element
+        return isinstance(request, Allreduce) and not rounded and self._host.carries(request)
 
     def transfer(self, request: Request) -> Transfer:
         """What carries out a request that `carries` is true of (local)."""

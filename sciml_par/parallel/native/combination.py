@@ -1,11 +1,8 @@
 """The arithmetic of an allreduce through shared memory, as text for LLVM.
 
-Order. All ranks compute the same expression, so that their results are the same to the last bit:
-x_0 … x_{P-1} are combined in pairs, the results in pairs again, and so on. With P = 2^k that is
-((x_0 ∘ x_1) ∘ (x_2 ∘ x_3)) ∘ …, the order of recursive doubling, by which MPI carries short
-buffers here and in MPICH. Otherwise, with 2^k the largest power of two below P and m = P - 2^k, the
-first 2m are combined in pairs first, which leaves 2^k (Thakur, Rabenseifner and Gropp 2005,
-section 4.5).
+The order is that of `in_pairs`.
+
+16-bit floating-point numbers are combined in float32 and rounded once. In Min and Max a NaN wins.
 """
 
 from __future__ import annotations
@@ -13,9 +10,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from sciml_par.parallel.requests.reduce_op import Average, Max, Min, Product, ReduceOp, Sum
+from sciml_par.parallel.requests.reduce_op import (
+    Average,
+    Max,
+    Min,
+    Product,
+    ReduceOp,
+    Sum,
+    in_pairs,
+)
 
-_FLOATS = {"float32": "float", "float64": "double"}
+New = Callable[[str], str]
+"""Adds an operation, and returns the name of its value."""
+
+_HALVES = {"float16": "half", "bfloat16": "i16"}
+_FLOATS = {"float32": "float", "float64": "double", **dict.fromkeys(_HALVES, "float")}
 _INTEGERS = {f"{prefix}int{bits}": f"i{bits}" for prefix in ("", "u") for bits in (8, 16, 32, 64)}
 
 OPERATIONS = (Sum, Average, Min, Max, Product)
@@ -26,16 +35,17 @@ def can_combine(op: ReduceOp, dtype: str) -> bool:
     return op in OPERATIONS and (dtype in _FLOATS or (dtype in _INTEGERS and op is not Average))
 
 
-def combination(name: str, op: ReduceOp, dtype: str, size: int, distance: int) -> str:
+def combination(name: str, op: ReduceOp, dtype: str, size: int, distance: int | None) -> str:
     """A function `name(slots, receive, count)`.
 
     Parameters
     ----------
     op, dtype : what `can_combine` is true of.
     size : how many ranks there are.
-    distance : the bytes between two ranks' slots.
+    distance : the bytes between two ranks' slots; None if `slots` holds their addresses.
     """
     kind = (_FLOATS | _INTEGERS)[dtype]
+    stored = _HALVES.get(dtype, kind)
     lines: list[str] = []
     numbers = itertools.count()
 
@@ -46,30 +56,29 @@ def combination(name: str, op: ReduceOp, dtype: str, size: int, distance: int) -
 
     def combined(a: str, b: str) -> str:
         if op in (Min, Max):
-            return new(
-                f"select i1 {new(_comparison(op, dtype, kind, a, b))}, {kind} {a}, {kind} {b}"
-            )
+            return _extreme(new, op, dtype, a, b)
         return new(f"{_arithmetic(op, dtype)} {kind} {a}, {b}")
 
     values = []
     for rank in range(size):
-        slot = new(f"getelementptr i8, ptr %slots, i64 {rank * distance}")
-        place = new(f"getelementptr {kind}, ptr {slot}, i64 %i")
-        values.append(new(f"load {kind}, ptr {place}"))
-    total = _in_pairs(values, combined)
+        place = new(f"getelementptr {stored}, ptr %slot{rank}, i64 %i")
+        values.append(_widened(new, dtype, new(f"load {stored}, ptr {place}")))
+    total = in_pairs(values, combined)
     if op is Average:
         total = new(_division(kind, total, size))
+    total = _narrowed(new, dtype, total)
     body = "\n".join(lines)
+    places = "".join(_slot(rank, distance) for rank in range(size))
     return f"""
 define i64 @{name}(ptr noalias readonly %slots, ptr noalias %receive, i64 %count) nounwind {{
 entry:
-  %any = icmp sgt i64 %count, 0
+{places}  %any = icmp sgt i64 %count, 0
   br i1 %any, label %loop, label %done
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
 {body}
-  %target = getelementptr {kind}, ptr %receive, i64 %i
-  store {kind} {total}, ptr %target
+  %target = getelementptr {stored}, ptr %receive, i64 %i
+  store {stored} {total}, ptr %target
   %next = add nuw nsw i64 %i, 1
   %more = icmp slt i64 %next, %count
   br i1 %more, label %loop, label %done
@@ -79,14 +88,13 @@ done:
 """
 
 
-def _in_pairs(values: list[str], combined: Callable[[str, str], str]) -> str:
-    power = 1 << (len(values).bit_length() - 1)
-    more = len(values) - power
-    paired = [combined(values[2 * i], values[2 * i + 1]) for i in range(more)]
-    values = paired + values[2 * more :]
-    while len(values) > 1:
-        values = [combined(a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
-    return values[0]
+def _slot(rank: int, distance: int | None) -> str:
+    """Return the line that finds a rank's slot."""
+    if distance is not None:
+        return f"  %slot{rank} = getelementptr i8, ptr %slots, i64 {rank * distance}\n"
+    return f"""  %at{rank} = getelementptr ptr, ptr %slots, i64 {rank}
+  %slot{rank} = load ptr, ptr %at{rank}
+"""
 
 
 def _arithmetic(op: ReduceOp, dtype: str) -> str:
@@ -94,12 +102,40 @@ def _arithmetic(op: ReduceOp, dtype: str) -> str:
     return f"f{verb}" if dtype in _FLOATS else verb
 
 
-def _comparison(op: ReduceOp, dtype: str, kind: str, a: str, b: str) -> str:
-    """Whether `a` is the one to keep. As in MPI's C, a NaN in `b` stays and one in `a` does not."""
-    verb = "gt" if op is Max else "lt"
-    if dtype in _FLOATS:
-        return f"fcmp o{verb} {kind} {a}, {b}"
-    return f"icmp {'u' if dtype.startswith('u') else 's'}{verb} {kind} {a}, {b}"
+def _extreme(new: New, op: ReduceOp, dtype: str, a: str, b: str) -> str:
+    """Return the smaller or the larger of two; a NaN if one of them is a NaN."""
+    kind, verb = (_FLOATS | _INTEGERS)[dtype], "gt" if op is Max else "lt"
+    if dtype in _FLOATS:  # an ordered comparison is false where there is a NaN: that of `b` stays
+        better = new(f"fcmp o{verb} {kind} {a}, {b}")
+        better = new(f"or i1 {better}, {new(f'fcmp uno {kind} {a}, {a}')}")
+    else:
+        better = new(f"icmp {'u' if dtype.startswith('u') else 's'}{verb} {kind} {a}, {b}")
+    return new(f"select i1 {better}, {kind} {a}, {kind} {b}")
+
+
+def _widened(new: New, dtype: str, value: str) -> str:
+    """Return the number that a 16-bit type stores as a float32; others as they are."""
+    if dtype == "float16":
+        return new(f"fpext half {value} to float")
+    if dtype == "bfloat16":  # the upper half of a float32
+        wide = new(f"zext i16 {value} to i32")
+        return new(f"bitcast i32 {new(f'shl i32 {wide}, 16')} to float")
+    return value
+
+
+def _narrowed(new: New, dtype: str, value: str) -> str:
+    """Return a float32 rounded to a 16-bit type, to even; others as they are."""
+    if dtype == "float16":
+        return new(f"fptrunc float {value} to half")
+    if dtype != "bfloat16":
+        return value
+    bits = new(f"bitcast float {value} to i32")
+    odd = new(f"and i32 {new(f'lshr i32 {bits}, 16')}, 1")
+    up = new(f"add i32 {new(f'add i32 {bits}, 32767')}, {odd}")
+    # The sum would make some NaN infinite.
+    nan = new(f"or i32 {bits}, 4194304")
+    kept = new(f"select i1 {new(f'fcmp uno float {value}, {value}')}, i32 {nan}, i32 {up}")
+    return new(f"trunc i32 {new(f'lshr i32 {kept}, 16')} to i16")
 
 
 def _division(kind: str, total: str, size: int) -> str:

@@ -26,12 +26,13 @@ def obstacle() -> str:
     if platform.machine() not in _PROCESSORS:
         return f"it is for {', '.join(_PROCESSORS)} processors, and this is {platform.machine()}"
     try:
-        _llvm()
+        features = _llvm().get_host_cpu_features()
     except Exception as error:  # whatever a broken installation raises
         if isinstance(error, ModuleNotFoundError):
             return "llvmlite is not installed (pip install 'sciml-par[native]')"
         return f"llvmlite cannot be used ({type(error).__name__}: {error})"
-    return ""
+    # LLVM would call functions for float16 that are not there.
+    return "" if features.get("f16c") else "it is for processors with F16C, and this has none"
 
 
 @cache
@@ -84,9 +85,14 @@ def compiled(functions: Sequence[Function], constants: Mapping[str, int]) -> Mac
 
 
 @cache
-def combining(op: ReduceOp, dtype: str, size: int, distance: int) -> MachineCode:
+def combining(op: ReduceOp, dtype: str, size: int, distance: int | None) -> MachineCode:
     """The function `combine` for an allreduce, see `combination` (local)."""
     return MachineCode(combination("combine", op, dtype, size, distance))
+
+
+def combine_by_machine_code(op: ReduceOp, dtype: str, size: int) -> Any:
+    """Return a function of the address of `size` addresses, that of the result, and the count."""
+    return function_at(combining(op, dtype, size, None).address("combine"), 3, keeps_lock=False)
 
 
 def function_at(address: int, arguments: int, *, keeps_lock: bool) -> Any:

@@ -56,7 +56,7 @@ class ElementType:
 
     @property
     def wide(self) -> ElementType:
-        """The type in which MPI reduces it: float32 for 16-bit types, which MPI cannot add."""
+        """The type in which it is reduced on the host: float32 for 16-bit types."""
         return ELEMENT_TYPES["float32"] if self.name in ("float16", "bfloat16") else self
 
 

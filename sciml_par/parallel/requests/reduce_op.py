@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from typing import TypeVar
 
 from sciml_par.errors import InputError
+
+T = TypeVar("T")
 
 
 class ReduceOp(enum.Enum):
@@ -15,9 +19,9 @@ class ReduceOp(enum.Enum):
     AVERAGE = "Average"
     """(1/P) Σ_r x_r"""
     MIN = "Min"
-    """min_r x_r; on booleans: and"""
+    """min_r x_r, NaN if one of them is; on booleans: and"""
     MAX = "Max"
-    """max_r x_r; on booleans: or"""
+    """max_r x_r, NaN if one of them is; on booleans: or"""
     PRODUCT = "Product"
     """Π_r x_r; on booleans: and"""
     ADASUM = "Adasum"
@@ -72,3 +76,21 @@ def check_scatterable(op: ReduceOp, dtype: str, *, where: str) -> None:
             f"{where}: Adasum is an operation of allreduce alone. Use allreduce, and take this "
             f"rank's rows of the result."
         )
+
+
+def in_pairs(values: list[T], combined: Callable[[T, T], T]) -> T:
+    """Combine the ranks' values x_0 … x_{P-1} in an order that is the same on all ranks (local).
+
+    They are combined in pairs, the results in pairs again, and so on. With P = 2^k that is
+    ((x_0 ∘ x_1) ∘ (x_2 ∘ x_3)) ∘ …, the order of recursive doubling, by which MPI carries short
+    buffers here and in MPICH. Otherwise, with 2^k the largest power of two below P and m = P - 2^k,
+    the first 2m are combined in pairs first, which leaves 2^k (Thakur, Rabenseifner and Gropp 2005,
+    section 4.5).
+    """
+    power = 1 << (len(values).bit_length() - 1)
+    more = len(values) - power
+    paired = [combined(values[2 * i], values[2 * i + 1]) for i in range(more)]
+    values = paired + values[2 * more :]
+    while len(values) > 1:
+        values = [combined(a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
+    return values[0]

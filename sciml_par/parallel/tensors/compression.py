@@ -58,7 +58,8 @@ class BF16Compressor(Compressor):
 class Compression:
     """The compressors there are: none, fp16, bf16.
 
-    MPI adds what they make in float32, and rounds the sum once; NCCL adds in 16 bits.
+    On the host they travel in 16 bits, are added in float32, and are rounded once; NCCL adds in 16
+    bits.
     """
 
     none = Compressor

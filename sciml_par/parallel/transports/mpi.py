@@ -23,11 +23,18 @@ from sciml_par.parallel.transports.mpi_buffers import (
     BufferTransfer,
     Parts,
     between_buffers,
+    divided,
     division,
     in_pieces,
-    in_wide_type,
     nothing,
     scattered_in_pieces,
+)
+from sciml_par.parallel.transports.mpi_combined import (
+    Combination,
+    MachineCode,
+    combined_allreduce,
+    combined_reducescatter,
+    is_combined_here,
 )
 from sciml_par.parallel.transports.mpi_shares import reduction_in_shares
 from sciml_par.parallel.transports.transport import Shortcut, Transfer, Transport
@@ -52,8 +59,8 @@ _PIECE_IN_SHARES_BYTES = 4 << 20
 class MPITransport(Transport):
     """Carries every element type that sciml_par knows.
 
-    MPI has no arithmetic on half-precision types: they are reduced in float32, which rounds once
-    where 16 bits on the way would round P times.
+    MPI has no arithmetic on half-precision types: see `mpi_combined.py`. They are reduced in
+    float32, which rounds once where 16 bits on the way would round P times.
 
     Parameters
     ----------
@@ -61,6 +68,7 @@ class MPITransport(Transport):
     longest : how many bytes one call of MPI, or one block of a datatype, may have; the same on all
         ranks. Longer tensors travel in parts that follow from the request alone.
     hosts : a number for the host of each rank, [P]; by default all are on one host.
+    machine_code : what makes it for `mpi_combined.py`, or None; alike on all ranks.
 
     Attributes
     ----------
@@ -78,10 +86,12 @@ class MPITransport(Transport):
         *,
         longest: int = LONGEST_BYTES,
         hosts: Sequence[int] = (),
+        machine_code: MachineCode | None = None,
     ) -> None:
         from mpi4py import MPI
 
         self._hosts = hosts
+        self._machine_code = machine_code
         self.comm = comm
         self.levels = levels_of(comm, hosts)
         self.between = MPITransport(self.levels.across) if self.levels else None
@@ -142,22 +152,35 @@ class MPITransport(Transport):
 
     def allreduce(self, request: Allreduce) -> Transfer:
         request = request.in_reals
-        element, wide = request.element, request.element.wide
-        operation = mpi_operation(request.op, wide.name)
-        divide = division(request.op, self.size, wide)
+        element = request.element
+        if is_combined_here(request.op, element):
+            return combined_allreduce(self._combination(request), request, self.size)
+        operation = mpi_operation(request.op, element.name)
+        divide = division(request.op, self.size, element)
 
         def prepared(count: int) -> Transfer:
-            if self._goes_in_shares(count * wide.size):
-                reduce = reduction_in_shares(self, count, wide, operation, divide)
-                return in_wide_type(reduce, element, (count, count), None)
-            reduce = self._reduction(count, wide, operation)
-            return in_wide_type(reduce, element, (count, count), divide)
+            nbytes = count * element.size
+            if self._goes_in_shares(nbytes):
+                reduce = reduction_in_shares(self, count, element, operation, divide)
+                return between_buffers(reduce, nbytes, nbytes)
+            transfer = between_buffers(self._reduction(count, element, operation), nbytes, nbytes)
+            return divided(transfer, divide, count, element)
 
-        in_shares = self._goes_in_shares(request.count * wide.size)
+        in_shares = self._goes_in_shares(request.count * element.size)
         sharers = self.levels.within.Get_size() if self.levels else self.size
         piece = sharers * _PIECE_IN_SHARES_BYTES if in_shares else self.size * _PIECE_BYTES
-        longest = max(1, min(piece, self._longest) // wide.size)
+        longest = max(1, min(piece, self._longest) // element.size)
         return in_pieces(prepared, request.count, longest, element.size)
+
+    def _combination(self, request: Allreduce | Reducescatter) -> Combination:
+        return Combination(
+            self,
+            request.op,
+            request.element,
+            count=request.count,
+            longest=self._longest,
+            machine_code=self._machine_code,
+        )
 
     def _goes_in_shares(self, nbytes: int) -> bool:
         """Whether the ranks reduce a share each, of so many bytes: the same on all of them.
@@ -166,10 +189,10 @@ class MPITransport(Transport):
         """
         return self.is_mpich and self.size > 1 and nbytes > _SHARES_FROM_BYTES
 
-    def _reduction(self, count: int, wide: ElementType, operation: MPI.Op) -> BufferTransfer:
-        datatype = wide.mpi
-        partners = self._partners(count * wide.size)
-        incoming = [bytearray(count * wide.size if partners else 0), count, datatype]
+    def _reduction(self, count: int, element: ElementType, operation: MPI.Op) -> BufferTransfer:
+        datatype = element.mpi
+        partners = self._partners(count * element.size)
+        incoming = [bytearray(count * element.size if partners else 0), count, datatype]
 
         def reduce(send: Any, receive: Any) -> None:
             result = [receive, count, datatype]
@@ -242,9 +265,11 @@ class MPITransport(Transport):
 
     def reducescatter(self, request: Reducescatter) -> Transfer:
         request = request.in_reals
-        wide = request.element.wide
-        operation, datatype = mpi_operation(request.op, wide.name), wide.mpi
-        piece = max(1, min(_PIECE_BYTES, self._longest // self.size) // wide.size)
+        element = request.element
+        if is_combined_here(request.op, element):
+            return combined_reducescatter(self._combination(request), request)
+        operation, datatype = mpi_operation(request.op, element.name), element.mpi
+        piece = max(1, min(_PIECE_BYTES, self._longest // self.size) // element.size)
 
         def reduce(send: Any, receive: Any, counts: list[int]) -> None:
             mine = counts[self.rank]

@@ -132,37 +132,6 @@ def in_pieces(prepared: Callable[[int], Transfer], count: int, piece: int, size:
     return transfer_all
 
 
-def in_wide_type(
-    reduce: BufferTransfer, element: ElementType, counts: tuple[int, int], divide: Divide | None
-) -> Transfer:
-    """`reduce`, which works on the element's wide type, between elements of its own.
-
-    Parameters
-    ----------
-    counts : how many elements are sent and received.
-    divide : what is left to do with the result.
-    """
-    wide = element.wide
-    sent, received = counts
-    transfer = between_buffers(reduce, sent * wide.size, received * wide.size)
-    if element is wide:
-        return transfer if divide is None else _divided(transfer, divide, received, wide)
-    # Made once, so that a step of a long run allocates nothing.
-    source = np.empty(sent, wide.numpy)
-    target = np.empty(received, wide.numpy)
-    addresses = source.ctypes.data, target.ctypes.data
-    given, taken = _arrays(sent, element), _arrays(received, element)
-
-    def widened(send: int, receive: int) -> None:
-        np.copyto(source, given(send))
-        transfer(*addresses)
-        if divide is not None:
-            divide(target)
-        np.copyto(taken(receive), target, casting="same_kind")
-
-    return widened
-
-
 def scattered_in_pieces(
     reduce: Callable[[Any, Any, list[int]], None], request: Reducescatter, piece: int
 ) -> Transfer:
@@ -173,31 +142,31 @@ def scattered_in_pieces(
 
     Parameters
     ----------
-    reduce : takes what is sent and received, in the element's wide type, and how many elements
-        each rank receives.
+    reduce : takes what is sent and received, and how many elements each rank receives.
     """
     counts = request.elements(request.rows)
     if max(counts) > piece:
         return _pieces_of_parts(reduce, request, piece)
     if not any(counts):
         return nothing
-    return in_wide_type(
+    element, received = request.element, counts[request.rank]
+    transfer = between_buffers(
         lambda send, receive: reduce(send, receive, counts),
-        request.element,
-        (sum(counts), counts[request.rank]),
-        division(request.op, len(counts), request.element.wide),
+        sum(counts) * element.size,
+        received * element.size,
     )
+    return divided(transfer, division(request.op, len(counts), element), received, element)
 
 
 def _pieces_of_parts(
     reduce: Callable[[Any, Any, list[int]], None], request: Reducescatter, piece: int
 ) -> Transfer:
-    counts, element, wide = request.elements(request.rows), request.element, request.element.wide
+    counts, element = request.elements(request.rows), request.element
     size, rank = len(counts), request.rank
     ends = list(itertools.accumulate(counts))
-    given, taken = _arrays(ends[-1], element), _arrays(counts[rank], element)
-    source, target = np.empty(size * piece, wide.numpy), np.empty(piece, wide.numpy)
-    divide = division(request.op, size, wide)
+    given, taken = arrays(ends[-1], element), arrays(counts[rank], element)
+    source, target = np.empty(size * piece, element.numpy), np.empty(piece, element.numpy)
+    divide = division(request.op, size, element)
 
     def pieces(send: int, receive: int) -> None:
         x, y = given(send), taken(receive)
@@ -213,7 +182,7 @@ def _pieces_of_parts(
             result = target[: lengths[rank]]
             if divide is not None:
                 divide(result)
-            np.copyto(y[places[rank]], result, casting="same_kind")
+            np.copyto(y[places[rank]], result)
 
     return pieces
 
@@ -232,22 +201,22 @@ def division(op: ReduceOp, divisor: int, element: ElementType) -> Divide | None:
     return lambda array: np.divide(array, whole, array)
 
 
-def _divided(
-    transfer: Transfer,
-    divide: Divide,
-    received: int,
-    element: ElementType,
+def divided(
+    transfer: Transfer, divide: Divide | None, received: int, element: ElementType
 ) -> Transfer:
-    result = _arrays(received, element)
+    """Return `transfer`, with a division of the result behind it (local)."""
+    if divide is None:
+        return transfer
+    result = arrays(received, element)
 
-    def divided(send: int, receive: int) -> None:
+    def transfer_and_divide(send: int, receive: int) -> None:
         transfer(send, receive)
         divide(result(receive))
 
-    return divided
+    return transfer_and_divide
 
 
-def _arrays(count: int, element: ElementType) -> Callable[[int], np.ndarray]:
+def arrays(count: int, element: ElementType) -> Callable[[int], np.ndarray]:
     """Gives the array of `count` elements at an address."""
     from mpi4py import MPI
 

@@ -1,0 +1,106 @@
+"""Min and Max: a NaN on any rank wins, wherever it is, by every way that tensors can take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fake_gpus import with_fake_gpus
+from ranks import FLOATS, compiled, compiled_loop, eager, graph, numpy_type
+from transports import Driver, world_mpi
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.native import machine_code
+from sciml_par.parallel.requests.request import Allreduce, Reducescatter
+from sciml_par.parallel.transports.mpi import MPITransport
+
+EXTREMES = {sp.Min: np.min, sp.Max: np.max}
+MACHINE_CODE = pytest.param(
+    machine_code.combine_by_machine_code,
+    id="machine code",
+    marks=pytest.mark.skipif(machine_code.obstacle() != "", reason="there is no machine code"),
+)
+
+
+def with_nan(rank: int, count: int, dtype: str) -> np.ndarray:
+    """Rank r alone has a NaN at r, r + P + 2, …; all have one at P, and none at P + 1.
+
+    At every other one of these places the other ranks have what would be the extreme.
+    """
+    size = sp.size()
+    place = np.arange(count) % (size + 2)
+    values = np.where(np.arange(count) // (size + 2) % 2, np.inf, -1.0) * (rank + 1)
+    values[(place == rank) | (place == size)] = -np.nan if rank % 2 else np.nan
+    return values.astype(numpy_type(dtype))
+
+
+def everyones(count: int, dtype: str) -> np.ndarray:
+    return np.stack([with_nan(rank, count, dtype) for rank in range(sp.size())]).astype("float64")
+
+
+def assert_extremes(found, op: sp.ReduceOp, dtype: str, count: int) -> None:
+    expected = EXTREMES[op](everyones(count, dtype), axis=0)
+    assert np.isnan(expected).any() and not np.isnan(expected).all()
+    np.testing.assert_array_equal(np.asarray(found, "float64"), expected, f"{op} of {dtype}")
+
+
+@pytest.mark.parametrize("context", (eager, graph, compiled, compiled_loop))
+def test_every_type_in_every_context(context):
+    cases, count = [(dtype, op) for dtype in FLOATS for op in EXTREMES], 4 * (sp.size() + 2)
+    run = context(lambda *xs: [sp.allreduce(x, op) for x, (_, op) in zip(xs, cases, strict=True)])
+    results = run(*[tf.constant(with_nan(sp.rank(), count, dtype)) for dtype, _ in cases])
+    for result, (dtype, op) in zip(results, cases, strict=True):
+        assert_extremes(result.numpy(), op, dtype, count)
+
+
+@pytest.mark.ranks(least=2, reason="one rank exchanges nothing")
+@pytest.mark.parametrize("code", (None, MACHINE_CODE))
+@pytest.mark.parametrize("count", (1003, 100_003, 3_000_001))
+def test_by_mpi(count, code):
+    """As short as can be, in shares, and in several pieces of them."""
+    driver = Driver(MPITransport(world_mpi(), machine_code=code))
+    types = FLOATS if count < 1_000_000 else ("float16", "float32")
+    for dtype in types:
+        for op in EXTREMES:
+            x = with_nan(sp.rank(), count, dtype)
+            assert_extremes(driver.run(Allreduce(dtype, (count,), op), x), op, dtype, count)
+
+
+@pytest.mark.ranks(least=2, reason="one rank exchanges nothing")
+@pytest.mark.parametrize("code", (None, MACHINE_CODE))
+def test_the_rows_of_a_reducescatter(code):
+    driver = Driver(MPITransport(world_mpi(), machine_code=code))
+    rows = tuple(5 * rank + 1 for rank in range(sp.size()))
+    count, first = sum(rows), sum(rows[: sp.rank()])
+    for dtype in FLOATS:
+        for op in EXTREMES:
+            x = with_nan(sp.rank(), count, dtype)
+            request = Reducescatter(dtype, (count,), op, rows, sp.rank())
+            expected = EXTREMES[op](everyones(count, dtype), axis=0)
+            found = driver.run(request, x).astype("float64")
+            np.testing.assert_array_equal(found, expected[first : first + rows[sp.rank()]])
+
+
+@pytest.mark.ranks(least=2, reason="one rank exchanges nothing")
+@pytest.mark.parametrize("context", (eager, graph))
+def test_by_nccl_which_drops_a_nan(context):
+    group, nccl, _ = with_fake_gpus(world_mpi())
+    count = 4 * (sp.size() + 2)
+    cases = [(dtype, op) for dtype in FLOATS for op in EXTREMES]
+
+    def both(*xs):
+        results = []
+        for x, (_, op) in zip(xs, cases, strict=True):
+            rows = sp.reducescatter(x, op, communicator=group)
+            whole = sp.allreduce(x, op, communicator=group)
+            results += [whole, sp.allgather(rows, communicator=group)]
+        return results
+
+    results = context(both)(*[tf.constant(with_nan(sp.rank(), count, t)) for t, _ in cases])
+    assert {"allReduce"} <= set(nccl.names())
+    whole = tf.range(sp.size(), dtype=tf.int64) * (sp.rank() + 1)
+    (mine,) = context(lambda x: [sp.reducescatter(x, sp.Max, communicator=group)])(whole)
+    assert mine.numpy() == [sp.rank() * sp.size()]
+    for i, (dtype, op) in enumerate(cases):
+        for result in results[2 * i : 2 * i + 2]:
+            assert_extremes(result.numpy(), op, dtype, count)
