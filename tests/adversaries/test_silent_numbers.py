@@ -1,0 +1,423 @@
+"""Programs that once got a wrong number without a word."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from outcomes import Table, not_yet, on_root
+
+import sciml_par as sp
+import sciml_par.parallel as par
+from sciml_par.networks import MLP
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Initial,
+    IntegralCondition,
+    Interval,
+    Observations,
+    PointCloud,
+    Problem,
+    Residual,
+    Time,
+    Unknown,
+    derivative,
+    laplacian,
+)
+from sciml_par.results import Result
+from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, TargetLoss, WallTime
+
+pytestmark = pytest.mark.long
+table = Table()
+together = pytest.mark.ranks(least=2, reason="one rank has no others")
+X = np.linspace(0, 1, 5)[:, None]
+UNIT = Interval(0, 1)
+solve = functools.partial(
+    sp.train,
+    network=functools.partial(MLP, width=8, depth=1),
+    optimizer=LevenbergMarquardt(),
+    steps=30,
+    points=60,
+    precision="float64",
+    evaluation_points=20,
+    progress=False,
+)
+
+
+def rod(load: Any) -> Problem:
+    """u″ = −2 load(), 0 at both ends, whose solution is load() x (1 − x)."""
+    return Problem(UNIT, lambda u, x: laplacian(u, x) + 2 * load(), conditions=[Dirichlet(0.0)])
+
+
+def bent(load: float) -> Any:
+    return load * X * (1 - X)
+
+
+# An equation that is not the one before
+
+
+def _resumed(folder: Path, problem: Problem, change: Any) -> Any:
+    options: Any = {"optimizer": Adam(1e-2), "checkpoint": Checkpoint(folder / "run")}
+    solve(problem, **options, steps=10)
+    change()
+    return solve(problem, **options, steps=20, resume="auto")
+
+
+@table.says("checkpoint|resume")
+def resumed_with_another_number_in_a_dictionary(folder: Path) -> Any:
+    p = {"k": 1}
+    return _resumed(folder, rod(lambda: p["k"]), lambda: p.update(k=8))
+
+
+@table.says("checkpoint|resume", not_yet("a compiled loop takes the first for the second"))
+def resumed_with_another_class_attribute(folder: Path) -> Any:
+    class P:
+        k = 1
+
+    return _resumed(folder, rod(lambda: P.k), lambda: setattr(P, "k", 8))
+
+
+@table.says("checkpoint|resume")
+def resumed_with_another_element_of_an_array(folder: Path) -> Any:
+    k = np.ones(3)
+    return _resumed(folder, rod(lambda: k[1]), lambda: k.__setitem__(1, 8.0))
+
+
+def _twice(problem: Problem, change: Any) -> list[Any]:
+    first = solve(problem).predict(X).mean
+    change()
+    return [(first, bent(1.0)), (solve(problem).predict(X).mean, bent(8.0))]
+
+
+class Load:
+    k = 1.0
+
+    @staticmethod
+    def fixed() -> float:
+        return Load.k
+
+    @classmethod
+    def of_class(cls) -> float:
+        return cls.k
+
+
+@table.gives(1e-4, not_yet("the compiled loop of the first training is taken for the second"))
+def trained_again_with_another_class_attribute() -> Any:
+    Load.k = 1.0
+    return _twice(rod(lambda: Load.k), lambda: setattr(Load, "k", 8.0))
+
+
+@table.gives(1e-4, not_yet("the compiled loop of the first training is taken for the second"))
+def trained_again_through_static_and_class_methods() -> Any:
+    Load.k = 1.0
+    found = _twice(rod(Load.fixed), lambda: setattr(Load, "k", 8.0))
+    Load.k = 1.0
+    return found + _twice(rod(Load.of_class), lambda: setattr(Load, "k", 8.0))
+
+
+@table.gives(1e-4, not_yet("the compiled loop of the first training is taken for the second"))
+def trained_again_with_another_value_beside_an_unknown() -> Any:
+    class B:
+        v = 1.0
+
+    problem = Problem(
+        UNIT,
+        lambda u, x, *, D: derivative(u, x, 0) - D,
+        conditions=[
+            Dirichlet(lambda x, *, D: B.v * D + 0 * x, on="right"),
+            Observations([[0.0], [0.5]], [[0.0], [0.5]]),
+        ],
+        unknowns={"D": Unknown(0.5)},
+    )
+    first = solve(problem).members[0].best_loss
+    B.v = 2.0  # contradicts the observations, so that the loss cannot vanish
+    return float(first < 1e-8 and solve(problem).members[0].best_loss > 1e-3), 1.0
+
+
+@table.gives(1e-4, not_yet("the compiled loop of the first training is taken for the second"))
+def trained_again_with_another_ansatz() -> Any:
+    class End:
+        value = 0.0
+
+    problem = Problem(
+        UNIT,
+        lambda u, x: laplacian(u, x) + 2,
+        ansatz=lambda N, x: End.value * x**2 + x * (1 - x) * N(x),
+    )
+    first = solve(problem).predict(X).mean
+    End.value = 3.0
+    return [(first, bent(1.0)), (solve(problem).predict(X).mean, bent(1.0) + 3 * X)]
+
+
+@table.says("rank", together, not_yet("ranks compare code and not the values that it reads"))
+def a_dictionary_that_differs_between_ranks() -> Any:
+    p = {"k": 1 + sp.rank()}
+    return solve(rod(lambda: p["k"]), steps=2)
+
+
+@table.says("rank", together, not_yet("ranks compare code and not the values that it reads"))
+def a_class_attribute_that_differs_between_ranks() -> Any:
+    class P:
+        k = 1 + sp.rank()
+
+    return solve(rod(lambda: P.k), steps=2)
+
+
+# Members and files
+
+
+@table.gives(1e-4, not_yet("a member's field is found by comparing numbers"))
+def members_whose_fields_are_close() -> Any:
+    def problem(factor: float) -> Problem:
+        ansatz = lambda N, x: factor * (1 + 0.0 * N(x) + x * (1 - x))
+        return Problem(UNIT, lambda u, x: laplacian(u, x) + 2 * factor, ansatz=ansatz)
+
+    pairs = []
+    for factors in ((1e-5, 2e-5), (1.0, 1.0 + 1e-9)):
+        problems = [problem(factor) for factor in factors]
+        mode = Ensemble(members=2, problems=problems)
+        result = solve(problems[0], mode=mode, optimizer=Adam(1e-3), steps=2)
+        found = on_root(lambda r=result: r.predict([[0.0]]).members[:, 0, 0])
+        if found is not None:
+            pairs += [
+                (found[0] / factors[0] - 1, 0.0),
+                (found[1] / factors[0] - 1, 1.0 * (factors[0] < 1)),
+            ]
+            pairs.append((found[1] - found[0] > 0, True))
+    return [(np.float64(a), np.float64(b)) for a, b in pairs]
+
+
+@table.says("problem=", not_yet("an ansatz is told from none by comparing numbers"))
+def a_beam_in_metres_loaded_without_its_ansatz(folder: Path) -> Any:
+    problem = Problem(
+        UNIT,
+        lambda u, x: 1e5 * laplacian(u, x) + 2,
+        ansatz=lambda N, x: x * (1 - x) * N(x),
+    )
+    where = solve(problem, precision="float32").save(folder / "results")
+    return Result.load(where).predict([[0.0]])
+
+
+@table.says("lambda|same|one model|object|each")
+def one_model_for_all_members() -> Any:
+    model = keras.Sequential([keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
+    two: Any = {"mode": Ensemble(members=2), "steps": 2}
+    return solve(rod(lambda: 1.0), network=lambda: model, precision="float32", **two)
+
+
+@table.says("same|alike|copies|deviation|seed")
+def members_from_one_seed() -> Any:
+    make = lambda: keras.Sequential(
+        [
+            keras.layers.Dense(
+                4, "tanh", kernel_initializer=keras.initializers.GlorotNormal(seed=1)
+            ),
+            keras.layers.Dense(1, kernel_initializer=keras.initializers.GlorotNormal(seed=2)),
+        ]
+    )
+    solve(rod(lambda: 1.0), network=make, mode=Ensemble(members=2), steps=2)
+
+
+@table.gives(0.0, or_says="seed")
+def a_seed_that_is_bound() -> Any:
+    network = functools.partial(MLP, width=8, depth=1, seed=1)
+    first = solve(rod(lambda: 1.0), network=network, seed=5, steps=2)
+    second = solve(rod(lambda: 1.0), network=network, seed=6, steps=2)
+    return first.predict(X).mean, second.predict(X).mean
+
+
+@table.says("dtype|float64|precision")
+def a_precision_that_is_bound() -> Any:
+    network = functools.partial(MLP, width=8, depth=1, dtype="float64")
+    return solve(rod(lambda: 1.0), network=network, precision="float32", steps=2)
+
+
+# Points
+
+
+@table.gives(
+    1e-3,
+    not_yet("each rank takes the mean of its own points", ranks=2),
+    or_says="couple|depends on the other points|IntegralCondition",
+)
+def a_mean_over_the_points_in_a_residual() -> Any:
+    # u′ = 2 ∫u by the mean over midpoints, u(0) = 1: u = 1 + 2 c x with c = 1 + c
+    at = ((np.arange(60) + 0.5) / 60)[:, None]
+    problem = Problem(
+        UNIT,
+        lambda u, x: derivative(u, x, 0) - tf.reduce_mean(u(x)) + 0 * x,
+        conditions=[Dirichlet(1.0, on="left")],
+    )
+    return solve(problem, points=at).predict(X).mean, 1 + 2 * X
+
+
+@table.gives(
+    1e-3,
+    not_yet("all points become one"),
+    or_says="spacing|distance|apart|float64",
+)
+def single_precision_far_from_the_origin() -> Any:
+    far = Interval(1e8, 1e8 + 1)
+    slope = lambda u, x: derivative(u, x, 0) - 1
+    problem = Problem(far, slope, conditions=[Dirichlet(0.0, on="left")])
+    found = solve(problem, precision="float32", optimizer=Adam(1e-2), steps=1000)
+    return found.predict(1e8 + X).mean, X
+
+
+@table.gives(0.0, not_yet("the grid is equispaced in the units of the axes"))
+def a_long_time_beside_a_short_side() -> Any:
+    seen: dict[str, Any] = {}
+
+    def recorded(name: str, x: Any) -> Any:
+        seen[name] = np.asarray(x)
+        return 0 * x[:, :1]
+
+    problem = Problem(
+        Box([0, 0], [1, 1]) * Time(0, 100),
+        Residual(lambda u, x, f: derivative(u, x, "t") - f, data=lambda x: recorded("inside", x)),
+        conditions=[Initial(lambda x: recorded("start", x))],
+    )
+    solve(problem, points=4000, optimizer=Adam(), steps=1)
+    different = len(np.unique(seen["inside"][:, 0]))
+    return [(float(different >= 10), 1.0), (float(len(seen["start"]) >= 60), 1.0)]
+
+
+@table.gives(0.0, not_yet("only Levenberg–Marquardt computes it"))
+def a_held_out_loss_of_adam() -> Any:
+    member = solve(rod(lambda: 1.0), optimizer=Adam(1e-2), steps=20).members[0]
+    return float(np.isfinite(member.validation_loss)), 1.0
+
+
+@table.says("validation_loss|held")
+def more_parameters_than_points_can_tell() -> Any:
+    network = functools.partial(MLP, width=20, depth=2)
+    bumpy = lambda u, x: laplacian(u, x) + 400 * tf.sin(20 * x)
+    problem = Problem(UNIT, bumpy, conditions=[Dirichlet(0.0)])
+    result = solve(problem, network=network, points=7, steps=60)
+    if result.members[0].validation_loss < 10 * result.members[0].best_loss:
+        raise AssertionError("this program does not over-fit")
+
+
+@table.gives(1e-3)
+def observations_within_a_cloud() -> Any:
+    cloud = PointCloud(np.linspace(0, 1, 41)[:, None], boundary=[[0.0], [1.0]])
+    problem = Problem(
+        cloud,
+        lambda u, x: laplacian(u, x) + 2,
+        conditions=[Dirichlet(0.0), Observations([[0.51]], [[0.51 * 0.49]])],
+    )
+    return solve(problem).predict(X).mean, bent(1.0)
+
+
+@table.says("PointCloud|volume")
+def an_integral_over_a_cloud() -> Any:
+    cloud = PointCloud(np.linspace(0, 1, 41)[:, None], boundary=[[0.0], [1.0]])
+    ends = [Dirichlet(0.0), IntegralCondition(lambda u, x: u(x), 1.0)]
+    return solve(Problem(cloud, laplacian, conditions=ends))
+
+
+# Residuals and conditions
+
+
+@table.gives(
+    1e-4, not_yet("the Jacobian cannot go through another tape"), or_says="derivative|operator|tape"
+)
+def a_gradient_tape_in_a_residual() -> Any:
+    def residual(u: Any, x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = u(x)
+        return tape.gradient(value, x) - 1
+
+    problem = Problem(UNIT, residual, conditions=[Dirichlet(0.0, on="left")])
+    return solve(problem).predict(X).mean, X
+
+
+@table.gives(
+    1e-4, not_yet("the Jacobian cannot go through another tape"), or_says="derivative|operator|tape"
+)
+def tf_gradients_in_a_residual() -> Any:
+    residual = lambda u, x: tf.gradients(u(x), x)[0] - 1
+    problem = Problem(UNIT, residual, conditions=[Dirichlet(0.0, on="left")])
+    return solve(problem).predict(X).mean, X
+
+
+@table.gives(1e-4, or_says=r"shape \[2, k\] at 2 points")
+def a_function_that_returns_a_number() -> Any:
+    problem = Problem(UNIT, lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(lambda x: 0)])
+    return solve(problem).predict(X).mean, bent(1.0)
+
+
+@table.says("2 col|two col|column|component")
+def one_column_for_two_outputs() -> Any:
+    conditions = [Dirichlet(lambda x: 0 * x[:, :1])]
+    return solve(Problem(UNIT, lambda u, x: laplacian(u, x), conditions=conditions, outputs=2))
+
+
+@table.gives(1e-3, or_says="at least one residual")
+def a_fit_of_data_alone() -> Any:
+    problem = Problem(UNIT, [], conditions=[Observations(X, np.sin(X))])
+    return solve(problem, network=functools.partial(MLP, width=4, depth=1)).predict(X).mean, np.sin(
+        X
+    )
+
+
+@table.gives(0.0)
+def more_steps_than_a_wall_time_allows() -> Any:
+    problem, forever = rod(lambda: 1.0), {"optimizer": Adam(1e-3), "steps": 2_000_000_000}
+    solve(problem, **forever, stop=TargetLoss(1e9))  # compiles
+    result = solve(problem, **forever, stop=WallTime(seconds=2))
+    return float(len(result.history[0].steps) > 50), 1.0
+
+
+@table.gives(1e-12)
+def numbers_of_a_sweep_as_one_stack() -> Any:
+    problems = [
+        Problem(UNIT, lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(float(k))])
+        for k in range(3)
+    ]
+    result = solve(problems[0], mode=Ensemble(members=3, problems=problems), steps=60)
+    return on_root(
+        lambda: (np.round(result.predict([[0.5]]).members[:, 0, 0], 3), 0.25 + np.arange(3))
+    )
+
+
+# Collectives
+
+
+@table.gives(1e-5, or_says="vectorized_map|pfor|use_pfor|experimental_use_pfor")
+def the_gradient_of_a_jacobian() -> Any:
+    p = par.size()
+    x = tf.Variable(tf.constant([1.0, 2.0, 3.0]) + par.rank())
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            y = par.allreduce(x**2, par.Sum) ** 2
+        loss = tf.reduce_sum(inner.jacobian(y, x) ** 2)
+    # With S = Σ x², a rank's Jacobian is 4 p S x, and the ranks' losses add up to 16 p² S³.
+    s = sum((np.array([1.0, 2.0, 3.0]) + r) ** 2 for r in range(p))
+    return outer.gradient(loss, x).numpy(), 96 * p**2 * s**2 * x.numpy()
+
+
+@table.says("dense_shape|shape", together)
+def sparse_gradients_of_other_shapes() -> Any:
+    slices = tf.IndexedSlices(tf.ones([1, 2]), [0], dense_shape=[3 + par.rank(), 2])
+    return par.allreduce(slices, par.Sum)
+
+
+@table.gives(0.0, together)
+def a_loss_that_is_not_a_number_on_one_rank() -> Any:
+    found = []
+    for dtype in ("float32", "float64", "float16", "bfloat16"):
+        for bad in range(par.size()):
+            loss = tf.constant([np.nan if par.rank() == bad else 1.0], dtype)
+            found += [par.allreduce(loss, op)[0] for op in (par.Max, par.Min)]
+    return np.isnan(np.array([float(each) for each in found])) * 1.0, np.ones(len(found))
+
+
+test_programs = table.as_test()
