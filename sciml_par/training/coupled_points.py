@@ -24,14 +24,22 @@ def remarks_on_coupled_points(
     InputError
         A residual at one point depends on others, of which each rank or batch has a part only.
     """
-    if ranks == 1 and not batches:
-        return []
+    rest: list[JacobianOfTerm] = []
+    remarks: list[str] = []
     for each in jacobians:
+        if _holds(each.draws_random_numbers, dtype):
+            remarks.append(_of_random_numbers(each))
+        else:
+            rest.append(each)
+    if ranks == 1 and not batches:
+        return remarks
+    for each in rest:
         if _holds(each.mixes_points, dtype):
             raise InputError(_refusal(each, ranks))
-    if ranks == 1:
-        return []
-    return [_remark(each, dtype, ranks) for each in jacobians if _holds(each.couples_points, dtype)]
+    if ranks > 1:
+        counting = [each for each in rest if _holds(each.couples_points, dtype)]
+        remarks += [_of_counts(each, ranks) for each in counting]
+    return remarks
 
 
 def _refusal(jacobian: JacobianOfTerm, ranks: int) -> str:
@@ -46,20 +54,21 @@ def _refusal(jacobian: JacobianOfTerm, ranks: int) -> str:
     )
 
 
-def _remark(jacobian: JacobianOfTerm, dtype: str, ranks: int) -> str:
-    residual = f"the residual {jacobian.term.name!r}"
-    if _holds(jacobian.draws_random_numbers, dtype):
-        return (
-            f"{residual} draws random numbers: each of the {ranks} ranks draws its own at every "
-            f"step, optimizers that compare losses, such as L-BFGS, compare different ones, and "
-            f"no training is repeated exactly. Draw them once with NumPy and give them as "
-            f"Residual(..., data=...), if that is not meant."
-        )
+def _of_random_numbers(jacobian: JacobianOfTerm) -> str:
     return (
-        f"{residual} depends on the number or the order of the points, but each of the {ranks} "
-        f"ranks that share the model has its own points only: the result is not that of one rank. "
-        f"Make it a function of x alone, train on one rank, or train an ensemble with "
-        f"ranks_per_member=1."
+        f"the residual {jacobian.term.name!r} draws random numbers, new ones at every step and on "
+        f"every rank: optimizers that compare losses, such as L-BFGS and LevenbergMarquardt, "
+        f"compare different ones, and no training is repeated exactly. If that is not meant, draw "
+        f"them once with NumPy and pass them as Residual(..., data=...)."
+    )
+
+
+def _of_counts(jacobian: JacobianOfTerm, ranks: int) -> str:
+    return (
+        f"the residual {jacobian.term.name!r} depends on the number or the order of the points, "
+        f"but each of the {ranks} ranks that share the model has its own points only: the result "
+        f"is not that of one rank. Make it a function of x alone, train on one rank, or train an "
+        f"ensemble with ranks_per_member=1."
     )
 
 
