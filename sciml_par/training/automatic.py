@@ -20,6 +20,7 @@ from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.phases import DEFAULT_STEPS
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.stack import MemberSetup
+from sciml_par.training.traced_terms import trace_terms
 
 AUTO = "auto"
 
@@ -138,6 +139,7 @@ def _size_of(given: Arguments, everyone: Communicator) -> Size:
     network = network_of_member(
         problem, given.network, seed=given.seed, members=division.members, dtype=given.precision
     )
-    setup = MemberSetup(number, given.seed, problem, network, feed, 1.0)
+    traced = trace_terms(problem, network, dtype=given.precision, arrays=feed.arrays)
+    setup = MemberSetup(number, given.seed, problem, network, feed, 1.0, traced=traced)
     parameters = ParameterLayout.of(network.trainable_variables, problem.unknowns).size
     return Size(parameters, residuals_of(setup), feed.steps_per_epoch == 1)

@@ -10,21 +10,25 @@ from typing import Any
 import numpy as np
 
 from sciml_par.networks.network import Network
+from sciml_par.problems.conditions.valued import is_data
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
-from sciml_par.training.fingerprint import of_function, of_value
+from sciml_par.problems.problem_check import digest_of_ansatz
+from sciml_par.training.fingerprint import of_array, of_value
 from sciml_par.training.modes import Division
 from sciml_par.training.optimizers.described import text_of
 from sciml_par.training.phases import Phase
 from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.settings import Settings
 from sciml_par.training.stops import Stops
+from sciml_par.training.traced_terms import TracedTerms
 from sciml_par.training.weights.loss_weights import LossWeights
 
 Description = dict[str, str]
 
 # `where` decides which points a condition has, and these are compared.
 _NOT_OF_A_CONDITION = ("_", "on", "where", "own", "weight")
+_SAMPLE = 5  # points at which functions are compared
 # Keras numbers its models by itself; the initial weights are those of rank 0.
 _NOT_OF_A_NETWORK = ("name", "seed", "dtype")
 
@@ -55,6 +59,7 @@ def describe_model(
     feed: RankFeed,
     phases: Sequence[Phase],
     network: Network,
+    traced: TracedTerms | None = None,
     strategy: LossWeights | None = None,
     ranks: int = 1,
 ) -> Description:
@@ -63,7 +68,7 @@ def describe_model(
     It is all that decides the result. Members of an ensemble may differ in it.
     """
     found = {"mode": of_value(settings.mode)}
-    found |= _of_problem(problem)
+    found |= _of_problem(problem, settings.precision)
     found |= _of_terms(problem)
     found |= feed.description
     if strategy is not None:
@@ -77,16 +82,22 @@ def describe_model(
     for name, other in zip(problem.unknown_functions, network.others, strict=True):
         of_function = _of_network(other.model, other.trainable_variables)
         found |= {f"{what} of {name!r}": text for what, text in of_function.items()}
+    if traced is not None:
+        # Behind all that they are made of, which says more of a difference.
+        found |= {
+            f"the computation of term {term.name!r}": f"a graph with the digest {text}"
+            for term, text in zip(problem.terms, traced.texts, strict=True)
+        }
     return found
 
 
-def _of_problem(problem: Problem) -> Description:
+def _of_problem(problem: Problem, precision: str) -> Description:
     return {
         "problem": repr(problem.name),
         "domain": repr(problem.domain),
         "terms of the loss": ", ".join(term.name for term in problem.terms),
-        "exact solution": of_value(problem.exact_function),
-        "ansatz": of_value(problem.ansatz),
+        "exact solution": _of_exact(problem),
+        "ansatz": _of_ansatz(problem, precision),
         "input_scaling": of_value(problem.input_scaling),
         "names of the outputs": ", ".join(problem.output_names),
         **{f"unknown {name!r}": repr(each) for name, each in _decisive(problem).items()},
@@ -95,6 +106,18 @@ def _of_problem(problem: Problem) -> Description:
             for name, placed in problem.unknown_functions.items()
         },
     }
+
+
+def _of_ansatz(problem: Problem, precision: str) -> str:
+    digest = digest_of_ansatz(problem, precision)
+    name = of_value(problem.ansatz)
+    return name if digest is None else f"{name}, a graph with the digest {digest.text}"
+
+
+def _of_exact(problem: Problem) -> str:
+    if problem.exact is None:
+        return of_value(None)
+    return of_array(problem.exact(problem.domain.sample(_SAMPLE, seed=0)))
 
 
 def _decisive(problem: Problem) -> dict[str, Any]:
@@ -107,20 +130,29 @@ def _of_terms(problem: Problem) -> Description:
     parts = [*problem.residuals, *problem.conditions]
     for term, part in zip(problem.terms, parts, strict=True):
         found[f"weight of term {term.name!r}"] = of_value(term.weight)
-        for name, value in _of_part(part):
+        for name, value in _of_part(part, problem):
             found[f"{name} of term {term.name!r}"] = value
     return found
 
 
-def _of_part(part: Any) -> Iterator[tuple[str, str]]:
+def _of_part(part: Any, problem: Problem) -> Iterator[tuple[str, str]]:
     """What a residual or a condition is made of; one of the user's own, by its attributes."""
     yield "kind", type(part).__qualname__
     values = getattr(part, "__dict__", {})
     names = [field.name for field in fields(part)] if is_dataclass(part) else sorted(values)
     for name in names:
         if name in values and name not in _NOT_OF_A_CONDITION:
-            yield name, of_value(values[name])
-    yield "residual", of_function(part.residual)
+            yield name, _of_attribute(values[name], problem)
+
+
+def _of_attribute(value: Any, problem: Problem) -> str:
+    """Describe a function of the points by its values, any other by its name."""
+    if not callable(value) or not is_data(value):
+        return of_value(value)
+    try:
+        return of_array(np.asarray(value(problem.domain.sample(_SAMPLE, seed=0)), np.float64))
+    except Exception:  # it is no function of the points, or has values at its own ones only
+        return of_value(value)
 
 
 def _of_optimizer(optimizer: Any) -> Description:

@@ -7,20 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.initial_weights import CENTRES
 from sciml_par.networks.network import Network
-from sciml_par.problems import _tape
-from sciml_par.problems.field import Field
-from sciml_par.problems.plan import Coefficients
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.term import Arrays
-from sciml_par.training.function_networks import bound_functions, jet_with, networks_of_functions
-
-Tensor = Any
+from sciml_par.training.function_networks import networks_of_functions
 
 
 def network_of_member(
@@ -111,63 +102,3 @@ def _of_initial_weights(model: Any, open_to_it: bool, optimizer: str) -> tuple[s
             f"make the choice there: MLP(..., initial_weights='glorot').",
         )
     return ()
-
-
-def try_residuals(
-    problem: Problem, network: Network, *, dtype: str, arrays: Sequence[Arrays]
-) -> tuple[str, ...]:
-    """Run the residuals once without computing; what there is to say of the network (local).
-
-    Parameters
-    ----------
-    arrays : this rank's points for each term, on which residuals are tried.
-
-    Raises
-    ------
-    InputError
-        A residual cannot be used as it is.
-    """
-    return (*network.remarks, *_try(problem, network, dtype=dtype, arrays=arrays))
-
-
-def _try(
-    problem: Problem, network: Network, *, dtype: str, arrays: Sequence[Arrays]
-) -> tuple[str, ...]:
-    """Run the residuals once without computing; what there is to say of it (local)."""
-    every = [tf.convert_to_tensor(v) for v in network.trainable_variables]
-    weights, *of_functions, _ = network.parts(every)
-    functions = bound_functions(problem, network, of_functions)
-    value = partial(network.apply, weights)
-    inner = Field(value, jet=jet_with(network, weights))
-    asked = False
-
-    def jet(x: Tensor, second: Coefficients, higher: Any = ()) -> Any:
-        nonlocal asked
-        asked = asked or len(second) > 0 or len(higher) > 0
-        return inner.jet(x, second, higher)
-
-    problem.check(
-        Field(value, jet=jet),
-        arrays=arrays,
-        dtype=dtype,
-        reads_variables=False,
-        unknowns=functions or None,
-    )
-    if asked and network.jet is None and _is_piecewise_linear(value, problem, dtype):
-        return (
-            "the second derivatives of the network are zero at all points where it was tried, as "
-            "those of relu are, but the problem asks for them: its equation does not see the "
-            "network; use a smooth activation, such as tanh, sin, swish or gelu.",
-        )
-    return ()
-
-
-def _is_piecewise_linear(value: Any, problem: Problem, dtype: str) -> bool:
-    """Whether all second derivatives of a network vanish at some points between −1 and 1."""
-    d, m = problem.domain.dimension, problem.network_outputs
-    x = tf.constant(np.random.default_rng(0).uniform(-1, 1, size=(32, d)), dtype)
-
-    def slopes(z: Tensor) -> Tensor:
-        return tf.reshape(_tape.value_and_jacobian(value, z)[1], [-1, m * d])
-
-    return not bool(tf.reduce_any(_tape.value_and_jacobian(slopes, x)[1] != 0.0))

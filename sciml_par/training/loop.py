@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,6 +108,7 @@ class Loop:
         here, so that the loop serves all feeds of one kind.
     communicator : the ranks that share the objective.
     weighting : of the objective by a strategy, or None.
+    programs : those that have been compiled of the same computation; more are added.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Loop:
         *,
         communicator: Communicator,
         weighting: Weighting | None = None,
+        programs: dict[Any, Any] | None = None,
     ) -> None:
         self._objective, self._optimizer = objective, optimizer
         self._weighting = weighting
@@ -125,10 +128,8 @@ class Loop:
         self._same_points = feed.same_points
         compiled = compiles_collectives(communicator)
         register_gradients()
-        self._run = tf.function(self._steps, jit_compile=compiled, autograph=False)
-        self._value = tf.function(objective.value, jit_compile=compiled, autograph=False)
-        self._squares = tf.function(objective.squares, jit_compile=compiled, autograph=False)
-        self._programs: dict[Any, Any] = {}
+        self._compiled = compiled
+        self._programs = {} if programs is None else programs
 
     def start(self, parameters: Tensor, before: State | None = None) -> State:
         """The state before the first step of a phase (local).
@@ -186,7 +187,7 @@ class Loop:
         began = time.perf_counter()
         whole = tf.constant([step, phase_start, count, log_every], tf.int32)
         arguments = (state, data, limits, rate_factor, whole)
-        after, done, terms, records = self._program(self._run, arguments)(*arguments)
+        after, done, terms, records = self._program("steps", self._steps, arguments)(*arguments)
         done = int(done)
         seconds = time.perf_counter() - began
         first = math.ceil(step / log_every)
@@ -205,7 +206,7 @@ class Loop:
 
     def terms_at(self, parameters: Tensor, batch: Batch) -> np.ndarray:
         """The terms of the loss at θ: [M, p] on a batch: [M, T] (collective)."""
-        program = self._program(self._value, (parameters, batch))
+        program = self._program("value", self._objective.value, (parameters, batch))
         return np.asarray(program(parameters, batch).numpy(), np.float64)
 
     def squares_at(self, parameters: Tensor, batch: Batch, counts: tuple[int, ...]) -> np.ndarray:
@@ -215,18 +216,22 @@ class Loop:
         ----------
         batch : as of `StackedObjective.squares`; counts likewise.
         """
-        found = self._squares(parameters, batch, counts)
+        squares = partial(self._objective.squares, counts=counts)
+        arguments = (parameters, batch)
+        found = self._program(f"squares {counts}", squares, arguments)(*arguments)
         return np.asarray(found.numpy(), np.float64).T
 
-    def _program(self, function: Any, arguments: tuple[Any, ...]) -> Any:
-        """The function for arguments of these shapes and types.
+    def _program(self, name: str, function: Any, arguments: tuple[Any, ...]) -> Any:
+        """The function for arguments of these shapes and types, traced where it is not yet.
 
-        Called directly, TensorFlow would warn of tracing where several trainings follow.
+        Programs outlive the loop; what is not among them yet is traced from this loop's functions,
+        not from those of the training that traced the others.
         """
         specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), arguments)
-        key = (id(function), tuple((tuple(s.shape), s.dtype) for s in tf.nest.flatten(specs)))
+        key = (name, tuple((tuple(s.shape), s.dtype) for s in tf.nest.flatten(specs)))
         if key not in self._programs:
-            self._programs[key] = function.get_concrete_function(*specs)
+            traced = tf.function(function, jit_compile=self._compiled, autograph=False)
+            self._programs[key] = traced.get_concrete_function(*specs)
         return self._programs[key]
 
     def _steps(

@@ -1,14 +1,13 @@
-"""Compiled loops, kept so that a second training of the same kind compiles nothing."""
+"""Loops whose programs are kept, so that a second training of the same kind compiles nothing."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.world import current_world
+from sciml_par.training.compiled_programs import Programs, programs_of
 from sciml_par.training.loop import Loop, compiles_collectives
 from sciml_par.training.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.optimizers.optimizer import Optimizer
@@ -17,8 +16,6 @@ from sciml_par.training.weights.given import terms_of_loss
 from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss
 from sciml_par.training.weights.weighting import Weighting
 
-_MOST = 32
-
 
 def loop_for(
     stack: Stack,
@@ -26,10 +23,10 @@ def loop_for(
     group: Communicator,
     strategy: LossWeights | None = None,
 ) -> Loop:
-    """The loop of this computation that has been used before, or a new one (local).
+    """The loop of a stack, with the programs of loops of the same computation before it (local).
 
-    TensorFlow compiles a loop again where shapes or types differ from those before. A loop is used
-    again only where all that it computes is known to be the same.
+    The key of a computation holds what its terms compute, as they were traced, and all else that
+    the loop computes; where it is not known, all is compiled anew.
 
     Parameters
     ----------
@@ -43,16 +40,8 @@ def loop_for(
     check = getattr(optimizer, "check", None)
     if check is not None:
         check(stack.layout, len(stack.numbers), stack.parameters.dtype)
-    key = _key(stack, optimizer, group, strategy)
-    if key is None:
-        return _make(stack, optimizer, group, strategy)
-    loops: OrderedDict[Hashable, Loop] = current_world().kept.setdefault("loops", OrderedDict())
-    if key not in loops:
-        loops[key] = _make(stack, optimizer, group, strategy)
-        if len(loops) > _MOST:
-            loops.popitem(last=False)
-    loops.move_to_end(key)
-    return loops[key]
+    programs = programs_of(_key(stack, optimizer, group, strategy))
+    return _make(stack, optimizer, group, strategy, programs)
 
 
 def _key(
@@ -76,7 +65,11 @@ def _terms_of(stack: Stack) -> TermsOfLoss:
 
 
 def _make(
-    stack: Stack, optimizer: Optimizer, group: Communicator, strategy: LossWeights | None
+    stack: Stack,
+    optimizer: Optimizer,
+    group: Communicator,
+    strategy: LossWeights | None,
+    programs: Programs,
 ) -> Loop:
     objective = StackedObjective(
         partial(field_of, stack.problem, stack.network),
@@ -98,4 +91,11 @@ def _make(
             stacked=stack.feed.stacked,
             rows_of_ranks=stack.feed.rows_of_ranks,
         )
-    return Loop(objective, optimizer, stack.feed, communicator=group, weighting=weighting)
+    return Loop(
+        objective,
+        optimizer,
+        stack.feed,
+        communicator=group,
+        weighting=weighting,
+        programs=programs.functions,
+    )

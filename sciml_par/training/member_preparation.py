@@ -21,6 +21,7 @@ from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.seed import member_seed
 from sciml_par.training.settings import Settings
 from sciml_par.training.stack import MemberSetup
+from sciml_par.training.traced_terms import TermTracer
 from sciml_par.training.weights.given import (
     TermWeights,
     check_strategy,
@@ -40,6 +41,7 @@ class MemberPreparation:
     members : their number in all groups.
     condition_weight, term_weights, scaling : change the problem as its user did not say otherwise.
     strategy : weighs the loss, or None.
+    tracer : of the terms of the loss.
     """
 
     given: Arguments
@@ -52,6 +54,7 @@ class MemberPreparation:
     term_weights: TermWeights
     scaling: DefaultScaling
     strategy: LossWeights | None
+    tracer: TermTracer
 
     def make(self, number: int) -> tuple[Description, MemberSetup]:
         """The member of that number, and what its ranks must have in common.
@@ -74,18 +77,28 @@ class MemberPreparation:
             optimizers=[phase.optimizer for phase in self.phases],
         )
         problem = self.scaling.applied_to(problem, network.model)
+        traced = self.tracer.of(
+            problem,
+            network,
+            dtype=self.settings.precision,
+            arrays=feed.arrays,
+            rows=feed.totals,
+        )
         described = describe_model(
             self.settings,
             problem,
             feed=feed,
             phases=self.phases,
             network=network,
+            traced=traced,
             strategy=self.strategy,
             ranks=self.group.size,
         )
         unknowns = initial_unknowns(problem.unknowns, seed)
         factor = self._rate_factor(number)
-        return described, MemberSetup(number, seed, problem, network, feed, factor, unknowns)
+        return described, MemberSetup(
+            number, seed, problem, network, feed, factor, unknowns, traced
+        )
 
     def _seed(self, number: int) -> int:
         if self.ensemble is not None and self.ensemble.seeds is not None:

@@ -25,7 +25,6 @@ from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_run
 from sciml_par.training.divided_loop import DividedLoop, divide_loop
 from sciml_par.training.equal_members import refuse_shared_models, remarks_on_equal_members
-from sciml_par.training.initial_networks import try_residuals
 from sciml_par.training.input_scaling import DefaultScaling
 from sciml_par.training.least_squares.advice import advice
 from sciml_par.training.loop import Loop
@@ -41,6 +40,7 @@ from sciml_par.training.settings import Settings
 from sciml_par.training.sizes import for_sizes
 from sciml_par.training.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.stops import Stops, as_stops
+from sciml_par.training.traced_terms import TermTracer
 from sciml_par.training.weights.given import (
     TermWeights,
     check_names,
@@ -202,6 +202,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         TermWeights(given.weights),
         scaling,
         strategy,
+        TermTracer(),
     )
     made = everyone.attempt(lambda: [members.make(number) for number in division.numbers])
     for model, _ in made:
@@ -261,13 +262,11 @@ def _tried(
     for stack in stacks:
         if strategy is not None:
             check_names([setup.problem for setup in stack.setups])
-        arrays = stack.setups[0].feed.arrays
         problem = stack.problem
         names = [term.name for term in problem.terms[len(problem.residuals) :]]
         remarks += contradictions(problem.conditions, names, problem.domain, problem.outputs)
-        remarks += try_residuals(
-            stack.problem, stack.network, dtype=settings.precision, arrays=arrays
-        )
+        traced = stack.setups[0].traced
+        remarks += traced.remarks if traced else ()
         jacobians = jacobians_of(problem, stack.network, stack.layout)
         batches = stack.feed.steps_per_epoch > 1
         remarks += remarks_on_coupled_points(

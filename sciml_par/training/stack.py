@@ -13,10 +13,10 @@ import numpy.typing as npt
 from sciml_par.networks.network import Network
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.term import Term
-from sciml_par.training.function_key import function_key
 from sciml_par.training.function_networks import keys_of_functions
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.feed import Feed
+from sciml_par.training.traced_terms import TracedTerms
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class MemberSetup:
     problem, network, feed : what it solves, by which network, on which points of this rank.
     rate_factor : what the learning rate is multiplied by.
     unknowns : the initial parameters of the problem's unknowns, [q].
+    traced : what the terms of its loss compute; None where that is not needed.
     """
 
     number: int
@@ -39,6 +40,7 @@ class MemberSetup:
     feed: Any
     rate_factor: float
     unknowns: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    traced: TracedTerms | None = None
 
 
 @dataclass(frozen=True)
@@ -140,11 +142,10 @@ def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, preci
 
 def _computation(setup: MemberSetup) -> Hashable | None:
     """What the member's loss computes from parameters and points; None if that is unknown."""
-    functions = [function_key(term.function) for term in setup.problem.terms]
     problem = setup.problem
+    terms = None if setup.traced is None else setup.traced.key
     scaled = problem.domain if problem.input_scaling else "not scaled"
-    transformed = function_key(problem.ansatz)
-    parts = [setup.network.key, setup.feed.shape_key, scaled, transformed, *functions]
+    parts = [setup.network.key, setup.feed.shape_key, scaled, terms]
     shapes = tuple(tuple(v.shape) for v in setup.network.trainable_variables)
     sought = tuple((name, unknown.key) for name, unknown in problem.unknowns.items())
     sought_functions = keys_of_functions(problem, setup.network)

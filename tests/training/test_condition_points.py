@@ -17,6 +17,7 @@ from sciml_par.problems import (
     Box,
     Condition,
     Dirichlet,
+    Field,
     Initial,
     IntegralCondition,
     Interface,
@@ -29,7 +30,6 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import LevenbergMarquardt, Points
-from sciml_par.training.function_key import function_key
 from sciml_par.training.objective import jacobians_of
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed
@@ -166,7 +166,12 @@ def test_points_are_drawn_anew_where_they_are_random() -> None:
 def test_a_compiled_computation_serves_conditions_that_differ_in_values_only() -> None:
     def key(condition: Condition) -> Any:
         problem = Problem(ROD, lambda u, x: u(x), conditions=[condition], outputs=2)
-        return function_key(problem.terms[1].function)
+        u = Field(lambda x: tf.concat([x, x], axis=1)[:, :2])
+        arrays = problem.terms[1].points(9)
+        traced = problem.terms[1].check(
+            u, *(tf.TensorSpec([3, *a.shape[1:]], tf.float64) for a in arrays)
+        )
+        return traced.digest().key
 
     assert key(Dirichlet(np.sin, points=3)) == key(Dirichlet(np.cos, on="x=lower", weight=2.0))
     assert key(Dirichlet(1.0)) != key(Dirichlet(2.0))
@@ -180,7 +185,10 @@ def test_a_compiled_computation_serves_conditions_that_differ_in_values_only() -
             super().__init__()
             object.__setattr__(self, "factor", factor)
 
-    assert key(Own(1.0)) is None
+        def residual(self, u: Any, *arrays: Any) -> Any:
+            return self.factor * super().residual(u, *arrays)
+
+    assert key(Own(1.0)) == key(Own(1.0)) != key(Own(2.0))
 
 
 @local

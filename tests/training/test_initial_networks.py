@@ -12,9 +12,10 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Interval, Problem, derivative, laplacian
 from sciml_par.training import Adam
-from sciml_par.training.initial_networks import network_of_member, try_residuals
+from sciml_par.training.initial_networks import network_of_member
 from sciml_par.training.model_architecture import architecture_of
 from sciml_par.training.objective import field_of
+from sciml_par.training.traced_terms import trace_terms
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: each rank makes its own networks")
 
@@ -40,7 +41,7 @@ def make(network, problem=CURVED, seeds=(1,), members=None, optimizers=()):
 def remarks(network, problem=CURVED):
     (made,) = make(network, problem)
     arrays = [term.points(5) for term in problem.terms]
-    return try_residuals(problem, made, dtype="float32", arrays=arrays)
+    return trace_terms(problem, made, dtype="float32", arrays=arrays).remarks
 
 
 def small(activation="tanh"):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
-from sciml_par.problems import Dirichlet, Interval, Problem, Residual, laplacian, poisson
+from sciml_par.problems import Dirichlet, Interval, Problem, laplacian, poisson
 from sciml_par.training import Adam, train
-from sciml_par.training.function_key import function_key
 
 tiny = partial(MLP, width=4, depth=1)
 small = partial(train, network=tiny, steps=20, points=11, evaluation_points=11, progress=False)
@@ -27,8 +24,8 @@ def reads_a_global(u: Any, x: Any) -> Any:
 
 def compiled() -> int:
     """How many loops have been made, of all kinds and shapes."""
-    loops = sp.current_world().kept.get("loops", {})
-    return sum(len(loop._programs) for loop in loops.values())
+    programs = sp.current_world().kept.get("programs", {})
+    return sum(len(each.functions) for each in programs.values())
 
 
 @pytest.mark.ranks(most=2, reason="loops are kept on each rank")
@@ -85,65 +82,65 @@ def test_an_object_that_may_change_is_compiled_each_time() -> None:
     assert not np.allclose(first, second)
 
 
-def with_number(value: float) -> Callable[..., Any]:
-    return lambda u, x: value * u(x)
+class Law:
+    """What residuals read, in all the ways that a program may hold a number."""
+
+    nu = 1.0
+    table: ClassVar[dict[str, float]] = {"k": 1.0}
+    array = np.ones(1)
+    whole = 1
+
+    @staticmethod
+    def static(u: Any, x: Any) -> Any:
+        return Law.nu * laplacian(u, x) - 1.0
+
+    @classmethod
+    def of_class(cls, u: Any, x: Any) -> Any:
+        return cls.nu * laplacian(u, x) - 1.0
 
 
-def with_array(values: Any) -> Callable[..., Any]:
-    return lambda u, x: values * u(x)
+def set_all(value: float) -> None:
+    Law.nu, Law.whole = value, int(value)
+    Law.table["k"] = Law.array[0] = value
 
 
-def calls(other: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda u, x: other(u, x) - 1.0
-
-
-def recursive(u: Any, x: Any, n: int = 3) -> Any:
-    return u(x) if n == 0 else recursive(u, x, n - 1)
-
-
-local = pytest.mark.ranks(most=1, reason="keys of functions are local")
-
-
-@local
-def test_keys_are_equal_for_equal_computations() -> None:
-    tensor = tf.constant([1.0])
-    pairs = [
-        (with_number(2.0), with_number(2.0)),
-        (with_array(np.arange(3.0)), with_array(np.arange(3.0))),
-        (with_array(tensor), with_array(tensor)),
-        (with_array([1.0, {"a": 2}]), with_array([1.0, {"a": 2}])),
-        (calls(with_number(2.0)), calls(with_number(2.0))),
-        (partial(recursive, n=2), partial(recursive, n=2)),
-        (Residual(with_number(2.0), weight=3.0).residual, Residual(with_number(2.0)).residual),
-        (Dirichlet(1.0, weight=3.0).residual, Dirichlet(1.0).residual),
-        (Adam(1e-3), Adam(1e-3)),
-    ]
-    for one, other in pairs:
-        assert function_key(one) == function_key(other)
-        assert function_key(one) is not None and hash(function_key(one)) is not None
-
-
-@local
-def test_keys_differ_for_other_computations() -> None:
-    pairs = [
-        (with_number(2.0), with_number(3.0)),
-        (with_number(2), with_number(2.0)),
-        (with_array(np.arange(3.0)), with_array(np.arange(1.0, 4.0))),
-        (with_array(tf.constant([1.0])), with_array(tf.constant([1.0]))),
-        (calls(with_number(2.0)), calls(with_number(3.0))),
-        (with_array([1.0]), with_array((1.0,))),
-        (calls(with_number(2.0)), with_number(2.0)),
-        (partial(recursive, n=2), partial(recursive, n=3)),
-        (Dirichlet(1.0).residual, Dirichlet(2.0).residual),
-        (Adam(1e-3), Adam(1e-3, beta_1=0.8)),
-    ]
-    for one, other in pairs:
-        assert function_key(one) != function_key(other)
-
-
-@local
+@pytest.mark.ranks(most=1, reason="loops are kept on each rank")
 @pytest.mark.parametrize(
-    "held", [Model(1.0), [Model(1.0)], {"a": Model(1.0)}, tf.Variable(1.0, trainable=False)]
+    "residual",
+    [
+        Law.static,
+        Law.of_class,
+        lambda u, x: Law.nu * laplacian(u, x) - 1.0,
+        lambda u, x: Law.table["k"] * laplacian(u, x) - 1.0,
+        lambda u, x: Law.array[0] * laplacian(u, x) - 1.0,
+        lambda u, x: Law.whole * laplacian(u, x) - 1.0,
+    ],
 )
-def test_what_may_change_has_no_key(held: Any) -> None:
-    assert function_key(lambda u, x: held and u(x)) is None
+def test_a_loop_is_used_again_for_its_own_numbers_only(residual: Any) -> None:
+    """The first loss with nu = 8 is that of a program that has 8 in its place."""
+    problem = Problem(Interval(0, 1), residual, conditions=[Dirichlet(0.0)])
+    found = []
+    for value in (1.0, 8.0, 1.0):
+        set_all(value)
+        found.append(small(problem, steps=2).members[0].losses)
+    expected = small(
+        Problem(
+            Interval(0, 1), lambda u, x: 8 * laplacian(u, x) - 1.0, conditions=[Dirichlet(0.0)]
+        ),
+        steps=2,
+    )
+    np.testing.assert_allclose(found[1], expected.members[0].losses, rtol=1e-5)
+    assert not np.allclose(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.ranks(most=1, reason="loops are kept on each rank")
+def test_an_ansatz_that_reads_an_attribute_is_compiled_for_its_value() -> None:
+    problem = Problem(
+        Interval(0, 1), lambda u, x: u(x), ansatz=lambda N, x: Law.nu + x * (1 - x) * N(x)
+    )
+    found = []
+    for value in (1.0, 8.0):
+        set_all(value)
+        found.append(small(problem, steps=2).members[0].losses[0])
+    assert found[1] > 20 * found[0], "u is about 8 rather than 1"

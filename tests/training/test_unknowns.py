@@ -33,6 +33,7 @@ from sciml_par.training.objective import field_of
 from sciml_par.training.optimizers.keras_optimizer import KerasOptimizer
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.stack import MemberSetup, _computation
+from sciml_par.training.traced_terms import trace_terms
 
 RATE = 1.5
 SEEN = np.linspace(0.05, 1, 9)[:, None]
@@ -254,7 +255,9 @@ def test_which_members_are_one_computation() -> None:
     def key(unknown: Unknown) -> Any:
         engine = Engine(decay(unknown), sp.current_world().alone, tiny, points=POINTS)
         network = engine.objective._field.args[1]  # type: ignore[attr-defined]
-        return _computation(MemberSetup(0, 0, decay(unknown), network, engine.feed, 1.0))
+        problem, arrays = decay(unknown), engine.feed.arrays
+        traced = trace_terms(problem, network, dtype="float64", arrays=arrays)
+        return _computation(MemberSetup(0, 0, problem, network, engine.feed, 1.0, traced=traced))
 
     assert key(Unknown(1.0, lower=0)) is not None
     assert key(Unknown(1.0, lower=0)) == key(Unknown(1.0, lower=0, spread=0.1, true=2.0))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sciml_par._tensorflow import tf
-from sciml_par.training.objective import field_of
 from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.phases import Phase
 from sciml_par.training.stack import MemberSetup
@@ -51,20 +49,9 @@ def advice(phases: Sequence[Phase], setup: MemberSetup, precision: str) -> Itera
 
 def residuals_of(setup: MemberSetup) -> int:
     """The rows of the vector of residuals over all ranks: points times components (local)."""
-    u = field_of(setup.problem, setup.network, [tf.convert_to_tensor(v) for v in _variables(setup)])
-    dtype = _variables(setup)[0].dtype
-    rows = 0
-    for term, arrays, total in zip(
-        setup.problem.terms, setup.feed.arrays, setup.feed.totals, strict=True
-    ):
-        specs = [tf.TensorSpec(array.shape, dtype) for array in arrays]
-
-        def residual(*given: Any, term: Any = term) -> Any:
-            return term.residual(u, *given)
-
-        graph = tf.function(residual, autograph=False).get_concrete_function(*specs)
-        rows += total * int(graph.structured_outputs.shape[1])
-    return rows
+    assert setup.traced is not None
+    pairs = zip(setup.feed.totals, setup.traced.components, strict=True)
+    return sum(total * components for total, components in pairs)
 
 
 def _variables(setup: MemberSetup) -> Sequence[Any]:
