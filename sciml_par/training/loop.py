@@ -6,7 +6,6 @@ import math
 import time
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,7 +215,10 @@ class Loop:
         ----------
         batch : as of `StackedObjective.squares`; counts likewise.
         """
-        squares = partial(self._objective.squares, counts=counts)
+
+        def squares(parameters: Tensor, batch: Batch) -> Tensor:
+            return self._objective.squares(parameters, batch, counts)
+
         arguments = (parameters, batch)
         found = self._program(f"squares {counts}", squares, arguments)(*arguments)
         return np.asarray(found.numpy(), np.float64).T
