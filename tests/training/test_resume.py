@@ -354,7 +354,7 @@ def test_refuses_bad_arguments(arguments: dict[str, Any], message: str) -> None:
 @pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize("every", [0, -1, 2.5, True, "100"])
 def test_refuses_a_bad_number_of_steps(every: Any) -> None:
-    with pytest.raises(InputError, match="every to be a number of steps"):
+    with pytest.raises(InputError, match="expected every to be an integer ≥ 1"):
         Checkpoint("runs/x", every=every)
 
 
