@@ -87,7 +87,7 @@ def test_predictions_npz(shared: Path) -> None:
 
 
 def test_members_whose_own_grids_differ_in_size_are_saved(shared: Path) -> None:
-    own = [wave(0, Box([0, 0], [1, 1 + 2 * number]), points=200) for number in range(2)]
+    own = [wave(0, Box([0, 0], [1, 3]), points=200 + 100 * number) for number in range(2)]
     members = [make_member(number, on_own_domain=own[number]) for number in range(2)]
     folder = ensemble(*members).save(shared / "run", plots=False)
     with np.load(folder / "predictions.npz") as found:
