@@ -30,7 +30,7 @@ def test_dirichlet():
     r, x, _ = residual(Dirichlet(1.5), quadratic)
     np.testing.assert_allclose(r, x[:, 0:1] ** 2 + 3 * x[:, 1:2] - 1.5)
     r, _, _ = residual(Dirichlet(quadratic), quadratic)
-    np.testing.assert_array_equal(r, np.zeros_like(r))
+    np.testing.assert_allclose(r, np.zeros_like(r), atol=1e-14)  # NumPy and TensorFlow round apart
 
 
 def test_neumann():
