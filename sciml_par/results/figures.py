@@ -75,9 +75,9 @@ def _write_functions(
     found: dict[str, list[Prediction]] = {}
     for label, member, enters in zip(labels, members, in_the_mean(members), strict=True):
         for each in member.functions:
-            drawn = drawn_prediction(each.as_member(member), label, sound=enters)
-            # Their points are not the training points of the figure of the solution.
-            found.setdefault(each.name, []).append(replace(drawn, shards=()))
+            # Without the shards of the solution, which may have more coordinates.
+            drawn = replace(each.as_member(member).prediction, label=label, sound=enters)
+            found.setdefault(each.name, []).append(drawn)
     for name, curves in found.items():
         alike = [each for each in curves if each.dimension == curves[0].dimension]
         if alike[0].dimension <= _DRAWN_DIMENSIONS or any(each.known for each in alike):

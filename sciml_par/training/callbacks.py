@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,6 +63,7 @@ class Progress:
         self.unknowns = meeting.unknowns
         self.seconds = seconds
         self.reason: str | None = None
+        self._handed_out: list[tuple[Any, Any]] = []
 
     def __repr__(self) -> str:
         return f"Progress(step {self.step:,} of {self.steps:,}, phase {self.phase})"
@@ -73,7 +75,7 @@ class Progress:
         self.reason = self.reason or reason
 
     def networks(self) -> list[Any]:
-        """This rank's networks, with the weights of now (local)."""
+        """Return this rank's networks with copies of the weights of now, to be read (local)."""
         found: dict[int, Any] = {}
         for course in self._meeting.courses:
             rows = course.state.parameters.numpy()
@@ -82,8 +84,14 @@ class Progress:
                 # Behind the weights there are the parameters of unknowns.
                 for variable, value in zip(setup.network.trainable_variables, values, strict=False):
                     variable.assign(value)
+                    self._handed_out.append((variable, value))
                 found[setup.number] = setup.network.model
         return [found[number] for number in sorted(found)]
+
+    def written(self) -> bool:
+        """Return whether a callback has changed the weights of the networks it got (local)."""
+        pairs = [(np.asarray(v), np.asarray(value)) for v, value in self._handed_out]
+        return any(not np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
     @property
     def courses(self) -> Sequence[Course]:
@@ -185,6 +193,7 @@ class CallbackWatcher(Watcher):
         self._began: float | None = None
         self._at: tuple[int, int] | None = None
         self._step = self._of_all = 0
+        self._warned = False
 
     def met(self, meeting: Meeting) -> None:
         """See `Watcher` (collective)."""
@@ -215,6 +224,15 @@ class CallbackWatcher(Watcher):
         for name in names:
             for callback in self._callbacks:
                 getattr(callback, name)(progress)
+        if progress.written() and self._world.rank == 0 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                "train: a callback has changed weights of progress.networks(), which are copies: "
+                "the training goes on with its own. Change what is trained by network=model and "
+                "another call of train.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         asked = self._world.allgather_object(progress.reason)
         reason = next((each for each in asked if each is not None), None)
         if reason is not None and not meeting.over:

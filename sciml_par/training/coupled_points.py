@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
+
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.problem import Problem
 from sciml_par.training.least_squares.jacobian import JacobianOfTerm
 
 
@@ -40,6 +45,30 @@ def remarks_on_coupled_points(
         counting = [each for each in rest if _holds(each.couples_points, dtype)]
         remarks += [_of_counts(each, ranks) for each in counting]
     return remarks
+
+
+def refuse_coupling_ansatz(problem: Problem, network: Any, dtype: str) -> None:
+    """See that an ansatz gives the same at a point, whichever others are with it (local).
+
+    Raises
+    ------
+    InputError
+        It does not: predictions, conditions and ranks have other points than the equations.
+    """
+    if problem.ansatz is None:
+        return
+    domain, u = problem.domain, problem.field(network)
+    few = np.random.default_rng(0).uniform(size=(4, domain.dimension))
+    x = tf.constant(domain.lower + few * (np.asarray(domain.upper) - domain.lower), dtype)
+    together, alone = np.asarray(u(x)), np.concatenate([u(x[i : i + 1]) for i in range(4)])
+    rounding = 1e4 * np.finfo(dtype).eps * np.max(np.abs(together), initial=1e-30)
+    if np.max(np.abs(together - alone)) > rounding:
+        raise InputError(
+            "Problem: what the ansatz gives at one point depends on the other points it is called "
+            "with, as by a mean over them, and predictions and conditions have other points than "
+            "the equations. Write it for each point alone; what is over all points is an "
+            "IntegralCondition."
+        )
 
 
 def _refusal(jacobian: JacobianOfTerm, ranks: int) -> str:

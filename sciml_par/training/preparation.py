@@ -20,7 +20,7 @@ from sciml_par.training.automatic import with_optimizer
 from sciml_par.training.checkpoint_content import Identity
 from sciml_par.training.condition_weights import ConditionWeight
 from sciml_par.training.consistency import check_consistency
-from sciml_par.training.coupled_points import remarks_on_coupled_points
+from sciml_par.training.coupled_points import refuse_coupling_ansatz, remarks_on_coupled_points
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_run
 from sciml_par.training.divided_loop import DividedLoop, divide_loop
@@ -265,6 +265,7 @@ def _tried(
         problem = stack.problem
         names = [term.name for term in problem.terms[len(problem.residuals) :]]
         remarks += contradictions(problem.conditions, names, problem.domain, problem.outputs)
+        refuse_coupling_ansatz(problem, stack.setups[0].network.model, settings.precision)
         traced = stack.setups[0].traced
         remarks += traced.remarks if traced else ()
         jacobians = jacobians_of(problem, stack.network, stack.layout)
