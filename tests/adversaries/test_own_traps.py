@@ -119,7 +119,7 @@ def a_layer_that_subtracts_the_mean_of_the_batch() -> Any:
 
 @table.gives(
     5e-2,
-    or_says="couple|depends on the other points",
+    or_says="depends on other points",
 )
 def a_cumulative_sum_as_an_integral() -> Any:
     # u′ = ∫₀ˣ u by the rectangle rule over the points themselves, which are in order on one rank
