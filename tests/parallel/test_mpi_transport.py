@@ -86,7 +86,8 @@ def test_no_call_is_longer_than_allowed(watched, kind, dtype):
     x = array(sp.rank(), request.shape, dtype)
     expected = Driver(MPITransport(world_mpi())).run(request, x)
     np.testing.assert_array_equal(watched.run(request, x), expected)
-    assert watched.transport.comm.calls
+    # One rank has nobody to exchange halves with.
+    assert watched.transport.comm.calls or (sp.size() == 1 and dtype == "float16")
     assert watched.transport.comm.largest <= LONGEST
 
 
