@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from sciml_par._graph_digest import GraphDigest, digest_of_graph
 from sciml_par._partial_operators import Operator
@@ -70,20 +73,23 @@ class Trace:
     result : what it returned: symbolic, fit for its shape and dtype only.
     variables : the variables of TensorFlow and Keras that it read, nested functions included.
     asked : whether it asked anything of the field.
-    graph : that it was run in, whose inputs are the parameters of the field and the arrays.
+    drew : whether it drew from the random numbers of NumPy or Python, which the graph then holds.
+    compute : (*parameters, *arrays) -> the same result, in TensorFlow alone.
     """
 
     plan: Plan
     result: Any
     variables: tuple[Any, ...]
     asked: bool
-    graph: Any
+    drew: bool
+    compute: Any
 
     def digest(self) -> GraphDigest:
         """Return what tells the residual from others, as a function of its inputs (local)."""
-        captured = {id(inside) for _, inside in self.graph.captures}
-        inputs = [tensor for tensor in self.graph.inputs if id(tensor) not in captured]
-        return digest_of_graph(self.graph, inputs, [self.result])
+        graph = self.compute.graph
+        captured = {id(inside) for _, inside in graph.captures}
+        inputs = [tensor for tensor in graph.inputs if id(tensor) not in captured]
+        return digest_of_graph(graph, inputs, [self.result])
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def trace(
     recorders: list[_Recorder] = []
     returned: list[Any] = []
 
-    def run(*symbols: tf.Tensor) -> None:
+    def run(*symbols: tf.Tensor) -> Any:
         recorders.append(_Recorder(given.field(*symbols[:count])))
         try:
             returned.append(residual(recorders[-1], *symbols[count:]))
@@ -125,11 +131,20 @@ def trace(
             if _takes_points_first(residual):
                 error.add_note(_ORDER)
             raise
+        return returned[-1] if tf.is_tensor(returned[-1]) else None
 
     specs = [tf.TensorSpec(a.shape, a.dtype) for a in (*given.parameters, *arrays)]
+    before = _random_state()
     traced = tf.function(run, autograph=False).get_concrete_function(*specs)
     variables, recorder = tuple(traced.graph.variables), recorders[-1]
-    return Trace(recorder.plan, returned[-1], variables, recorder.asked, traced.graph)
+    drew = _random_state() != before
+    return Trace(recorder.plan, returned[-1], variables, recorder.asked, drew, traced)
+
+
+def _random_state() -> tuple[Any, ...]:
+    """Return where the global random numbers of Python and NumPy stand."""
+    _, keys, *rest = np.random.get_state()  # noqa: NPY002, it is what users draw from
+    return random.getstate(), np.asarray(keys).tobytes(), rest
 
 
 def _explain(error: Exception, context: str) -> None:

@@ -139,7 +139,9 @@ def _size_of(given: Arguments, everyone: Communicator) -> Size:
     network = network_of_member(
         problem, given.network, seed=given.seed, members=division.members, dtype=given.precision
     )
-    traced = trace_terms(problem, network, dtype=given.precision, arrays=feed.arrays)
+    traced = trace_terms(
+        problem, network, dtype=given.precision, arrays=feed.arrays, rows=feed.totals
+    )
     setup = MemberSetup(number, given.seed, problem, network, feed, 1.0, traced=traced)
     parameters = ParameterLayout.of(network.trainable_variables, problem.unknowns).size
     return Size(parameters, residuals_of(setup), feed.steps_per_epoch == 1)

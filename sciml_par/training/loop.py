@@ -186,7 +186,8 @@ class Loop:
         began = time.perf_counter()
         whole = tf.constant([step, phase_start, count, log_every], tf.int32)
         arguments = (state, data, limits, rate_factor, whole)
-        after, done, terms, records = self._program("steps", self._steps, arguments)(*arguments)
+        program = self._program("steps", self._steps, arguments, self._prepare)
+        after, done, terms, records = program(*arguments)
         done = int(done)
         seconds = time.perf_counter() - began
         first = math.ceil(step / log_every)
@@ -223,7 +224,18 @@ class Loop:
         found = self._program(f"squares {counts}", squares, arguments)(*arguments)
         return np.asarray(found.numpy(), np.float64).T
 
-    def _program(self, name: str, function: Any, arguments: tuple[Any, ...]) -> Any:
+    def _prepare(self, state: State, data: Any, *others: Any) -> None:
+        """Let the optimizer and the weighting see the batch of a step before they are traced."""
+        batch = self._batch(data, others[-1][0])
+        prepare = getattr(self._optimizer, "prepare", None)
+        if prepare is not None:
+            prepare(self._objective, state.parameters, batch)
+        if self._weighting:
+            self._weighting.prepare(state.parameters, batch)
+
+    def _program(
+        self, name: str, function: Any, arguments: tuple[Any, ...], before: Any = None
+    ) -> Any:
         """The function for arguments of these shapes and types, traced where it is not yet.
 
         Programs outlive the loop; what is not among them yet is traced from this loop's functions,
@@ -232,6 +244,8 @@ class Loop:
         specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), arguments)
         key = (name, tuple((tuple(s.shape), s.dtype) for s in tf.nest.flatten(specs)))
         if key not in self._programs:
+            if before is not None:
+                before(*arguments)
             traced = tf.function(function, jit_compile=self._compiled, autograph=False)
             self._programs[key] = traced.get_concrete_function(*specs)
         return self._programs[key]

@@ -70,13 +70,18 @@ class MemberObjective:
 
     def residuals(self, flat: Tensor, batch: Batch) -> list[Tensor]:
         """√w r of each term: [p] -> [K_t]."""
-        u = self._field(self.layout.unflatten(flat))
+        if not self._jacobians:
+            return self._followed(flat, batch)
         return [
-            weighted(term.residual(u, *rows.arrays), rows.weights)
-            if _has_points(rows)
-            else tf.zeros([0], flat.dtype)
-            for term, rows in zip(self._terms, batch, strict=True)
+            jacobian.residuals(flat, rows) if _has_points(rows) else tf.zeros([0], flat.dtype)
+            for jacobian, rows in zip(self._jacobians, batch, strict=True)
         ]
+
+    def prepare_jacobian(self, flat: Tensor, batch: Batch) -> None:
+        """See `JacobianOfTerm.prepare`."""
+        for jacobian, rows in zip(self._jacobians, batch, strict=True):
+            if _has_points(rows):
+                jacobian.prepare(flat, rows)
 
     def jacobian(self, flat: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
         """√w r of each term, [K_t], and its derivatives by the parameters, [p, K_t]."""
@@ -92,7 +97,7 @@ class MemberObjective:
         flat, v = both[: self.layout.size], both[self.layout.size :]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(flat)
-            r = tf.concat(self.residuals(flat, batch), axis=0)
+            r = tf.concat(self._followed(flat, batch), axis=0)
         return tape.gradient(r, flat, v, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
     def jacobian_times(self, both: Tensor, batch: Batch) -> list[Tensor]:
@@ -100,7 +105,7 @@ class MemberObjective:
         flat, direction = both[: self.layout.size], both[self.layout.size :]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(flat)
-            parts = self.residuals(flat, batch)
+            parts = self._followed(flat, batch)
             r = tf.concat(parts, axis=0)
         along = _along(tape, r, flat, direction)
         return tf.split(along, [part.shape[0] for part in parts])
@@ -110,7 +115,7 @@ class MemberObjective:
         flat, direction = both[: self.layout.size], both[self.layout.size :]
         with tf.GradientTape(watch_accessed_variables=False, persistent=True) as tape:
             tape.watch(flat)
-            r = tf.concat(self.residuals(flat, batch), axis=0)
+            r = tf.concat(self._followed(flat, batch), axis=0)
         along = _along(tape, r, flat, direction)
         return tape.gradient(r, flat, along, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
@@ -123,6 +128,16 @@ class MemberObjective:
         u = self._field(self.layout.unflatten(tf.zeros([self.layout.size], dtype)))
         specs = [tf.TensorSpec([max(n, 1), *rest], dtype) for n, *rest in shapes]
         return term.components(u, *specs)
+
+    def _followed(self, flat: Tensor, batch: Batch) -> list[Tensor]:
+        """√w r of each term, by operations that tapes around them follow one by one."""
+        u = self._field(self.layout.unflatten(flat))
+        return [
+            weighted(term.residual(u, *rows.arrays), rows.weights)
+            if _has_points(rows)
+            else tf.zeros([0], flat.dtype)
+            for term, rows in zip(self._terms, batch, strict=True)
+        ]
 
     def _terms_here(self, parameters: Sequence[Tensor], batch: Batch, dtype: Any) -> Tensor:
         u = self._field(parameters)

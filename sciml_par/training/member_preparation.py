@@ -83,6 +83,7 @@ class MemberPreparation:
             dtype=self.settings.precision,
             arrays=feed.arrays,
             rows=feed.totals,
+            in_step=[ranks[self.group.rank] for ranks in feed.rows_of_ranks],
         )
         described = describe_model(
             self.settings,

@@ -172,10 +172,10 @@ class StackedObjective(OverRanks):
         both = tf.concat([parameters, direction], axis=1)
         return self._of_members(self._member.normal_times, both, batch)
 
-    def prepare_jacobian(self, dtype: Any) -> None:
-        """Find out how each term is to be differentiated; outside of any graph (local)."""
-        for jacobian in self._jacobians:
-            jacobian.prepare(dtype)
+    def prepare_jacobian(self, parameters: Tensor, batch: Batch) -> None:
+        """Choose how each term is differentiated, by trying; outside of any graph (local)."""
+        first = _select(self._stacked, batch, lambda array: array[0])
+        self._member.prepare_jacobian(parameters[0], first)
 
     def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
         """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced (local)."""

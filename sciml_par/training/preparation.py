@@ -31,7 +31,6 @@ from sciml_par.training.loop import Loop
 from sciml_par.training.loop_cache import loop_for
 from sciml_par.training.member_preparation import MemberPreparation
 from sciml_par.training.modes import Division, Ensemble, as_mode, divide, problem_of
-from sciml_par.training.objective import jacobians_of
 from sciml_par.training.phases import Phase, as_phases
 from sciml_par.training.points.divided_feed import DividedFeed
 from sciml_par.training.points.feed import Feed
@@ -266,14 +265,12 @@ def _tried(
         names = [term.name for term in problem.terms[len(problem.residuals) :]]
         remarks += contradictions(problem.conditions, names, problem.domain, problem.outputs)
         refuse_coupling_ansatz(problem, stack.setups[0].network.model, settings.precision)
-        traced = stack.setups[0].traced
-        remarks += traced.remarks if traced else ()
-        jacobians = jacobians_of(problem, stack.network, stack.layout)
-        batches = stack.feed.steps_per_epoch > 1
-        remarks += remarks_on_coupled_points(
-            jacobians, settings.precision, ranks=ranks, batches=batches
-        )
-        remarks += advice(phases, stack.setups[0], settings.precision)
+        setup, batches = stack.setups[0], stack.feed.steps_per_epoch > 1
+        if setup.traced is not None:
+            trial = (stack.terms, setup.traced, setup.feed.arrays, stack.parameters[0])
+            remarks += setup.traced.remarks
+            remarks += remarks_on_coupled_points(*trial, ranks=ranks, batches=batches)
+        remarks += advice(phases, setup, settings.precision)
     return remarks
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from sciml_par._graph_digest import GraphDigest
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.networks.network import Network
 from sciml_par.problems import _tape
 from sciml_par.problems.field import Field
@@ -24,7 +25,7 @@ from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
 
-_UNKNOWN = "unknown"
+_UNKNOWN = GraphDigest("unknown", None)
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,16 @@ class TracedTerms:
     key : equal only for losses that compute exactly the same; None if that cannot be known.
     components : how many residuals each term has at a point.
     remarks : sentences for the user.
+    here : each term at this rank's points, as a function of all parameters and its arrays.
+    whole : each term at as many points as all ranks have; None where it cannot be traced there.
     """
 
     texts: tuple[str, ...]
     key: Hashable | None
     components: tuple[int, ...]
     remarks: tuple[str, ...]
+    here: tuple[Trace, ...]
+    whole: tuple[Trace | None, ...]
 
 
 class TermTracer:
@@ -60,6 +65,7 @@ class TermTracer:
         dtype: str,
         arrays: Sequence[Arrays],
         rows: Sequence[int],
+        in_step: Sequence[int],
     ) -> TracedTerms:
         """See `trace_terms`."""
         made_of = [term.function for term in problem.terms] + [problem.ansatz]
@@ -69,11 +75,13 @@ class TermTracer:
         key = (
             tuple(map(id, made_of)),
             problem.input_scaling,
-            *(network.key, repr((shapes, variables, unknowns, tuple(rows)))),
+            *(network.key, repr((shapes, variables, unknowns, tuple(rows), tuple(in_step)))),
         )
         if key not in self._known:
             self._held.append(made_of)  # so that no other object gets one of these identities
-            self._known[key] = trace_terms(problem, network, dtype=dtype, arrays=arrays, rows=rows)
+            self._known[key] = trace_terms(
+                problem, network, dtype=dtype, arrays=arrays, rows=rows, in_step=in_step
+            )
         return self._known[key]
 
 
@@ -84,6 +92,7 @@ def trace_terms(
     dtype: str,
     arrays: Sequence[Arrays],
     rows: Sequence[int] | None = None,
+    in_step: Sequence[int] | None = None,
 ) -> TracedTerms:
     """Run the residuals once without computing, and tell what they are (local).
 
@@ -92,11 +101,12 @@ def trace_terms(
     arrays : this rank's points for each term, on which residuals are tried.
     rows : how many points of each term all ranks have together, at which the digests are taken,
         so that they are equal on all ranks; by default this rank's.
+    in_step : how many points of each term a step has on this rank; by default all of them.
 
     Raises
     ------
     InputError
-        A residual cannot be used as it is.
+        A residual cannot be used as it is, or not for some of the points.
     """
     layout = ParameterLayout.of(network.trainable_variables, problem.unknowns)
     asked: list[bool] = []
@@ -105,22 +115,41 @@ def trace_terms(
         return field_of(problem, _noting(network, asked), layout.unflatten(flat))
 
     parametrized = Parametrized(field, [tf.TensorSpec([layout.size], dtype)])
-    traces = _checked(problem, network, dtype, arrays, parametrized)
-    own = [traced.digest() for traced in traces]
-    counts = [len(each[0]) for each in arrays] if rows is None else rows
+    own = [len(each[0]) for each in arrays]
+    totals, some = own if rows is None else rows, own if in_step is None else in_step
+
+    def at(t: int, count: int) -> Trace:
+        specs = [tf.TensorSpec([count, *array.shape[1:]], dtype) for array in arrays[t]]
+        return trace(problem.terms[t].function, parametrized, specs)
+
+    try:
+        here = _checked(problem, network, dtype, arrays, parametrized)
+        for t, count in enumerate(some):
+            if count not in (0, own[t]):
+                at(t, count)
+    except Exception as error:
+        counts = zip(map(min, own, some), totals, strict=True)
+        _refuse_if_bound_to_all(problem, list(counts), at, error)
+        raise
     whole = [
-        digest if len(each[0]) == count else _at(term, parametrized, each, count, dtype)
-        for term, digest, each, count in zip(problem.terms, own, arrays, counts, strict=True)
+        each if own[t] == totals[t] else _if_it_can(at, t, totals[t]) for t, each in enumerate(here)
     ]
-    keys = tuple(digest.key for digest in (*whole, *own))
+    of_here = [each.digest() for each in here]
+    digests = [
+        mine if each is here[t] else _UNKNOWN if each is None else each.digest()
+        for t, (each, mine) in enumerate(zip(whole, of_here, strict=True))
+    ]
+    keys = tuple(digest.key for digest in (*digests, *of_here))
     remarks = network.remarks
     if asked and network.jet is None and _is_piecewise_linear(network, problem, dtype):
         remarks = (*remarks, _PIECEWISE_LINEAR)
     return TracedTerms(
-        tuple(digest.text for digest in whole),
+        tuple(digest.text for digest in digests),
         None if None in keys else keys,
-        tuple(int(traced.result.shape[1]) for traced in traces),
+        tuple(int(each.result.shape[1]) for each in here),
         remarks,
+        tuple(here),
+        tuple(whole),
     )
 
 
@@ -152,15 +181,29 @@ def _checked(
     )
 
 
-def _at(
-    term: Any, parametrized: Parametrized, arrays: Arrays, count: int, dtype: str
-) -> GraphDigest:
-    """The digest of a term at another number of points, as far as it can be traced there."""
-    specs = [tf.TensorSpec([count, *array.shape[1:]], dtype) for array in arrays]
+def _if_it_can(at: Callable[[int, int], Trace], t: int, count: int) -> Trace | None:
     try:
-        return trace(term.function, parametrized, specs).digest()
+        return at(t, count)
     except Exception:  # the residual holds arrays for this rank's points
-        return GraphDigest(_UNKNOWN, None)
+        return None
+
+
+def _refuse_if_bound_to_all(
+    problem: Problem,
+    counts: Sequence[tuple[int, int]],
+    at: Callable[[int, int], Trace],
+    error: Exception,
+) -> None:
+    """See that no residual can be computed at all its points alone, as with arrays for them."""
+    for t, (some, whole) in enumerate(counts):
+        if some != whole and _if_it_can(at, t, some) is None and _if_it_can(at, t, whole):
+            raise InputError(
+                f"train: the residual {problem.terms[t].name!r} can be computed at all {whole} "
+                f"points together only, as with an array of as many rows, but a step on this rank "
+                f"has {some} of them. Give what is known at each point as Residual(..., data=...), "
+                f"and an integral over the points as an IntegralCondition; or train without "
+                f"batches on one rank, or an ensemble with ranks_per_member=1."
+            ) from error
 
 
 def _noting(network: Network, asked: list[bool]) -> Network:

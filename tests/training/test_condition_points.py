@@ -237,7 +237,7 @@ def _residuals_and_jacobian(engine: Engine) -> Any:
         engine.feed.whole(0),
         strict=True,
     ):
-        each.prepare("float64")
+        each.prepare(engine.parameters[0], rows)
         yield each(engine.parameters[0], rows)
 
 

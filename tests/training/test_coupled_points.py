@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -26,12 +27,14 @@ from sciml_par.problems import (
     derivative,
     laplacian,
 )
-from sciml_par.training import Adam, Ensemble, LevenbergMarquardt, Points
+from sciml_par.training import LBFGS, Adam, Ensemble, LevenbergMarquardt, Points, SSBroyden
 from sciml_par.training.coupled_points import remarks_on_coupled_points
-from sciml_par.training.objective import jacobians_of
 from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.traced_terms import trace_terms
 
 SQUARE = Box([0.0, -1.0], [1.0, 2.0])
+NODES = np.linspace(0, 1, 20)[:, None].astype(np.float32)
 SMALL = partial(MLP, width=4, depth=2)
 
 
@@ -43,6 +46,18 @@ COUPLED = {
     "mean": (Problem(Interval(0, 1), _with_mean, conditions=[Dirichlet(0.0)]), "residual"),
     "small numbers": (Problem(Interval(0, 1), lambda u, x: 1e-9 * _with_mean(u, x)), "residual"),
     "largest": (Problem(Interval(0, 1), lambda u, x: u(x) - tf.reduce_max(u(x))), "residual"),
+    "rolled by two": (
+        Problem(Interval(0, 1), lambda u, x: u(x) - tf.roll(u(x), 2, axis=0)),
+        "residual",
+    ),
+    "where there are many": (
+        Problem(Interval(0, 1), lambda u, x: u(x)[::-1] if x.shape[0] > 6 else u(x)),
+        "residual",
+    ),
+    "where they are even": (
+        Problem(Interval(0, 1), lambda u, x: u(x)[::-1] if x.shape[0] % 2 == 0 else u(x)),
+        "residual",
+    ),
     "mean, unknown": (
         Problem(
             Interval(0, 1),
@@ -68,16 +83,23 @@ POINTWISE = {
     ),
     "fourth order": Problem(SQUARE, lambda u, x: biharmonic(u, x) - u(x), input_scaling=True),
     "two places": Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + u(1 - x) * u(x)),
-    "measured values": Problem(
-        Interval(0, 1), lambda u, x: u(x) - tf.ones([64, 1], x.dtype), name="rows are counted"
+    "nodes": Problem(
+        Interval(0, 1),
+        lambda u, x: (
+            u(x) - tf.exp(-x * tf.constant(NODES.T, x.dtype)) @ u(tf.constant(NODES, x.dtype))
+        ),
     ),
 }
 
 
 def _said(problem: Problem, dtype: str, *, ranks: int) -> list[str]:
+    """What the first of so many ranks finds in its part of the points."""
+    feed = make_feed(problem, Points(60, boundary=9), rank=0, size=ranks, seed=0, dtype=dtype)
     network = make_network(SMALL, problem.domain.dimension, problem.outputs, dtype=dtype)
-    layout = ParameterLayout.of(network.trainable_variables, problem.unknowns)
-    return remarks_on_coupled_points(jacobians_of(problem, network, layout), dtype, ranks=ranks)
+    traced = trace_terms(problem, network, dtype=dtype, arrays=feed.arrays, rows=feed.totals)
+    size = ParameterLayout.of(network.trainable_variables, problem.unknowns).size
+    parameters = np.zeros(size, dtype)
+    return remarks_on_coupled_points(problem.terms, traced, feed.arrays, parameters, ranks=ranks)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -96,9 +118,13 @@ def test_residuals_that_draw_random_numbers_are_told() -> None:
     def noisy(u: Any, x: Any) -> Any:
         return laplacian(u, x) - tf.random.normal(tf.shape(x))
 
-    (said,) = _said(Problem(Interval(0, 1), noisy), "float32", ranks=2)
-    assert "the residual 'residual' draws random numbers, new ones at every step" in said
-    assert "Residual(..., data=...)" in said
+    def noisy_once(u: Any, x: Any) -> Any:
+        return laplacian(u, x) - np.random.normal(size=x.shape[1])  # noqa: NPY002
+
+    for residual in (noisy, noisy_once):
+        (said,) = _said(Problem(Interval(0, 1), residual), "float32", ranks=2)
+        assert "the residual 'residual' draws random numbers, new ones at every step" in said
+        assert "Residual(..., data=...)" in said
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -115,6 +141,59 @@ def test_residuals_that_count_their_points_are_told() -> None:
     )
     (said,) = _said(counted, "float32", ranks=2)
     assert "depends on the number or the order of the points" in said
+
+
+@pytest.mark.ranks(most=2, reason="one rank shares no model, and two do as more would")
+def test_a_matrix_of_weights_is_refused_where_a_step_has_some_of_the_points() -> None:
+    """Also where it has as many rows as a rank has points."""
+
+    def train(rows: int, points: Any, mode: Any) -> Any:
+        weights = np.random.default_rng(0).uniform(size=(rows, rows))
+        problem = Problem(
+            Interval(0, 1), lambda u, x: laplacian(u, x) - tf.constant(weights, x.dtype) @ u(x)
+        )
+        return sp.train(problem, points=points, mode=mode, network=SMALL, steps=2, progress=False)
+
+    alone = Ensemble(ranks_per_member=1)
+    train(20, 20, alone)
+    with pytest.raises(InputError, match=r"all 20 points together only.* without batches"):
+        train(20, Points(20, batch_size=5), alone)
+    if sp.size() > 1:
+        with pytest.raises(InputError, match=r"all 20 points together only.* ranks_per_member=1"):
+            train(20, 20, "data")
+        with pytest.raises(InputError, match=r"2 ranks .* IntegralCondition"):
+            train(10, 20, "data")
+
+
+@pytest.mark.ranks(most=1, reason="a rank has batches as one alone has")
+def test_arrays_for_all_points_are_refused_where_a_step_has_some_of_them() -> None:
+    measured = np.ones([20, 1], np.float32)
+    problem = Problem(Interval(0, 1), lambda u, x: u(x) - measured)
+    with pytest.raises(
+        InputError, match=r"all 20 points together only.* Residual\(..., data=...\)"
+    ):
+        sp.train(problem, points=Points(20, batch_size=5), network=SMALL, steps=2, progress=False)
+
+
+@pytest.mark.ranks(most=1, reason="each rank runs them alike")
+@pytest.mark.parametrize(
+    "optimizer",
+    [Adam(), LBFGS(), SSBroyden(), LevenbergMarquardt()],
+    ids=lambda o: type(o).__name__,
+)
+def test_a_residual_runs_few_times_before_the_first_step(optimizer: Any) -> None:
+    calls: list[int] = []
+
+    def residual(u: Any, x: Any) -> Any:
+        calls.append(x.shape[0])
+        return laplacian(u, x) + tf.sin(3 * x)
+
+    # The loop that is trained has the residual's operations once more, and those of Levenberg–
+    # Marquardt once with derivatives and once without.
+    problem = Problem(Interval(0, 1), residual)
+    sp.train(problem, network=SMALL, points=20, steps=2, optimizer=optimizer, progress=False)
+    before = [n for n in calls if n == 20]  # others are those of the loss at other points
+    assert len(before) == (3 if isinstance(optimizer, LevenbergMarquardt) else 2)
 
 
 @pytest.mark.ranks(most=2, reason="one rank shares no model, and two do as more would")
@@ -135,3 +214,25 @@ def test_coupled_points_are_refused_where_a_step_has_some_of_them(optimizer: Any
                 points=Points(20, batch_size=5),
                 **options,
             )
+
+
+@pytest.mark.parametrize("count", [16, 40])
+def test_an_integral_at_fixed_nodes_is_the_same_on_any_number_of_ranks(count: int) -> None:
+    """u(x) = 1 + ∫ x s u(s) ds has u = 1 + 3x/4, also with as many nodes as points."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    s, w = (nodes[:, None] + 1) / 2, weights[:, None] / 2
+
+    def residual(u: Any, x: Any) -> Any:
+        return u(x) - 1 - (x * s.T) @ (tf.constant(w) * u(tf.constant(s)))
+
+    result = sp.train(
+        Problem(Interval(0, 1), residual),
+        network=SMALL,
+        points=40,
+        steps=60,
+        optimizer=LevenbergMarquardt(),
+        precision="float64",
+        progress=False,
+    )
+    x = np.linspace(0, 1, 5)[:, None]
+    np.testing.assert_allclose(result.predict(x).mean, 1 + 0.75 * x, atol=1e-4)

@@ -12,7 +12,14 @@ import tensorflow as tf
 from engine import Engine
 
 import sciml_par.parallel as sp
-from sciml_par.networks import MLP, FourierFeatures, ModifiedMLP, PeriodicEmbedding, PirateNet
+from sciml_par.networks import (
+    MLP,
+    FourierFeatures,
+    ModifiedMLP,
+    PeriodicEmbedding,
+    PirateNet,
+    make_network,
+)
 from sciml_par.problems import (
     Box,
     Dirichlet,
@@ -22,6 +29,7 @@ from sciml_par.problems import (
     Residual,
     Robin,
     Unknown,
+    UnknownFunction,
     biharmonic,
     derivative,
     divergence,
@@ -31,6 +39,10 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import Points
+from sciml_par.training.least_squares.jacobian import JacobianOfTerm, weighted
+from sciml_par.training.objective import jacobians_of
+from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.points.feed import Rows
 
 SQUARE = Box([0.0, -1.0], [1.0, 2.0])
 
@@ -180,7 +192,7 @@ def test_jacobian_agrees_with_differences_and_with_the_gradient(case: str, model
         CASES[case], sp.current_world().communicator, MODELS[model], points=Points(27, boundary=150)
     )
     objective, batch = engine.objective, engine.feed.whole(0)
-    objective.prepare_jacobian(tf.float64)
+    objective.prepare_jacobian(engine.parameters, batch)
     rng = np.random.default_rng(1)
     theta = engine.parameters + 0.1 * rng.normal(size=engine.parameters.shape)
 
@@ -212,11 +224,114 @@ def test_jacobian_agrees_with_differences_and_with_the_gradient(case: str, model
         np.testing.assert_allclose(jacobian_ @ direction, expected, rtol=0, atol=1e-7 * size)
 
 
+ROWS = 28
+MATRIX = np.random.default_rng(0).uniform(size=(ROWS, ROWS))
+NODES = np.linspace(0, 1, ROWS)[:, None]
+PERMUTATION = np.random.default_rng(1).permutation(ROWS)
+
+
+def _after_six(u: Any, x: Any) -> Any:
+    first = tf.range(x.shape[0])[:, None] < 7
+    return laplacian(u, x) + tf.where(first, u(x), tf.roll(u(x), 1, axis=0))
+
+
+def _where_many(u: Any, x: Any) -> Any:
+    return laplacian(u, x) + (tf.reverse(u(x), [0]) if x.shape[0] > 6 else u(x))
+
+
+COUPLED = {
+    "other points": lambda u, x: u(x + 0.1) - 2 * u(x) + u(x - 0.1),
+    "backwards": lambda u, x: laplacian(u, x) + u(x)[::-1],
+    "reflected": lambda u, x: u(x) + tf.reverse(u(1 - x), [0]),
+    "backwards where there are many": _where_many,
+    "rolled after the sixth": _after_six,
+    "rolled by two": lambda u, x: u(x) - tf.roll(u(x), 2, axis=0),
+    "permuted": lambda u, x: u(x) - tf.gather(u(x), PERMUTATION),
+    "permuted points": lambda u, x: u(x) - u(tf.gather(x, PERMUTATION)),
+    "matrix": lambda u, x: u(x) - tf.constant(MATRIX) @ u(x),
+    "as many nodes": lambda u, x: u(x) - tf.exp(-x * NODES.T) @ u(tf.constant(NODES)) / ROWS,
+    "running sum": lambda u, x: laplacian(u, x) - tf.cumsum(u(x)),
+    "ordered": lambda u, x: x - tf.sort(u(x), axis=0),
+    "one component": lambda u, x: tf.concat([u(x), u(x) - u(x)[::-1]], axis=1),
+    "first point": lambda u, x: u(x) - u(x[:1]),
+    "running sum of points": lambda u, x: u(x) * tf.cumsum(x),
+}
+COUPLED_PROBLEMS = {name: Problem(Interval(0, 1), each) for name, each in COUPLED.items()} | {
+    "ansatz": Problem(
+        Interval(0, 1), COUPLED["backwards"], ansatz=lambda n, x: x * n(x), input_scaling=True
+    ),
+    "unknown": Problem(
+        Interval(0, 1),
+        lambda u, x, *, k: k * u(x) - k**2 * u(x)[::-1],
+        unknowns={"k": Unknown(0.5)},
+    ),
+    "unknown function": Problem(
+        Interval(0, 1),
+        lambda u, x, *, k: k(x) * u(x) - k(x)[::-1],
+        unknowns={"k": UnknownFunction(1.0, network=_mlp)},
+    ),
+    "two outputs": Problem(
+        Interval(0, 1),
+        lambda u, x: u(x)[::-1, 1:] + laplacian(u, x)[:, :1],
+        outputs=2,
+        conditions=[Dirichlet(1.0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("model", [_mlp, _skip])
+@pytest.mark.parametrize("case", COUPLED_PROBLEMS)
+@pytest.mark.ranks(most=1, reason="as above")
+def test_jacobian_of_coupled_points_agrees_with_differences(case: str, model: Any) -> None:
+    engine = Engine(
+        COUPLED_PROBLEMS[case], sp.current_world().communicator, model, points=Points(ROWS)
+    )
+    objective, batch = engine.objective, engine.feed.whole(0)
+    objective.prepare_jacobian(engine.parameters, batch)
+    rng = np.random.default_rng(1)
+    theta = engine.parameters + rng.normal(size=engine.parameters.shape)
+    direction, h = rng.normal(size=theta.shape), 1e-5
+
+    def residuals(at: Any) -> np.ndarray:
+        # Of the loss, which has no Jacobian.
+        u = objective._field(objective.layout.unflatten(at[0]))
+        pairs = zip(engine.problem.terms, batch, strict=True)
+        parts = [weighted(term.residual(u, *rows.arrays), rows.weights) for term, rows in pairs]
+        return np.concatenate(parts)
+
+    r, slopes = objective.residuals_and_jacobian(theta, batch)
+    np.testing.assert_allclose(np.concatenate([e[0] for e in r]), residuals(theta), rtol=1e-12)
+    found = np.concatenate([each[0] for each in slopes], axis=1).T @ direction[0]
+    expected = (residuals(theta + h * direction) - residuals(theta - h * direction)) / (2 * h)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("case", ["poisson", "fourth order", "third order", "divergence", "tapes"])
+@pytest.mark.ranks(most=1, reason="as above")
+def test_rounding_makes_no_pointwise_residual_slow(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a reverse pass for each row")
+
+    monkeypatch.setattr(JacobianOfTerm, "_row_by_row", refuse)
+    problem = CASES[case]
+    model = MLP(problem.domain.dimension, problem.outputs, width=40, depth=3, dtype="float32")
+    network = make_network(model, problem.domain.dimension, problem.outputs, dtype="float32")
+    layout = ParameterLayout.of(network.trainable_variables)
+    flat = layout.flatten(network.trainable_variables)
+    for each in jacobians_of(problem, network, layout):
+        arrays = tuple(tf.constant(a, tf.float32) for a in each.term.points(2_000))
+        rows = Rows(tf.constant(1e-3), arrays)
+        each.prepare(flat, rows)
+        each(flat, rows)
+
+
 @pytest.mark.ranks(most=1, reason="as above")
 def test_members_have_the_jacobians_that_they_have_alone() -> None:
     engine = Engine(CASES["poisson"], sp.current_world().communicator, _mlp, points=9)
     batch = engine.feed.whole(0)
-    engine.objective.prepare_jacobian(tf.float64)
+    engine.objective.prepare_jacobian(engine.parameters, batch)
     rng = np.random.default_rng(1)
     theta = tf.constant(rng.normal(size=(3, engine.parameters.shape[1])))
     parts = (engine.objective._field, engine.objective._terms)

@@ -42,7 +42,7 @@ def test_products_of_members() -> None:
 def _check(case: str, model: str, members: int) -> None:
     engine = Engine(CASES[case], sp.current_world().communicator, MODELS[model], points=9)
     objective, batch = _stacked(engine, members), engine.feed.whole(0)
-    objective.prepare_jacobian(tf.float64)
+    objective.prepare_jacobian(engine.parameters, batch)
     rng = np.random.default_rng(1)
     p = engine.parameters.shape[1]
     theta = engine.parameters + 0.1 * rng.normal(size=[members, p])

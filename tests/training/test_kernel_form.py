@@ -57,8 +57,9 @@ class _Stack:
 
 def dense(here: Engine) -> tuple[Any, Any]:
     """r: [N] and J: [N, p] of all points on one rank."""
-    here.objective.prepare_jacobian(tf.float64)
-    r, slopes = here.objective.residuals_and_jacobian(here.parameters, here.feed.whole(0))
+    batch = here.feed.whole(0)
+    here.objective.prepare_jacobian(here.parameters, batch)
+    r, slopes = here.objective.residuals_and_jacobian(here.parameters, batch)
     return tf.concat(r, axis=1)[0].numpy(), tf.concat(slopes, axis=2)[0].numpy().T
 
 
@@ -85,8 +86,8 @@ def test_both_forms_solve_the_same_equations_on_any_number_of_ranks(
     expected = np.linalg.solve(
         jacobian.T @ jacobian + damping * np.diag(scale**2), jacobian.T @ np.stack([r, r**2]).T
     ).T
-    shared.objective.prepare_jacobian(tf.float64)
     batch = shared.feed.whole(0)
+    shared.objective.prepare_jacobian(shared.parameters, batch)
     counts = shared.objective.residuals_of_ranks(batch)
     assert sum(counts) == len(r)
 

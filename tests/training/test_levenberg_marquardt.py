@@ -27,9 +27,6 @@ class LeastSquares:
     def __init__(self, residual: Function, size: int) -> None:
         self._residual, self.size = residual, size
 
-    def prepare_jacobian(self, dtype: Any) -> None:
-        """Nothing is to be found out."""
-
     def residuals(self, parameters: Any, batch: Any) -> list[Any]:
         return [tf.stack([self._residual(row) for row in tf.unstack(parameters)])]
 

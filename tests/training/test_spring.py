@@ -90,9 +90,9 @@ def by_formula(
 
 
 def residuals_of(here: Engine, count: int) -> Any:
-    here.objective.prepare_jacobian(tf.float64)
     compute = tf.function(here.objective.residuals_and_jacobian, autograph=False)
     given = batches(here, count)
+    here.objective.prepare_jacobian(here.parameters, given[0])
 
     def residuals(k: int, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r, slopes = compute(tf.constant(theta[None]), given[k])
@@ -145,7 +145,7 @@ def test_single_precision_solves_in_double() -> None:
 def test_members_are_trained_as_they_are_alone() -> None:
     here = engine(Points(DOMAIN.sample(5, seed=1), 6), alone=True)
     optimizer = SPRING(damping=1e-3)
-    here.objective.prepare_jacobian(tf.float64)
+    here.objective.prepare_jacobian(here.parameters, here.feed.whole(0))
     stacked = StackedObjective(
         here.objective._field,
         here.objective._terms,
@@ -248,9 +248,6 @@ class _Given:
 
     def __init__(self, function: Callable[[Any], Any], count: int) -> None:
         self._function, self._count = function, count
-
-    def prepare_jacobian(self, dtype: Any) -> None:
-        pass
 
     def residuals(self, theta: Any, batch: Any) -> list[Any]:
         return [self._function(theta[0])[None]]

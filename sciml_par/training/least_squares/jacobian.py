@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
 from sciml_par.networks.network import Network
 from sciml_par.problems.field import Field
 from sciml_par.problems.problem import Problem
@@ -31,11 +30,17 @@ def weighted(residual: Tensor, weights: Tensor) -> Tensor:
     return tf.reshape(tf.transpose(roots * residual), [-1])
 
 
+def moved(parameters: Tensor, by: float = 1.0) -> Tensor:
+    """Other parameters, where nothing vanishes that does at initial ones (local)."""
+    change = np.random.default_rng(0).normal(scale=by, size=parameters.shape)
+    return parameters + tf.constant(change, parameters.dtype)
+
+
 @dataclass
 class JacobianOfTerm:
     """Computes √w r and its derivatives for one member.
 
-    `prepare` is to be called before, outside of any graph.
+    `prepare`, called before and outside of any graph, makes it fast.
 
     Attributes
     ----------
@@ -49,157 +54,111 @@ class JacobianOfTerm:
     term: Term
     layout: ParameterLayout
     field: FieldOf
-    _independent_rows: bool | None = None
+    _computed: Any = None
+    _residuals: Any = None
 
-    def prepare(self, dtype: Any) -> None:
-        """Find out whether residual i depends on point i only, by trying (local)."""
-        if self._independent_rows is None:
-            self._independent_rows = self._rows_are_independent(dtype)
+    def prepare(self, flat: Tensor, rows: Rows) -> None:
+        """Choose the fastest way to derivatives that is right, by trying at these rows (local).
+
+        Each way tells whether its derivatives are those of all residuals together. It is asked near
+        θ: [p], and farther from it, since what couples points may depend on the field.
+        """
+        given = (_of_rows(rows), *rows.arrays)
+        for way in (self._recorded, self._point_by_point):
+            computed = tf.function(way, autograph=False)
+            try:
+                # In a function around it, derivatives of which nothing is asked are not computed.
+                tried = tf.function(lambda *x: computed(*x)[2], autograph=False)  # noqa: B023
+                tried = tried.get_concrete_function(flat, *given)
+                right = all(tried(moved(flat, by), *given) for by in (0.1, 1.0))
+            except NotRecordedError:
+                continue
+            except Exception:  # of a residual for all points, computed at one
+                if way == self._recorded:
+                    raise
+                continue
+            if right:
+                self._computed = computed
+                return
+        self._computed = tf.function(self._row_by_row, autograph=False)
 
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """θ: [p] -> √w r: [k n], and its derivatives, transposed: [p, k n] (local)."""
-        assert self._independent_rows is not None
-        if not self._independent_rows:
-            return self._row_by_row(flat, rows)
-        if all(each.chain is not None for each in (self.network, *self.network.others)):
-            try:
-                return self._recorded(flat, rows)
-            except NotRecordedError:
-                pass
-        return self._point_by_point(flat, rows)
+        r, slopes, _ = (self._computed or self._row_by_row)(flat, _of_rows(rows), *rows.arrays)
+        return r, slopes
 
-    def _recorded(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    def residuals(self, flat: Tensor, rows: Rows) -> Tensor:
+        """θ: [p] -> √w r: [k n] (local)."""
+        if self._residuals is None:
+            self._residuals = tf.function(self._weighted, autograph=False)
+        return self._residuals(flat, rows.weights, *rows.arrays)
+
+    def _weighted(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> Tensor:
+        u = self.field(self.layout.unflatten(flat))
+        return weighted(self.term.residual(u, *arrays), weights)
+
+    def _recorded(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         """By one reverse pass for each component of the residual."""
+        if any(each.chain is None for each in (self.network, *self.network.others)):
+            raise NotRecordedError
         parameters = self.layout.unflatten(flat)
-        self.term.plan(self.field(parameters), *rows.arrays)
+        self.term.plan(self.field(parameters), *arrays)
         count = len(parameters) - self.layout.unknowns
-        weights, sought = parameters[:count], parameters[count:]
+        own, sought = parameters[:count], parameters[count:]
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             layers = RecordedLayers(tape)
             tape.watch(sought)
             unknowns = values_of(self.problem.unknowns, sought) if sought else None
-            u = layers.field(self.problem, self.network, weights, unknowns)
-            r = weighted(self.term.residual(u, *rows.arrays), rows.weights)
-            parts = tf.split(r, _components(r, rows))
+            u = layers.field(self.problem, self.network, own, unknowns)
+            r = weighted(self.term.residual(u, *arrays), weights)
+            parts = tf.split(r, int(r.shape[0] // weights.shape[0]))
             totals = [tf.reduce_sum(part) for part in parts]
         found = [
             layers.derivatives(part, total, self.layout)
             for part, total in zip(parts, totals, strict=True)
         ]
-        by_all = tf.concat(found, axis=1)
-        if not sought:
-            return r, by_all
-        by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
-        return r, tf.concat([by_all[: self.layout.size_of_network], by_unknowns], axis=0)
+        by_all, right = tf.concat(found, axis=1), layers.separates_rows(r, weights.shape[0])
+        if sought:
+            by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
+            by_all = tf.concat([by_all[: self.layout.size_of_network], by_unknowns], axis=0)
+        return r, by_all, right
 
-    def _point_by_point(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    def _point_by_point(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         """By a reverse pass for each point, all of which are one vectorized computation."""
-        n = rows.arrays[0].shape[0]
-        weights = rows.weights + tf.zeros([n], flat.dtype)
 
-        def of_point(given: Any) -> tuple[Tensor, Tensor]:
-            weight, arrays = given
+        def of_point(given: Any) -> Tensor:
+            weight, row = given
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(flat)
-                u = self.field(self.layout.unflatten(flat))
-                r = weighted(self.term.residual(u, *(a[None] for a in arrays)), weight)
+                r = self._weighted(flat, weight, *(a[None] for a in row))
                 parts = tf.unstack(r)
-            return r, tf.stack([_gradient(tape, part, flat) for part in parts])
+            return tf.stack([_gradient(tape, part, flat) for part in parts])
 
-        r, slopes = tf.vectorized_map(of_point, (weights, tuple(rows.arrays)))
-        return (
-            tf.reshape(tf.transpose(r), [-1]),
-            tf.reshape(tf.transpose(slopes, [2, 1, 0]), [self.layout.size, -1]),
-        )
+        slopes = tf.vectorized_map(of_point, (weights, arrays))
+        slopes = tf.reshape(tf.transpose(slopes, [2, 1, 0]), [self.layout.size, -1])
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(flat)
+            r = self._weighted(flat, weights, *arrays)
+        # Σ_i s_i ∂r_i/∂θ by one reverse pass through all points.
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], r.shape)
+        signs = tf.constant(signs, r.dtype)
+        expected = _gradient(tape, r, flat, signs)
+        close = 10 * np.sqrt(np.finfo(r.dtype.as_numpy_dtype).eps) * tf.norm(slopes)
+        return r, slopes, tf.norm(tf.linalg.matvec(slopes, signs) - expected) <= close
 
-    def _row_by_row(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    def _row_by_row(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         """By a reverse pass through all points for each row."""
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(flat)
-            u = self.field(self.layout.unflatten(flat))
-            r = weighted(self.term.residual(u, *rows.arrays), rows.weights)
+            r = self._weighted(flat, weights, *arrays)
         found = tape.jacobian(r, flat, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return r, tf.transpose(found)
-
-    def couples_points(self, dtype: Any) -> bool:
-        """Whether residuals at some points are others without the rest of these points (local).
-
-        What the residual raises goes through: there are some that can be computed on the training
-        points alone, such as with measured values.
-        """
-        n, residual = self._tried(dtype)
-        parts = [part for part in (slice(0, n // 2), slice(n // 2, n)) if part.stop > part.start]
-        return n > 0 and _differ(
-            residual(slice(n)), np.concatenate([residual(part) for part in parts])
-        )
-
-    def mixes_points(self, dtype: Any) -> bool:
-        """Whether residuals at some points are others once the rest of these points move (local).
-
-        Their number and places stay, so that rounding does too, and every bit is compared.
-        """
-        n, residual = self._tried(dtype)
-        rows = np.arange(n)
-        whole = residual(rows)
-        if n < 2 or not np.array_equal(whole, residual(rows), equal_nan=True):
-            return False
-        for first in (0, 1):
-            kept = rows[first::2]
-            moved = residual(np.where(rows % 2 == first, rows, kept[(rows // 2) % len(kept)]))
-            if not np.array_equal(whole[kept], moved[kept], equal_nan=True):
-                return True
-        return False
-
-    def draws_random_numbers(self, dtype: Any) -> bool:
-        """Whether residuals are others when they are computed again (local).
-
-        What the residual raises goes through.
-        """
-        n, residual = self._tried(dtype)
-        return n > 0 and _differ(residual(slice(n)), residual(slice(n)))
-
-    def _tried(self, dtype: Any) -> tuple[int, Callable[[Any], Any]]:
-        """The number of a few points, and the residuals at some of them."""
-        arrays = self._some_points()
-        if arrays is None:
-            return 0, lambda _part: np.zeros([0, 1])
-        given = [tf.constant(array, dtype) for array in arrays]
-        flat = np.random.default_rng(0).normal(size=self.layout.size)
-        u = self.field(self.layout.unflatten(tf.constant(flat, dtype)))
-        n = len(arrays[0])
-
-        def residual(part: Any) -> Any:
-            rows = np.arange(n)[part]
-            return self.term.residual(u, *(tf.gather(a, rows) for a in given)).numpy()
-
-        return n, residual
-
-    def _rows_are_independent(self, dtype: Any) -> bool:
-        try:
-            return not self.couples_points(dtype)
-        except Exception:  # TensorFlow and the user's own function raise all kinds
-            return False
-
-    def _some_points(self) -> Sequence[Any] | None:
-        """A few points of the term; None if even many tried have none of them."""
-        for tried in (6, 64, 1024, 16384):
-            try:
-                return [array[:6] for array in self.term.points(tried)]
-            except InputError:  # a grid of so few has none, or none where the condition holds
-                continue
-        return None
+        return r, tf.transpose(found), tf.constant(True)
 
 
-def _differ(a: Any, b: Any) -> bool:
-    """Whether two arrays differ by more than rounding."""
-    scale = np.abs(a[np.isfinite(a)]).max(initial=0.0)
-    close = 1e3 * np.finfo(a.dtype).eps * scale
-    return not np.allclose(a, b, rtol=0, atol=close, equal_nan=True)
+def _of_rows(rows: Rows) -> Tensor:
+    """The weights of rows as a vector [n]."""
+    return rows.weights + tf.zeros(rows.arrays[0].shape[:1], rows.arrays[0].dtype)
 
 
-def _components(r: Tensor, rows: Rows) -> int:
-    return int(r.shape[0] // rows.arrays[0].shape[0])
-
-
-def _gradient(tape: Any, value: Tensor, flat: Tensor) -> Tensor:
-    return tape.gradient(value, flat, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+def _gradient(tape: Any, value: Tensor, flat: Tensor, along: Tensor | None = None) -> Tensor:
+    return tape.gradient(value, flat, along, unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -15,6 +15,7 @@ from sciml_par.training.least_squares.linear_system import (
 from sciml_par.training.least_squares.solvers import (
     AUTO,
     KERNEL,
+    MATRIX_FREE,
     NORMAL_EQUATIONS,
     check_solver,
     make_system,
@@ -113,9 +114,13 @@ class LevenbergMarquardt(Described):
             return self, choice.sentence  # the step takes the one with the smaller matrix
         return replace(self, solver=choice.solver), choice.sentence
 
+    def prepare(self, objective: Objective, parameters: Tensor, batch: Batch) -> None:
+        """See `Optimizer`."""
+        if self.solver != MATRIX_FREE:
+            objective.prepare_jacobian(parameters, batch)
+
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""
-        objective.prepare_jacobian(parameters.dtype)
         members = parameters.shape[0]
         return State(
             tf.fill([members], tf.constant(self.damping, tf.float64)),

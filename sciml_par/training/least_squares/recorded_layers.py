@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from sciml_par._tensorflow import tf
 from sciml_par.networks.network import Network
 from sciml_par.problems._given import on_trial
@@ -156,6 +158,34 @@ class RecordedLayers:
             for part, size in zip(parts, layout.sizes, strict=True)
         ]
         return tf.concat(rows, axis=0)
+
+    def separates_rows(self, residual: Tensor, n: int) -> Tensor:
+        """Whether row i of r: [k n] depends on the products of point i only; a boolean (local).
+
+        Then a factor s_i of row i is a factor of δ_q[:, i], where a sum over other rows has others.
+        Powers of two are such factors without any rounding.
+        """
+        k = residual.shape[0] // n
+        rng = np.random.default_rng(0)
+        factors = 2.0 ** (rng.permutation(n) % 16 - 8)
+        each = np.tile(rng.normal(size=[k, 1]), [1, n])
+        outputs = [z for record in self._all for z in record.outputs]
+        of_rows, of_scaled = (
+            self._tape.gradient(
+                residual,
+                outputs,
+                tf.constant(np.ravel(given), residual.dtype),
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            for given in (each, each * factors)
+        )
+        numbers = np.finfo(residual.dtype.as_numpy_dtype)
+        wrong = [tf.constant(False)]
+        for delta, scaled in zip(of_rows, of_scaled, strict=True):
+            expected = delta * tf.constant(factors, delta.dtype)
+            close = 1e3 * numbers.eps * tf.reduce_max(tf.abs(expected), axis=0)
+            wrong.append(tf.reduce_any(tf.abs(scaled - expected) > close + 1e6 * numbers.tiny))
+        return ~tf.reduce_any(tf.stack(wrong))
 
 
 def _refuse_watched(x: Tensor) -> None:

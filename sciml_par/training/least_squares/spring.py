@@ -106,9 +106,12 @@ class SPRING(Described):
         """See `Optimizer`."""
         return self
 
+    def prepare(self, objective: Objective, parameters: Tensor, batch: Batch) -> None:
+        """See `Optimizer`."""
+        objective.prepare_jacobian(parameters, batch)
+
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""
-        objective.prepare_jacobian(parameters.dtype)
         members = parameters.shape[0]
         none = tf.zeros([members], tf.float64)
         return State(

@@ -54,8 +54,8 @@ class Objective(Protocol):
     def normal_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> Tensor:
         """JᵀJ d over this rank's points: [M, p] -> [M, p] (local)."""
 
-    def prepare_jacobian(self, dtype: Any) -> None:
-        """Called by `init` of optimizers that use `residuals_and_jacobian` (local)."""
+    def prepare_jacobian(self, parameters: Tensor, batch: Batch) -> None:
+        """Called by `prepare` of optimizers that use `residuals_and_jacobian` (local)."""
 
     def sum_over_ranks(self, tensor: Tensor) -> Tensor:
         """Σ over the ranks that share the loss (collective)."""
@@ -148,7 +148,8 @@ class Optimizer(Protocol):
     Notes
     -----
     An optimizer may also have ``report(state) -> Report`` (local), which the loop asks after each
-    step.
+    step, and ``prepare(objective, parameters, batch)`` (local), which the loop calls outside of any
+    graph before it traces steps.
     """
 
     @property

@@ -65,10 +65,13 @@ class Weighting:
         # All weights of its batches have an axis for the members.
         self.objective = plain.with_stacked([Rows(True, flags[1]) for flags in self._stacked])
 
+    def prepare(self, parameters: Tensor, batch: Batch) -> None:
+        """See `Optimizer.prepare`."""
+        if self._strategy.needs_jacobian:
+            self._plain.prepare_jacobian(parameters, batch)
+
     def start(self, members: int, dtype: Any) -> WeightState:
         """The state before the first step, with the points of all ranks (local)."""
-        if self._strategy.needs_jacobian:
-            self._plain.prepare_jacobian(dtype)
         return self._strategy.start(self._terms, members, dtype)
 
     def of_rank(self, state: WeightState) -> WeightState:
