@@ -266,6 +266,7 @@ def _tried(
         names = [term.name for term in problem.terms[len(problem.residuals) :]]
         remarks += contradictions(problem.conditions, names, problem.domain, problem.outputs)
         refuse_coupling_ansatz(problem, stack.setups[0].network.model, settings.precision)
+        remarks += [each for setup in stack.setups for each in setup.feed.remarks[:1]]
         traced = stack.setups[0].traced
         remarks += traced.remarks if traced else ()
         jacobians = jacobians_of(problem, stack.network, stack.layout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,15 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.results import Result
-from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, TargetLoss, WallTime
+from sciml_par.training import (
+    Adam,
+    Checkpoint,
+    Ensemble,
+    LevenbergMarquardt,
+    Points,
+    TargetLoss,
+    WallTime,
+)
 
 pytestmark = pytest.mark.long
 table = Table()
@@ -256,17 +265,53 @@ def a_mean_over_the_points_in_a_residual() -> Any:
     return solve(problem, points=at).predict(X).mean, 1 + 2 * X
 
 
-@table.gives(
-    1e-3,
-    not_yet("all points become one"),
-    or_says="spacing|distance|apart|float64",
-)
-def single_precision_far_from_the_origin() -> Any:
-    far = Interval(1e8, 1e8 + 1)
+def _slope_from(begin: float, **options: Any) -> Any:
     slope = lambda u, x: derivative(u, x, 0) - 1
-    problem = Problem(far, slope, conditions=[Dirichlet(0.0, on="left")])
-    found = solve(problem, precision="float32", optimizer=Adam(1e-2), steps=1000)
-    return found.predict(1e8 + X).mean, X
+    problem = Problem(Interval(begin, begin + 1), slope, conditions=[Dirichlet(0.0, on="left")])
+    return solve(problem, **options)
+
+
+@table.says("become 1.*precision='float64'")
+def single_precision_far_from_the_origin() -> Any:
+    _slope_from(1e8, precision="float32", optimizer=Adam(1e-2), steps=1000)
+
+
+@table.says("40 points become 17")
+def single_precision_a_million_from_the_origin() -> Any:
+    _slope_from(1e6, precision="float32", points=40)
+
+
+@table.says("a point moves by up to")
+def points_not_far_apart_for_single_precision() -> Any:
+    _slope_from(1e4, precision="float32", points=40, steps=3)
+
+
+@table.says("along 't'.*a point moves|along 't'.*become")
+def scattered_points_far_from_the_origin() -> Any:
+    domain = Interval(0, 1) * Time(1e6, 1e6 + 1)
+    problem = Problem(domain, lambda u, x: derivative(u, x, "t"), conditions=[Initial(0.0)])
+    solve(problem, precision="float32", points=Points(1000, method="sobol"), steps=1)
+
+
+@table.says("2 points become 1")
+def observations_closer_than_single_precision() -> Any:
+    seen = Observations([[0.5], [0.5 + 1e-9]], [[1.0], [2.0]])
+    problem = Problem(UNIT, laplacian, conditions=[Dirichlet(0.0), seen])
+    solve(problem, precision="float32", steps=1)
+
+
+@table.says("Result.predict: .* 2 points become 1")
+def a_difference_quotient_in_single_precision() -> Any:
+    result = solve(rod(lambda: 1.0), precision="float32", steps=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        result.predict(np.linspace(0, 1, 1001))
+    result.predict([[0.5], [0.5 + 1e-9]])
+
+
+@table.gives(1e-4)
+def double_precision_far_from_the_origin() -> Any:
+    return [(_slope_from(begin).predict(begin + X).mean, X) for begin in (1e6, 1e8)]
 
 
 @table.gives(0.0)

@@ -57,7 +57,7 @@ def make_feed(
     domain, given = problem.domain, wanted
     wanted = wanted.scattered(domain) if scattered and points_per_rank is None else wanted
     own_seed = seed if wanted.seed is None else wanted.seed
-    place = Place(rank, size, longest_axis(domain), own_seed, dtype, bootstrap)
+    place = Place(rank, size, longest_axis(domain), own_seed, dtype, domain.names, bootstrap)
     equations = problem.terms[: len(problem.residuals)]
     redrawn = False
     sub_domain: Domain | None
@@ -198,4 +198,5 @@ def _joined(
         rows_of_ranks=rows,
         sub_domain=sub_domain,
         description=description,
+        remarks=[remark for part in parts for remark in part.remarks],
     )
