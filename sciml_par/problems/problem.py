@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems._arguments import (
     Equation,
@@ -45,7 +46,7 @@ FloatArray = npt.NDArray[np.float64]
 Exact = Callable[[FloatArray], npt.ArrayLike]
 
 
-class Problem:
+class Problem(ByName):
     """What is to be solved, free of networks, ranks and optimizers; immutable.
 
     The loss is L = Σ_t w_t · (1/N_t) Σ_{i=1..N_t} |r_t(x_i)|² over the terms t: the equations in

@@ -121,7 +121,7 @@ class Predictor:
                 f"Result.predict: {numbers_text(self.left_out)} did not finish, and "
                 f"{'is' if len(self.left_out) == 1 else 'are'} not in mean and deviation.",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
         if batch_size is not None:
@@ -146,7 +146,7 @@ class Predictor:
         coarse = coarse_rounding(points[np.isfinite(points).all(axis=1)], self.dtype.name)
         if coarse is not None and coarse.coincide:
             text = coarse.text(self.dtype.name, "the points", coordinate_names(d))
-            warnings.warn(f"Result.predict: {text}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"Result.predict: {text}", RuntimeWarning, stacklevel=5)
         return points.astype(self.dtype)
 
 

@@ -281,7 +281,7 @@ def _tried(
 def _tell(remarks: Sequence[str], communicator: Communicator) -> None:
     if communicator.rank == 0:
         for remark in dict.fromkeys(remarks):
-            warnings.warn(f"train: {remark}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"train: {remark}", RuntimeWarning, stacklevel=5)
 
 
 def training_group(division: Division, world: World) -> Communicator:
