@@ -72,12 +72,10 @@ def check_takes(
 def as_columns(
     values: npt.ArrayLike, n: int, *, what: str, columns: int | None = None
 ) -> npt.NDArray[np.float64]:
-    """Values at n points as [n, m]: of one number, or of [n] where m may be 1, as well."""
+    """Values at n points as an array [n, m]; [n] is taken as [n, 1] where m may be 1."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiu":
         raise InputError(f"{what} must be real numbers, got dtype {array.dtype}")
-    if array.ndim == 0:
-        array = np.full((n, columns or 1), array)
     if array.shape == (n,) and columns in (None, 1):
         array = array[:, None]
     good = array.ndim == 2 and array.shape[0] == n and columns in (None, array.shape[1])

@@ -405,6 +405,11 @@ def functions_that_return_a_number() -> Any:
     ]
 
 
+@table.says("must have the shape")
+def a_mean_over_the_points_as_a_boundary_value() -> Any:
+    return solve(Problem(UNIT, laplacian, conditions=[Dirichlet(lambda x: np.mean(x))]))
+
+
 @table.says("if it is for one component, name it, as component=0")
 def one_column_for_two_outputs() -> Any:
     conditions = [Dirichlet(lambda x: 0 * x[:, :1])]
