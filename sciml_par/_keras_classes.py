@@ -3,7 +3,8 @@
 `keras.models.load_model` finds classes that have been registered, so that a program which loads a
 model would have to import the module of its class. Importing it with `import sciml_par` would
 import TensorFlow. So a name is registered as soon as Keras has been imported, by whomever that is,
-and the class itself is imported when a model of it is loaded.
+and the class itself is imported when a model of it is loaded. Keras and TensorFlow start as quietly
+as where this package imports them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+from sciml_par._tensorflow import quiet_start
 
 _KERAS = "keras"
 _CLASSES = {
@@ -37,17 +40,20 @@ def register_with_keras() -> None:
 
 
 class _AfterKeras(MetaPathFinder):
-    """Finds Keras as Python would, and registers the classes once its code has run."""
+    """Finds Keras and TensorFlow as Python would, and has their code run quietly.
+
+    Once that of Keras has run, the classes are registered.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _KERAS:
+        if fullname not in (_KERAS, "tensorflow"):
             return None
         others = [finder for finder in sys.meta_path if finder is not self]
         specs = (finder.find_spec(fullname, path, target) for finder in others)
         spec = next((spec for spec in specs if spec is not None), None)
-        # Keras may be looked for without being imported, as TensorFlow does.
+        # They may be looked for without being imported, as TensorFlow does.
         if spec is not None and spec.loader is not None:
             self._run_afterwards(spec.loader)
         return spec
@@ -56,11 +62,14 @@ class _AfterKeras(MetaPathFinder):
         run = loader.exec_module
 
         def run_and_register(module: ModuleType) -> None:
-            if self in sys.meta_path:
+            of_keras = module.__name__ == _KERAS
+            if of_keras and self in sys.meta_path:
                 sys.meta_path.remove(self)
             del loader.exec_module
-            run(module)
-            _register(module)
+            with quiet_start():
+                run(module)
+            if of_keras:
+                _register(module)
 
         loader.exec_module = run_and_register
 

@@ -31,14 +31,21 @@ def import_module(name: str, *, quiet: bool = True) -> ModuleType:
     TensorFlow writes before its log level applies goes to the process's standard error, past
     Python; if the import fails it is shown.
     """
-    if name in sys.modules:
-        return sys.modules[name]
-    if not quiet or os.environ.get(_LOG_LEVEL) == _ALL:
-        with _never_collected():
-            return importlib.import_module(name)
-    os.environ[_LOG_LEVEL] = _ONLY_FATAL
-    with _standard_error_held_back(), _never_collected():
-        return importlib.import_module(name)
+    if name not in sys.modules:
+        with quiet_start(quiet):
+            importlib.import_module(name)
+    return sys.modules[name]
+
+
+@contextlib.contextmanager
+def quiet_start(quiet: bool = True) -> Iterator[None]:
+    """Import TensorFlow within as `import_module` does (local)."""
+    with contextlib.ExitStack() as stack:
+        if quiet and os.environ.get(_LOG_LEVEL) != _ALL:
+            os.environ[_LOG_LEVEL] = _ONLY_FATAL
+            stack.enter_context(_standard_error_held_back())
+        stack.enter_context(_never_collected())
+        yield
 
 
 def is_recorded() -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import by_name
 from sciml_par._partial_operators import checked_operators
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
@@ -94,6 +95,7 @@ class MLP(keras.Model):
     321
     """
 
+    @by_name
     def __init__(
         self,
         inputs: int,

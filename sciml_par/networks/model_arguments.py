@@ -24,7 +24,14 @@ def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any,
         )
     for which, size in sizes.items():
         if not is_integer(size) or size < 1:
-            raise InputError(f"{model}: {which} must be an integer of at least 1, got {size!r}")
+            sizes_of_layers = (
+                f"; the sizes of layers are {model}(inputs, outputs, width=20, depth=3)"
+                if isinstance(size, list | tuple)
+                else ""
+            )
+            raise InputError(
+                f"{model}: {which} must be an integer of at least 1, got {size!r}{sizes_of_layers}"
+            )
     check_seed_and_dtype(model, seed, dtype)
     if name is not None and (not isinstance(name, str) or "/" in name):
         raise InputError(f"{model}: name must be a text without '/', got {name!r}")

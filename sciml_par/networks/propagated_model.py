@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import by_name
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.activation import activation_named
@@ -50,6 +51,7 @@ class PropagatedModel(keras.Model):
     only_dense = True
     """Whether all that is trained behind the embedding is kernels and biases of dense layers."""
 
+    @by_name
     def __init__(
         self,
         inputs: int,

@@ -92,8 +92,6 @@ def checked_network_outputs(number: Any, *, outputs: int, ansatz: Ansatz | None)
 def as_residuals(residual: Any) -> tuple[Residual, ...]:
     """The equations, each as a Residual."""
     several = residual if isinstance(residual, (list, tuple)) else [residual]
-    if not several:
-        raise InputError("Problem: at least one residual is needed")
     for r in several:
         if not isinstance(r, Residual) and not callable(r):
             raise InputError(

@@ -33,7 +33,8 @@ def values_at(
 
     Parameters
     ----------
-    columns : k, where that is known; values [n] are taken as [n, 1] where k may be 1.
+    columns : k, where that is known; values [n] are taken as [n, 1] where k may be 1, and one
+        number, the same at any points, as a constant.
     reads_variables : whether it may read trainable variables, whose values are then constants.
 
     Raises
@@ -43,6 +44,11 @@ def values_at(
         numbers, or depend on a trainable variable.
     """
     values = raw_values(function, x, what=what, reads_variables=reads_variables)
+    if np.ndim(values) == 0 and len(x) > 0:
+        # A number that other points change is no constant, but a sum or mean made by mistake.
+        again = raw_values(function, x[-1:], what=what, reads_variables=reads_variables)
+        if np.ndim(again) == 0 and np.asarray(values == again).all():
+            values = np.full((len(x), columns or 1), values)
     return as_columns(values, len(x), what=what, columns=columns)
 
 

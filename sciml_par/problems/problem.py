@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems._arguments import (
     Equation,
@@ -45,7 +46,7 @@ FloatArray = npt.NDArray[np.float64]
 Exact = Callable[[FloatArray], npt.ArrayLike]
 
 
-class Problem:
+class Problem(ByName):
     """What is to be solved, free of networks, ranks and optimizers; immutable.
 
     The loss is L = Σ_t w_t · (1/N_t) Σ_{i=1..N_t} |r_t(x_i)|² over the terms t: the equations in
@@ -57,6 +58,7 @@ class Problem:
         Such as `Interval`, `Box`, `Ball` or `Polygon`, and what is combined of them.
     residual : callable, Residual, or a sequence of these
         (u, x: [n, d]) -> r: [n, k], left side minus right side. A plain function has the weight 1.
+        Empty for a fit of data, which has conditions alone.
     conditions : sequence of Condition
         `Dirichlet`, `Neumann`, `Robin`, `Initial`, `Periodic`, `Interface`, `Observations`,
         `IntegralCondition`, `Condition` itself and classes derived from it. Those without a weight
@@ -134,6 +136,11 @@ class Problem:
         self._scaling = InputScaling(domain.lower, domain.upper) if input_scaling else None
         self._residuals = as_residuals(residual)
         self._conditions = as_conditions(conditions, domain, self._output_names)
+        if not self._residuals and not self._conditions:
+            raise InputError(
+                "Problem: at least one residual or condition is needed; a fit of data is "
+                "Problem(domain, [], conditions=[Observations(x, u)])"
+            )
         self._condition_weight: float | None = None
         self._unknowns, functions = checked_unknowns(
             {} if unknowns is None else unknowns,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_weight
@@ -19,7 +20,7 @@ Data = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Residual:
+class Residual(ByName):
     """An equation r(u, x) = 0 in the interior, left side minus right side.
 
     Parameters

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems._names import checked_names
 from sciml_par.problems.unknowns import Unknown
@@ -15,7 +16,7 @@ Tensor = Any
 
 
 @dataclass(frozen=True, eq=False)
-class UnknownFunction:
+class UnknownFunction(ByName):
     """A function that is sought, k(z) = T(p + N(z)), by a network N of its own.
 
     Its values are numbers. T is the smooth function by which `Unknown` keeps a number inside of

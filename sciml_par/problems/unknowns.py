@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_number
@@ -22,7 +23,7 @@ _TRIES = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Unknown:
+class Unknown(ByName):
     """A coefficient that is sought: a number, or an array of numbers.
 
     An optimizer changes a parameter p of order one, of which the value is a smooth function:

@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._masked import with_gaps
+from sciml_par._rounding import coarse_rounding
 from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.problems._names import coordinate_names
 from sciml_par.results.member import Member, in_the_mean, numbers_text
 from sciml_par.results.trained_field import TrainedField
 
@@ -119,7 +121,7 @@ class Predictor:
                 f"Result.predict: {numbers_text(self.left_out)} did not finish, and "
                 f"{'is' if len(self.left_out) == 1 else 'are'} not in mean and deviation.",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
         if batch_size is not None:
@@ -129,7 +131,7 @@ class Predictor:
     def _points(self, x: Any) -> Array:
         d = self.dimension
         try:
-            points = np.asarray(with_gaps(x), self.dtype)
+            points = np.asarray(with_gaps(x), np.float64)
         except (TypeError, ValueError):
             points = np.empty(())
         if points.ndim == 1 and d == 1:
@@ -141,7 +143,11 @@ class Predictor:
                 f"Result.predict: expected points x of the shape [n, {d}], a row for each; got "
                 f"{shape}.{point}"
             )
-        return points
+        coarse = coarse_rounding(points[np.isfinite(points).all(axis=1)], self.dtype.name)
+        if coarse is not None and coarse.coincide:
+            text = coarse.text(self.dtype.name, "the points", coordinate_names(d))
+            warnings.warn(f"Result.predict: {text}", RuntimeWarning, stacklevel=5)
+        return points.astype(self.dtype)
 
 
 def field_of_member(member: Member) -> TrainedField:

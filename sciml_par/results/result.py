@@ -9,6 +9,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, SupportsIndex
 
+from sciml_par._other_names import by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.files import write_results
@@ -104,6 +105,7 @@ class Result:
         if self.communicator is None or self.communicator.rank == 0:
             print_table(self.members, mode=self.mode)
 
+    @by_name
     def predict(self, x: Any, *, batch_size: int | None = None) -> EnsemblePrediction:
         """Predict at any points, with the weights that are kept (local).
 
@@ -150,6 +152,7 @@ class Result:
     def _predictor(self) -> Predictor:
         return Predictor(self.members)
 
+    @by_name
     def using(self, weights: str) -> Result:
         """The same result with the best or the last weights of each member (collective).
 
@@ -194,6 +197,7 @@ class Result:
             mine = [m for m in members if rank in ranks_of([m])]
         return Lazy([partial(_network_of, member) for member in mine])
 
+    @by_name
     def save(
         self,
         directory: str | Path,
@@ -242,6 +246,7 @@ class Result:
         return write() if self.communicator is None else self.communicator.on_root(write)
 
     @staticmethod
+    @by_name
     def load(directory: str | Path, *, problem: Any = None, network: Any = None) -> Result:
         """Read what `save` has written, without ranks and without `init` (local).
 

@@ -14,6 +14,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.course import Course
 from sciml_par.training.meeting import Meeting, Watcher
+from sciml_par.training.traced_terms import trace_terms
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -233,7 +234,36 @@ class CallbackWatcher(Watcher):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        asked = self._world.allgather_object(progress.reason)
-        reason = next((each for each in asked if each is not None), None)
+        over = "on_train_end" in names
+        changed = over and any(_computes_something_else(course) for course in meeting.courses)
+        asked = self._world.allgather_object((progress.reason, changed))
+        if any(changed for _, changed in asked) and self._world.rank == 0:
+            warnings.warn(
+                "train: the residuals, conditions or ansatz compute something else than when "
+                "training started, and the training did not see this change. If a callback makes "
+                "it, keep the number in a tf.Variable(1.0, trainable=False) and assign to that.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        reason = next((each for each, _ in asked if each is not None), None)
         if reason is not None and not meeting.over:
             meeting.stop_all(reason)
+
+
+def _computes_something_else(course: Course) -> bool:
+    """Return whether the terms of the loss, traced again, are others than those trained (local)."""
+    setup = course.stack.setups[0]
+    before = None if setup.traced is None else setup.traced.key
+    if before is None:
+        return False
+    try:
+        now = trace_terms(
+            setup.problem,
+            setup.network,
+            dtype=course.stack.parameters.dtype.name,
+            arrays=setup.feed.arrays,
+            rows=setup.feed.totals,
+        ).key
+    except Exception:  # a function may fail by now; that must not take the result along
+        return False
+    return now is not None and now != before

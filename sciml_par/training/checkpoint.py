@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
+from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.results.folder import CHECKPOINT
 from sciml_par.training._checks import as_integer
@@ -15,7 +16,7 @@ AUTO = "auto"
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(ByName):
     """Write all that a training needs to go on to files in a folder.
 
     They are written when the training is stopped from outside (by a signal, its wall time or a

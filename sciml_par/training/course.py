@@ -153,7 +153,10 @@ class Course:
 
     @property
     def measures(self) -> dict[str, FloatArray]:
-        """What the optimizer tells of its last step, and the last recorded weights: [M] each."""
+        """What the optimizer tells of its last step, and the last recorded weights: [M] each.
+
+        An optimizer that has not made a step yet tells nothing.
+        """
         return self._measures_of_optimizer() | self._last_weights()
 
     def stop(self, reason: str) -> None:
@@ -318,7 +321,7 @@ class Course:
 
     def _measures_of_optimizer(self) -> dict[str, FloatArray]:
         optimizer: Any = self.phases[self.position.phase].optimizer
-        if not hasattr(optimizer, "report"):
+        if not hasattr(optimizer, "report") or self.step == self.position.phase_start:
             return {}
         found = optimizer.report(self.state.optimizer).measures
         return {name: value.numpy().astype(np.float64) for name, value in found.items()}

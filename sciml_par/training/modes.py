@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
 from sciml_par.training._checks import as_integer
@@ -18,7 +19,7 @@ DATA, ENSEMBLE = "data", "ensemble"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ensemble:
+class Ensemble(ByName):
     """Members that are trained side by side by groups of ranks.
 
     The ranks are divided into groups of `ranks_per_member`, and the members are dealt out to the

@@ -265,6 +265,7 @@ def _tried(
         names = [term.name for term in problem.terms[len(problem.residuals) :]]
         remarks += contradictions(problem.conditions, names, problem.domain, problem.outputs)
         refuse_coupling_ansatz(problem, stack.setups[0].network.model, settings.precision)
+        remarks += [each for setup in stack.setups for each in setup.feed.remarks[:1]]
         setup, batches = stack.setups[0], stack.feed.steps_per_epoch > 1
         if setup.traced is not None:
             trial = (stack.terms, setup.traced, setup.feed.arrays, stack.parameters[0])
@@ -277,7 +278,7 @@ def _tried(
 def _tell(remarks: Sequence[str], communicator: Communicator) -> None:
     if communicator.rank == 0:
         for remark in dict.fromkeys(remarks):
-            warnings.warn(f"train: {remark}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"train: {remark}", RuntimeWarning, stacklevel=5)
 
 
 def training_group(division: Division, world: World) -> Communicator:

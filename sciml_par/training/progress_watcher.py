@@ -29,6 +29,7 @@ class ProgressWatcher(Watcher):
         self._shown: dict[tuple[int, ...], int] = {}
         self._ended: set[int] = set()
         self._started = False
+        self._phase = 0
 
     def met(self, meeting: Meeting) -> None:
         """See `Watcher` (local)."""
@@ -47,6 +48,16 @@ class ProgressWatcher(Watcher):
             names = [term.name for term in meeting.course.stack.terms]
             terms = dict(zip(names, last.terms, strict=False)) if len(meeting.losses) == 1 else {}
             self._reporter.update(last.done, meeting.losses, terms, last.measures, meeting.unknowns)
+        self._tell_of_phase(meeting)
+
+    def _tell_of_phase(self, meeting: Meeting) -> None:
+        """Name the optimizer of a phase when the first course comes to it."""
+        course, phase = meeting.course, meeting.course.position.phase
+        if phase > self._phase:
+            self._phase = phase
+            name = type(course.phases[phase].optimizer).__name__
+            of_all = f"phase {phase + 1} of {len(course.phases)}"
+            self._reporter.note(f"{of_all}, from step {course.position.phase_start:,}: {name}")
 
     def _show_records(self, meeting: Meeting) -> None:
         course, at = meeting.course, meeting.worked

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training._checks import as_integer
@@ -16,7 +17,7 @@ _NEVER = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class TargetLoss:
+class TargetLoss(ByName):
     """End a model when its loss has come down to a value.
 
     The loss is that of a step, and with minibatches the mean over an epoch. The model keeps the
@@ -34,7 +35,7 @@ class TargetLoss:
 
 
 @dataclass(frozen=True)
-class NoProgress:
+class NoProgress(ByName):
     """End a phase of a model when its loss has not fallen for so many steps.
 
     In a training of several phases the next one begins; in the last, the model ends. (What Keras
@@ -60,7 +61,7 @@ class NoProgress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WallTime:
+class WallTime(ByName):
     """End the whole training when so much time has passed since it began, compilation included.
 
     It is seen between chunks of steps, about twice a second, by rank 0's clock.

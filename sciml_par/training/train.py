@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sciml_par._other_names import by_name
 from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domains.domain import Domain
@@ -20,7 +21,6 @@ from sciml_par.training.consistency import common_domain
 from sciml_par.training.found import members_found
 from sciml_par.training.meeting import Meeting, Watcher, failure_text
 from sciml_par.training.modes import ENSEMBLE, Ensemble
-from sciml_par.training.other_names import refuse_others
 from sciml_par.training.outcome import outcomes_of
 from sciml_par.training.preparation import prepare
 from sciml_par.training.progress import make_reporter
@@ -31,6 +31,7 @@ from sciml_par.training.signals import signals_caught
 from sciml_par.training.stops import Stop
 
 
+@by_name
 def train(
     problem: Problem,
     *,
@@ -53,7 +54,6 @@ def train(
     evaluation_points: int | None = None,
     evaluation_domain: Domain | None = None,
     progress: bool = True,
-    **others: Any,
 ) -> Result:
     """Minimize the loss of a problem over the weights of a network (collective).
 
@@ -105,7 +105,6 @@ def train(
     evaluation_domain : where; by default the smallest box around the domains of all ranks'
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0. Without it, a warning says there if a member was not sound.
-    others : nothing; an argument by a name of another package is refused with the name here.
 
     Returns
     -------
@@ -126,7 +125,6 @@ def train(
         No model had a finite loss at any time, or the ranks' replicas of a model have parted. On
         all ranks.
     """
-    refuse_others(train, others)
     world = current_world()
     everyone = world.communicator
     arguments = Arguments(
@@ -194,5 +192,5 @@ def train(
         )
     if not result.sound and not progress and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
-        warnings.warn(f"train: {said}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"train: {said}", RuntimeWarning, stacklevel=3)
     return result

@@ -66,8 +66,8 @@ def _other_points(
     setup: MemberSetup, points: Any, settings: Settings, group: Communicator
 ) -> RankFeed:
     domain = setup.problem.domain
-    if math.isnan(domain.volume):
-        raise InputError("a cloud has no other points than its own")
+    if math.isnan(domain.volume) or not setup.problem.residuals:
+        raise InputError("a cloud and data have no other points than their own")
     wanted = Points.of(points)
     given = wanted.interior
     if isinstance(given, np.ndarray):

@@ -339,7 +339,7 @@ def a_condition_that_is_a_tuple() -> Any:
     return solved(rod(conditions=[("left", 0.0), ("right", 0.0)]))
 
 
-@table.says("takes 3 positional arguments but 4 were given")
+@table.says(r"Problem: too many positional arguments; it is called as Problem\(domain, residual")
 def conditions_by_position() -> Any:
     return Problem(UNIT, lambda u, x: laplacian(u, x), [Dirichlet(0.0)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,16 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.results import Result
-from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, TargetLoss, WallTime
+from sciml_par.training import (
+    RAD,
+    Adam,
+    Checkpoint,
+    Ensemble,
+    LevenbergMarquardt,
+    Points,
+    TargetLoss,
+    WallTime,
+)
 
 pytestmark = pytest.mark.long
 table = Table()
@@ -256,17 +266,53 @@ def a_mean_over_the_points_in_a_residual() -> Any:
     return solve(problem, points=at).predict(X).mean, 1 + 2 * X
 
 
-@table.gives(
-    1e-3,
-    not_yet("all points become one"),
-    or_says="spacing|distance|apart|float64",
-)
-def single_precision_far_from_the_origin() -> Any:
-    far = Interval(1e8, 1e8 + 1)
+def _slope_from(begin: float, **options: Any) -> Any:
     slope = lambda u, x: derivative(u, x, 0) - 1
-    problem = Problem(far, slope, conditions=[Dirichlet(0.0, on="left")])
-    found = solve(problem, precision="float32", optimizer=Adam(1e-2), steps=1000)
-    return found.predict(1e8 + X).mean, X
+    problem = Problem(Interval(begin, begin + 1), slope, conditions=[Dirichlet(0.0, on="left")])
+    return solve(problem, **options)
+
+
+@table.says("become 1.*precision='float64'")
+def single_precision_far_from_the_origin() -> Any:
+    _slope_from(1e8, precision="float32", optimizer=Adam(1e-2), steps=1000)
+
+
+@table.says("40 points become 17")
+def single_precision_a_million_from_the_origin() -> Any:
+    _slope_from(1e6, precision="float32", points=40)
+
+
+@table.says("a point moves by up to")
+def points_not_far_apart_for_single_precision() -> Any:
+    _slope_from(1e4, precision="float32", points=40, steps=3)
+
+
+@table.says("along 't'.*a point moves|along 't'.*become")
+def scattered_points_far_from_the_origin() -> Any:
+    domain = Interval(0, 1) * Time(1e6, 1e6 + 1)
+    problem = Problem(domain, lambda u, x: derivative(u, x, "t"), conditions=[Initial(0.0)])
+    solve(problem, precision="float32", points=Points(1000, method="sobol"), steps=1)
+
+
+@table.says("2 points become 1")
+def observations_closer_than_single_precision() -> Any:
+    seen = Observations([[0.5], [0.5 + 1e-9]], [[1.0], [2.0]])
+    problem = Problem(UNIT, laplacian, conditions=[Dirichlet(0.0), seen])
+    solve(problem, precision="float32", steps=1)
+
+
+@table.says("Result.predict: .* 2 points become 1")
+def a_difference_quotient_in_single_precision() -> Any:
+    result = solve(rod(lambda: 1.0), precision="float32", steps=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        result.predict(np.linspace(0, 1, 1001))
+    result.predict([[0.5], [0.5 + 1e-9]])
+
+
+@table.gives(1e-4)
+def double_precision_far_from_the_origin() -> Any:
+    return [(_slope_from(begin).predict(begin + X).mean, X) for begin in (1e6, 1e8)]
 
 
 @table.gives(0.0)
@@ -343,24 +389,69 @@ def tf_gradients_in_a_residual() -> Any:
     return solve(problem).predict(X).mean, X
 
 
-@table.gives(1e-4, or_says=r"shape \[2, k\] at 2 points")
-def a_function_that_returns_a_number() -> Any:
-    problem = Problem(UNIT, lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(lambda x: 0)])
-    return solve(problem).predict(X).mean, bent(1.0)
+@table.gives(1e-4)
+def functions_that_return_a_number() -> Any:
+    def with_ends(left: Any, right: Any) -> Problem:
+        ends = [Dirichlet(left, on="left"), Dirichlet(right, on="right")]
+        return Problem(UNIT, laplacian, conditions=ends)
+
+    ends = [Dirichlet(lambda x: 0, on="left"), Dirichlet(lambda x, *, D: D, on="right")]
+    seen = Observations([[0.5]], [[1.0]])
+    unknown = Problem(UNIT, laplacian, conditions=[*ends, seen], unknowns={"D": Unknown(0.5)})
+    pairs = with_ends(lambda x: 0, lambda x: 1.0), with_ends(0, lambda x: np.float32(1))
+    return [
+        *((solve(problem).predict(X).mean, X) for problem in pairs),
+        (solve(unknown).predict(X).mean, 2 * X),
+    ]
 
 
-@table.says("2 col|two col|column|component")
+@table.says("must have the shape")
+def a_mean_over_the_points_as_a_boundary_value() -> Any:
+    return solve(Problem(UNIT, laplacian, conditions=[Dirichlet(lambda x: np.mean(x))]))
+
+
+@table.says("if it is for one component, name it, as component=0")
 def one_column_for_two_outputs() -> Any:
     conditions = [Dirichlet(lambda x: 0 * x[:, :1])]
     return solve(Problem(UNIT, lambda u, x: laplacian(u, x), conditions=conditions, outputs=2))
 
 
-@table.gives(1e-3, or_says="at least one residual")
-def a_fit_of_data_alone() -> Any:
-    problem = Problem(UNIT, [], conditions=[Observations(X, np.sin(X))])
-    return solve(problem, network=functools.partial(MLP, width=4, depth=1)).predict(X).mean, np.sin(
-        X
-    )
+@table.gives(1e-4)
+def a_fit_of_data_alone(folder: Path) -> Any:
+    at = np.linspace(0, 1, 21)[:, None]
+    problem = Problem(UNIT, [], conditions=[Observations(at, np.sin(at))])
+    result = solve(problem)
+    result.save(folder / "fit")
+    loaded = Result.load(folder / "fit", problem=problem).predict(X).mean
+    return [(result.predict(X).mean, np.sin(X)), (loaded, np.sin(X))]
+
+
+@table.gives(5e-2)
+def a_fit_of_data_by_batches() -> Any:
+    at = np.linspace(0, 1, 20)[:, None]
+    problem = Problem(UNIT, [], conditions=[Observations(at, np.sin(at))])
+    batches = Points(batch_size={"observations": 7})
+    result = solve(problem, points=batches, optimizer=Adam(1e-2), steps=1000)
+    return [
+        (result.predict(X).mean, np.sin(X)),
+        (float(np.isnan(result.members[0].validation_loss)), 1.0),  # no points but its own
+    ]
+
+
+@table.says("has no equation, so adapt has no points")
+def points_by_the_residual_of_no_equation() -> Any:
+    problem = Problem(UNIT, [], conditions=[Observations(X, X)])
+    return solve(problem, points=Points(adapt=RAD(10)), optimizer=Adam(), steps=2)
+
+
+@table.says("at least one residual or condition")
+def a_problem_of_nothing() -> Any:
+    return Problem(UNIT, [])
+
+
+@table.says("number of points on a grid of .* integer of at least 2, got 1")
+def one_point_in_an_interval() -> Any:
+    return solve(rod(lambda: 1.0), points=Points(1, boundary=1), optimizer=Adam(), steps=2)
 
 
 @table.gives(0.0)

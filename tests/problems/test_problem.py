@@ -196,7 +196,7 @@ def test_exact_solutions():
         (lambda x: x, 2),
         (lambda x: x[:, 0], 2),
         (lambda x: x - x[:, 0], 1),
-        (lambda x: 1.0, 1),
+        (lambda x: 1 + np.sum(x), 1),
         (lambda x: x.T, 1),
     ],
 )
@@ -210,7 +210,7 @@ def test_exact_solutions_of_another_shape(exact, outputs):
     [
         ({"domain": (0, 1)}, "domain"),
         ({"residual": 3}, "residual"),
-        ({"residual": []}, "at least one residual"),
+        ({"residual": []}, "at least one residual or condition"),
         ({"residual": [equation, None]}, "residual"),
         ({"conditions": [0.0]}, "must be Condition objects"),
         ({"outputs": 0}, "outputs"),

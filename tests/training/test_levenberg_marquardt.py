@@ -245,5 +245,5 @@ def test_what_is_given_wrongly_is_refused() -> None:
     for name in ("geodesic", "scale_columns"):
         with pytest.raises(InputError, match=f"{name} to be True or False"):
             LevenbergMarquardt(**{name: "yes"})  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
+    with pytest.raises(InputError):
         LevenbergMarquardt(1e-3)  # type: ignore[misc]

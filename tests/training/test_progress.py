@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+import sciml_par as sp
 from sciml_par._terminal import console
+from sciml_par.networks import MLP
+from sciml_par.problems import poisson
+from sciml_par.training import LBFGS, Adam
 from sciml_par.training.meeting import Meeting
 from sciml_par.training.progress import (
     Line,
@@ -54,7 +59,7 @@ def test_the_rank_that_is_furthest_behind_is_shown(
         for c, n, d in ranks
     ]
     stack = SimpleNamespace(numbers=(0,), terms=())
-    course = SimpleNamespace(stack=stack, steps=[])
+    course = SimpleNamespace(stack=stack, steps=[], position=SimpleNamespace(phase=0))
     meeting = SimpleNamespace(
         everyone=everyone, courses=[course], course=course, losses=[0.1, 0.2], unknowns={}
     )
@@ -62,6 +67,18 @@ def test_the_rank_that_is_furthest_behind_is_shown(
     for _ in range(2):  # before the first there was nothing to show
         watcher.met(cast(Meeting, meeting))
     assert seen == [shown]
+
+
+def test_a_phase_is_named_and_tells_of_no_step_before_its_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    phases = [(Adam(), 20), (LBFGS(), 10)]
+    sp.train(poisson(), points=9, phases=phases, network=partial(MLP, width=3, depth=1))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["compiling", "phase 2 of 2, from step 20: LBFGS"]
+    assert lines[-1].startswith("step 30 of 30") and "step length" in lines[-1]
+    for line in lines[2:-1]:
+        assert not line.startswith("step 20 of 30") or "step length" not in line
 
 
 def test_pace_counts_no_time_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,3 +45,30 @@ def test_compiled_gradients_are_those_of_a_graph(ansatz: Any) -> None:
         assert np.linalg.norm(gradient) > 1e-2
         found.append(np.concatenate([terms, gradient], axis=1))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.ranks(most=1, reason="the Jacobian is local")
+def test_compiled_jacobians_need_no_loop_over_the_points(caplog: pytest.LogCaptureFixture) -> None:
+    problem = Problem(Box([0, 0], [1, 2]), laplacian, conditions=[Dirichlet(0.3)])
+    model = network()
+    engine = Engine(problem, sp.current_world().alone, model, points=12)
+    x = tf.constant(engine.feed.arrays[0][0])
+
+    def slopes(of: Any) -> tuple[Any, Any]:
+        """Of Σ_j ∂u/∂x_j by the bias of the output, and by the points: [n, 2]."""
+        with tf.GradientTape() as outer:
+            outer.watch(of)
+            with tf.GradientTape() as inner:
+                inner.watch(of)
+                u = model(of[None])
+            slope = tf.reduce_sum(inner.gradient(u, of) * tf.constant([1.0, 2.0], of.dtype))
+        return outer.gradient(slope, of), slope
+
+    compiled = tf.function(lambda: tf.vectorized_map(slopes, x), jit_compile=True, autograph=False)
+    with caplog.at_level("WARNING", logger="tensorflow"):
+        found = compiled()
+    assert "while_loop" not in caplog.text
+    one_by_one = [slopes(each) for each in x]
+    for place in (0, 1):
+        wanted = np.stack([each[place] for each in one_by_one])
+        np.testing.assert_allclose(found[place], wanted, rtol=1e-10, atol=1e-12)

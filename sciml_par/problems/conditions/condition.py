@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import check_takes, checked_weight, is_integer
@@ -26,7 +27,7 @@ Given = tuple[FloatArray, FloatArray | None]
 INTERIOR = "interior"
 
 
-class Condition:
+class Condition(ByName):
     """A condition with a residual of one's own; the base of all others.
 
     Its term of the loss is w · (1/N) Σ_i |r(x_i)|² over its points. Use it with a function, or

@@ -118,16 +118,23 @@ class ValuedCondition(Condition):
             return tf.constant(value, dtype=left.dtype)
         if not is_data(value):
             check_takes(value, "x", what=f"{owner}: {what}")
-            values = [tf.convert_to_tensor(value(x), dtype=left.dtype)]
+            found = tf.convert_to_tensor(value(x), dtype=left.dtype)
+            values = [tf.broadcast_to(found, tf.shape(left)) if found.shape.rank == 0 else found]
         if not values:
             raise InputError(
                 f"{owner}: residual lacks the values of its function at the points; pass on all "
                 f"arrays that points(domain, n) returns"
             )
         if values[0].shape.rank != 2 or values[0].shape[1] != left.shape[1]:
+            one = values[0].shape[1:] == [1]
+            advice = (
+                "if it is for one component, name it, as component=0"
+                if one
+                else "one coordinate is x[:, i:i+1]"
+            )
             raise InputError(
                 f"{owner}: {what}(x) must have the shape {left.shape.as_list()}, a column for each "
-                f"component, got {values[0].shape.as_list()}; one coordinate is x[:, i:i+1]"
+                f"component, got {values[0].shape.as_list()}; {advice}"
             )
         return values[0]
 

@@ -143,7 +143,8 @@ class Box(BoxBoundary):
     def grid_shape(self, n: int | Sequence[int]) -> list[int]:
         """How many points `grid(n)` has on each axis: d numbers (local)."""
         if is_integer(n):
-            total = checked_integer(n, "grid: n", least=2**self.dimension)
+            what = f"the number of points on a grid of {self!r}, which has both ends of each axis,"
+            total = checked_integer(n, what, least=2**self.dimension)
             return proportional(np.ones(self.dimension), total, least=2)
         return counts_per_axis(n, self.dimension, what="grid", least=2)
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer
 from sciml_par.problems._names import coordinate_names
@@ -33,7 +34,7 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-class Domain(BoundedRegion):
+class Domain(ByName, BoundedRegion):
     """A bounded part of ℝ^d; immutable.
 
     Subclasses are geometries: `Interval`, `Box`, `Ball`, `Ellipse`, `Polygon`, `PointCloud`. Two of

@@ -8,10 +8,12 @@ from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any
 
+from sciml_par._other_names import ByName
+
 _SIMPLE = (bool, int, float, str, type(None))
 
 
-class Described:
+class Described(ByName):
     """A frozen dataclass that says what it is made of."""
 
     def describe(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import checked_integer, checked_number
 
@@ -16,7 +17,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Adapting:
+class Adapting(ByName):
     """What both have in common; not used by itself.
 
     The residual at a point is |r| = (Σ_t w_t |r_t|²)^½ over the equations t with their weights. It

@@ -57,22 +57,28 @@ def make_feed(
     domain, given = problem.domain, wanted
     wanted = wanted.scattered(domain) if scattered and points_per_rank is None else wanted
     own_seed = seed if wanted.seed is None else wanted.seed
-    place = Place(rank, size, longest_axis(domain), own_seed, dtype, bootstrap)
+    place = Place(rank, size, longest_axis(domain), own_seed, dtype, domain.names, bootstrap)
     equations = problem.terms[: len(problem.residuals)]
     redrawn = False
-    sub_domain: Domain | None
-    if points_per_rank is not None:
+    sub_domain: Domain | None = None
+    parts: list[Part] = []
+    if not equations:
+        _check_without_equations(problem, wanted, batch_sizes, points_per_rank)
+        number = InteriorSet((), domain, wanted, own_seed).number
+    elif points_per_rank is not None:
         check_per_rank(points_per_rank, wanted)
         first, sub_domain = make_per_rank(
             problem.residuals, equations, domain, points_per_rank, place
         )
+        parts, number = [first], first.total
     else:
         interior = InteriorSet(problem.residuals, domain, wanted, own_seed)
         redrawn = interior.redrawn
         first = _interior_part(interior, equations, place, wanted, batch_sizes.get(INTERIOR))
         elsewhere = INTERIOR in batch_sizes or wanted.adapt is not None
         sub_domain = _sub_domain(interior, elsewhere, domain, place)
-    sets = condition_sets(problem, wanted, own_seed, first.total)
+        parts, number = [first], first.total
+    sets = condition_sets(problem, wanted, own_seed, number)
     if wanted.resample_every is not None and not (redrawn or any(s.redrawn for s in sets)):
         raise InputError(
             f"train: resample_every has nothing to draw anew: no condition of {problem!r} has "
@@ -81,7 +87,6 @@ def make_feed(
         )
     # The sample of a bootstrap stands for other data; a condition would lose points it must have.
     apart = replace(place, bootstrap=None)
-    parts = [first]
     of_conditions = zip(problem.terms[len(equations) :], problem.conditions, sets, strict=True)
     for i, (term, condition, each) in enumerate(of_conditions):
         batch_size = batch_sizes.get(term.name)
@@ -116,6 +121,22 @@ def _interior_part(
         batch_size=batch_size,
         resample_every=points.resample_every,
     )
+
+
+def _check_without_equations(
+    problem: Problem, points: Points, batch_sizes: dict[str, int], per_rank: Any
+) -> None:
+    for name, given in (
+        ("points_per_rank", per_rank is not None),
+        ("adapt", points.adapt is not None),
+        ("batch_size for interior points", INTERIOR in batch_sizes),
+    ):
+        if given:
+            raise InputError(
+                f"train: {problem!r} has no equation, so {name} has no points. Leave it out; for "
+                f"minibatches of data write batch_size={{'observations': 100}}, by the name of the "
+                f"condition."
+            )
 
 
 def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:
@@ -171,7 +192,7 @@ def _digests(problem: Problem, parts: list[Part]) -> dict[str, str]:
             term = next(terms)
             if not part.digests:
                 continue
-            equation = part is parts[0]
+            equation = term in problem.terms[: len(problem.residuals)]
             points = columns[:1] if equation else columns
             found[f"points of term {term.name!r}"] = ", ".join(part.digests[i] for i in points)
             if equation and len(columns) > 1:
@@ -198,4 +219,5 @@ def _joined(
         rows_of_ranks=rows,
         sub_domain=sub_domain,
         description=description,
+        remarks=[remark for part in parts for remark in part.remarks],
     )

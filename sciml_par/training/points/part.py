@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._rounding import coarse_rounding
 from sciml_par.errors import InputError
 from sciml_par.problems.term import Term
 from sciml_par.training.fingerprint import of_array
@@ -36,6 +37,7 @@ class Place:
     axis : along which the ranks' points lie one after the other.
     seed : of points and batches.
     dtype : of the tensors.
+    names : of the coordinates.
     bootstrap : the seed of the member's sample of these points; None for all as they are.
     """
 
@@ -44,6 +46,7 @@ class Place:
     axis: int
     seed: int
     dtype: str
+    names: tuple[str, ...]
     bootstrap: int | None
 
 
@@ -59,6 +62,7 @@ class Part:
     total : the number of points of all ranks.
     rows_of_ranks : how many points each rank has in a step, [P].
     digests : for each array a text that tells the points of all ranks from others.
+    remarks : sentences for the user.
     """
 
     source: Source
@@ -67,6 +71,7 @@ class Part:
     total: int
     rows_of_ranks: tuple[int, ...]
     digests: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
 
 def make_part(
@@ -93,6 +98,7 @@ def make_part(
     every_row = point_set.complete(point_set.points(0))
     total = len(every_row[0])
     _check(total, terms, batch_size)
+    remarks = remarks_on_rounding(every_row[0], terms, place)
     axis = None if point_set.given else place.axis
     rows = own_rows(every_row[0], axis, rank=place.rank, size=place.size)
     arrays = tuple(array[rows] for array in every_row)
@@ -116,7 +122,7 @@ def make_part(
     pieces = (piece(batch_size or total, rank, place.size) for rank in range(place.size))
     rows_of_ranks = tuple(end - first for first, end in pieces)
     digests = tuple(map(of_array, every_row))
-    return Part(source, point_set.columns, arrays, total, rows_of_ranks, digests)
+    return Part(source, point_set.columns, arrays, total, rows_of_ranks, digests, remarks)
 
 
 def make_adaptive_part(
@@ -137,6 +143,7 @@ def make_adaptive_part(
     check_pointwise(interior)
     every_row = interior.complete(interior.points(0))
     _check(len(every_row[0]), terms, None)
+    remarks = remarks_on_rounding(every_row[0], terms, place)
     source = Adaptive(
         [interior],
         adapting,
@@ -151,7 +158,24 @@ def make_adaptive_part(
     rows_of_ranks = tuple(end - first for first, end in pieces)
     arrays = tuple(source.rows()[1])
     digests = tuple(map(of_array, every_row))
-    return Part(source, interior.columns, arrays, capacity, rows_of_ranks, digests)
+    return Part(source, interior.columns, arrays, capacity, rows_of_ranks, digests, remarks)
+
+
+def remarks_on_rounding(x: FloatArray, terms: Sequence[Term], place: Place) -> tuple[str, ...]:
+    """Return a sentence if the precision is coarse for the points x: [n, d] (local).
+
+    Raises
+    ------
+    InputError
+        Neighbouring points are one in the precision.
+    """
+    found = coarse_rounding(x, place.dtype)
+    if found is None:
+        return ()
+    text = found.text(place.dtype, f"the points of term {terms[0].name!r}", place.names)
+    if found.coincide:
+        raise InputError(f"train: {text}")
+    return (text,)
 
 
 def weights_of(

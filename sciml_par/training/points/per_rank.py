@@ -16,7 +16,7 @@ from sciml_par.problems.sampling import GRID, proportional
 from sciml_par.problems.term import Term
 from sciml_par.training.points.bootstrap import bootstrap_counts
 from sciml_par.training.points.fixed import Fixed
-from sciml_par.training.points.part import Part, Place, weights_of
+from sciml_par.training.points.part import Part, Place, remarks_on_rounding, weights_of
 from sciml_par.training.points.point_sets import columns_of, with_data
 from sciml_par.training.points.points import INTERIOR, Points
 
@@ -75,4 +75,5 @@ def make_per_rank(
         every = bootstrap_counts(total, place.bootstrap)
         counts = every[before : before + numbers[place.rank]]
     source = Fixed(weights_of(terms, total, counts), arrays, place.dtype)
-    return Part(source, columns_of(residuals), arrays, total, tuple(numbers), ()), mine
+    remarks = remarks_on_rounding(arrays[0], terms, place)
+    return Part(source, columns_of(residuals), arrays, total, tuple(numbers), (), remarks), mine

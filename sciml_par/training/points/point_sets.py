@@ -65,6 +65,11 @@ class InteriorSet:
         data = (residual.data for residual in residuals if residual.data is not None)
         self.identity: tuple[Any, ...] = (key, *((key, function) for function in data))
 
+    @property
+    def number(self) -> int:
+        """How many points there are, of all ranks."""
+        return len(self.points(0)[0])
+
     def points(self, draw: int) -> Arrays:
         """See `PointSet`."""
         if isinstance(self._number, np.ndarray):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.sampling import GRID, MOST_OF_A_GRID, method_name
@@ -26,7 +27,7 @@ KINDS = (INTERIOR, "boundary", "initial")
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class Points(ByName):
     """The points of a training, of all ranks together.
 
     The same numbers give the same points on any number of ranks, which deal them out.

@@ -141,6 +141,7 @@ class RankFeed(SourcesFeed):
     sub_domain : a box around this rank's interior points that none of the others' lie in; None
         where there is no such box, as with points given as an array, and with batches.
     description : what the ranks that share a model must have in common: names, and short texts.
+    remarks : sentences for the user.
     """
 
     def __init__(
@@ -154,8 +155,10 @@ class RankFeed(SourcesFeed):
         rows_of_ranks: Sequence[tuple[int, ...]],
         sub_domain: Domain | None,
         description: dict[str, str],
+        remarks: Sequence[str] = (),
     ) -> None:
         super().__init__(sources, views, rows_of_ranks)
+        self.remarks = tuple(remarks)
         self.terms, self.arrays, self.totals = tuple(terms), tuple(arrays), tuple(totals)
         self.sub_domain, self.description = sub_domain, description
 

@@ -1,0 +1,144 @@
+"""Arguments by the names and places of other packages."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sciml_par as sp
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP, ModifiedMLP
+from sciml_par.problems import (
+    Dirichlet,
+    Initial,
+    Interval,
+    Neumann,
+    Observations,
+    Periodic,
+    Problem,
+    Residual,
+    Robin,
+    Unknown,
+    derivative,
+    laplacian,
+    poisson,
+)
+from sciml_par.training import (
+    LBFGS,
+    RAR,
+    Adam,
+    Checkpoint,
+    Ensemble,
+    ExponentialDecay,
+    LevenbergMarquardt,
+    NoProgress,
+    Points,
+)
+
+UNIT = Interval(0, 1)
+LAYERS = r"use MLP\(inputs, outputs, width=20, depth=3\)"
+STEPS = "use steps= of train"
+
+
+def problem(**others: Any) -> Problem:
+    return Problem(UNIT, laplacian, **others)
+
+
+def train(**others: Any) -> Any:
+    return sp.train(poisson(), **others)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: train(lr=1e-3), r"train: .* 'lr'; use optimizer=Adam\(learning_rate=1e-3\)"),
+        (lambda: train(epochs=9), f"train: there is no argument 'epochs'; {STEPS}"),
+        (lambda: train(iterations=9), STEPS),
+        (lambda: train(num_domain=9), "use points=N of train"),
+        (lambda: train(num_boundary=9), r"points=Points\(interior=N, boundary=B\)"),
+        (lambda: train(num_points=9), "use points=N of train"),
+        (lambda: train(loss_weights=[1, 9]), "use weights="),
+        (lambda: train(batch_size=9), r"points=Points\(interior=N, batch_size=B\)"),
+        (lambda: train(layers=[1, 9, 1]), LAYERS),
+        (lambda: train(activation="sin"), r"functools.partial\(MLP, activation='sin'\)"),
+        (lambda: train(precison="float64"), "did you mean precision="),
+        (lambda: train(bcs=[]), r"use conditions=\[Dirichlet"),
+        (
+            lambda: sp.train(poisson(), MLP),
+            r"train: too many positional .* train\(problem, \*, net",
+        ),
+        (lambda: problem(bcs=[]), r"Problem: .* 'bcs'; use conditions=\[Dirichlet"),
+        (lambda: problem(solution=abs), "use exact= of Problem"),
+        (lambda: Problem(geom=UNIT, pde=laplacian), "domain is the first argument of Problem"),
+        (lambda: Problem(UNIT, pde=laplacian), "equation is the second argument of Problem"),
+        (lambda: Problem(UNIT, laplacian, [Dirichlet()]), r"Problem: too .* conditions=\(\)"),
+        (lambda: MLP(1, 1, layers=[9, 9]), f"MLP: there is no argument 'layers'; {LAYERS}"),
+        (lambda: MLP(1, 1, units=9), LAYERS),
+        (lambda: MLP(1, 1, hidden=[9]), LAYERS),
+        (lambda: ModifiedMLP(1, 1, neurons=9), f"ModifiedMLP: .*{LAYERS}"),
+        (lambda: MLP(layer_sizes=[1, 9, 1]), LAYERS),
+        (lambda: MLP([2, 20, 20, 1]), r"MLP: .* 'outputs'; it is called as MLP\(inputs, outputs, "),
+        (lambda: MLP([2, 20, 20, 1], 1), "sizes of layers are MLP"),
+        (lambda: MLP([2, 20, 20, 1], "tanh"), "sizes of layers are MLP"),
+        (lambda: Adam(lr=1e-3), r"Adam: .* 'lr'; use optimizer=Adam\(learning_rate=1e-3\)"),
+        (lambda: Adam("1e-3"), "expected learning_rate to be a number"),
+        (lambda: Adam(1e-3, epochs=9), STEPS),
+        (lambda: Adam(1e-3, 0.9), r"Adam: too many positional .* Adam\(learning_rate=0.001, \*, "),
+        (lambda: LBFGS(max_iter=9), f"LBFGS: .*{STEPS}"),
+        (lambda: LevenbergMarquardt(lr=9), "no argument 'lr'"),
+        (lambda: ExponentialDecay(1e-3, decay_step=9, decay_rate=0.9), "did you mean decay_steps="),
+        (lambda: Points(num_domain=9), r"Points: .* points=Points\(interior=N\)"),
+        (lambda: Points(9, num_boundary=9), r"Points\(interior=N, boundary=B\)"),
+        (lambda: RAR(500, ad=3), "RAR: .* did you mean add="),
+        (lambda: Ensemble(n_members=9), "Ensemble: .* did you mean members="),
+        (lambda: Ensemble(9), "Ensemble: too many positional"),
+        (lambda: Checkpoint("x", evry=9), "Checkpoint: .* did you mean every="),
+        (lambda: NoProgress(patience=9), "NoProgress: "),
+        (lambda: Dirichlet(0.0, loss_weights=9), "Dirichlet: .* 'loss_weights'; use weights="),
+        (lambda: Dirichlet(0.0, "left"), r"Dirichlet: too many .* Dirichlet\(value=0.0, \*, comp"),
+        (lambda: Neumann(0.0, wieght=9), "Neumann: .* did you mean weight="),
+        (lambda: Robin(value=9), r"Robin: missing .* Robin\(alpha, beta, value=0.0, "),
+        (lambda: Initial(0.0, num_points=9), "Initial: .* 'num_points'"),
+        (lambda: Periodic("x", n=3), r"Periodic: .* it is called as Periodic\("),
+        (lambda: Observations([[0.5]], values=[1.0]), "Observations: "),
+        (lambda: Residual(laplacian, wieght=3), "Residual: .* did you mean weight="),
+        (lambda: Unknown(1.0, low=0), "Unknown: .* did you mean lower="),
+        (lambda: Interval(left=0, right=1), r"Interval: .* called as Interval\(lower, upper"),
+    ],
+)
+def test_a_sentence_with_the_name_here(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        call()
+
+
+def test_methods_of_results() -> None:
+    result = train(steps=1, points=9, progress=False)
+    with pytest.raises(InputError, match=r"Result.predict: .* u = problem.field\(result.networks"):
+        result.predict([[0.5]], operator=laplacian)
+    with pytest.raises(InputError, match="Result.save: .* did you mean overwrite="):
+        result.save("x", overwite=True)
+    with pytest.raises(InputError, match="Result.load: "):
+        sp.training.Result.load("x", mesh=1)
+    u = problem().field(result.networks[0])  # as the sentence says
+    assert derivative(u, np.array([[0.5]], "float32"), 0).shape == (1, 1)
+
+
+def test_warnings_point_to_the_line_of_the_user() -> None:
+    far = Problem(Interval(1e4, 1e4 + 1), laplacian, conditions=[Dirichlet(0.0)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = sp.train(far, steps=1, points=40, progress=False)
+        result.predict([[1e4], [1e4 + 1e-5]])
+    assert sp.rank() > 0 or {warning.filename for warning in caught} == {__file__}
+
+
+def test_copies_need_no_arguments() -> None:
+    for each in (Adam(1e-2), Points(9), UNIT, Dirichlet(0.0), Unknown(1.0), Ensemble(members=2)):
+        assert repr(copy.copy(each)) == repr(copy.deepcopy(each)) == repr(each)
+        assert repr(pickle.loads(pickle.dumps(each))) == repr(each)
