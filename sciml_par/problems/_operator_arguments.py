@@ -83,6 +83,24 @@ def axes_of(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tuple[i
     return _checked(field, d, over, call)
 
 
+def axes_of_sum(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tuple[int, ...]:
+    """Return `axes_of` for a sum over like derivatives, which says whether time is in it (local).
+
+    Raises
+    ------
+    InputError
+        As `axes_of`; or nothing is given, and t is one of several coordinates.
+    """
+    names = field.coordinates or ()
+    if over is None and TIME in names and len(names) > 1:
+        listed = ", ".join(names)
+        raise InputError(
+            f'{call}: the coordinates are {listed}; give over="space" to leave {TIME} out of the '
+            f"sum, or over={names!r} to have it in."
+        )
+    return axes_of(field, x, over, call)
+
+
 def axis_numbers(field: Field, x: tf.Tensor, axes: Sequence[Axis], call: str) -> tuple[int, ...]:
     """Numbers of axes given by name or number, which may repeat (local)."""
     return tuple(_checked(field, int(x.shape[1]), axis, call)[0] for axis in axes)

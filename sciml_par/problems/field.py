@@ -175,6 +175,16 @@ class Field:
         self._is_made = True
         return self
 
+    def _not_values(self, *_: Any, **__: Any) -> Any:
+        """Refused: arithmetic and TensorFlow's functions take values."""
+        raise InputError(
+            "a Field is a function of points, not values: write u(x), as in tf.sin(u(x)) + x * u(x)"
+        )
+
+    __tf_tensor__ = __array__ = __neg__ = __abs__ = __pow__ = __rpow__ = _not_values
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _not_values
+    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = _not_values
+
     def __iter__(self) -> Any:
         """Refused: the number of components need not be known."""
         raise InputError(

@@ -53,6 +53,7 @@ from sciml_par.problems._operator_arguments import (
     FieldLike,
     Over,
     axes_of,
+    axes_of_sum,
     axis_numbers,
     field_and_points,
     jet,
@@ -197,14 +198,15 @@ def laplacian(
     x : tensor [n, d]
     over : names or numbers of coordinates, optional
         The sum over these alone, as ("x", "y") or (0, 1); "space" for all except t. By default
-        all, which in space and time is the sum over time as well.
+        all; in space and time it must be given.
     component : str, int or several of these, optional
         As ``u[component]``.
 
     Raises
     ------
     InputError
-        There is no such coordinate or component, or they have no names.
+        There is no such coordinate or component, or they have no names; or one of several
+        coordinates is named t, and `over` is not given.
 
     Examples
     --------
@@ -215,7 +217,7 @@ def laplacian(
            [2.]], dtype=float32)
     """
     field, x = field_and_points(u, x, "laplacian(u, x)", component)
-    axes = axes_of(field, x, over, "laplacian(u, x, over=)")
+    axes = axes_of_sum(field, x, over, "laplacian(u, x, over=)")
     return jet(field, x, unit(x.shape[1], axes))[2][:, :, 0]
 
 
@@ -239,7 +241,7 @@ def biharmonic(
     array([[8.]], dtype=float32)
     """
     field, x = field_and_points(u, x, "biharmonic(u, x)", component)
-    axes = axes_of(field, x, over, "biharmonic(u, x, over=)")
+    axes = axes_of_sum(field, x, over, "biharmonic(u, x, over=)")
     squares = operator_of(((i, i, j, j), 1.0) for i, j in product(axes, repeat=2))
     return _higher(field, x, squares)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
 
 from sciml_par.errors import InputError
 
@@ -82,6 +81,8 @@ def unit_points(method: str, n: int, d: int, rng: np.random.Generator) -> FloatA
 
 def _sequence(method: str, n: int, d: int) -> FloatArray:
     """The first points of a low-discrepancy sequence, scrambled always in the same way."""
+    from scipy.stats import qmc  # its import takes a second
+
     rng = np.random.default_rng(0)
     if method == "halton":
         return np.asarray(qmc.Halton(d, rng=rng).random(n))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -21,10 +21,12 @@ class FieldForm:
     ----------
     box : the corners of the box that z maps to [−1, 1]^d, or None for z = x.
     ansatz : a digest of the ansatz A as it was traced, or None for u = N.
+    domain : the corners of the box around the problem's domain, or None where it is not known.
     """
 
     box: Corners | None = None
     ansatz: str | None = None
+    domain: Corners | None = field(default=None, compare=False)
 
     def is_of(self, problem: Problem, dtype: str) -> bool:
         """Whether a problem has this form, by its own scaling or by the default one (local)."""
@@ -51,11 +53,12 @@ class _Network:
 
 def form_of(problem: Problem, dtype: str) -> FieldForm:
     """Return the form of a problem whose input scaling has been decided (local)."""
-    box = None
-    if problem.input_scaling:
-        lower, upper = problem.domain.lower.tolist(), problem.domain.upper.tolist()
-        box = tuple(lower), tuple(upper)
-    return FieldForm(box, None if problem.ansatz is None else _digest(problem, dtype))
+    around = tuple(problem.domain.lower.tolist()), tuple(problem.domain.upper.tolist())
+    return FieldForm(
+        around if problem.input_scaling else None,
+        None if problem.ansatz is None else _digest(problem, dtype),
+        around,
+    )
 
 
 def _digest(problem: Problem, dtype: str) -> str:

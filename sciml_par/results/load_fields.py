@@ -21,8 +21,11 @@ from sciml_par.results.trained_field import TrainedField
 
 def as_form(entry: dict[str, Any]) -> FieldForm:
     """Return what results.json holds of a form (local)."""
-    box = entry["box"]
-    return FieldForm(None if box is None else (tuple(box[0]), tuple(box[1])), entry["ansatz"])
+    box, domain = (
+        None if corners is None else (tuple(corners[0]), tuple(corners[1]))
+        for corners in (entry["box"], entry.get("domain"))
+    )
+    return FieldForm(box, entry["ansatz"], domain)
 
 
 def with_fields(

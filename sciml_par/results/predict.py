@@ -24,6 +24,7 @@ Array = npt.NDArray[Any]
 
 _VALUES_AT_ONCE = 1 << 18  # points × members
 _FEWEST_ROWS = 64
+_MARGIN = 1e-3  # of a domain's width
 
 
 class EnsemblePrediction:
@@ -94,6 +95,7 @@ class Predictor:
                 alike = [j for j in places if kept_weights(members[j]).dtype == dtype]
                 weights = np.stack([kept_weights(members[j]) for j in alike])
                 self._stacks.append((field, alike, weights))
+        self._domains = [m.form.domain for m in members if m.number not in self.left_out]
         first = members[0].prediction
         self.dimension, self.outputs = first.x.shape[1], first.u.shape[1]
         self.dtype = np.result_type(*(weights for _, _, weights in self._stacks))
@@ -123,10 +125,30 @@ class Predictor:
                 RuntimeWarning,
                 stacklevel=4,
             )
+        outside = self._outside(points)
+        if len(outside):
+            warnings.warn(
+                f"Result.predict: {len(outside)} of {len(points)} points lie outside of the domain "
+                f"that the training was on, the first of them {points[outside[0]].tolist()}; "
+                f"there a network extrapolates.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
         if batch_size is not None:
             size = _checked_size(batch_size)
         return EnsemblePrediction(self, points, batch_size=size)
+
+    def _outside(self, x: Array) -> Array:
+        """Which rows lie outside of the boxes around the domains of all members in the mean."""
+        outside = np.ones(len(x), np.bool_)
+        for domain in self._domains:
+            if domain is None:
+                return np.empty(0, np.int64)
+            low, high = np.array(domain)
+            margin = _MARGIN * (high - low) + np.finfo(x.dtype).eps * np.abs(domain).max()
+            outside &= np.any((x < low - margin) | (x > high + margin), axis=1)
+        return np.flatnonzero(outside)
 
     def _points(self, x: Any) -> Array:
         d = self.dimension

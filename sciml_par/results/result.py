@@ -134,7 +134,8 @@ class Result:
         Warns
         -----
         RuntimeWarning
-            Members are left out because they did not finish.
+            Members are left out because they did not finish, or points lie outside of the box
+            around the domain of the training.
 
         Examples
         --------

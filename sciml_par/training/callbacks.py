@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -164,12 +165,23 @@ def _as_callback(value: Any) -> Callback:
             f"train: callbacks has the class {value.__name__}; make an object of it, as "
             f"{value.__name__}(…)."
         )
-    if callable(value) and not isinstance(value, type):
+    if callable(value) and not isinstance(value, type) and _takes_one(value):
         return _Function(value)
     raise InputError(
         f"train: expected callbacks to be functions f(progress), called between chunks of steps, "
-        f"or objects of classes made from sciml_par.training.Callback; got {value!r}."
+        f"or objects of classes made from sciml_par.training.Callback; got {value!r}"
+        f"{f', of {inspect.signature(value)}' if callable(value) else ''}."
     )
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except ValueError:  # of functions that are not written in Python
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def _keras_text(kind: type, of_keras: Sequence[type]) -> str:

@@ -56,6 +56,18 @@ def _first_difference(everyone: Sequence[Description]) -> str:
     return "the order of what they describe"
 
 
+def check_evaluation_domain(domain: Domain | None, problem: Problem) -> None:
+    """Raise an error if a prediction cannot be made there (local)."""
+    there = problem.domain
+    if domain is None or (isinstance(domain, Domain) and domain.dimension == there.dimension):
+        return
+    got = f"{domain!r}, of {domain.dimension}" if isinstance(domain, Domain) else repr(domain)
+    raise InputError(
+        f"train: expected evaluation_domain to be a domain of {there.dimension} coordinates, as "
+        f"that of the problem, {there!r}; got {got}."
+    )
+
+
 def common_domain(problem: Problem, communicator: Communicator) -> Domain:
     """The domain of all ranks' problems, or the smallest box around theirs (collective)."""
     domain = problem.domain

@@ -15,6 +15,10 @@ from sciml_par.training.description import Description
 from sciml_par.training.stack import MemberSetup
 
 _OWN = "seed"
+_PASS_ON = (
+    "Let the function that makes the network take the argument seed and pass it on, as "
+    "network=lambda d, m, seed: MLP(d, m, seed=seed)."
+)
 
 
 def refuse_shared_models(setups: Sequence[MemberSetup]) -> None:
@@ -44,7 +48,7 @@ def remarks_on_equal_members(
     group: Communicator,
     world: Communicator,
 ) -> list[str]:
-    """Return what to say of members that differ in nothing but a seed they do not use (collective).
+    """Return what to say of members that have one seed or do not use theirs (collective).
 
     Parameters
     ----------
@@ -57,12 +61,11 @@ def remarks_on_equal_members(
     ]
     found: dict[str, dict[int, int]] = {}
     for digest, seed, number in chain.from_iterable(world.allgather_object(mine)):
-        found.setdefault(digest, {}).setdefault(seed, number)
+        found.setdefault(digest, {})[number] = seed
     return [
-        f"{numbers_text(sorted(alike.values()))} are copies of one model: their initial weights, "
-        f"problems and points are equal, and so their deviation is zero. Let the function that "
-        f"makes the network take the argument seed and pass it on, as network=lambda d, m, seed: "
-        f"MLP(d, m, seed=seed)."
+        f"{numbers_text(sorted(alike))} are copies of one model: their initial weights, "
+        f"problems and points are equal, and so their deviation is zero. "
+        + (_PASS_ON if len(set(alike.values())) > 1 else "Give each another one of seeds.")
         for alike in found.values()
         if len(alike) > 1
     ]

@@ -19,7 +19,7 @@ from sciml_par.training.arguments import Arguments
 from sciml_par.training.automatic import with_optimizer
 from sciml_par.training.checkpoint_content import Identity
 from sciml_par.training.condition_weights import ConditionWeight
-from sciml_par.training.consistency import check_consistency
+from sciml_par.training.consistency import check_consistency, check_evaluation_domain
 from sciml_par.training.coupled_points import refuse_coupling_ansatz, remarks_on_coupled_points
 from sciml_par.training.course import Course
 from sciml_par.training.description import Description, describe_run
@@ -180,6 +180,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         )
         if not isinstance(given.problem, Problem):
             raise InputError(f"train: expected problem to be a Problem; got {given.problem!r}.")
+        check_evaluation_domain(given.evaluation_domain, given.problem)
         phases = as_phases(given.optimizer, given.steps, given.phases)
         division = divide(ensemble, rank=everyone.rank, size=everyone.size)
         return settings, phases, as_stops(given.stop), ensemble, division

@@ -194,6 +194,96 @@ def statistics_of_uneven_rows() -> Any:
     return [(mean.numpy(), rows.mean(axis=0)), (square.numpy(), rows.var(axis=0))]
 
 
+@table.gives(0.0)
+def averages_of_bytes() -> Any:
+    # The sum of what the ranks have does not fit into a byte; the average does.
+    found = hvd.allreduce(tf.constant([200, 100], tf.uint8))
+    pair = hvd.grouped_allreduce([tf.constant([-100], tf.int8), tf.constant([2**30, -7])])
+    return [
+        (found.numpy(), np.array([200, 100])),
+        (pair[0].numpy(), np.array([-100])),
+        (pair[1].numpy(), np.array([2**30, -7])),
+        (float([found.dtype, *(y.dtype for y in pair)] == [tf.uint8, tf.int8, tf.int32]), 1.0),
+    ]
+
+
+@table.gives(1e-5)
+def join_after_uneven_batches() -> Any:
+    r, p = hvd.rank(), hvd.size()
+    for batch in range(r + 1):
+        total = hvd.allreduce(tf.constant([batch + 1.0]), op=hvd.Sum)
+    last = hvd.join()
+    return [(total.numpy(), np.array([(r + 1.0) * (p - r)])), (float(last), p - 1.0)]
+
+
+@table.gives(1e-6)
+def gradients_through_uneven_rows() -> Any:
+    r, p = hvd.rank(), hvd.size()
+    x = tf.Variable(tf.fill([r + 1, 1], r + 1.0))
+    n, before = p * (p + 1) // 2, r * (r + 1) // 2
+    places = np.arange(1.0, n + 1)[:, None]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum((r + 1) * places * hvd.allgather(x) ** 2)
+    rows = np.concatenate([np.full((s + 1, 1), s + 1.0) for s in range(p)])
+    wanted = (p + 1) / 2 * places * 2 * rows  # the ranks' mean, as Horovod has it
+    return tape.gradient(loss, x).numpy(), wanted[before : before + r + 1]
+
+
+@table.gives(1e-5)
+def adam_whose_state_comes_from_one_rank() -> Any:
+    w, optimizer = tf.Variable(tf.ones([3, 1])), keras.optimizers.Adam(0.1)
+    optimizer.build([w])
+
+    def gradient(at: Any, x: Any, y: Any) -> Any:
+        return 2 * x.T @ (x @ at - y) / len(x)
+
+    for _ in range(3 if hvd.rank() == 0 else 0):
+        optimizer.apply_gradients([(tf.constant(gradient(w.numpy(), *data(0))), w)])
+    hvd.broadcast_variables([w, *optimizer.variables], root_rank=0)
+    mean = hvd.allreduce(tf.constant(gradient(w.numpy(), *data(hvd.rank()))))
+    optimizer.apply_gradients([(mean, w)])
+    wanted, m, v = np.ones((3, 1)), np.zeros((3, 1)), np.zeros((3, 1))
+    for k in range(1, 5):
+        parts = [data(0)] if k < 4 else everyone()
+        g = np.mean([gradient(wanted, *part) for part in parts], axis=0)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        wanted = wanted - 0.1 * (m / (1 - 0.9**k)) / (np.sqrt(v / (1 - 0.999**k)) + 1e-7)
+    return w.numpy(), wanted
+
+
+@table.gives(1e-5)
+def clipping_after_the_average() -> Any:
+    x, y = data(hvd.rank())
+    w = tf.Variable(tf.zeros([3, 1]))
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0, global_clipnorm=0.01))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((x @ w - y) ** 2)
+    optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+    step = descend(np.zeros((3, 1)), everyone(), 1.0, 1)
+    return w.numpy(), 0.01 * step / np.linalg.norm(step)
+
+
+@table.gives(1e-6)
+def early_stopping_by_an_averaged_metric() -> Any:
+    class Score(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            logs["score"] = [1.0, 0.9, 0.95 if hvd.rank() else 0.8, 2.0, 3.0][epoch]
+
+    x, y = data(hvd.rank())
+    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.0), loss="mse")
+    averaged = hvd_keras.callbacks.MetricAverageCallback()
+    stop = keras.callbacks.EarlyStopping("score", mode="min")
+    found = model.fit(x, y, epochs=5, verbose=0, callbacks=[Score(), averaged, stop])
+    mean = (0.8 + 0.95 * (hvd.size() - 1)) / hvd.size()
+    return np.array(found.history["score"]), np.array([1.0, 0.9, mean, 2.0])
+
+
+@table.says("allreduce: expected tensors; got None for number 1 of 2")
+def a_gradient_that_there_is_not() -> Any:
+    return hvd.grouped_allreduce([tf.zeros([2]), None])
+
+
 @table.says("shape|rows|differ", together)
 def gradients_of_other_shapes() -> Any:
     return hvd.allreduce(tf.zeros([2 + hvd.rank()]))

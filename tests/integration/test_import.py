@@ -53,7 +53,7 @@ import sys
 from sciml_par import init, problems, programs, rank, results, size, train
 from sciml_par.problems import *
 from sciml_par.training import *
-print([name for name in ("tensorflow", "keras") if name in sys.modules])
+print([name for name in ("tensorflow", "keras", "scipy.stats") if name in sys.modules])
 """
 
 

@@ -24,7 +24,7 @@ def found(*conditions, domain=ROD, outputs=1):
         [Dirichlet(0.0, on=ENDS), WARM],
         [Dirichlet(0.0, on="x=lower"), Dirichlet(1.0, on="x=upper")],
         [Dirichlet(lambda x: x[:, 0] * x[:, 1]), Initial(0.0, velocity=lambda x: x[:, 0])],
-        [Dirichlet(0.0), Neumann(1.0)],
+        [Dirichlet(0.0), Neumann(1.0, on=ENDS)],
         [Dirichlet(0.0, on=ENDS), Initial(1.0, order=1)],
         [Dirichlet(0.0, where=lambda x: x[:, 1] > 0.5), Initial(3.0)],
         [Periodic("x"), Initial(1.0)],

@@ -35,7 +35,7 @@ def beam(u, x):
 
 
 def plate(u, x):
-    return biharmonic(u, x) + derivative(u, x, 0, 1, 1) * u(x) + derivative(u, x, 1)
+    return biharmonic(u, x, over=(0, 1)) + derivative(u, x, 0, 1, 1) * u(x) + derivative(u, x, 1)
 
 
 EQUATIONS = {f.__name__: f for f in (kdv, beam, plate)}
@@ -125,10 +125,10 @@ def test_differences():
 
 def test_biharmonic_is_the_laplacian_of_the_laplacian():
     u = field_by_jet(problem_of("none"), PARAMETERS)
-    nested = laplacian(lambda z: laplacian(u, z), X)
-    assert_close(biharmonic(u, X), nested)
+    nested = laplacian(lambda z: laplacian(u, z, over=(0, 1)), X, over=(0, 1))
+    assert_close(biharmonic(u, X, over=(0, 1)), nested)
     separate = derivative(u, X, *"xxxx") + 2 * derivative(u, X, *"xtxt") + derivative(u, X, *"tttt")
-    assert_close(biharmonic(u, X), separate)
+    assert_close(biharmonic(u, X, over=(0, 1)), separate)
     assert_close(biharmonic(u, X, over="space"), derivative(u, X, *"xxxx"))
 
 

@@ -148,7 +148,7 @@ def test_an_exception_of_the_residual_goes_through_with_a_note():
 
 @pytest.mark.parametrize("of_points_first", [lambda x, u: u(x), lambda x, y: x + y])
 def test_arguments_in_the_order_of_deepxde(of_points_first):
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises((TypeError, InputError)) as caught:
         Problem(UNIT, of_points_first).check(MLP(1, 1))
     assert "write def residual(u, x)" in caught.value.__notes__[1]
 

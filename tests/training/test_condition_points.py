@@ -53,7 +53,7 @@ CONDITIONS = [
 ]
 PROBLEM = Problem(
     ROD,
-    lambda u, x: laplacian(u, x)[:, :1] - u(x)[:, 1:] ** 2,
+    lambda u, x: laplacian(u, x, over=(0, 1))[:, :1] - u(x)[:, 1:] ** 2,
     conditions=CONDITIONS,
     outputs=("u", "v"),
 )

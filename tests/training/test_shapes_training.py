@@ -40,7 +40,7 @@ def poisson(domain: Domain, *others: Any) -> Problem:
     where = (lambda x: domain.on_faces(x, outer)) if outer else None
     return Problem(
         domain,
-        laplacian,
+        lambda u, x: laplacian(u, x, over=(0, 1)),
         conditions=[Dirichlet(lambda x: x[:, :1] * x[:, 1:2], where=where), *others],
         exact=lambda x: x[:, :1] * x[:, 1:2],
         input_scaling=True,

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 
 from sciml_par._files import write_whole
@@ -54,11 +56,13 @@ def save_figure(figure: Figure, directory: str | os.PathLike[str], name: str) ->
     png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with paper_style():
-            write_whole(png, partial(figure.savefig, dpi=DOTS_PER_INCH))
+        with paper_style(), _as_it_was(figure):
+            figure.dpi = DOTS_PER_INCH
+            figure.set_facecolor("white")
+            write_whole(png, FigureCanvasAgg(figure).print_png)
+            figure.set_layout_engine("none")  # the panels stay where they are
             undated = {"CreationDate": None}
-            with _arranged(figure):
-                write_whole(pdf, partial(figure.savefig, dpi=DOTS_PER_INCH, metadata=undated))
+            write_whole(pdf, partial(FigureCanvasPdf(figure).print_pdf, metadata=undated))
     except OSError as error:
         raise OutputError(
             f"save_figure: cannot write {name}.png and {name}.pdf to '{folder}': {error}. "
@@ -68,12 +72,15 @@ def save_figure(figure: Figure, directory: str | os.PathLike[str], name: str) ->
 
 
 @contextmanager
-def _arranged(figure: Figure) -> Iterator[None]:
-    """Leave the panels where the last drawing put them; to place them takes as long as to draw."""
-    engine = figure.get_layout_engine()
-    figure.set_layout_engine("none")
+def _as_it_was(figure: Figure) -> Iterator[None]:
+    """Give a figure its canvas, resolution and layout back; `Figure.savefig` draws all twice."""
+    canvas, dpi, engine = figure.canvas, figure.dpi, figure.get_layout_engine()
+    colour = figure.get_facecolor()
     try:
         yield
     finally:
+        figure.set_canvas(canvas)
+        figure.dpi = dpi
+        figure.set_facecolor(colour)
         if engine is not None:
             figure.set_layout_engine(engine)

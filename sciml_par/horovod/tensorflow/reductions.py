@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sciml_par import parallel
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_for, device_of, reduction
 from sciml_par.horovod.common.errors import UnsupportedError, invalid_arguments
 from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
@@ -22,7 +23,7 @@ from sciml_par.parallel.execution.autograph import not_converted
 
 Tensor = Any
 
-Reduce = Callable[[list[Tensor], ReduceOp], list[Tensor]]
+Reduce = Callable[["_Reduction", list[Tensor], ReduceOp], list[Tensor]]
 
 
 @not_converted
@@ -170,6 +171,12 @@ class _Reduction:
 
     def allreduce(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Tensors, and `tf.IndexedSlices` among them; the results in order (collective)."""
+        missing = [str(i) for i, tensor in enumerate(tensors) if tensor is None]
+        if missing:
+            raise InputError(
+                f"allreduce: expected tensors; got None for number {', '.join(missing)} of "
+                f"{len(tensors)}. Leave out variables without a gradient, on all ranks."
+            )
         return _each_kind(
             tensors, lambda t: isinstance(t, tf.IndexedSlices), self._sparse, self._dense
         )
@@ -178,14 +185,14 @@ class _Reduction:
         """This rank's rows (collective)."""
         if any(isinstance(tensor, tf.IndexedSlices) for tensor in tensors):
             raise UnsupportedError("reducescatter: expected a tensor; got tf.IndexedSlices.")
-        return self._compressed(self._scattered, tensors)
+        return self._compressed(_Reduction._scattered, tensors)
 
     def _sparse(self, slices: list[Tensor]) -> list[Tensor]:
         self._check_sparse()
-        return self._averaged(self._of_slices, slices)
+        return self._averaged(_Reduction._of_slices, slices)
 
     def _dense(self, tensors: list[Tensor]) -> list[Tensor]:
-        return self._compressed(self._of_tensors, tensors)
+        return self._compressed(_Reduction._of_tensors, tensors)
 
     def _check_sparse(self) -> None:
         if self.op not in (Sum, Average):
@@ -208,12 +215,21 @@ class _Reduction:
 
     def _averaged(self, reduce: Reduce, tensors: list[Tensor]) -> list[Tensor]:
         """`reduce`, of which integers have an Average as well: rounded towards zero."""
-        size = self.group.size
+
+        def integers(whole: list[Tensor]) -> list[Tensor]:
+            # A sum of the ranks' values may not fit into the type that holds each of them. The name
+            # holds the types, which the ranks compare.
+            types = ", ".join(each.dtype.name for each in whole)
+            named = replace(self, name=f"{self.name or 'average'} ({types})")
+            sums = reduce(named, [_with_type(each, _wide(each.dtype)) for each in whole], Sum)
+            quotients = [_divided(total, self.group.size) for total in sums]
+            return [_with_type(q, each.dtype) for q, each in zip(quotients, whole, strict=True)]
+
         return _each_kind(
             tensors,
             lambda t: self.op is Average and bool(t.dtype.is_integer),
-            lambda whole: [_divided(total, size) for total in reduce(whole, Sum)],
-            lambda others: reduce(others, self.op),
+            integers,
+            lambda others: reduce(self, others, self.op),
         )
 
     def _of_tensors(self, tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
@@ -265,6 +281,16 @@ def _each_kind(
         if indices:
             results |= zip(indices, function([values[i] for i in indices]), strict=True)
     return [results[i] for i in range(len(kinds))]
+
+
+def _wide(dtype: tf.DType) -> tf.DType:
+    return tf.uint64 if dtype == tf.uint64 else tf.int64
+
+
+def _with_type(value: Tensor, dtype: tf.DType) -> Tensor:
+    if isinstance(value, tf.IndexedSlices):
+        return _with_values(value, tf.cast(value.values, dtype))
+    return tf.cast(value, dtype)
 
 
 def _divided(total: Tensor, size: int) -> Tensor:

@@ -14,7 +14,11 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._checks import check_takes, checked_weight, is_integer
 from sciml_par.problems._given_points import finite_array, normals_at, points_within
-from sciml_par.problems.conditions.drawing import draw_on_boundary, grid_of_about
+from sciml_par.problems.conditions.drawing import (
+    draw_on_boundary,
+    grid_of_about,
+    refuse_normals_in_time,
+)
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.sampling import GRID
 
@@ -160,10 +164,14 @@ class Condition(ByName):
         Raises
         ------
         InputError
-            There is no face of such a name, or a point of its own lies outside of the domain.
+            There is no face of such a name, or a point of its own lies outside of the domain; or
+            the whole boundary is meant, on part of which the normal points along the time.
         """
         if isinstance(self.on, tuple) and self.on_boundary:
             domain.on_faces(domain.lower[None], self.on)
+        everywhere = self.on is None and self.where is None and not isinstance(self.own, tuple)
+        if self.needs_normals and everywhere:
+            refuse_normals_in_time(domain, type(self).__name__)
         self.given(domain)
         return self
 

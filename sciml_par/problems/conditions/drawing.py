@@ -20,6 +20,21 @@ _TRIALS = 12
 _MOST_TRIED = 10_000_000
 
 
+def refuse_normals_in_time(domain: Domain, owner: str) -> None:
+    """Refuse the whole boundary of space and time for a condition that uses normals (local)."""
+    try:
+        domain.on_faces(domain.lower[None], ("initial",))
+    except InputError:  # there is no such face
+        return
+    if domain.dimension > 1:
+        t = domain.names[-1]
+        raise InputError(
+            f"{owner}: the boundary of {domain} has the faces 'initial' and 'final', where the "
+            f"normal derivative is ∂u/∂{t}. Give the names of faces in space, as "
+            f"on=['left', 'right']; its faces are {', '.join(domain.faces)}."
+        )
+
+
 def draw_on_boundary(
     domain: Domain,
     n: int,
