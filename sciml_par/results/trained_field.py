@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._compiled_function import CompiledFunction
 from sciml_par._tensorflow import tf
 
 Tensor = Any
@@ -69,8 +70,7 @@ class TrainedField:
         """
         specs = tuple(tf.TensorSpec(each.shape, each.dtype) for each in given)
         if self._made and specs not in self._programs:
-            function = tf.function(self._of_all, jit_compile=True, autograph=False)
-            self._programs[specs] = function.get_concrete_function(*specs)
+            self._programs[specs] = CompiledFunction(self._of_all, specs)
         return self._programs[specs]
 
     def _of_one(self, flat: Tensor, x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sciml_par._compiled_function import release_dropped
 from sciml_par.parallel.groups.world import current_world
 
 _MOST = 16  # computations: a training may have one for each of its phases, whole and in parts
@@ -25,7 +26,11 @@ class Programs:
 
 
 def programs_of(key: Hashable | None) -> Programs:
-    """Return what has been compiled of the computation with this key (local)."""
+    """Return what has been compiled of the computation with this key (local).
+
+    No program of a training runs meanwhile, so this is where dropped ones are released.
+    """
+    release_dropped()
     if key is None:
         return Programs()
     kept: OrderedDict[Hashable, Programs] = current_world().kept.setdefault(

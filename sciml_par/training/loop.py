@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sciml_par._compiled_function import CompiledFunction
 from sciml_par._tensorflow import tf
 from sciml_par._xla_gradients import register_gradients
 from sciml_par.errors import InputError
@@ -246,8 +247,11 @@ class Loop:
         if key not in self._programs:
             if before is not None:
                 before(*arguments)
-            traced = tf.function(function, jit_compile=self._compiled, autograph=False)
-            self._programs[key] = traced.get_concrete_function(*specs)
+            self._programs[key] = (
+                CompiledFunction(function, specs)
+                if self._compiled
+                else tf.function(function, autograph=False).get_concrete_function(*specs)
+            )
         return self._programs[key]
 
     def _steps(
