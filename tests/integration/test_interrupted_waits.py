@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from launch import launch
+from launch import launch, start
 
 pytestmark = [
     pytest.mark.launches,
@@ -54,6 +54,51 @@ def test_a_wait_ends(place: str, expected: str, tmp_path: Path) -> None:
     assert told.startswith(expected)
     assert place == "eager" or "KeyboardInterrupt" in told or "Ctrl-C (SIGINT) has ended" in told
     assert ended.code != 0
+
+
+WAITS_IN_C = """
+import os, signal, subprocess, sys, threading, time
+
+os.environ["SCIML_PAR_NATIVE"] = "0"
+import sciml_par.parallel as sp
+
+place = sys.argv[1]
+if place == "init":
+    if (os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"]) == "1":
+        time.sleep(600)
+    subprocess.Popen(["sh", "-c", "sleep 1; kill -INT $PPID"])
+sp.init()
+import tensorflow as tf
+
+def loop(x):
+    return tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, sp.allreduce(x)), [0, x])[1]
+
+function = {
+    "eager": sp.allreduce,
+    "graph": tf.function(lambda x: sp.allreduce(x)),
+    "loop": tf.function(loop, jit_compile=True),
+    "barrier": lambda _: sp.barrier(),
+}[place]
+for _ in range(3):
+    function(tf.ones(3))
+if sp.rank() == 1:
+    time.sleep(600)
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+function(tf.ones(3))
+print("carried on", flush=True)
+"""
+
+
+@pytest.mark.parametrize("place", ("eager", "graph", "loop", "barrier", "init"))
+def test_ctrl_c_ends_a_wait_in_c(place: str, tmp_path: Path) -> None:
+    """Python handles signals between its own instructions, of which there are none there."""
+    program = tmp_path / "program.py"
+    program.write_text(WAITS_IN_C)
+    ended = start(2, program, place, folder=tmp_path, threads=1).end(seconds=300)
+    assert ended.code != 0
+    assert "carried on" not in ended.out
+    said = "rank 0 of «world» was interrupted (Ctrl-C, SIGINT) while it waited in "
+    assert ended.err.count(said) == (place != "init")
 
 
 ENDED_BY_A_HANDLER = """
