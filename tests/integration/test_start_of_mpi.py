@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from launch import launch
+from launch import environment, launch
 from mpi4py import MPI
 
 from sciml_par.parallel.startup.start_of_mpi import rank_of_several, watched_start
@@ -55,6 +55,36 @@ def test_a_rank_that_leaves_before_init_without_an_error(tmp_path):
     assert ended.code != 0
     assert "sciml_par: rank 1 ended before init, and rank " in ended.err
     assert "the job ends" in ended.err
+
+
+SMALL = "mount -t tmpfs -o size=64k none /dev/shm && "
+
+
+@pytest.mark.launches
+@pytest.mark.skipif(MPI_NAME != "MPICH", reason="Open MPI reports it itself")
+@needs_launcher
+def test_too_little_shared_memory(tmp_path):
+    """As in a container: MPICH would end by SIGBUS."""
+    apart = ["unshare", "--mount", "sh", "-c"]
+    try:
+        subprocess.run([*apart, SMALL + "true"], check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no file systems of this test's own: {error}")
+    (tmp_path / "program.py").write_text("import sciml_par.parallel as par\npar.init()\n")
+    run = SMALL + f"mpirun -np 2 {sys.executable} program.py"
+    ended = subprocess.run(
+        [*apart, run],
+        check=False,
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment(threads=1),
+        timeout=300,
+    )
+    said = (ended.stdout + ended.stderr).decode()
+    assert ended.returncode == 1
+    assert said.count("init: expected 1 MiB in /dev/shm for each of the 2 ranks on this host") == 1
+    assert "got 64 KiB" in said and "--shm-size" in said
+    assert "Bus error" not in said
 
 
 def test_a_start_that_stands_still_is_told_and_ended():

@@ -84,3 +84,17 @@ def test_a_scalar_is_refused(context):
 def test_strings_are_refused():
     with pytest.raises(InputError, match="allgather: cannot carry elements of type string"):
         sp.allgather(tf.constant(["a"]))
+
+
+def test_autograph_leaves_it_alone_in_an_eager_map(caplog):
+    """It would find no source of what MPI's functions do, and say so."""
+    rows = tf.fill([3, 2, 1], float(sp.rank()))
+    with caplog.at_level("WARNING", "tensorflow"):
+        tf.get_logger().addHandler(caplog.handler)
+        try:
+            result = tf.map_fn(sp.allgather, rows)
+        finally:
+            tf.get_logger().removeHandler(caplog.handler)
+    assert "AutoGraph" not in caplog.text
+    expected = np.repeat(np.arange(sp.size(), dtype="float32"), 2)[:, None]
+    np.testing.assert_array_equal(result, np.stack([expected] * 3))

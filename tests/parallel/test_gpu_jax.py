@@ -87,7 +87,7 @@ def register(name, act, platform):
 
     major, tested = TESTED_VERSIONS[0]
     for minor in range(tested, tested + 8):
-        entry = c_function(act, (major, minor))
+        entry = c_function(act, (major, minor), iter(()))
         KEPT.append(entry)
         pointer = jax.ffi.pycapsule(ctypes.cast(entry, ctypes.c_void_p).value)
         try:

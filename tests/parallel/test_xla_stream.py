@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import operator
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,12 +15,14 @@ import tensorflow as tf
 from sciml_par.parallel.execution import xla_module
 from sciml_par.parallel.execution.xla_call_frame import one_tensor
 from sciml_par.parallel.execution.xla_ffi import FAILED_PRECONDITION, c_function, foreign_calls
+from sciml_par.parallel.native.interrupts import take
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
 
 POINTER = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 HAS_NO_STREAM, AN_ERROR = 0xE0, 0xE1
+INTERRUPTIONS = itertools.repeat(0xE2)
 CONTEXT = 0xC0
 
 
@@ -89,28 +94,28 @@ def noting(seen):
 
 def test_the_stream_reaches_the_handler(seen):
     xla = FakeXla(stream=0x7F0000001000)
-    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2))
+    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2), INTERRUPTIONS)
     assert entry(xla.frame(0x1000, 0x2000)) is None
     assert seen == [(0x1000, 0x2000, 0x7F0000001000)]
     assert xla.contexts == [(4 * POINTER, CONTEXT)] and xla.errors == []
 
 
 def test_the_default_stream_is_zero(seen):
-    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2))
+    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2), INTERRUPTIONS)
     assert entry(FakeXla(stream=0).frame(0x1000, 0x2000)) is None
     assert seen == [(0x1000, 0x2000, 0)]
 
 
 def test_on_the_host_nobody_asks_for_a_stream(seen):
     xla = FakeXla(stream=None)
-    entry = c_function(one_tensor(noting(seen), with_stream=False), (0, 2))
+    entry = c_function(one_tensor(noting(seen), with_stream=False), (0, 2), INTERRUPTIONS)
     assert entry(xla.frame(0x1000, 0x2000)) is None
     assert seen == [(0x1000, 0x2000)] and xla.contexts == []
 
 
 def test_a_refused_stream_is_an_error(seen):
     xla = FakeXla(stream=None)
-    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2))
+    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2), INTERRUPTIONS)
     assert entry(xla.frame(0x1000, 0x2000)) == AN_ERROR
     ((message, code),) = xla.errors
     assert "XLA has no stream for this call" in message and code == FAILED_PRECONDITION
@@ -123,7 +128,7 @@ def test_what_a_handler_raises_is_an_error(error):
         raise error("«Größe» does not fit")
 
     xla = FakeXla(stream=1)
-    entry = c_function(one_tensor(handler, with_stream=True), (0, 2))
+    entry = c_function(one_tensor(handler, with_stream=True), (0, 2), INTERRUPTIONS)
     assert entry(xla.frame(1, 2)) == AN_ERROR
     assert xla.errors == [("«Größe» does not fit", FAILED_PRECONDITION)]
 
@@ -133,7 +138,7 @@ def test_xla_asks_for_the_version_first(seen):
     metadata = words(80, 24, 0, 0, 0, 0, 0)
     extension = words(32, 1, 0, address(metadata))
     frame = words(200, address(extension), 0, 0, 0, *[0] * 20)
-    entry = c_function(one_tensor(noting(seen), with_stream=True), (3, 5))
+    entry = c_function(one_tensor(noting(seen), with_stream=True), (3, 5), INTERRUPTIONS)
     assert entry(address(frame)) is None
     assert metadata[3] == 3 | 5 << 32 and seen == []
 
@@ -184,5 +189,29 @@ def test_an_error_without_a_text_is_an_error(error, text):
         raise error
 
     xla = FakeXla(stream=None)
-    assert c_function(one_tensor(handler, with_stream=False), (0, 2))(xla.frame(1, 2)) == AN_ERROR
+    assert (
+        c_function(one_tensor(handler, with_stream=False), (0, 2), INTERRUPTIONS)(xla.frame(1, 2))
+        == AN_ERROR
+    )
     assert xla.errors == [(text, FAILED_PRECONDITION)]
+
+
+def test_a_signal_before_the_first_line_is_an_error(seen):
+    """Its handler runs as the Python function starts, and what it raises is kept."""
+
+    def exits(*_):
+        raise SystemExit(7)
+
+    xla = FakeXla(stream=None)
+    entry = c_function(one_tensor(noting(seen), with_stream=False), (0, 2), INTERRUPTIONS)
+    before = signal.signal(signal.SIGUSR1, exits)
+    try:
+        # In C, so that Python finds the signal in the callback, and not earlier.
+        calls = [ctypes.pythonapi.PyErr_SetInterruptEx, entry]
+        _, answer = list(map(operator.call, calls, [signal.SIGUSR1, xla.frame(1, 2)]))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert answer == AN_ERROR and xla.errors == [("7", FAILED_PRECONDITION)]
+    assert seen == []
+    kept = take()
+    assert isinstance(kept, SystemExit) and kept.code == 7

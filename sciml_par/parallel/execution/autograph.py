@@ -26,6 +26,8 @@ def not_converted(function: Callable[P, R]) -> Callable[P, R]:
         result: R = _unconverted(function)(*args, **options)
         return result
 
+    # The mark of what AutoGraph must not convert, as in an eager `tf.map_fn`.
+    wrapper.autograph_info__ = None  # type: ignore[attr-defined]
     return wrapper
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +21,7 @@ from sciml_par.parallel.execution.xla_call_frame import (
     Frame,
     memory,
 )
-from sciml_par.parallel.native.interrupts import keep
+from sciml_par.parallel.native.interrupts import keep, kept
 from sciml_par.parallel.native.xla_structures import (
     FUNCTION,
     Api,
@@ -74,6 +76,14 @@ class ForeignCalls:
         # XLA keeps the bare pointers for the life of the process.
         self._kept: list[object] = []
         self._targets: set[tuple[str, str]] = set()
+        interrupted = ErrorArguments(
+            struct_size=ctypes.sizeof(ErrorArguments),
+            message=b"A signal's handler raised an exception in a compiled program.",
+            code=FAILED_PRECONDITION,
+        )
+        self._kept.append(interrupted)
+        create, arguments = FUNCTION(self._api.error_create), ctypes.addressof(interrupted)
+        self._interruptions: Iterator[int] = map(create, itertools.repeat(arguments))
 
     def register(self, name: str, platform: str, act: Act) -> None:
         """Let custom calls named `name` on `platform` run `act` (local).
@@ -90,7 +100,7 @@ class ForeignCalls:
 
     def entry(self, act: Act) -> int:
         """The address at which C can call `act`, for the life of the process (local)."""
-        entry = c_function(act, self.version)
+        entry = c_function(act, self.version, self._interruptions)
         self._kept.append(entry)
         return ctypes.cast(entry, ctypes.c_void_p).value or 0
 
@@ -111,37 +121,78 @@ class ForeignCalls:
         self._targets.add((name, platform))
 
 
-def c_function(act: Act, version: Version) -> Any:
+def c_function(act: Act, version: Version, interruptions: Iterator[int]) -> Any:
     """`act` as XLA can call it; keep a reference for as long as it may (local).
+
+    What leaves a callback of ctypes as an exception is a random pointer to XLA.
 
     Parameters
     ----------
     act : takes the call frame.
     version : of the interface, for XLA to check.
+    interruptions : an iterator written in C that makes errors of XLA.
     """
 
     words, extension_at = memory, EXTENSION_AT
 
     def entry(address: int) -> int | None:
         try:
-            frame = address >> SHIFT
-            extension = words[frame + extension_at]
-            if extension:
-                _fill_metadata(extension, version)
+            try:
+                frame = address >> SHIFT
+                extension = words[frame + extension_at]
+                if extension:
+                    _fill_metadata(extension, version)
+                else:
+                    act(frame)
+            except BaseException as error:
+                first = error
+                if not isinstance(error, Exception):
+                    keep(error)
             else:
-                act(frame)
-        except BaseException as error:  # ctypes would swallow it
-            first = error
-            if not isinstance(error, Exception):
-                keep(error)
-        else:
-            return None
-        while True:
-            # A signal's handler may raise here, too, and what leaves this function is no pointer.
-            with contextlib.suppress(BaseException):
-                return _error(address >> SHIFT, first)
+                return None
+            while True:
+                # A signal's handler may raise here, too.
+                with contextlib.suppress(BaseException):
+                    return _error(address >> SHIFT, first)
+        except BaseException as error:
+            # Or between two of these lines. Python runs handlers after calls and where it jumps
+            # back, of which there is nothing here.
+            kept[:] = [error]
+            for interruption in interruptions:
+                return interruption
+        return None
 
+    _cover_the_start(entry)
     return FUNCTION(entry)
+
+
+def _cover_the_start(function: Callable[..., object]) -> None:
+    """Let the first `try` of a function, with which it begins, catch what is raised before it.
+
+    Python also runs signals' handlers as a function starts, before any of its lines. The table of
+    exceptions holds (start, length, handler, depth) of each range of instructions that is covered,
+    in digits of six bits; see "Exception Handling" in CPython's InternalDocs.
+    """
+    table = function.__code__.co_exceptiontable
+    numbers, number, length = list[int](), 0, 0
+    while len(numbers) < 4:
+        number = number << 6 | table[length] & 63
+        if not table[length] & 64:
+            numbers.append(number)
+            number = 0
+        length += 1
+    start, covered, *handler = numbers
+    first = b"".join(_digits(each) for each in (0, start + covered, *handler))
+    table = bytes([first[0] | 128, *first[1:], *table[length:]])
+    function.__code__ = function.__code__.replace(co_exceptiontable=table)
+
+
+def _digits(number: int) -> bytes:
+    """A number in six bits a byte; all but the last have the seventh set."""
+    digits = [number & 63]
+    while number := number >> 6:
+        digits.insert(0, number & 63 | 64)
+    return bytes(digits)
 
 
 def _fill_metadata(extension: int, version: Version) -> None:

@@ -88,10 +88,6 @@ def serve(frame: int, python: int) -> int:
         return call(load(python + WORD * Entry.EXECUTE), frame)
     if load_acquire(group + WORD * Group.VISIT) != 0:
         store(group + WORD * Group.VISIT, 0)
-        # Here, since a KeyboardInterrupt at the first line of Python's entry could not be caught.
-        if signalled() != 0:
-            store(group + WORD * Group.USELESS, 1)
-            return call(load(python + WORD * Entry.FAIL), frame)
         return call(load(python + WORD * Entry.EXECUTE), frame)
     if begin(group, load(site + WORD * Site.ANNOUNCEMENT), load(site + WORD * Site.KEY)) == 0:
         return call(load(python + WORD * Entry.EXECUTE), frame)  # which raises

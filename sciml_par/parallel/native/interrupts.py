@@ -9,17 +9,18 @@ import sys
 from functools import cache
 from typing import Any
 
-_kept: list[BaseException] = []
+kept: list[BaseException] = []
+"""The last one."""
 
 
 def keep(error: BaseException) -> None:
     """Keep an error, in place of the last one (local)."""
-    _kept[:] = [error]
+    kept[:] = [error]
 
 
 def take() -> BaseException | None:
     """The last that was kept, once (local)."""
-    return _kept.pop() if _kept else None
+    return kept.pop() if kept else None
 
 
 @cache

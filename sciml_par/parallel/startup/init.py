@@ -44,6 +44,7 @@ from sciml_par.parallel.startup.tensor_float_32 import (
     requested_tensor_float_32,
     set_tensor_float_32,
 )
+from sciml_par.parallel.supervision.ctrl_c import watch_for_ctrl_c
 from sciml_par.parallel.supervision.end_job import JobEnd, abort_gpus
 from sciml_par.parallel.supervision.error_report import FailureReporter
 from sciml_par.parallel.supervision.forked_child import watch_for_forks
@@ -240,6 +241,8 @@ def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
         host_timeout=host_timeout,
     )
     job_end.sentinel = world.sentinel
+    if everyone.size > 1:
+        watch_for_ctrl_c(lambda: list(everyone.all_groups), job_end)
 
 
 def _choose_gpu(

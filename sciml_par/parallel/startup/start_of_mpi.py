@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,12 +65,28 @@ def watched_start(environment: Mapping[str, str], patience: Patience) -> Iterato
         _watch(reading, rank, patience)
     os.close(reading)
     try:
-        yield
+        with _ended_by_ctrl_c():
+            yield
     finally:
         os.close(writing)  # which ends the child
         if child is not None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
+
+
+@contextlib.contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Let SIGINT end the process: Python cannot handle it while MPI starts (local)."""
+    handler = signal.getsignal(signal.SIGINT)
+    here = threading.current_thread() is threading.main_thread()
+    if not here or handler is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def rank_of_several(environment: Mapping[str, str]) -> int | None:

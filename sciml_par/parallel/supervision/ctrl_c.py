@@ -1,0 +1,80 @@
+"""Ctrl-C at a rank whose main thread waits inside MPI or TensorFlow.
+
+Python runs signals' handlers between its own instructions, so a rank that waits for others in a
+call of C would not raise KeyboardInterrupt before they come. Python writes a signal's number to a
+pipe at once, which a thread reads: if the rank still stands where it stood half a second later, in
+a collective, the job ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sciml_par._stderr import write_error
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import JobEnd
+
+_SECONDS_TO_ACT = 0.5
+_SECONDS_BETWEEN_RANKS = 0.2
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+def watch_for_ctrl_c(communicators: Callable[[], Iterable[Communicator]], job_end: JobEnd) -> None:
+    """Let Ctrl-C end waits in C as well, unless the program reads signals' numbers (local)."""
+    if threading.current_thread() is not threading.main_thread():
+        return  # where Python lets nobody ask for them
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    if before != -1:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)
+        return
+    # A child would write its own signals there.
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+    arguments = (reading, communicators, job_end)
+    threading.Thread(target=_watch, args=arguments, name="sciml_par Ctrl-C", daemon=True).start()
+
+
+def _watch(
+    reading: int, communicators: Callable[[], Iterable[Communicator]], job_end: JobEnd
+) -> None:
+    while number := os.read(reading, 1):
+        # Programs that handle it decide themselves, and so does `train`.
+        is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if number[0] != signal.SIGINT or not is_default:
+            continue
+        before = _place(communicators)
+        time.sleep(_SECONDS_TO_ACT)
+        place, (rank, name, signature) = _place(communicators), _waits(communicators)
+        if signature is None or place != before:
+            continue
+        time.sleep(_SECONDS_BETWEEN_RANKS * min(rank, 5))  # a launcher may tell all ranks
+        write_error(
+            f"rank {rank} of «{name}» was interrupted (Ctrl-C, SIGINT) while it waited in "
+            f"{signature}; the job ends."
+        )
+        job_end.with_code(_INTERRUPTED)
+
+
+def _place(communicators: Callable[[], Iterable[Communicator]]) -> tuple[Any, ...]:
+    """Where the main thread stands, and in which collectives this rank is (local)."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    numbers = [each.progress.sequence for each in communicators()]
+    return id(frame), frame and frame.f_lasti, numbers
+
+
+def _waits(communicators: Callable[[], Iterable[Communicator]]) -> tuple[int, str, Any]:
+    """This rank's number, the group and the signature of what it waits in; or None for that."""
+    for each in communicators():
+        current = each.in_progress()
+        if current is not None:
+            return each.rank, each.name, current[1]
+    return 0, "", None
