@@ -27,7 +27,7 @@ FAR_ABOVE = 1e3
 """A loss that ends at more than this many times its best has risen far."""
 _FALL = 10.0
 """By which the loss must have fallen before, for the best weights to be those of a training."""
-_MANY_TIMES = 10
+_MANY_TIMES, _LITTLE = 10, 1e-9
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,9 @@ class Member:
     weights : best and last, on rank 0 and on the ranks that trained it; None elsewhere.
     architecture : of its network, as a text that is equal for networks of equal architecture.
     contributions : of the ranks that trained it, in order.
-    validation_loss : the loss of the weights that predict at points that were not trained on, where
-        an optimizer of least squares was among those of the training; NaN where it is unknown.
+    validation_loss : the loss of the weights that predict at points that were not trained on; NaN
+        where it is not known, as of residuals that hold values for the training points alone, of
+        clouds, and of the other weights of `Result.using`.
     unknown_values : what it found of the unknowns of its problem.
     term_weights : what a strategy has multiplied the terms by in the steps after `loss_steps`, [s,
         T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
@@ -276,12 +277,16 @@ class Member:
         return self.loss / max(self.best_loss, rounding)
 
     @property
-    def over_fitted(self) -> bool:
-        """Whether the loss at other points is known to be many times that at the training points.
+    def over_fitted(self) -> bool | None:
+        """Whether the loss is much larger at other points; None where it is not known there.
 
-        Many are more than 10.
+        Much larger is more than 10 times that at the training points, and more than 1e-9 of the
+        first: with less, the errors in the catalogue are below 1e-4, however small the loss is.
         """
-        return self.validation_loss > _MANY_TIMES * self.kept_loss
+        if math.isnan(self.validation_loss):
+            return None
+        little = _LITTLE * float(self.losses[0])
+        return bool(self.validation_loss > max(_MANY_TIMES * self.kept_loss, little))
 
     @property
     def seconds_compile(self) -> float:

@@ -12,6 +12,7 @@ from sciml_par.results.text import range_of
 _RISE = 2.0  # as a multiple of the best loss: what is worth a remark
 _KEPT = {"best": "the weights of {} are kept", "last": "the last weights are kept, as was asked"}
 _MOST_STACKS = 3
+_MANY = 1e6  # more than this is written as a power of ten
 
 
 def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
@@ -84,9 +85,13 @@ def _risen(who: str, members: Sequence[Member]) -> str:
 def _over_fitted(who: str, members: Sequence[Member]) -> str:
     names = ("kept_loss", "validation_loss")
     loss, other = (range_of([getattr(m, n) for m in members], "{:.2e}") for n in names)
+    factors = [m.validation_loss / m.kept_loss for m in members if m.kept_loss]
+    times = range_of(factors, "{:,.0f}" if max(factors, default=0) < _MANY else "{:.0e}")
     return (
-        f"{who}: the loss is {loss} at the training points and {other} at others: the points are "
-        f"too few for the parameters; take more, or a smaller network."
+        f"{who}: the loss is {loss} at the training points and {other} at others (validation_loss"
+        f"{f', {times} times' if times else ''}); the second tells how good the solution is. Train "
+        f"with twice the points: if the factor falls, they were too few; if it stays, the residual "
+        f"is not resolved somewhere, as at a corner or a jump."
     )
 
 

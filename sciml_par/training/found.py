@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,13 @@ from sciml_par.training.collect import sample_for_figures
 from sciml_par.training.course import Course
 from sciml_par.training.evaluate import evaluate, values_of
 from sciml_par.training.fields_of_functions import field_of_function
-from sciml_par.training.least_squares.advice import uses_least_squares
 from sciml_par.training.member_functions import functions_found
 from sciml_par.training.model_architecture import architecture_of
 from sciml_par.training.outcome import Outcome
 from sciml_par.training.preparation import Preparation
 from sciml_par.training.settings import BEST
 from sciml_par.training.stack import MemberSetup
-from sciml_par.training.validation import validation_loss
+from sciml_par.training.validation import validation_losses
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,12 +45,21 @@ def members_found(
     """
     found = []
     given = iter(outcomes)
-    for course in courses:
+    of_courses = [[next(given) for _ in course.stack.setups] for course in courses]
+    kept = [[_kept(ready, outcome) for outcome in each] for each in of_courses]
+    held_out = validation_losses(
+        courses, kept, ready.points, settings=ready.settings, group=ready.group
+    )
+    for course, own, losses in zip(courses, of_courses, held_out, strict=True):
         fields = _fields(course)
-        for setup in course.stack.setups:
-            outcome = next(given)
-            found.append(_member(ready, course, setup, outcome, fields, whole, world))
+        for setup, outcome, loss in zip(course.stack.setups, own, losses, strict=True):
+            member = _member(ready, course, setup, outcome, fields, whole, world)
+            found.append(replace(member, validation_loss=loss))
     return sorted(found, key=lambda member: member.number)
+
+
+def _kept(ready: Preparation, outcome: Outcome) -> npt.NDArray[Any]:
+    return outcome.best if ready.settings.keep == BEST else outcome.last
 
 
 def _fields(course: Course) -> list[TrainedField]:
@@ -73,7 +82,7 @@ def _member(
     world: Communicator,
 ) -> Member:
     problem, settings, layout = setup.problem, ready.settings, course.stack.layout
-    kept = outcome.best if settings.keep == BEST else outcome.last
+    kept = _kept(ready, outcome)
     count = layout.size_of_network
     # Behind the weights there are the parameters of unknowns.
     values = layout.unflatten(kept)[: len(layout.shapes) - layout.unknowns]
@@ -83,11 +92,6 @@ def _member(
     own = prediction
     if problem.domain != whole:
         own = evaluate(problem, setup.network, layout, kept, problem.domain, settings)
-    validation = math.nan
-    if uses_least_squares(ready.phases):
-        validation = validation_loss(
-            setup, ready.points, kept, layout=layout, settings=settings, group=ready.group
-        )
     size_of_own = sum(layout.sizes[: len(setup.network.own_variables)])
     return Member(
         number=setup.number,
@@ -114,7 +118,6 @@ def _member(
         weights=Weights(outcome.best[:size_of_own], outcome.last[:size_of_own]),
         architecture=architecture_of(setup.network.model),
         contributions=(_contribution(world, setup, course),),
-        validation_loss=validation,
         unknown_values=_unknowns(problem.unknowns, outcome, count),
         functions=functions_found(setup, outcome, layout, prediction, settings, fields[1:]),
         form=form_of(problem, settings.precision),

@@ -190,7 +190,8 @@ def train(
             everyone,
             arguments=texts_of(arguments),
         )
-    if not result.sound and not progress and everyone.rank == 0:
+    doubtful = not result.sound or any(member.over_fitted for member in result.members)
+    if doubtful and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
         warnings.warn(f"train: {said}", RuntimeWarning, stacklevel=3)
     return result

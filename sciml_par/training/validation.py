@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,85 +13,120 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.course import Course
+from sciml_par.training.member_objective import MemberObjective
 from sciml_par.training.objective import field_of
-from sciml_par.training.parameter_layout import ParameterLayout
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.points import Points
 from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.settings import Settings
-from sciml_par.training.stack import MemberSetup
+from sciml_par.training.stack import MemberSetup, Stack
 
 FloatArray = npt.NDArray[np.float64]
+Kept = Sequence[npt.NDArray[Any]]
 
 _LEAST_POINTS, _MOST_POINTS = 256, 10_000
+_MOST_OF_ALL_MEMBERS = 2**18
 _SEED = 811
+_FEW = 8  # members, for which tracing takes longer than computing without a trace
 
 
-def validation_loss(
-    setup: MemberSetup,
+def validation_losses(
+    courses: Sequence[Course],
+    kept: Sequence[Kept],
     points: Any,
-    weights: npt.NDArray[Any],
     *,
-    layout: ParameterLayout,
     settings: Settings,
     group: Communicator,
-) -> float:
-    """L at as many other points, in the interior 256 to 10,000 of Sobol's sequence (collective).
+) -> list[list[float]]:
+    """Return L at other points for the members of each course (collective in the group).
 
-    Where interior points were given, the others are those midway between each of them and the
+    In the interior they are as many as the training points, but 256 to 10,000, of Sobol's
+    sequence. Where interior points were given, they are those midway between each of them and the
     nearest one, since nothing else is known of where they lie. Points that were given for
     conditions stay as they are.
 
     Parameters
     ----------
-    setup : the member, with its training points on this rank.
+    kept : of each course, θ of its members, [p] each.
     points : as `train` was given them.
-    weights : θ, [p].
-    group : the ranks that trained it.
+    group : the ranks that trained the members.
 
     Returns
     -------
-    the loss; NaN where the residuals cannot be computed at other points, such as those with
-    measured values.
+    the losses; NaN where there are no other points, and where the residuals are not finite there
+    or cannot be computed, such as those with measured values.
     """
+    here = [
+        _sums_of_course(course, weights, points, settings, group)
+        for course, weights in zip(courses, kept, strict=True)
+    ]
+    everyone = group.allgather_object(here)
+    sums = [np.sum(each, axis=0) for each in zip(*everyone, strict=True)]
+    return [np.where(np.isfinite(each), each, math.nan).tolist() for each in sums]
+
+
+def _sums_of_course(
+    course: Course, kept: Kept, points: Any, settings: Settings, group: Communicator
+) -> FloatArray:
+    """What this rank's points contribute to the loss of each member, [M]; or NaN (local)."""
+    stack = course.stack
+    member = MemberObjective(
+        partial(field_of, stack.problem, stack.network),
+        stack.terms,
+        layout=stack.layout,
+        jacobians=(),
+    )
     try:
-        feed = _other_points(setup, points, settings, group)
-        sums = _sums(setup, feed, weights, layout, settings)
+        batches = [feed.whole(0) for feed in _other_points(stack, points, settings, group)]
+        thetas = [tf.constant(each) for each in kept]
+        residuals: Any = member.residuals
+        if len(thetas) > _FEW:
+            traced = tf.function(residuals, autograph=False)
+            residuals = traced.get_concrete_function(thetas[0], batches[0])
+        found = [residuals(*each) for each in zip(thetas, batches, strict=True)]
     except Exception:  # TensorFlow and the user's own functions raise all kinds
-        sums = np.array([math.nan])
-    everyone = group.allgather_object(sums)
-    lengths = {len(each) for each in everyone}
-    return float(sum(each.sum() for each in everyone)) if len(lengths) == 1 else math.nan
+        return np.full(len(kept), math.nan)
+    squares = [[np.square(r.numpy(), dtype=np.float64).sum() for r in terms] for terms in found]
+    return np.sum(squares, axis=1)
 
 
 def _other_points(
-    setup: MemberSetup, points: Any, settings: Settings, group: Communicator
-) -> RankFeed:
+    stack: Stack, points: Any, settings: Settings, group: Communicator
+) -> list[RankFeed]:
+    """Return those of each member; members of one problem share them."""
+    made: dict[int, RankFeed] = {}
+    for setup in stack.setups:
+        problem = setup.problem
+        if id(problem) not in made:
+            wanted = _wanted(setup, points, len(stack.setups))
+            made[id(problem)] = make_feed(
+                problem,
+                wanted.with_changes(seed=_SEED + settings.seed),
+                rank=group.rank,
+                size=group.size,
+                seed=settings.seed,
+                dtype=settings.precision,
+            )
+    return [made[id(setup.problem)] for setup in stack.setups]
+
+
+def _wanted(setup: MemberSetup, points: Any, members: int) -> Points:
     domain = setup.problem.domain
     if math.isnan(domain.volume) or not setup.problem.residuals:
-        raise InputError("a cloud and data have no other points than their own")
-    wanted = Points.of(points)
+        raise InputError("there are no other points than those of the training")
+    wanted, trained = Points.of(points), setup.feed.totals[0]
     given = wanted.interior
     if isinstance(given, np.ndarray):
         midpoints = _midpoints(given)
         interior: Any = midpoints[domain.admits(midpoints)]
     else:
-        interior = min(max(setup.feed.totals[0], _LEAST_POINTS), _MOST_POINTS)
-    other = wanted.with_changes(
-        interior=interior,
-        method="sobol",
-        batch_size={},
-        resample_every=None,
-        adapt=None,
-        seed=_SEED + settings.seed,
-    )
-    return make_feed(
-        setup.problem,
-        other,
-        rank=group.rank,
-        size=group.size,
-        seed=settings.seed,
-        dtype=settings.precision,
+        most = max(_LEAST_POINTS, min(_MOST_POINTS, _MOST_OF_ALL_MEMBERS // members))
+        interior = min(max(trained, _LEAST_POINTS), most)
+        # Values that a residual holds for the training points do not fit another number of points.
+        interior += interior == trained
+    return wanted.with_changes(
+        interior=interior, method="sobol", batch_size={}, resample_every=None, adapt=None
     )
 
 
@@ -99,22 +136,3 @@ def _midpoints(points: FloatArray) -> FloatArray:
     others = np.unique(points, axis=0)
     _, nearest = KDTree(others).query(others, k=2)
     return np.unique((others + others[nearest[:, 1]]) / 2, axis=0)[:_MOST_POINTS]
-
-
-def _sums(
-    setup: MemberSetup,
-    feed: RankFeed,
-    weights: npt.NDArray[Any],
-    layout: ParameterLayout,
-    settings: Settings,
-) -> FloatArray:
-    """What this rank's points contribute to each term of the loss, [T] (local)."""
-    u = field_of(setup.problem, setup.network, layout.unflatten(tf.constant(weights)))
-    found = []
-    for term, arrays, total in zip(setup.problem.terms, feed.arrays, feed.totals, strict=True):
-        value = 0.0
-        if len(arrays[0]):
-            r = term.residual(u, *(tf.constant(a, settings.precision) for a in arrays)).numpy()
-            value = term.weight / total * float(np.sum(np.square(r, dtype=np.float64)))
-        found.append(value)
-    return np.array(found)

@@ -333,7 +333,7 @@ def a_long_time_beside_a_short_side() -> Any:
     return [(float(different >= 10), 1.0), (float(len(seen["start"]) >= 60), 1.0)]
 
 
-@table.gives(0.0, not_yet("only Levenberg–Marquardt computes it"))
+@table.gives(0.0)
 def a_held_out_loss_of_adam() -> Any:
     member = solve(rod(lambda: 1.0), optimizer=Adam(1e-2), steps=20).members[0]
     return float(np.isfinite(member.validation_loss)), 1.0

@@ -30,6 +30,7 @@ MEMBER_KEYS = {
     "best_step",
     "coordinates",
     "ended",
+    "field",
     "kept",
     "largest_drift",
     "loss",

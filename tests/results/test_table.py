@@ -51,6 +51,34 @@ def test_a_row_for_a_model_of_several_ranks(capsys: pytest.CaptureFixture[str]) 
     assert "2.50 s" in row and "!" not in out  # of the slowest rank
 
 
+@pytest.mark.parametrize(
+    ("loss", "other", "over_fitted"),
+    [
+        (7.5e-7, 1.4e-4, True),
+        (1e-4, 9e-4, False),
+        (1e-17, 1e-15, False),  # many times next to nothing
+        (1e-17, 1e-8, True),
+        (1e-7, np.nan, None),
+    ],
+)
+def test_a_loss_at_other_points_is_judged(
+    loss: float, other: float, over_fitted: bool | None
+) -> None:
+    member = make_member(0, losses=np.array([1.0, 0.5, 0.3, loss]), validation_loss=other)
+    assert member.over_fitted is over_fitted
+    said = [text for text in ensemble(member).remarks if "at others" in text]
+    assert bool(said) is bool(over_fitted)
+
+
+def test_a_remark_on_other_points_has_both_numbers_and_the_factor() -> None:
+    losses = np.array([1.0, 0.5, 0.3, 1e-6])
+    members = [make_member(n, losses=losses, validation_loss=(n + 1) * 1e-4) for n in range(2)]
+    (remark,) = ensemble(*members).remarks
+    assert "1.00e-06 at the training points and 1.00e-04 to 2.00e-04 at others" in remark
+    assert "100 to 200 times" in remark
+    assert remark.count(". ") == 1  # two sentences
+
+
 def test_a_row_for_each_member(capsys: pytest.CaptureFixture[str]) -> None:
     if (out := printed(ensemble(), capsys)) is None:
         return

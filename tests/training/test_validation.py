@@ -1,0 +1,166 @@
+"""The loss at points that were not trained on: what it is, and where it is not known."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import (
+    Dirichlet,
+    Interval,
+    PointCloud,
+    Problem,
+    Residual,
+    poisson,
+)
+from sciml_par.training import (
+    LBFGS,
+    RAD,
+    SGD,
+    Adam,
+    Ensemble,
+    LevenbergMarquardt,
+    Points,
+    Result,
+    SSBroyden,
+    train,
+)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:train. :RuntimeWarning"),
+    pytest.mark.ranks(most=2, reason="two ranks show what more would"),
+]
+UNIT = Interval(0, 1)
+POINTS = np.linspace(0, 1, 37)[:, None]  # not divided evenly by any number of ranks here
+MEMBERS = 9  # more than are computed without a trace
+short = partial(
+    train,
+    network=partial(MLP, width=4, depth=1),
+    points=64,
+    precision="float64",
+    steps=3,
+    evaluation_points=11,
+    progress=False,
+)
+
+
+def sine() -> Problem:
+    return Problem(UNIT, lambda u, x: u(x) - tf.sin(3 * x))
+
+
+@pytest.mark.parametrize("optimizer", [Adam(), SGD(), LBFGS(), SSBroyden(), LevenbergMarquardt()])
+def test_every_optimizer_has_that_of_the_problem(optimizer: Any) -> None:
+    """Of a residual that does not see the network it is 3 ∫ (1 + x)² dx = 7."""
+    known = Problem(UNIT, Residual(lambda u, x: 0 * u(x) + 1 + x, weight=3.0))
+    member = short(known, optimizer=optimizer, steps=1).members[0]
+    assert member.validation_loss == pytest.approx(7, rel=2e-3)
+    assert member.validation_loss != member.loss
+    assert member.over_fitted is False
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        Points(64, method="sobol", batch_size=16),
+        Points(64, method="sobol", resample_every=2),
+        Points(64, adapt=RAD(2)),
+        POINTS,
+    ],
+    ids=["minibatches", "new draws", "adapted", "given"],
+)
+def test_all_points_have_others(points: Any) -> None:
+    result = short(sine(), points=points)
+    assert_mean_squares(result)
+
+
+def test_each_member_has_its_own() -> None:
+    result = short(sine(), mode=Ensemble(members_per_rank=MEMBERS))
+    assert_mean_squares(result)
+    losses = [member.validation_loss for member in result.members]
+    assert len(set(losses)) == len(losses)
+
+
+def assert_mean_squares(result: Result) -> None:
+    """The mean of (u − sin 3x)² over [0, 1], on rank 0, and the same number on all ranks."""
+    found = [member.validation_loss for member in result.members]
+    assert sp.current_world().communicator.allgather_object(found) == [found] * sp.size()
+    if sp.rank() == 0:
+        x = (np.arange(2000)[:, None] + 0.5) / 2000
+        wanted = np.mean((result.predict(x).members - np.sin(3 * x)) ** 2, axis=(1, 2))
+        np.testing.assert_allclose(found, wanted, rtol=0.05)
+
+
+def held(points: int) -> Problem:
+    """A residual with values for its training points alone."""
+    y = np.sin(UNIT.grid(points))
+    return Problem(UNIT, lambda u, x: u(x) - tf.constant(y))
+
+
+@pytest.mark.ranks(most=1, reason="measured values are those of all points")
+@pytest.mark.parametrize("points", [37, 256, POINTS], ids=["some", "as many as others", "given"])
+def test_values_for_the_training_points_alone_leave_it_unknown(points: Any) -> None:
+    count = points if isinstance(points, int) else len(points)
+    assert_unknown(short(held(count), points=points, optimizer=Adam()))
+
+
+def test_a_cloud_leaves_it_unknown() -> None:
+    cloud = PointCloud(POINTS, boundary=[[0.0], [1.0]])
+    assert_unknown(short(Problem(cloud, lambda u, x: u(x) - 1, conditions=[Dirichlet(1.0)])))
+
+
+def assert_unknown(result: Result) -> None:
+    (member,) = result.members
+    assert np.isnan(member.validation_loss)
+    assert member.over_fitted is None
+    assert result.remarks == []
+
+
+def few(**options: Any) -> tuple[Result, list[str]]:
+    """A training that over-fits, and its warnings on this rank."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = short(
+            poisson(k=1, domain=UNIT),
+            points=POINTS[::9],
+            optimizer=LevenbergMarquardt(),
+            steps=60,
+            **options,
+        )
+    return result, [str(each.message) for each in caught if "others" in str(each.message)]
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_train_warns_of_over_fitting_once_on_rank_0(progress: bool) -> None:
+    result, told = few(progress=progress)
+    assert len(told) == (sp.rank() == 0)
+    (member,) = result.members
+    assert member.over_fitted and member.validation_loss > 1e3 * member.kept_loss
+    loss, other = f"{member.kept_loss:.2e}", f"{member.validation_loss:.2e}"
+    times = f"{member.validation_loss / member.kept_loss:.0e} times"
+    said = f"the loss is {loss} at the training points and {other} at others (validation_loss, "
+    (remark,) = result.remarks
+    assert f"{said}{times})" in remark
+    assert all(f"train: {remark}" == each for each in told)
+
+
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    result, _ = few()
+    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    result.save(folder / "run", plots=False)
+    last = result.using("last")
+    last.save(folder / "last", plots=False)
+    sp.barrier()
+    member = Result.load(folder / "run").members[0]
+    assert member.validation_loss == result.members[0].validation_loss
+    assert member.over_fitted is True
+    assert last.members[0].over_fitted is None
+    assert '"validation_loss": null' in (folder / "last" / "results.json").read_text()
+    assert Result.load(folder / "last").members[0].over_fitted is None
