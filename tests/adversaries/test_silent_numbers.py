@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Table, not_yet, on_root
+from outcomes import Table, on_root
 
 import sciml_par as sp
 import sciml_par.parallel as par
