@@ -262,7 +262,7 @@ def test_terms_that_differ_by_rounding_alone_are_those_of_the_same_equation(
     checkpoint = Checkpoint(tmp_path)
     first = small(problem_of(equation), checkpoint=checkpoint, **options).members[0]
     assert first.loss < 1e-10
-    monkeypatch.setitem(SOURCE, "k", 3.0)
+    monkeypatch.setitem(SOURCE, "k", 24.0)
     content = checkpoint_file.read(checkpoint.files()[0])
     stored = content.arrays["course-0/terms at the weights"]
     again = small(problem_of(equation), checkpoint=checkpoint, resume=True, **options).members[0]
