@@ -29,7 +29,7 @@ def group():
     """By MPI, in which what was agreed on pairs in silence."""
     with group_without_shared_memory() as group:
         group.all_groups.remove(group)  # out of the sight of the ranks' own watchdogs
-        for op in (sp.Sum, sp.Max):
+        for op in (sp.Sum, sp.Product):
             sp.allreduce(tf.ones(3), op, communicator=group)
         yield group
         group.all_groups.append(group)
@@ -40,7 +40,7 @@ def compared(group, steps, *, differ_at=None):
     mailbox, last = FakeMailbox(), group.rank == group.size - 1
     check = OrderCheck(mailbox)
     for step in range(steps):
-        op = sp.Max if last and step == differ_at else sp.Sum
+        op = sp.Product if last and step == differ_at else sp.Sum
         sp.allreduce(tf.ones(3), op, communicator=group)
     said = check.look(group, now=0.0)
     (sent,) = group.control.bcast(mailbox.sent if group.rank == 0 else None)

@@ -269,13 +269,13 @@ def test_what_an_ansatz_must_not_return(name):
 
 
 def test_errors_of_an_ansatz_come_with_advice():
-    def notes_of(ansatz):
+    def words_of(ansatz):
         with pytest.raises(Exception) as caught:  # noqa: PT011
             Problem(Interval(0, 1), lambda u, x: u(x), ansatz=ansatz).check(MLP(1, 1))
-        return " ".join(getattr(caught.value, "__notes__", []))
+        return " ".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
 
-    assert "ansatz(u, x)" in notes_of(lambda x, y: x * (1 - x) * y)  # as other packages have it
-    assert "tf.sin" in notes_of(lambda u, x: np.sin(x) * u(x))
+    assert "ansatz(u, x)" in words_of(lambda x, y: x * (1 - x) * y)  # as other packages have it
+    assert "tf.sin" in words_of(lambda u, x: np.sin(x) * u(x))
 
 
 @pytest.mark.parametrize(
