@@ -178,8 +178,8 @@ class Field:
     def _not_values(self, *_: Any, **__: Any) -> Any:
         """Refused: arithmetic and TensorFlow's functions take values."""
         raise InputError(
-            "a Field is a function of points, not values: write u(x), as in tf.sin(u(x)) + x * u(x); "
-            "the field is the first argument, as in residual(u, x) and ansatz(u, x)"
+            "a Field is a function of points, not values: write u(x), as in tf.sin(u(x)) + "
+            "x * u(x); the field is the first argument, as in residual(u, x) and ansatz(u, x)"
         )
 
     __tf_tensor__ = __array__ = __neg__ = __abs__ = __pow__ = __rpow__ = _not_values
