@@ -40,7 +40,8 @@ def send(name: str) -> Any:
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"] if sp.size() == 1 else ["SIGINT"])
 def test_one_rank_with_a_signal_stops_all(name: str) -> None:
-    before = signal.getsignal(getattr(signal, name))
+    before, pipe = signal.getsignal(getattr(signal, name)), signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(pipe)
     result = small(poisson(), callbacks=send(name))
     (member,) = result.members
     assert (member.ended, member.steps > 0) == (name, True)
@@ -48,7 +49,7 @@ def test_one_rank_with_a_signal_stops_all(name: str) -> None:
     everyone = sp.current_world().communicator.allgather_object(member.steps)
     assert len(set(everyone)) == 1
     assert signal.getsignal(getattr(signal, name)) == before
-    assert signal.set_wakeup_fd(-1) == -1
+    assert signal.set_wakeup_fd(pipe) == pipe
 
 
 @pytest.mark.ranks(most=1, reason="local")

@@ -107,7 +107,7 @@ class JacobianOfTerm:
         own, sought = parameters[:count], parameters[count:]
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             layers = RecordedLayers(tape)
-            tape.watch(sought)
+            tape.watch(parameters)
             unknowns = values_of(self.problem.unknowns, sought) if sought else None
             u = layers.field(self.problem, self.network, own, unknowns)
             r = weighted(self.term.residual(u, *arrays), weights)
@@ -118,6 +118,11 @@ class JacobianOfTerm:
             for part, total in zip(parts, totals, strict=True)
         ]
         by_all, right = tf.concat(found, axis=1), layers.separates_rows(r, weights.shape[0])
+        # Weights that tf.gradients multiplies by in the residual are not recorded.
+        signs = _signs(r)
+        slopes = tape.gradient(r, own, signs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        expected = tf.concat([tf.reshape(each, [-1]) for each in slopes], axis=0)
+        right &= _agree(by_all[: self.layout.size_of_network], signs, expected)
         if sought:
             by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
             by_all = tf.concat([by_all[: self.layout.size_of_network], by_unknowns], axis=0)
@@ -140,11 +145,8 @@ class JacobianOfTerm:
             tape.watch(flat)
             r = self._weighted(flat, weights, *arrays)
         # Σ_i s_i ∂r_i/∂θ by one reverse pass through all points.
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], r.shape)
-        signs = tf.constant(signs, r.dtype)
-        expected = _gradient(tape, r, flat, signs)
-        close = 10 * np.sqrt(np.finfo(r.dtype.as_numpy_dtype).eps) * tf.norm(slopes)
-        return r, slopes, tf.norm(tf.linalg.matvec(slopes, signs) - expected) <= close
+        signs = _signs(r)
+        return r, slopes, _agree(slopes, signs, _gradient(tape, r, flat, signs))
 
     def _row_by_row(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         """By a reverse pass through all points for each row."""
@@ -158,6 +160,16 @@ class JacobianOfTerm:
 def _of_rows(rows: Rows) -> Tensor:
     """The weights of rows as a vector [n]."""
     return rows.weights + tf.zeros(rows.arrays[0].shape[:1], rows.arrays[0].dtype)
+
+
+def _signs(r: Tensor) -> Tensor:
+    return tf.constant(np.random.default_rng(0).choice([-1.0, 1.0], r.shape), r.dtype)
+
+
+def _agree(slopes: Tensor, signs: Tensor, expected: Tensor) -> Tensor:
+    """Whether Σ_i s_i ∂r_i/∂θ of slopes: [p, k n] is that of one reverse pass, but for rounding."""
+    close = 10 * np.sqrt(np.finfo(slopes.dtype.as_numpy_dtype).eps) * tf.norm(slopes)
+    return tf.norm(tf.linalg.matvec(slopes, signs) - expected) <= close
 
 
 def _gradient(tape: Any, value: Tensor, flat: Tensor, along: Tensor | None = None) -> Tensor:
