@@ -69,7 +69,8 @@ def trained(*args: Any, **more: Any) -> tuple[Result, list[str]]:
     with contextlib.redirect_stdout(io.StringIO()) as output:
         result = small(*args, **more)
     lines = output.getvalue().splitlines()
-    return result, [line for line in lines if not line.startswith(("compiling", "step", "resumed"))]
+    others = ("compiling", "phase", "step", "resumed")
+    return result, [line for line in lines if not line.startswith(others)]
 
 
 def losses(result: Result) -> Any:
