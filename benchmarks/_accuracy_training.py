@@ -90,7 +90,7 @@ def by_engine(case: Case, phases: list[tuple[Any, int]], seed: int, limits: Limi
     problem = case.make()
     recorder = Recorder(case, problem, limits)
     # The cases are those of the literature, some of them with fewer points than is good.
-    warnings.filterwarnings("ignore", message=".* residuals are few for .*")
+    warnings.filterwarnings("ignore", message=".* at the training points and .*")
     result = training.train(
         problem,
         network=network_factory(case, problem, seed),

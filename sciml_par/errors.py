@@ -30,3 +30,7 @@ class TransferError(SciMLParError, RuntimeError):
 
 class TrainingError(SciMLParError, ArithmeticError):
     """Training cannot go on, as when the loss is no longer a finite number."""
+
+
+class ResultWarning(RuntimeWarning):
+    """What `train` reports of a result that is in doubt; the printed result reports the same."""

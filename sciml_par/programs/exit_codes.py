@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sciml_par._text import listed
-from sciml_par.errors import SciMLParError
+from sciml_par.errors import ResultWarning, SciMLParError
 from sciml_par.programs.options import only_rank_0_prints, program_name
 from sciml_par.results.member import SIGNALS, WALL_TIME
 
@@ -31,7 +32,9 @@ def run(main: Callable[[], int | None], *, program: str | None = None) -> None:
     program : what messages call it; the name of its file by default.
     """
     try:
-        code = main()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResultWarning)  # the table that follows has it
+            code = main()
     except SciMLParError as error:
         _report(error, f"{program or program_name()}: error: {error}")
         sys.exit(_BAD_INPUT)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sciml_par._other_names import by_name
-from sciml_par.errors import TrainingError
+from sciml_par.errors import ResultWarning, TrainingError
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
@@ -104,7 +104,7 @@ def train(
         dimensions scattered by Sobol', as a grid would have nearly all on the faces there.
     evaluation_domain : where; by default the smallest box around the domains of all ranks'
         problems. All members predict there, and on their own domain as well.
-    progress : show progress on rank 0. Without it, a warning says there if a member was not sound.
+    progress : show progress on rank 0.
 
     Returns
     -------
@@ -124,6 +124,12 @@ def train(
     TrainingError
         No model had a finite loss at any time, or the ranks' replicas of a model have parted. On
         all ranks.
+
+    Warns
+    -----
+    RuntimeWarning
+        A member was not sound, or its loss is far larger at points that were not trained on; on
+        rank 0.
     """
     world = current_world()
     everyone = world.communicator
@@ -193,5 +199,5 @@ def train(
     doubtful = not result.sound or any(member.over_fitted for member in result.members)
     if doubtful and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
-        warnings.warn(f"train: {said}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"train: {said}", ResultWarning, stacklevel=3)
     return result

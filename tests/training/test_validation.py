@@ -16,11 +16,13 @@ from sciml_par.networks import MLP
 from sciml_par.problems import (
     Dirichlet,
     Interval,
+    Observations,
     PointCloud,
     Problem,
     Residual,
     poisson,
 )
+from sciml_par.programs import run
 from sciml_par.training import (
     LBFGS,
     RAD,
@@ -111,9 +113,11 @@ def test_values_for_the_training_points_alone_leave_it_unknown(points: Any) -> N
     assert_unknown(short(held(count), points=points, optimizer=Adam()))
 
 
-def test_a_cloud_leaves_it_unknown() -> None:
+def test_a_cloud_and_data_alone_leave_it_unknown() -> None:
     cloud = PointCloud(POINTS, boundary=[[0.0], [1.0]])
     assert_unknown(short(Problem(cloud, lambda u, x: u(x) - 1, conditions=[Dirichlet(1.0)])))
+    data = Observations(POINTS, np.sin(POINTS))
+    assert_unknown(short(Problem(UNIT, [], conditions=[data]), points=None))
 
 
 def assert_unknown(result: Result) -> None:
@@ -123,17 +127,20 @@ def assert_unknown(result: Result) -> None:
     assert result.remarks == []
 
 
+over_fitting = partial(
+    short,
+    poisson(k=1, domain=UNIT),
+    points=POINTS[::9],
+    optimizer=LevenbergMarquardt(),
+    steps=60,
+)
+
+
 def few(**options: Any) -> tuple[Result, list[str]]:
     """A training that over-fits, and its warnings on this rank."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = short(
-            poisson(k=1, domain=UNIT),
-            points=POINTS[::9],
-            optimizer=LevenbergMarquardt(),
-            steps=60,
-            **options,
-        )
+        result = over_fitting(**options)
     return result, [str(each.message) for each in caught if "others" in str(each.message)]
 
 
@@ -149,6 +156,14 @@ def test_train_warns_of_over_fitting_once_on_rank_0(progress: bool) -> None:
     (remark,) = result.remarks
     assert f"{said}{times})" in remark
     assert all(f"train: {remark}" == each for each in told)
+
+
+def test_a_program_that_prints_the_table_says_it_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(lambda: over_fitting().print())
+    said = capsys.readouterr().out + " ".join(str(each.message) for each in caught)
+    assert said.count("at the training points and") == (sp.rank() == 0)
 
 
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
