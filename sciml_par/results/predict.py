@@ -132,7 +132,7 @@ class Predictor:
                 f"that the training was on, the first of them {points[outside[0]].tolist()}; "
                 f"there a network extrapolates.",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
         if batch_size is not None:
