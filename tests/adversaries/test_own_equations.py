@@ -116,13 +116,15 @@ def clamped_beam_of_fourth_order() -> Any:
     return solve(problem, points=40, steps=150).predict(x).mean, x**2 * (1 - x) ** 2
 
 
-@table.gives(2e-3)
+@table.gives(5e-4)
 def cooling_rod_against_finite_differences() -> Any:
     rod = Interval(0, 1, name="x") * Time(0, 0.5)
+    # The condition at x = 1 holds at the start: a jump there would leave a loss of 0.02.
+    start = Initial(lambda x: 1 - x[:, :1] ** 2 / 4)
     problem = Problem(
         rod,
         lambda u, x: derivative(u, x, "t") - derivative(u, x, "x", "x"),
-        conditions=[Initial(1.0), Neumann(0.0, on="left"), Robin(2.0, 1.0, 1.0, on="right")],
+        conditions=[start, Neumann(0.0, on="left"), Robin(2.0, 1.0, 1.0, on="right")],
     )
     found = solve(problem, points=Points(400, method="sobol"), steps=80).predict([[0.0, 0.5]]).mean
     n = 400
@@ -133,7 +135,8 @@ def cooling_rod_against_finite_differences() -> Any:
         wide = np.concatenate([[u[1]], u, [after]])
         return (wide[2:] - 2 * u + wide[:-2]) / h**2
 
-    truth = solve_ivp(rate, (0, 0.5), np.ones(n + 1), method="BDF", rtol=1e-6, atol=1e-8)
+    begin = 1 - np.linspace(0, 1, n + 1) ** 2 / 4
+    truth = solve_ivp(rate, (0, 0.5), begin, method="BDF", rtol=1e-6, atol=1e-8)
     return found[0, 0], truth.y[0, -1]
 
 
