@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from sciml_par._tensorflow import quiet_start
+from sciml_par._tensorflow import has_log_level, quiet_start
 
 _KERAS = "keras"
 _CLASSES = {
@@ -66,7 +66,7 @@ class _AfterKeras(MetaPathFinder):
             if of_keras and self in sys.meta_path:
                 sys.meta_path.remove(self)
             del loader.exec_module
-            with quiet_start():
+            with quiet_start(not has_log_level()):
                 run(module)
             if of_keras:
                 _register(module)

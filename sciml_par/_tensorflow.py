@@ -41,11 +41,18 @@ def import_module(name: str, *, quiet: bool = True) -> ModuleType:
 def quiet_start(quiet: bool = True) -> Iterator[None]:
     """Import TensorFlow within as `import_module` does (local)."""
     with contextlib.ExitStack() as stack:
-        if quiet and os.environ.get(_LOG_LEVEL) != _ALL:
+        if not quiet:
+            os.environ.setdefault(_LOG_LEVEL, _ALL)  # so that no import within is quiet
+        elif os.environ.get(_LOG_LEVEL) != _ALL:
             os.environ[_LOG_LEVEL] = _ONLY_FATAL
             stack.enter_context(_standard_error_held_back())
         stack.enter_context(_never_collected())
         yield
+
+
+def has_log_level() -> bool:
+    """Whether the user, or an import that is under way, has chosen what TensorFlow reports."""
+    return _LOG_LEVEL in os.environ
 
 
 def is_recorded() -> bool:
