@@ -36,12 +36,14 @@ class Identity:
     members : what describes each member of this group, in the order of their numbers.
     steps : of the phases.
     stop : what ends members by themselves.
+    scattered : whether points whose method was left open are Sobol's.
     """
 
     run: Description
     members: tuple[Description, ...]
     steps: tuple[int, ...]
     stop: str
+    scattered: bool
 
     @property
     def phases(self) -> list[Description]:
@@ -121,6 +123,7 @@ def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatAr
         "phases": identity.phases,
         "steps": identity.steps,
         "stop": identity.stop,
+        "scattered": identity.scattered,
         "courses": courses,
     }
     return Content(texts, arrays)

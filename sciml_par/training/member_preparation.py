@@ -15,7 +15,7 @@ from sciml_par.training.initial_networks import network_of_member
 from sciml_par.training.input_scaling import DefaultScaling
 from sciml_par.training.modes import Ensemble, problem_of
 from sciml_par.training.optimizers.initial_rate import initial_rate
-from sciml_par.training.phases import Phase, of_second_order
+from sciml_par.training.phases import Phase
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.seed import member_seed
@@ -42,6 +42,7 @@ class MemberPreparation:
     condition_weight, term_weights, scaling : change the problem as its user did not say otherwise.
     strategy : weighs the loss, or None.
     tracer : of the terms of the loss.
+    scattered : whether points whose method is left open are Sobol's.
     """
 
     given: Arguments
@@ -55,6 +56,7 @@ class MemberPreparation:
     scaling: DefaultScaling
     strategy: LossWeights | None
     tracer: TermTracer
+    scattered: bool
 
     def make(self, number: int) -> tuple[Description, MemberSetup]:
         """The member of that number, and what its ranks must have in common.
@@ -117,7 +119,7 @@ class MemberPreparation:
             seed=self.settings.seed,
             dtype=self.settings.precision,
             bootstrap=seed if bootstrap else None,
-            scattered=of_second_order(self.phases),
+            scattered=self.scattered,
         )
         if self.strategy is not None:
             points = [sum(rows) for rows in feed.rows_of_ranks]

@@ -31,7 +31,7 @@ from sciml_par.training.loop import Loop
 from sciml_par.training.loop_cache import loop_for
 from sciml_par.training.member_preparation import MemberPreparation
 from sciml_par.training.modes import Division, Ensemble, as_mode, divide, problem_of
-from sciml_par.training.phases import Phase, as_phases
+from sciml_par.training.phases import Phase, as_phases, of_second_order
 from sciml_par.training.points.divided_feed import DividedFeed
 from sciml_par.training.points.feed import Feed
 from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points
@@ -65,6 +65,7 @@ class Preparation:
     strategy : weighs the loss, or None.
     notes : sentences for the user, about what was chosen for him.
     problem_of : gives the problem of the member of a number, of all ranks, as far as it is known.
+    scattered : whether points whose method was left open are Sobol's.
     """
 
     settings: Settings
@@ -80,14 +81,14 @@ class Preparation:
     strategy: LossWeights | None
     notes: tuple[str, ...]
     problem_of: Callable[[int], Problem]
+    scattered: bool
 
     @property
     def identity(self) -> Identity:
         """What tells this training from others, for its checkpoints."""
         steps = tuple(phase.steps for phase in self.phases)
-        return Identity(
-            self.run, self.models, steps, repr((self.stops.target, self.stops.progress))
-        )
+        stop = repr((self.stops.target, self.stops.progress))
+        return Identity(self.run, self.models, steps, stop, self.scattered)
 
     @property
     def networks(self) -> list[Any]:
@@ -157,8 +158,12 @@ class Preparation:
         return [loop for loop in loops if loop], DividedFeed([part.feed for part in parts])
 
 
-def prepare(given: Arguments, world: World) -> Preparation:
+def prepare(given: Arguments, world: World, *, scattered: bool | None = None) -> Preparation:
     """Check the arguments, see that the ranks agree, and make networks and points (collective).
+
+    Parameters
+    ----------
+    scattered : whether points whose method is left open are Sobol's; None leaves it to the phases.
 
     Raises
     ------
@@ -191,6 +196,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
     group = training_group(division, world)
     weight, scaling = everyone.attempt(lambda: ConditionWeight(phases)), DefaultScaling()
     strategy = everyone.attempt(lambda: strategy_of(given.weights, given.problem))
+    scattered = of_second_order(phases) if scattered is None else scattered
     members = MemberPreparation(
         given,
         settings,
@@ -203,6 +209,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         scaling,
         strategy,
         TermTracer(),
+        scattered,
     )
     made = everyone.attempt(lambda: [members.make(number) for number in division.numbers])
     for model, _ in made:
@@ -238,6 +245,7 @@ def prepare(given: Arguments, world: World) -> Preparation:
         strategy,
         tuple(notes),
         partial(problem_of, problem=given.problem, ensemble=ensemble),
+        scattered,
     )
 
 

@@ -37,6 +37,30 @@ def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> No
             )
 
 
+def scattered_before(
+    checkpoint: Checkpoint | None, resume: bool | str, world: Communicator
+) -> bool | None:
+    """Whether the training that goes on laid out its points by Sobol's sequence (collective).
+
+    Its phases decided that, and there may be others now. None if it begins anew.
+
+    Raises
+    ------
+    InputError
+        On all ranks: the checkpoint cannot be read.
+    """
+
+    if checkpoint is None or not resume:
+        return None
+
+    def find() -> bool | None:
+        files = checkpoint.files() if world.rank == 0 else []
+        return checkpoint_file.read(files[0]).texts.get("scattered") if files else None
+
+    found: bool | None = world.broadcast_object(world.attempt(find))
+    return found
+
+
 def begin_from(
     checkpoint: Checkpoint | None,
     resume: bool | str,

@@ -25,7 +25,7 @@ from sciml_par.training.outcome import outcomes_of
 from sciml_par.training.preparation import prepare
 from sciml_par.training.progress import make_reporter
 from sciml_par.training.progress_watcher import ProgressWatcher, TimeWatcher
-from sciml_par.training.resume import begin_from, compare_checkpoints
+from sciml_par.training.resume import begin_from, compare_checkpoints, scattered_before
 from sciml_par.training.run import run
 from sciml_par.training.signals import signals_caught
 from sciml_par.training.stops import Stop
@@ -154,7 +154,7 @@ def train(
     called = everyone.attempt(lambda: as_callbacks(callbacks))
     with signals_caught(world) as signals:
         compare_checkpoints(checkpoint, resume, everyone)
-        ready = prepare(arguments, world)
+        ready = prepare(arguments, world, scattered=scattered_before(checkpoint, resume, everyone))
         meeting = Meeting(
             ready.courses(),
             rank=everyone.rank,

@@ -103,10 +103,11 @@ OPTIMIZERS: dict[str, Callable[[], Options]] = {
     "SPRING": lambda: {"optimizer": SPRING(damping=1e-2), "steps": STEPS},
 }
 POINTS: dict[str, Callable[[], Any]] = {
-    "number": lambda: 30,
+    # Left open, the method would be that of the phases at the start, where "phases" has one less.
+    "number": lambda: Points(30, method="sobol"),
     "array": lambda: AT,
     "drawn anew": lambda: Points(20, method="uniform", resample_every=3),
-    "batches": lambda: Points(24, batch_size=8),
+    "batches": lambda: Points(24, method="sobol", batch_size=8),
     "RAD": lambda: Points(20, method="sobol", adapt=RAD(3)),
     "RAR": lambda: Points(20, method="sobol", adapt=RAR(3, add=2)),
 }

@@ -15,7 +15,7 @@ import tensorflow as tf
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError, OutputError
 from sciml_par.networks import MLP
-from sciml_par.problems import Dirichlet, Interval, Problem, laplacian, poisson, two_sines
+from sciml_par.problems import Box, Dirichlet, Interval, Problem, laplacian, poisson, two_sines
 from sciml_par.training import (
     LBFGS,
     RAD,
@@ -173,6 +173,18 @@ def test_a_finished_training_is_resumed_to_the_same_result_and_by_more_steps(
     phases = [(Adam(), 60), (Adam(1e-2), 10)]
     more = small(poisson(), checkpoint=checkpoint, resume=True, steps=None, phases=phases)
     assert bits(more) == bits(small(poisson(), steps=None, phases=phases))
+
+
+def test_a_further_phase_keeps_the_points_that_the_first_one_chose(tmp_path: Path) -> None:
+    plate = Problem(Box([0, 0], [1, 1]), branching, exact=lambda x: np.cos(x[:, :1]))
+    checkpoint = Checkpoint(shared(tmp_path))
+    phases = [(Adam(), 5), (LBFGS(), 5)]
+    small(plate, checkpoint=checkpoint, points=25, steps=5)
+    more = {"steps": None, "phases": phases}
+    resumed = small(plate, checkpoint=checkpoint, points=25, resume=True, **more)
+    on_grid = Points(25, method="grid")
+    assert bits(resumed) == bits(small(plate, points=on_grid, **more))
+    assert bits(resumed) != bits(small(plate, points=25, **more))
 
 
 def test_a_lower_target_lets_members_run_again(tmp_path: Path) -> None:
