@@ -9,7 +9,8 @@ import sysconfig
 import threading
 from pathlib import Path
 
-_FOLDERS = (Path(__file__).parents[2], *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+_INSTALLED = (sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+_FOLDERS = (str(Path(__file__).parents[2]), *_INSTALLED)
 _LIBRARIES = (*(os.path.join(folder, "") for folder in _FOLDERS), "<frozen ")
 
 
