@@ -16,9 +16,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["import_module", "is_recorded", "tf"]
+__all__ = ["hidden_from_autograph", "import_module", "is_recorded", "tf"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ALL, _ONLY_FATAL = "0", "3"
@@ -53,6 +55,16 @@ def quiet_start(quiet: bool = True) -> Iterator[None]:
 def has_log_level() -> bool:
     """Whether the user, or an import that is under way, has chosen what TensorFlow reports."""
     return _LOG_LEVEL in os.environ
+
+
+def hidden_from_autograph(function: F) -> F:
+    """Mark `function` as one that AutoGraph must not convert, without importing TensorFlow.
+
+    It runs as it is written, also in an eager `tf.map_fn`. AutoGraph would find no source of MPI's
+    functions, and say so.
+    """
+    function.autograph_info__ = None  # type: ignore[attr-defined]
+    return function
 
 
 def is_recorded() -> bool:

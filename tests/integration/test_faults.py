@@ -316,6 +316,36 @@ def test_one_rank_dies(program):
     assert_once("sciml_par: rank 2 of 3 on ", ended)
 
 
+ELSEWHERE = """
+import sys
+import sciml_par.parallel as sp
+
+sp.init(stall_warning=1.0, stall_limit=2.0)
+from mpi4py import MPI
+
+
+def wait():
+    MPI.COMM_WORLD.Barrier()
+
+
+wait()
+if sp.rank() == int(sys.argv[1]):
+    wait()
+sp.barrier()
+"""
+
+
+@pytest.mark.parametrize("rank", (0, 1))
+def test_a_rank_in_a_call_of_its_own_is_named_with_the_place(rank, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(ELSEWHERE)
+    ended = launch(2, program, str(rank), folder=tmp_path, threads=1)
+    assert ended.code != 0
+    at = f"rank {rank} at program.py:10, in MPI.COMM_WORLD.Barrier()"
+    place = f"rank {rank} did not come ({at})."
+    assert ended.err.count(place) == 2, ended.err  # the warning, and the end of the job
+
+
 @pytest.mark.parametrize(("ranks", "total"), [(2, "2.0"), (1, "1.0"), (None, "1.0")])
 def test_no_fault(program, ranks, total):
     """The same program without a fault; also without mpirun, which is a run on one rank.

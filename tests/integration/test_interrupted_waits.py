@@ -101,6 +101,45 @@ def test_ctrl_c_ends_a_wait_in_c(place: str, tmp_path: Path) -> None:
     assert ended.err.count(said) == (place != "init")
 
 
+WAIT_TOGETHER = """
+import os, signal, sys, threading, time
+from pathlib import Path
+
+os.environ["SCIML_PAR_NATIVE"] = "0"
+import sciml_par.parallel as sp
+
+sp.init()
+sp.barrier()
+if sp.rank() == 0:
+    while True:
+        Path("alive").touch()
+        time.sleep(0.01)
+
+
+def interrupt():
+    Path("interrupted").touch()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+if str(sp.rank()) in sys.argv[1]:
+    threading.Timer(0.5, interrupt).start()
+sp.barrier()
+"""
+
+
+@pytest.mark.parametrize("interrupted", ("3", "123"))
+def test_ctrl_c_ends_the_job_within_a_second_and_is_said_once(
+    interrupted: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(WAIT_TOGETHER)
+    ended = start(4, program, interrupted, folder=tmp_path, threads=1).end(seconds=60)
+    times = [(tmp_path / name).stat().st_mtime for name in ("interrupted", "alive")]
+    assert times[1] - times[0] < 1.0
+    assert ended.err.count("was interrupted (Ctrl-C, SIGINT) while it waited in barrier") == 1
+    assert f"rank {interrupted[0]} of «world»" in ended.err
+
+
 ENDED_BY_A_HANDLER = """
 import os, signal, sys, threading, time
 import sciml_par.parallel as sp

@@ -9,7 +9,7 @@ from simulated import MINE, OTHER, Ended, Job, make_group
 
 from sciml_par.parallel.groups.mailbox import Left, Waiting
 from sciml_par.parallel.startup import init
-from sciml_par.parallel.supervision import watchdog
+from sciml_par.parallel.supervision import past_check, watchdog
 
 pytestmark = pytest.mark.ranks(most=1, reason="the ranks are made up")
 
@@ -203,11 +203,14 @@ def test_a_long_wait_is_reported_once(size, missing, warned):
     assert f"rank {gone} did not come" in warning and "waited 6" in warning
 
 
-def test_all_that_are_missing_are_named(warned):
+@pytest.mark.parametrize("told", ("", "main.py:12, in solve()"))
+def test_all_that_are_missing_are_named_with_where_they_are(told, warned, monkeypatch):
+    monkeypatch.setattr(past_check, "place_of_program", lambda: told)
     job = waiting_job(MANY, set(range(MANY)) - {0, 17, MANY - 1})
     job.run(70, step=2.0)
     (warning,) = warned
-    assert warning.endswith(f"ranks 0, 17 and {MANY - 1} did not come.")
+    missing = f"ranks 0, 17 and {MANY - 1}"
+    assert warning.endswith(f"{missing} did not come{told and f' ({missing} at {told})'}.")
 
 
 def test_the_limit_ends_the_job():

@@ -43,6 +43,13 @@ def test_a_second_init_does_nothing():
     assert sp.is_initialized()
 
 
+def test_a_second_init_on_one_rank_alone_does_not_wait_for_the_others():
+    if sp.rank() == 0:
+        sp.init()
+    # A rank that waited in there for the others would not meet them here.
+    sp.current_world().communicator.allgather_object("met")
+
+
 def test_the_communicator_is_a_duplicate():
     """So that its messages cannot meet those of the program or of another library."""
     from mpi4py import MPI

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sciml_par._tensorflow import tf
+from sciml_par._tensorflow import hidden_from_autograph, tf
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError, SciMLParError
 from sciml_par.parallel.execution.dispatch import run_eagerly
@@ -42,6 +42,7 @@ from sciml_par.parallel.supervision.forked_child import refuse
 _POLL_SECONDS = 0.0002
 
 
+@hidden_from_autograph
 def join(*, communicator: Communicator | None = None) -> int:
     """Wait until every rank has come here, and take part in their collectives until then.
 

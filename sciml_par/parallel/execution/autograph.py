@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from sciml_par._tensorflow import tf
+from sciml_par._tensorflow import hidden_from_autograph, tf
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,6 +19,7 @@ def not_converted(function: Callable[P, R]) -> Callable[P, R]:
     messages, before `init` can silence it.
     """
 
+    @hidden_from_autograph
     @functools.wraps(function)
     def wrapper(*args: P.args, **options: P.kwargs) -> R:
         if tf.executing_eagerly():
@@ -26,8 +27,6 @@ def not_converted(function: Callable[P, R]) -> Callable[P, R]:
         result: R = _unconverted(function)(*args, **options)
         return result
 
-    # The mark of what AutoGraph must not convert, as in an eager `tf.map_fn`.
-    wrapper.autograph_info__ = None  # type: ignore[attr-defined]
     return wrapper
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from sciml_par._tensorflow import hidden_from_autograph
 from sciml_par._text import rank_list
 from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
 from sciml_par.parallel.groups.agreement import compare
@@ -127,6 +128,7 @@ class Communicator:
         self._check_always = always
         self.progress.ledger.clear()  # or call sites that have agreed would not ask
 
+    @hidden_from_autograph
     def split(self, color: int) -> Communicator:
         """The ranks that give the same `color`, as a group of their own (collective)."""
         self._splits += 1
@@ -142,6 +144,7 @@ class Communicator:
         group.take_gpus_from(self, color)
         return group
 
+    @hidden_from_autograph
     def subset(self, ranks: Iterable[int], *, name: str | None = None) -> Communicator | None:
         """Some of this group's ranks, as a group of their own (collective over this group).
 
@@ -200,6 +203,7 @@ class Communicator:
             )
         return sorted(given)
 
+    @hidden_from_autograph
     def free(self) -> None:
         """Give up a group that is not needed any more (collective over this group).
 
@@ -289,6 +293,7 @@ class Communicator:
         # By MPI, the host may have done later ones in the meantime.
         return None if signature is None else (self.progress.enqueued, signature)
 
+    @hidden_from_autograph
     def barrier(self) -> None:
         """Wait until every rank has come here (collective)."""
         with self.progress.exchange(Signature("barrier")) as signature:
@@ -311,6 +316,7 @@ class Communicator:
             self.control.Alltoall(np.asarray(rows, np.int64), received)
             return received.tolist()
 
+    @hidden_from_autograph
     def allgather_object(self, value: T) -> list[T]:
         """Every rank's picklable `value`, in the order of ranks (collective)."""
         pickled = _pickled(value)
@@ -319,6 +325,7 @@ class Communicator:
             everyone = self.control.allgather(pickled)
         return _unpickled(dict(enumerate(everyone)))
 
+    @hidden_from_autograph
     def broadcast_object(self, value: T, *, root: int = 0) -> T:
         """The picklable `value` of rank `root`, on every rank (collective)."""
         pickled = _pickled(value if self.rank == root else None)
@@ -329,6 +336,7 @@ class Communicator:
         (found,) = _unpickled({root: given})
         return value if self.rank == root else found
 
+    @hidden_from_autograph
     def on_root(self, action: Callable[[], T], *, root: int = 0) -> T:
         """Do `action` on rank `root` alone; every rank gets its result or its error (collective).
 
@@ -346,6 +354,7 @@ class Communicator:
             raise failure
         return result  # type: ignore[return-value]
 
+    @hidden_from_autograph
     def attempt(self, action: Callable[[], T]) -> T:
         """Do `action` on every rank; if it fails on any, fail on all (collective).
 

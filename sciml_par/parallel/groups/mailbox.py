@@ -98,6 +98,16 @@ class PastAnswer:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """Where in its source the program of rank `rank` was when it got a `PastQuestion`."""
+
+    group: Identity
+    sequence: int
+    rank: int
+    place: str
+
+
+@dataclass(frozen=True)
 class OrderDigest:
     """The digest of the group's collectives and their order up to `number`, as the sender has it.
 
@@ -155,7 +165,16 @@ class Announced:
 
 
 Message = (
-    Waiting | Present | PastQuestion | PastAnswer | OrderDigest | Failed | Left | Joined | Announced
+    Waiting
+    | Present
+    | PastQuestion
+    | PastAnswer
+    | Elsewhere
+    | OrderDigest
+    | Failed
+    | Left
+    | Joined
+    | Announced
 )
 
 
@@ -167,7 +186,7 @@ class Mailbox:
     rank : this process's number in the world.
     waiting : by group, the last such message of each rank that has told this one.
     present : the last answer to this rank, by group.
-    past_answers : by group, the last such message of each rank.
+    past_answers, elsewhere : by group, the last such message of each rank.
     order_digests : the last such message, by group.
     failed, left : the last such message of each rank.
     joined : the last such message of each rank and group.
@@ -193,6 +212,7 @@ class Mailbox:
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
         self.present: dict[Identity, Present] = {}
         self.past_answers: dict[Identity, dict[int, PastAnswer]] = {}
+        self.elsewhere: dict[Identity, dict[int, Elsewhere]] = {}
         self.order_digests: dict[Identity, OrderDigest] = {}
         self.failed: dict[int, Failed] = {}
         self.left: dict[int, Left] = {}
@@ -300,7 +320,7 @@ class Mailbox:
 
         with self._lock:
             by_group: list[dict[Identity, Any]] = [self.waiting, self.present, self.past_answers]
-            for kept in [*by_group, self.order_digests, self.asked]:
+            for kept in [*by_group, self.elsewhere, self.order_digests, self.asked]:
                 # Copies: the program's thread changes some of these beside this one.
                 for group in [each for each in list(kept) if gone(each)]:
                     kept.pop(group, None)
@@ -326,6 +346,8 @@ class Mailbox:
             self._past_questions.append((sender, message))
         elif isinstance(message, PastAnswer):
             self.past_answers.setdefault(message.group, {})[sender] = message
+        elif isinstance(message, Elsewhere):
+            self.elsewhere.setdefault(message.group, {})[sender] = message
         elif isinstance(message, OrderDigest):
             self.order_digests[message.group] = message
         elif isinstance(message, Failed):

@@ -2,8 +2,9 @@
 
 Python runs signals' handlers between its own instructions, so a rank that waits for others in a
 call of C would not raise KeyboardInterrupt before they come. Python writes a signal's number to a
-pipe at once, which a thread reads: if the rank still stands where it stood half a second later, in
-a collective, the job ends.
+pipe at once, which a thread reads: if the rank still stands where it stood 0.3 s later, in a
+collective, the job ends. Ranks that are interrupted together take turns, so that one of them says
+it; the last turn comes soon enough for the job to end within a second of the signal.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from sciml_par._stderr import write_error
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import JobEnd
 
-_SECONDS_TO_ACT = 0.5
-_SECONDS_BETWEEN_RANKS = 0.2
+_SECONDS_TO_ACT = 0.3
+_SECONDS_BETWEEN_RANKS = 0.1
+_LAST_TURN = 4
 _INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -56,7 +58,7 @@ def _watch(
         place, (rank, name, signature) = _place(communicators), _waits(communicators)
         if signature is None or place != before:
             continue
-        time.sleep(_SECONDS_BETWEEN_RANKS * min(rank, 5))  # a launcher may tell all ranks
+        time.sleep(_SECONDS_BETWEEN_RANKS * min(rank, _LAST_TURN))
         write_error(
             f"rank {rank} of «{name}» was interrupted (Ctrl-C, SIGINT) while it waited in "
             f"{signature}; the job ends."

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sciml_par.parallel.groups.bounded_lead import MOST_AHEAD
 from sciml_par.parallel.groups.mailbox import (
+    Elsewhere,
     Identity,
     Mailbox,
     PastAnswer,
@@ -22,6 +23,7 @@ from sciml_par.parallel.groups.mailbox import (
 )
 from sciml_par.parallel.groups.progress import Group, Progress
 from sciml_par.parallel.requests.mismatch_message import mismatch_message
+from sciml_par.parallel.supervision.place import place_of_program
 
 Asked = Mapping[str, Sequence[int]]
 """{signature: numbers of the collectives}."""
@@ -57,8 +59,9 @@ class PastCheck:
     def ask(self, group: Group, mine: Waiting, present: Iterable[int]) -> None:
         """Ask all ranks of the group that are not `present` where this one waits (local).
 
-        For all that wait there, the lowest of them does it.
+        For all that wait there, the lowest of them does it. The others say where they are, too.
         """
+        self._mailbox.elsewhere.pop(mine.group, None)
         there = set(present)
         if min(there) != group.rank:
             return
@@ -70,12 +73,16 @@ class PastCheck:
     def answer(self, groups: Iterable[Group]) -> None:
         """Answer where this rank has asked for another collective than who waits (local).
 
-        Once it waits itself: until then it may yet come to compare what it asks for, and all that
-        do so are told.
+        At once, it says where its program is. The rest it says once it waits itself: until then it
+        may yet come to compare what it asks for, and all that do so are told.
         """
         here = {group.identity: group for group in groups}
         for sender, question in self._mailbox.take_past_questions():
             self._unanswered[sender, question.group] = question
+            if question.group in here and (place := place_of_program()):
+                mine = here[question.group].rank
+                answer = Elsewhere(question.group, question.sequence, mine, place)
+                self._mailbox.send(answer, to=[sender])
         for (sender, of), question in list(self._unanswered.items()):
             if of in here and self._waits(here[of]):
                 del self._unanswered[sender, of]

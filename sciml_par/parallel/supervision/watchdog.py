@@ -15,7 +15,8 @@ last to be asked is the asking rank itself. Ranks ask again after 2, 8, 32 secon
 beginning with rank 0, and before they warn or end the job. So two that have told different ranks
 find each other, and one that waits sends a number of messages which does not grow with P.
 Each time they ask again, the lowest of those that wait asks the others what they began at this
-place of the order (`past_check.py`): a rank that is further, or has left, does not wait there.
+place of the order (`past_check.py`): a rank that is further, or has left, does not wait there. They
+say where in its source their program is (`place.py`), which the warning and the end repeat.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks
 
 _ANSWER_SECONDS = 2.0
 _ASK_AGAIN_FACTOR = 4.0
+_MOST_PLACES = 3
 
 
 @dataclass(frozen=True)
@@ -232,13 +234,17 @@ class Watchdog:
     def _has_asked_about(
         self, reason: str, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
     ) -> bool:
-        """Whether the answer is newer than `reason`, for which it is asked for once."""
+        """Whether the answer is newer than `reason`, for which it is asked for once.
+
+        Unless a rank has left, those that are missing get a moment to say where they are.
+        """
         if reason not in stall.reasons:
             stall.reasons.add(reason)
             if stall.asked_at < now:
                 stall.ask_again_at = now
                 self._ask(communicator, mine, stall, now)
-        return stall.answered
+        heard = reason == "absence" or now - stall.asked_at >= self._patience.announce_after
+        return stall.answered and heard
 
     def _gone(self, communicator: Communicator, mine: Waiting) -> list[int]:
         """The ranks that have left before they came here."""
@@ -262,12 +268,22 @@ class Watchdog:
         self, communicator: Communicator, mine: Waiting, present: dict[int, str], seconds: float
     ) -> str:
         missing = [r for r in range(communicator.size) if r not in present]
-        who = f"{rank_list(missing)} did not come" if missing else "all ranks are there"
+        places = self._places(mine, missing)
+        who = f"{rank_list(missing)} did not come{places}" if missing else "all ranks are there"
         waiting = f"{rank_list(list(present)).capitalize()} of «{communicator.name}»"
         if len(set(present.values())) == 1:
             return f"{waiting} waited {seconds:.0f} s in {mine.description}; {who}."
         mismatch = mismatch_message(communicator.name, present)
         return f"{waiting} waited {seconds:.0f} s; {who}. {mismatch}"
+
+    def _places(self, mine: Waiting, missing: list[int]) -> str:
+        """Where the programs of the missing ranks are, as far as these have said."""
+        ranks_at: dict[str, list[int]] = {}
+        for each in self._mailbox.elsewhere.get(mine.group, {}).values():
+            if each.sequence == mine.sequence and each.rank in missing:
+                ranks_at.setdefault(each.place, []).append(each.rank)
+        told = [f"{rank_list(sorted(ranks))} at {place}" for place, ranks in ranks_at.items()]
+        return f" ({'; '.join(told[:_MOST_PLACES])})" if told else ""
 
     def _end_in_turn(
         self, communicator: Communicator, present: dict[int, str], stall: _Stall, message: str
