@@ -60,7 +60,7 @@ def test_vector_fields():
 
 def test_where_selects_a_part():
     condition = Dirichlet(where=lambda x: x[:, 0] == 0)
-    x, normals = condition.points(BOX, 24)
+    x, normals, _ = condition.points(BOX, 24)
     assert 0 < len(x) < 24
     np.testing.assert_array_equal(x[:, 0], 0)
     np.testing.assert_array_equal(normals, np.tile([-1.0, 0.0], (len(x), 1)))

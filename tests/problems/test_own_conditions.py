@@ -91,7 +91,7 @@ def test_points_as_arrays():
     np.testing.assert_array_equal(x, pin)
     np.testing.assert_allclose(r, quadratic(x) - 1)
     side = np.array([[2, 0.3], [2, 0.4]])
-    r, _, normals = evaluated(Neumann(points=side), quadratic)
+    r, _, normals, _ = evaluated(Neumann(points=side), quadratic)
     np.testing.assert_array_equal(normals, [[1, 0], [1, 0]])
     np.testing.assert_allclose(r, [[4], [4]])
     diagonal = np.full((2, 2), np.sqrt(0.5))

@@ -94,7 +94,7 @@ def test_interface():
     """u_l = x, u_r = 3x − 1 at x = 0.5: equal values, and fluxes with k of 3 and 1."""
     u = lambda x: tf.concat([x[:, :1], 3 * x[:, :1] - 1], axis=1)  # noqa: E731
     joined = Interface("l", "r", at=("x", 0.5), k_left=3.0, k_right=1.0)
-    r, x, normals = evaluated(joined, u, ROD, ("l", "r"))
+    r, x, normals, *_ = evaluated(joined, u, ROD, ("l", "r"))
     assert np.all(x[:, 0] == 0.5) and np.all(normals == [1, 0]) and len(x) > 5
     np.testing.assert_allclose(r, 0, atol=1e-15)
     jumping = Interface(0, 1, at=(0, 1.0), k_left=2.0, k_right=5.0, jump=0.5, flux_jump=3.0)
@@ -102,14 +102,14 @@ def test_interface():
     np.testing.assert_allclose(r, np.tile([1 - 0.5, 13 - 3.0], (len(r), 1)))
     angle = np.linspace(0, 1.5, 4)
     normals = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    r, x, _ = evaluated(Interface(0, 1, points=(0.5 + 0.4 * normals, normals)), u, ROD, 2)
+    r, x, *_ = evaluated(Interface(0, 1, points=(0.5 + 0.4 * normals, normals)), u, ROD, 2)
     np.testing.assert_allclose(r[:, 0], 2 * x[:, 0] - 1)
     np.testing.assert_allclose(r[:, 1], 2 * normals[:, 0])
 
 
 def test_interface_in_one_dimension():
     u = lambda x: tf.concat([x, x**2], axis=1)  # noqa: E731
-    r, x, _ = evaluated(Interface(0, 1, at=(0, 0.5)), u, Interval(0, 1), 2)
+    r, x, *_ = evaluated(Interface(0, 1, at=(0, 0.5)), u, Interval(0, 1), 2)
     np.testing.assert_allclose(r, [[-0.25, 0.0]])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from sciml_par.problems import (
     Observations,
     Periodic,
     Problem,
+    Robin,
     Time,
     derivative,
     laplacian,
@@ -140,15 +142,16 @@ def test_values_belong_to_the_points_and_points_to_the_condition(name: str) -> N
         x, normals, values = of_term(made, "dirichlet", step)
         assert np.all(x[:, 0] == 0) and np.all(normals == [-1, 0])
         np.testing.assert_allclose(values, np.cos(x[:, :1]))
-        x, _, values = of_term(made, "initial", step)
+        x, _, values, velocity = of_term(made, "initial", step)
         assert np.all(x[:, 1] == 0)
         np.testing.assert_allclose(values, np.sin(x[:, :1]))
+        assert np.all(velocity == 0.5)
         x, y = of_term(made, "periodic", step)
         assert np.all(x[:, 0] == 0) and np.all(y[:, 0] == 1)
         np.testing.assert_array_equal(x[:, 1], y[:, 1])
         assert np.all(of_term(made, "interface", step)[0][:, 0] == 0.4)
         assert np.all(of_term(made, "inside", step)[0][:, 0] > 0.5)
-        x, _ = of_term(made, "neumann", step)
+        x, *_ = of_term(made, "neumann", step)
         assert np.all((x[:, 1] > 1) & (x[:, 0] == 1))
 
 
@@ -174,7 +177,13 @@ def test_a_compiled_computation_serves_conditions_that_differ_in_values_only() -
         return traced.digest().key
 
     assert key(Dirichlet(np.sin, points=3)) == key(Dirichlet(np.cos, on="x=lower", weight=2.0))
-    assert key(Dirichlet(1.0)) != key(Dirichlet(2.0))
+    assert key(Dirichlet(1.0)) == key(Dirichlet(2.0)) != key(Dirichlet(2.0, component=0))
+    assert key(Dirichlet((1.0, 2.0))) == key(Dirichlet((2.0, 3.0))) == key(Dirichlet(np.sin))
+    robin = partial(Robin, on="x=lower")
+    assert key(robin(1.0, 2.0, 3.0)) == key(robin(1.0, 2.0, 4.0)) != key(robin(2.0, 2.0, 3.0))
+    assert key(Initial(1.0)) != key(Initial(1.0, velocity=0.0)) == key(Initial(2.0, velocity=1.0))
+    joined = partial(Interface, 0, 1, at=("x", 0.4))
+    assert key(joined()) == key(joined(jump=1.0, flux_jump=2.0)) != key(joined(k_left=2.0))
     assert key(Periodic("x")) == key(Periodic(0)) != key(Periodic(1))
     one, two = (Observations(MEASURED, np.full((7, 2), value)) for value in (0.0, 1.0))
     assert key(one) == key(two) is not None

@@ -11,7 +11,7 @@ import pytest
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Problem, laplacian, poisson
-from sciml_par.training import Adam, train
+from sciml_par.training import Adam, LevenbergMarquardt, train
 
 tiny = partial(MLP, width=4, depth=1)
 small = partial(train, network=tiny, steps=20, points=11, evaluation_points=11, progress=False)
@@ -45,6 +45,24 @@ def test_a_second_training_compiles_nothing() -> None:
     assert compiled() == before
     assert again.members[0].steps == 31
     assert again.members[0].losses[0] > 1e3, "the loss is that of k = 1"
+
+
+@pytest.mark.ranks(most=2, reason="loops are kept on each rank")
+@pytest.mark.parametrize("optimizer", [Adam(3e-2), LevenbergMarquardt()])
+def test_other_numbers_of_conditions_compile_nothing(optimizer: Any) -> None:
+    """u″ = 0 with u = k at both ends has the solution k."""
+    counts = set()
+    for k in (1, 2, 3):
+        problem = Problem(
+            Interval(0, 1),
+            laplacian,
+            conditions=[Dirichlet(k)],
+            exact=partial(np.full_like, fill_value=k),
+        )
+        result = small(problem, optimizer=optimizer, steps=300)
+        counts.add(compiled())
+        assert result.members[0].prediction.relative_l2_error < 1e-2
+    assert len(counts) == 1
 
 
 @pytest.mark.ranks(most=1, reason="loops are kept on each rank")

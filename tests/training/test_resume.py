@@ -331,6 +331,14 @@ def test_refuses_to_resume_another_problem() -> None:
         small(poisson(k=3), checkpoint=Checkpoint(interrupted()), resume=True)
 
 
+def test_refuses_to_resume_with_another_number_of_a_condition(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(shared(tmp_path))
+    of = partial(Problem, Interval(-1, 1), laplacian)
+    small(of(conditions=[Dirichlet(0.0)]), checkpoint=checkpoint, callbacks=stop_at(25))
+    with pytest.raises(InputError, match="value of term 'dirichlet' was 0.0 there, and is 1.0"):
+        small(of(conditions=[Dirichlet(1.0)]), checkpoint=checkpoint, resume=True)
+
+
 def test_what_is_only_shown_may_be_otherwise() -> None:
     other = {"log_every": 20, "evaluation_points": 5, "keep": "last", "stop": TargetLoss(0.0)}
     resumed = small(poisson(), checkpoint=Checkpoint(interrupted()), resume=True, **other)

@@ -38,13 +38,13 @@ def wave(number: int) -> Problem:
     return poisson(k=1 + number % 2, domain=Interval(0, 1))
 
 
-def alone(member: Member, **options: Any) -> Result:
+def alone(member: Member, *, problems: Any = wave, **options: Any) -> Result:
     """A training of one model on this rank, with the member's initial weights."""
 
     def of_its_seed(d: int, m: int, *, seed: int, dtype: str) -> MLP:
         return tiny(d, m, seed=member.seed, dtype=dtype)
 
-    return small(wave(member.number), network=of_its_seed, mode="ensemble", **options)
+    return small(problems(member.number), network=of_its_seed, mode="ensemble", **options)
 
 
 def check_equal(member: Member, other: Result) -> None:
@@ -67,6 +67,17 @@ def test_stacked_members_equal_members_trained_one_by_one() -> None:
     assert [member.stacked_with for member in result.members] == [(0, 1, 2, 3)] * 4
     for member, rate in zip(result.members, RATES, strict=True):
         check_equal(member, alone(member, optimizer=Adam(rate)))
+
+
+@pytest.mark.ranks(most=1, reason="each rank has its own stack")
+def test_members_whose_conditions_differ_by_a_number_are_stacked() -> None:
+    def problem(number: int) -> Problem:
+        return Problem(Interval(0, 1), laplacian, conditions=[Dirichlet(number)])
+
+    result = small(problem(0), mode=Ensemble(members=3, problems=problem))
+    assert [member.stacked_with for member in result.members] == [(0, 1, 2)] * 3
+    for member in result.members:
+        check_equal(member, alone(member, problems=problem))
 
 
 @pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")

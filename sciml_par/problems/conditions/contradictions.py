@@ -69,9 +69,9 @@ def _is_same(a: Condition, b: Condition) -> bool:
 def _gives_u(condition: Condition) -> bool:
     if not isinstance(condition, (Dirichlet, Initial)):
         return False
-    known = not callable(condition.value) or is_data(condition.value)
     given = type(condition) is Dirichlet or (type(condition) is Initial and condition.order == 0)
-    return given and known and not isinstance(condition.own, tuple) and condition.on_boundary
+    known = given and is_data(condition.value)
+    return known and not isinstance(condition.own, tuple) and condition.on_boundary
 
 
 def _difference(a: Any, b: Any, domain: Domain, outputs: int) -> str | None:
@@ -108,9 +108,6 @@ def _candidates(a: Condition, b: Condition, domain: Domain) -> FloatArray:
 def _values(condition: Any, x: FloatArray, domain: Domain, outputs: int) -> FloatArray:
     """What the condition says of each component: [n, m], NaN for those that it leaves alone."""
     values = np.full((len(x), outputs), np.nan)
-    if callable(condition.value):
-        given = condition.completed((x, np.zeros_like(x)), domain)[2]
-    else:
-        given = np.asarray(condition.value, np.float64)
+    given = condition.completed((x, np.zeros_like(x)), domain)[2]
     values[:, list(_components(condition, outputs))] = given
     return values

@@ -149,7 +149,7 @@ class Initial(ValuedCondition):
         )
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Points, normals, and of each function the values there (local)."""
+        """Points, normals, and of value and velocity what is known there (local)."""
         return (
             *super().completed(arrays, domain),
             *self._values(self.velocity, arrays[0], "velocity"),

@@ -22,7 +22,7 @@ from sciml_par.problems.conditions.components import (
     numbers_of,
     select,
 )
-from sciml_par.problems.conditions.condition import Condition, Predicate
+from sciml_par.problems.conditions.condition import Arrays, Condition, Predicate
 from sciml_par.problems.conditions.valued import normal_derivative
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
@@ -125,7 +125,7 @@ class Interface(Condition):
     @property
     def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the residual does not read."""
-        return (*Condition.not_in_residual, "at")
+        return (*Condition.not_in_residual, "at", "jump", "flux_jump")
 
     @property
     def on_boundary(self) -> bool:
@@ -171,15 +171,20 @@ class Interface(Condition):
         """See `Condition`."""
         return InputError(f"Interface: where selects none of the {tried} points of the plane")
 
+    def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
+        """Points, normals and both jumps: [k, 1] each (local)."""
+        count = (len(arrays[0]), 1)
+        return (*arrays, np.full(count, self.jump), np.full(count, self.flux_jump))
+
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
         """u_r − u_l − jump, then k_r ∂u_r/∂n − k_l ∂u_l/∂n − flux_jump: [k, 2c] (local)."""
-        x, normals = arrays
+        x, normals, jump, flux_jump = arrays
         values, slopes = u(x), normal_derivative(u, x, normals)
         left, right = self.component_left, self.component_right
         step = select(values, right, "Interface") - select(values, left, "Interface")
         flux = self.k_right * select(slopes, right, "Interface")
         flux -= self.k_left * select(slopes, left, "Interface")
-        return tf.concat([step - self.jump, flux - self.flux_jump], axis=1)
+        return tf.concat([step - jump, flux - flux_jump], axis=1)
 
     def _plane(self, domain: Domain) -> tuple[int, float]:
         axis, position = axis_number(self.at[0], domain, "Interface"), self.at[1]

@@ -38,8 +38,9 @@ class ValuedCondition(Condition):
     """Left side = value at points of the boundary; for the kinds of conditions, not by itself.
 
     The residual is [k, c] for c components, at points x: [k, d] with outward unit normals [k, d].
-    A value that is a function is evaluated once at the points, not at each step, unless it takes
-    unknowns of the problem.
+    It takes the value as an array, so that conditions with other values are the same computation.
+    A function is evaluated once at the points, not at each step, unless it takes unknowns of the
+    problem.
     """
 
     value: Any
@@ -68,7 +69,7 @@ class ValuedCondition(Condition):
 
     @property
     def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the residual does not read; of a function it has the values as an array."""
+        """What the residual does not read; it has a known value as an array."""
         return (*Condition.not_in_residual, *(("value",) if is_data(self.value) else ()))
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
@@ -85,7 +86,7 @@ class ValuedCondition(Condition):
         return other
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Points, normals and, of a function, the values there: [k, c] (local)."""
+        """Points, normals and the known values there: [k, c], or [k, 1] of one number (local)."""
         return (*arrays, *self._values(self.value, arrays[0], "value"))
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
@@ -100,6 +101,8 @@ class ValuedCondition(Condition):
     def _values(self, value: Any, x: FloatArray, what: str) -> list[FloatArray]:
         if not is_data(value):
             return []
+        if not callable(value):
+            return [np.tile(np.array(value, np.float64, ndmin=2), (len(x), 1))]
         called = self.name or self.kind
         return [values_at(value, x, what=f"{type(self).__name__}: {what} (condition {called!r})")]
 
@@ -111,21 +114,19 @@ class ValuedCondition(Condition):
         x: tf.Tensor,
         what: str = "value",
     ) -> tf.Tensor:
-        """The number or numbers, or the column of values, that `left` is compared with."""
+        """The columns of values, or the column of one number, that `left` is compared with."""
         owner = type(self).__name__
-        if not callable(value):
-            self._check_count(left.shape[1])
-            return tf.constant(value, dtype=left.dtype)
         if not is_data(value):
             check_takes(value, "x", what=f"{owner}: {what}")
             found = tf.convert_to_tensor(value(x), dtype=left.dtype)
             values = [tf.broadcast_to(found, tf.shape(left)) if found.shape.rank == 0 else found]
         if not values:
             raise InputError(
-                f"{owner}: residual lacks the values of its function at the points; pass on all "
-                f"arrays that points(domain, n) returns"
+                f"{owner}: residual lacks the values at the points; pass on all arrays that "
+                f"points(domain, n) returns"
             )
-        if values[0].shape.rank != 2 or values[0].shape[1] != left.shape[1]:
+        wanted = 1 if isinstance(value, float) else left.shape[1]
+        if values[0].shape.rank != 2 or values[0].shape[1] != wanted:
             one = values[0].shape[1:] == [1]
             advice = (
                 "if it is for one component, name it, as component=0"
@@ -150,13 +151,13 @@ class ValuedCondition(Condition):
 
 
 def is_data(value: Any) -> bool:
-    """Whether a value is a function of the points alone, evaluated once and not at each step.
+    """Whether a value is known at the points before the first step: a number, or a function of x.
 
-    One that takes unknowns of the problem is not: it is evaluated with them in the residual, and
-    must consist of TensorFlow operations.
+    A function that takes unknowns of the problem is not: it is evaluated with them in the residual,
+    and must consist of TensorFlow operations.
     """
     if not callable(value):
-        return False
+        return value is not None
     if isinstance(value, partial) and any(map(_is_unknown, value.keywords.values())):
         return False
     try:
