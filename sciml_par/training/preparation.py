@@ -40,6 +40,7 @@ from sciml_par.training.sizes import for_sizes
 from sciml_par.training.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.stops import Stops, as_stops
 from sciml_par.training.traced_terms import TermTracer
+from sciml_par.training.unread_outputs import remarks_on_unread_outputs
 from sciml_par.training.weights.given import (
     TermWeights,
     check_names,
@@ -280,6 +281,7 @@ def _tried(
             trial = (stack.terms, setup.traced, setup.feed.arrays, stack.parameters[0])
             remarks += setup.traced.remarks
             remarks += remarks_on_coupled_points(*trial, ranks=ranks, batches=batches)
+            remarks += remarks_on_unread_outputs(problem, setup.network, *trial[1:])
         remarks += advice(phases, setup, settings.precision)
     return remarks
 

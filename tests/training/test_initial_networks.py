@@ -10,12 +10,21 @@ from keras import layers
 
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import Box, Interval, Problem, derivative, laplacian
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Interval,
+    Problem,
+    Unknown,
+    derivative,
+    laplacian,
+)
 from sciml_par.training import Adam
 from sciml_par.training.initial_networks import network_of_member
 from sciml_par.training.model_architecture import architecture_of
 from sciml_par.training.objective import field_of
 from sciml_par.training.traced_terms import trace_terms
+from sciml_par.training.unread_outputs import remarks_on_unread_outputs
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: each rank makes its own networks")
 
@@ -44,8 +53,9 @@ def remarks(network, problem=CURVED):
     return trace_terms(problem, made, dtype="float32", arrays=arrays).remarks
 
 
-def small(activation="tanh"):
-    return lambda: keras.Sequential([layers.Dense(4, activation), layers.Dense(1)])
+def small(activation="tanh", outputs=1, last=None):
+    end = functools.partial(layers.Dense, kernel_initializer=last or "glorot_uniform")
+    return lambda: keras.Sequential([layers.Dense(4, activation), end(outputs)])
 
 
 @pytest.mark.parametrize("network", [None, MLP, small(), small(tf.cos)])
@@ -91,6 +101,39 @@ def test_a_network_for_an_ansatz_of_other_components():
 def test_a_network_without_curvature_is_said_where_it_matters(activation, problem, said):
     found = [text for text in remarks(small(activation), problem) if "second derivatives" in text]
     assert [("use a smooth activation" in text) for text in found] == [True] * said
+
+
+PLAIN = "no residual and no condition reads the output 1 ('v'): the training leaves it as"
+
+
+@pytest.mark.parametrize(
+    ("residual", "options", "said"),
+    [
+        (lambda u, x: laplacian(u[0], x), {}, PLAIN),
+        (lambda u, x: u(x)[:, :1] - x, {"network": small(outputs=2)}, PLAIN),
+        (lambda u, x: u(x)[:, :1] + derivative(u[1], x, 0), {}, None),
+        (lambda u, x: tf.stop_gradient(u(x)[:, :1]) - u(x)[:, 1:], {}, None),
+        # The initial values of the factors are zero.
+        (lambda u, x, *, k: u(x)[:, :1] + k * u(x)[:, 1:], {"unknowns": {"k": Unknown(0.0)}}, None),
+        (lambda u, x: u(x)[:, :1] * u(x)[:, 1:], {"network": small(outputs=2, last="zeros")}, None),
+        (lambda u, x: u(x)[:, :1] - x, {"conditions": [Dirichlet(0.0, component="v")]}, None),
+        (
+            laplacian,
+            {"ansatz": lambda N, x: x * N(x)[:, :2], "network_outputs": 3},
+            "reads the output 2 of the network",
+        ),
+    ],
+)
+def test_an_output_that_no_term_reads_is_said(residual, options, said):
+    network = options.pop("network", None)
+    problem = Problem(Interval(0, 1), residual, outputs=("u", "v"), **options)
+    (made,) = make(network, problem)
+    arrays = [term.points(5) for term in problem.terms]
+    traced = trace_terms(problem, made, dtype="float32", arrays=arrays)
+    weights = [np.ravel(v) for v in made.trainable_variables] + [np.zeros(len(problem.unknowns))]
+    theta = np.concatenate(weights).astype(np.float32)
+    found = remarks_on_unread_outputs(problem, made, traced, arrays, theta)
+    assert [said in text for text in found] == [True] * (said is not None)
 
 
 def test_a_compiled_model_is_said():
