@@ -119,7 +119,7 @@ def test_data_and_equations_belong_to_the_points(name: str) -> None:
             (x, f), (same,) = batch[0].arrays, batch[1].arrays
             np.testing.assert_allclose(f, np.sin(3 * x[:, :1]) * x[:, 1:], rtol=1e-12)
             np.testing.assert_array_equal(x, same)
-            x, normals = map(np.asarray, batch[3].arrays)
+            x, normals, _ = map(np.asarray, batch[3].arrays)
             assert np.all(x[:, 1] == 2.0) and np.all(normals == [0, 1])
             assert np.all(np.asarray(batch[2].arrays[0])[:, 1] < 1)
 

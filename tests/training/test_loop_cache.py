@@ -59,7 +59,7 @@ def test_other_numbers_of_conditions_compile_nothing(optimizer: Any) -> None:
             conditions=[Dirichlet(k)],
             exact=partial(np.full_like, fill_value=k),
         )
-        result = small(problem, optimizer=optimizer, steps=300)
+        result = small(problem, optimizer=optimizer, steps=300, precision="float64")
         counts.add(compiled())
         assert result.members[0].prediction.relative_l2_error < 1e-2
     assert len(counts) == 1

@@ -37,8 +37,11 @@ def left(x: Any) -> Any:
     return x[:, 0] == 0
 
 
+walls = {weight: Dirichlet(0.0, where=left, weight=weight) for weight in (1.0, 2.0, 3.0)}
+
+
 def problem(data: Any = one, weight: float = 1.0) -> Problem:
-    conditions = [Dirichlet(0.0, where=left, weight=weight)]
+    conditions = [walls[weight]]
     return Problem(Box([0, 0], [1, 2]), Residual(equation, data=data), conditions=conditions)
 
 
@@ -105,7 +108,7 @@ def test_what_members_share_is_there_once() -> None:
         (weights, arrays), (condition, _) = flags(kind, "other weights")
         assert (weights, arrays, condition) == (False, (False, False), True), kind
     (weights, arrays), (_, boundary) = flags("sobol", "other seeds")
-    assert (weights, arrays) == (False, (True, True)) and boundary == (True, False)
+    assert (weights, arrays) == (False, (True, True)) and boundary == (True, False, False)
     assert flags("grid", "other seeds") == flags("grid", "alike")
 
 
