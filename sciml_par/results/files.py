@@ -113,6 +113,8 @@ def _summarize_member(member: Member) -> dict[str, Any]:
         "best_loss": _number_or_none(member.best_loss),
         "best_step": member.best_step,
         "validation_loss": _number_or_none(member.validation_loss),
+        "zero_loss": _number_or_none(member.zero_loss),
+        "misfits": list(member.misfits.items()),
         "kept": member.kept,
         "terms": list(member.terms),
         "coordinates": list(member.prediction.coordinates),

@@ -213,6 +213,8 @@ def _member(
         loss=_number(entry["loss"], math.nan),
         best_loss=_number(entry["best_loss"], math.inf),
         validation_loss=_number(entry.get("validation_loss"), math.nan),
+        zero_loss=_number(entry.get("zero_loss"), math.nan),
+        misfits=dict(entry.get("misfits", [])),
         loss_steps=history.steps,
         losses=history.losses,
         terms=tuple(entry["terms"]),

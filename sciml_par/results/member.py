@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -28,6 +28,7 @@ FAR_ABOVE = 1e3
 _FALL = 10.0
 """By which the loss must have fallen before, for the best weights to be those of a training."""
 _MANY_TIMES, _LITTLE = 10, 1e-9
+_ENOUGH_STEPS, _MISSED = 50, 0.5
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,11 @@ class Member:
     validation_loss : the loss of the weights that predict at points that were not trained on; NaN
         where it is not known, as of residuals that hold values for the training points alone, of
         clouds, and of the other weights of `Result.using`.
+    zero_loss : the same of a network that is zero everywhere; NaN also where weights of zero do
+        not make one.
+    misfits : by how much conditions that give u, or its normal derivative, are missed there, by
+        the names of their terms: the root mean square as a multiple of that of u or ∇u, or of what
+        the condition gives where that is larger.
     unknown_values : what it found of the unknowns of its problem.
     term_weights : what a strategy has multiplied the terms by in the steps after `loss_steps`, [s,
         T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
@@ -201,6 +207,8 @@ class Member:
     architecture: str
     contributions: tuple[RankContribution, ...]
     validation_loss: float = math.nan
+    zero_loss: float = math.nan
+    misfits: Mapping[str, float] = dataclasses.field(default_factory=dict)
     unknown_values: UnknownValues = dataclasses.field(default_factory=lambda: NO_UNKNOWNS)
     term_weights: FloatArray = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
     functions: tuple[Any, ...] = ()
@@ -287,6 +295,28 @@ class Member:
             return None
         little = _LITTLE * float(self.losses[0])
         return bool(self.validation_loss > max(_MANY_TIMES * self.kept_loss, little))
+
+    @property
+    def found_little(self) -> bool:
+        """Whether more than half of the loss of a network of zeros is left, after 50 steps.
+
+        It is not said of fewer steps, which are tried for other reasons, and not where that loss is
+        zero, so that u = 0 is a solution; nor of what is over-fitted, which is the better reason.
+        """
+        enough = self.steps >= _ENOUGH_STEPS and self.zero_loss > 0 and not self.over_fitted
+        return bool(enough and self.validation_loss > self.zero_loss / 2)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """The conditions that are missed by half of the size of u or more; as `found_little`."""
+        if self.steps < _ENOUGH_STEPS or not self.zero_loss > 0:
+            return ()
+        return tuple(name for name, ratio in self.misfits.items() if ratio > _MISSED)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether what is known at other points speaks against its prediction."""
+        return bool(self.over_fitted or self.found_little or self.missed)
 
     @property
     def seconds_compile(self) -> float:

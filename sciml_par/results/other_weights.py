@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.results.member import Member, PredictionElsewhere
 from sciml_par.results.predict import field_of_member, kept_weights
+
+# What only `train` computes.
+_UNKNOWN: Any = {"validation_loss": math.nan, "zero_loss": math.nan, "misfits": {}}
 
 
 def with_weights(member: Member, kept: str) -> Member:
@@ -23,7 +27,7 @@ def with_weights(member: Member, kept: str) -> Member:
     if member.kept == kept:
         return member
     field = field_of_member(member)
-    changed = replace(member, kept=kept, validation_loss=math.nan)
+    changed = replace(member, kept=kept, **_UNKNOWN)
 
     def predict(before: Prediction | PredictionElsewhere) -> Prediction:
         assert isinstance(before, Prediction)
@@ -52,7 +56,7 @@ def with_errors(member: Member, kept: str, errors: tuple[float, ...]) -> Member:
     return replace(
         member,
         kept=kept,
-        validation_loss=math.nan,
+        **_UNKNOWN,
         prediction=PredictionElsewhere(member.prediction.known, errors[0]),
         on_own_domain=PredictionElsewhere(member.on_own_domain.known, errors[1]),
         functions=tuple(

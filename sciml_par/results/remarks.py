@@ -12,6 +12,10 @@ from sciml_par.results.text import range_of
 _RISE = 2.0  # as a multiple of the best loss: what is worth a remark
 _KEPT = {"best": "the weights of {} are kept", "last": "the last weights are kept, as was asked"}
 _MOST_STACKS = 3
+_UNITS = (
+    "where u or a term of the equation is far from 1 in size, write the problem in units in which "
+    "they are about 1"
+)
 _MANY = 1e6  # more than this is written as a power of ten
 
 
@@ -23,12 +27,16 @@ def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
     risen = [m for m in members if m.finite and m not in diverged and m.rise > _RISE]
     apart = [m for m in members if m.times_brought_together]
     fitted = [m for m in members if m.over_fitted]
+    little = [m for m in members if m.found_little]
+    missing = [m for m in members if m.missed and m not in little]
     told = {
         _never: never,
         _ended: ended,
         _diverged: diverged,
         _risen: risen,
         _over_fitted: fitted,
+        _found_little: little,
+        _missed: missing,
         _apart: apart,
     }
     found = [say(_who(which, mode), which) for say, which in told.items() if which]
@@ -92,6 +100,28 @@ def _over_fitted(who: str, members: Sequence[Member]) -> str:
         f"{f', {times} times' if times else ''}); the second tells how good the solution is. Train "
         f"with twice the points: if the factor falls, they were too few; if it stays, the residual "
         f"is not resolved somewhere, as at a corner or a jump."
+    )
+
+
+def _found_little(who: str, members: Sequence[Member]) -> str:
+    names = ("validation_loss", "zero_loss")
+    loss, zero = (range_of([getattr(m, n) for m in members], "{:.2e}") for n in names)
+    return (
+        f"{who}: the loss at other points is {loss}, and that of a network of zeros is {zero}: "
+        f"little of the solution has been found, or there is none. Train longer; {_UNITS}."
+    )
+
+
+def _missed(who: str, members: Sequence[Member]) -> str:
+    names = dict.fromkeys(name for member in members for name in member.missed)
+    ratios = range_of([m.misfits[n] for m in members for n in m.missed], "{:.2g}")
+    which = listed([repr(name) for name in names])
+    one = len(names) == 1
+    return (
+        f"{who}: the condition{'' if one else 's'} {which} {'is' if one else 'are'} missed by "
+        f"{ratios} times the size of what {'it is' if one else 'they are'} about, u or its slope: "
+        f"no solution has all conditions, or other terms of the loss outweigh "
+        f"{'it' if one else 'them'}. Give larger weights; {_UNITS}."
     )
 
 

@@ -27,7 +27,7 @@ from sciml_par.training.outcome import Outcome
 from sciml_par.training.preparation import Preparation
 from sciml_par.training.settings import BEST
 from sciml_par.training.stack import MemberSetup
-from sciml_par.training.validation import validation_losses
+from sciml_par.training.validation import at_other_points
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,14 +47,14 @@ def members_found(
     given = iter(outcomes)
     of_courses = [[next(given) for _ in course.stack.setups] for course in courses]
     kept = [[_kept(ready, outcome) for outcome in each] for each in of_courses]
-    held_out = validation_losses(
+    held_out = at_other_points(
         courses, kept, ready.points, settings=ready.settings, group=ready.group
     )
-    for course, own, losses in zip(courses, of_courses, held_out, strict=True):
+    for course, own, others in zip(courses, of_courses, held_out, strict=True):
         fields = _fields(course)
-        for setup, outcome, loss in zip(course.stack.setups, own, losses, strict=True):
+        for setup, outcome, other in zip(course.stack.setups, own, others, strict=True):
             member = _member(ready, course, setup, outcome, fields, whole, world)
-            found.append(replace(member, validation_loss=loss))
+            found.append(replace(member, **vars(other)))
     return sorted(found, key=lambda member: member.number)
 
 

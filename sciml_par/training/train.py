@@ -128,8 +128,9 @@ def train(
     Warns
     -----
     RuntimeWarning
-        A member was not sound, or its loss is far larger at points that were not trained on; on
-        rank 0.
+        A member was not sound, or its loss is far larger at points that were not trained on; or,
+        after 50 steps, it is hardly better than u = 0 there, or misses a condition by as much as
+        u itself; on rank 0.
     """
     world = current_world()
     everyone = world.communicator
@@ -196,7 +197,7 @@ def train(
             everyone,
             arguments=texts_of(arguments),
         )
-    doubtful = not result.sound or any(member.over_fitted for member in result.members)
+    doubtful = not result.sound or any(member.doubtful for member in result.members)
     if doubtful and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
         warnings.warn(f"train: {said}", ResultWarning, stacklevel=3)

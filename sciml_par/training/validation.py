@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.problems.field import Field
+from sciml_par.problems.problem import Problem
 from sciml_par.training.course import Course
 from sciml_par.training.member_objective import MemberObjective
 from sciml_par.training.objective import field_of
@@ -31,14 +34,23 @@ _SEED = 811
 _FEW = 8  # members, for which tracing takes longer than computing without a trace
 
 
-def validation_losses(
+@dataclass(frozen=True)
+class AtOtherPoints:
+    """What is known of a member at points that were not trained on; see `Member`."""
+
+    validation_loss: float
+    zero_loss: float
+    misfits: dict[str, float]
+
+
+def at_other_points(
     courses: Sequence[Course],
     kept: Sequence[Kept],
     points: Any,
     *,
     settings: Settings,
     group: Communicator,
-) -> list[list[float]]:
+) -> list[list[AtOtherPoints]]:
     """Return L at other points for the members of each course (collective in the group).
 
     In the interior they are as many as the training points, but 256 to 10,000, of Sobol's
@@ -54,8 +66,8 @@ def validation_losses(
 
     Returns
     -------
-    the losses; NaN where there are no other points, and where the residuals are not finite there
-    or cannot be computed, such as those with measured values.
+    the losses and what they are compared with; NaN where there are no other points, and where the
+    residuals are not finite there or cannot be computed, such as those with measured values.
     """
     here = [
         _sums_of_course(course, weights, points, settings, group)
@@ -63,20 +75,35 @@ def validation_losses(
     ]
     everyone = group.allgather_object(here)
     sums = [np.sum(each, axis=0) for each in zip(*everyone, strict=True)]
-    return [np.where(np.isfinite(each), each, math.nan).tolist() for each in sums]
+    return [
+        [_judged(setup.problem, each) for setup, each in zip(course.stack.setups, its, strict=True)]
+        for course, its in zip(courses, sums, strict=True)
+    ]
+
+
+def _judged(problem: Problem, sums: FloatArray) -> AtOtherPoints:
+    squares, of_zero, sizes, weights, counts = sums
+    loss, zero_loss = (x if math.isfinite(x) else math.nan for x in (squares.sum(), of_zero.sum()))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # A field of zeros misses a condition by the size of what the condition gives.
+        ratios = np.sqrt(squares / np.fmax(of_zero, weights * sizes / counts))
+    names = [term.name for term in problem.terms]
+    known = np.isfinite(sizes) & np.isfinite(ratios)
+    misfits = {n: float(r) for n, r, k in zip(names, ratios, known, strict=True) if k}
+    return AtOtherPoints(float(loss), float(zero_loss), misfits)
 
 
 def _sums_of_course(
     course: Course, kept: Kept, points: Any, settings: Settings, group: Communicator
 ) -> FloatArray:
-    """What this rank's points contribute to the loss of each member, [M]; or NaN (local)."""
+    """What this rank's points contribute for each member and term, [M, 5, T]; or NaN (local).
+
+    They are the squares with its weights and with N = 0, those of the `Condition.quantity` in the
+    interior, the weights of the squares, and the number of interior points.
+    """
     stack = course.stack
-    member = MemberObjective(
-        partial(field_of, stack.problem, stack.network),
-        stack.terms,
-        layout=stack.layout,
-        jacobians=(),
-    )
+    field = partial(field_of, stack.problem, stack.network)
+    member = MemberObjective(field, stack.terms, layout=stack.layout, jacobians=())
     try:
         batches = [feed.whole(0) for feed in _other_points(stack, points, settings, group)]
         thetas = [tf.constant(each) for each in kept]
@@ -84,11 +111,37 @@ def _sums_of_course(
         if len(thetas) > _FEW:
             traced = tf.function(residuals, autograph=False)
             residuals = traced.get_concrete_function(thetas[0], batches[0])
-        found = [residuals(*each) for each in zip(thetas, batches, strict=True)]
+        found = []
+        for theta, batch in zip(thetas, batches, strict=True):
+            x = batch[0].arrays[0]
+            squares = [_squares(residuals(at, batch)) for at in (theta, _zeroed(stack, theta, x))]
+            sizes = _sizes(stack, field(stack.layout.unflatten(theta)), x)
+            weights = [np.sum(np.broadcast_to(w, len(a[0])), dtype=np.float64) for w, a in batch]
+            found.append([*squares, sizes, weights, [len(x)] * len(weights)])
+        return np.array(found, np.float64)
     except Exception:  # TensorFlow and the user's own functions raise all kinds
-        return np.full(len(kept), math.nan)
-    squares = [[np.square(r.numpy(), dtype=np.float64).sum() for r in terms] for terms in found]
-    return np.sum(squares, axis=1)
+        return np.full((len(kept), 5, len(stack.terms)), math.nan)
+
+
+def _squares(residuals: Sequence[Any]) -> list[float]:
+    return [float(np.square(r.numpy(), dtype=np.float64).sum()) for r in residuals]
+
+
+def _zeroed(stack: Stack, theta: Any, x: Any) -> Any:
+    """θ with a network N = 0, or NaN where that is not what weights of zero make (local)."""
+    own = stack.network.own_variables
+    count = sum(stack.layout.sizes[: len(own)])
+    zeros = stack.network.apply([tf.zeros(v.shape, theta.dtype) for v in own], x)
+    blank = math.nan if np.any(zeros) else 0.0
+    return tf.concat([tf.fill([count], tf.constant(blank, theta.dtype)), theta[count:]], axis=0)
+
+
+def _sizes(stack: Stack, u: Field, x: Any) -> list[float]:
+    """The squares at x of what each condition is about; NaN of other terms (local)."""
+    problem = stack.problem
+    asked = [each.quantity(u, x, problem.domain) for each in problem.conditions]
+    of_conditions = [math.nan if q is None else _squares([q])[0] for q in asked]
+    return [math.nan] * len(problem.residuals) + of_conditions
 
 
 def _other_points(

@@ -106,5 +106,22 @@ def test_every_name_resolves(stub):
 def test_an_unknown_name_is_an_attribute_error():
     import sciml_par
 
-    with pytest.raises(AttributeError, match="no_such_name"):
+    with pytest.raises(AttributeError, match="sciml_par has no attribute 'no_such_name'$"):
         _ = sciml_par.no_such_name
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("allreduce", "parallel"),
+        ("Dirichlet", "problems"),
+        ("MLP", "networks"),
+        ("Adam", "training"),
+    ],
+)
+def test_a_name_of_a_package_inside_is_said_to_be_there(name, package):
+    import sciml_par
+
+    said = f"'{name}'; it is in sciml_par.{package}: from sciml_par.{package} import {name}$"
+    with pytest.raises(AttributeError, match=said):
+        getattr(sciml_par, name)

@@ -25,6 +25,8 @@ FIGURE_FILES = {
 }
 MEMBER_KEYS = {
     "validation_loss",
+    "zero_loss",
+    "misfits",
     "architecture",
     "best_loss",
     "best_step",

@@ -79,6 +79,28 @@ def test_a_remark_on_other_points_has_both_numbers_and_the_factor() -> None:
     assert remark.count(". ") == 1  # two sentences
 
 
+@pytest.mark.parametrize(
+    ("steps", "loss", "zero", "misfit", "said"),
+    [
+        (50, 0.6, 1.0, 0.1, "6.00e-01, and that of a network of zeros is 1.00e+00: little of"),
+        (50, 0.6, 1.0, 2.0, "a network of zeros"),
+        (50, 0.4, 1.0, 0.1, None),
+        (49, 0.6, 1.0, 2.0, None),
+        (50, 0.6, 0.0, 2.0, None),  # u = 0 is a solution
+        (50, 0.6, np.nan, 2.0, None),
+        (50, 9.0, 1.0, 0.1, "the loss is 2.50e-01 at the training points"),
+        (50, 0.4, 1.0, 2.0, "the condition 'dirichlet' is missed by 2 times the size of"),
+    ],
+)
+def test_a_prediction_is_compared_with_zero(
+    steps: int, loss: float, zero: float, misfit: float, said: str | None
+) -> None:
+    known = {"validation_loss": loss, "zero_loss": zero, "misfits": {"dirichlet": misfit}}
+    member = make_member(0, steps=steps, **known)
+    assert [said in text for text in ensemble(member).remarks] == [True] * (said is not None)
+    assert member.doubtful == (said is not None)
+
+
 def test_a_row_for_each_member(capsys: pytest.CaptureFixture[str]) -> None:
     if (out := printed(ensemble(), capsys)) is None:
         return

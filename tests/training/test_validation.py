@@ -1,4 +1,4 @@
-"""The loss at points that were not trained on: what it is, and where it is not known."""
+"""The loss at points that were not trained on: what it is, compared with what, where not known."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import (
     Dirichlet,
     Interval,
+    Neumann,
     Observations,
     PointCloud,
     Problem,
@@ -66,6 +67,24 @@ def test_every_optimizer_has_that_of_the_problem(optimizer: Any) -> None:
     assert member.validation_loss == pytest.approx(7, rel=2e-3)
     assert member.validation_loss != member.loss
     assert member.over_fitted is False
+
+
+def test_it_is_compared_with_that_of_zero_and_conditions_with_the_size_of_u() -> None:
+    """The mean of sin² 3x, and those of the conditions, by their definition."""
+    conditions = [Dirichlet(1e-3, weight=5.0), Neumann(0.0, weight=3.0, on="left")]
+    result = short(Problem(UNIT, sine().residuals[0], conditions=conditions))
+    (member,) = result.members
+    assert member.zero_loss == pytest.approx(0.5 - np.sin(6) / 12 + 5e-6, rel=1e-3)
+    if sp.rank() == 0:
+        x = (np.arange(2000)[:, None] + 0.5) / 2000
+        u, ends = (result.predict(at).mean for at in (x, [[0.0], [1.0]]))
+        slopes = np.gradient(u[:, 0], x[:, 0])
+        wanted = {
+            "dirichlet": np.sqrt(np.mean((ends - 1e-3) ** 2) / np.mean(u**2)),
+            "neumann": abs(slopes[0]) / np.sqrt(np.mean(slopes**2) + np.mean(u**2)),
+        }
+        assert member.misfits == pytest.approx(wanted, rel=1e-2)
+    assert sp.current_world().communicator.allgather_object(member.misfits)[0] == member.misfits
 
 
 @pytest.mark.parametrize(
@@ -174,8 +193,10 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     last.save(folder / "last", plots=False)
     sp.barrier()
     member = Result.load(folder / "run").members[0]
-    assert member.validation_loss == result.members[0].validation_loss
-    assert member.over_fitted is True
-    assert last.members[0].over_fitted is None
+    trained = result.members[0]
+    names = ("validation_loss", "zero_loss", "misfits")
+    assert [getattr(member, n) for n in names] == [getattr(trained, n) for n in names]
+    assert member.over_fitted is True and member.misfits
+    assert last.members[0].over_fitted is None and not last.members[0].misfits
     assert '"validation_loss": null' in (folder / "last" / "results.json").read_text()
     assert Result.load(folder / "last").members[0].over_fitted is None

@@ -282,6 +282,13 @@ class Condition(ByName):
             )
         return self.function(u, *arrays)
 
+    def quantity(self, u: Any, x: tf.Tensor, domain: Domain) -> tf.Tensor | None:
+        """What the condition gives values of, at any points, or None if that is not known (local).
+
+        It has all components: some may be zero in the solution, with no size of their own.
+        """
+        return None
+
 
 def _checked_on(on: Any, owner: str) -> Any:
     """Face names as a tuple, a predicate as it is."""

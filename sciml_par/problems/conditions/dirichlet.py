@@ -8,6 +8,7 @@ from typing import ClassVar
 from sciml_par._tensorflow import tf
 from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.valued import ValuedCondition
+from sciml_par.problems.domains.domain import Domain
 
 
 @dataclass(frozen=True, init=False)
@@ -41,4 +42,8 @@ class Dirichlet(ValuedCondition):
         return False
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
+        return u(x)
+
+    def quantity(self, u: FieldLike, x: tf.Tensor, domain: Domain) -> tf.Tensor:
+        """See `Condition`."""
         return u(x)

@@ -168,5 +168,9 @@ class Initial(ValuedCondition):
         right = self._right_side(self.velocity, speed, values[-1:], x, "velocity")
         return tf.concat([r, speed - right], axis=1)
 
+    def quantity(self, u: FieldLike, x: tf.Tensor, domain: Domain) -> tf.Tensor | None:
+        """See `Condition`; of u alone."""
+        return u(x) if self.order == 0 and self.velocity is None else None
+
     def _numbers(self) -> tuple[Any, ...]:
         return (self.value, self.velocity)

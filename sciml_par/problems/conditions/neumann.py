@@ -8,6 +8,8 @@ from typing import ClassVar
 from sciml_par._tensorflow import tf
 from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.valued import ValuedCondition, normal_derivative
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.operators import jacobian
 
 
 @dataclass(frozen=True, init=False)
@@ -38,3 +40,8 @@ class Neumann(ValuedCondition):
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         return normal_derivative(u, x, normals)
+
+    def quantity(self, u: FieldLike, x: tf.Tensor, domain: Domain) -> tf.Tensor:
+        """∇u, and beside it u over the length of the domain, since ∇u may be zero everywhere."""
+        slopes = tf.reshape(jacobian(u, x), [len(x), -1])
+        return tf.concat([slopes, u(x) / float(max(domain.extent))], axis=1)
