@@ -14,7 +14,7 @@ def __getattr__(name: str) -> Any:
     try:
         return _attribute(name)
     except AttributeError:
-        if name in __all__:  # raised by what was imported
+        if name in __all__ or name.startswith("_"):  # raised by what was imported, or a probe
             raise
     where = ["parallel", "problems", "networks", "training", "results", "evaluation"]
     package = next((f"{__name__}.{p}" for p in where if name in _attribute(p).__all__), None)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciml_par._other_names import by_name
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.initial_weights import BoxBounds
@@ -59,7 +58,6 @@ class FourierFeatures(keras.layers.Layer):
     TensorShape([3, 32])
     """
 
-    @by_name
     def __init__(
         self,
         features: int,

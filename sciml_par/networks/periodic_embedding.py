@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciml_par._other_names import by_name
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.activation_forms import on_some_units
@@ -68,7 +67,6 @@ class PeriodicEmbedding(keras.layers.Layer):
     True
     """
 
-    @by_name
     def __init__(
         self,
         periods: Mapping[int | str, float | None] | Sequence[int | str],

@@ -143,15 +143,13 @@ class Box(BoxBoundary):
     def grid_shape(self, n: int | Sequence[int]) -> list[int]:
         """How many points `grid(n)` has on each axis: d numbers (local)."""
         if is_integer(n):
-            least = 2**self.dimension
-            if n < least:
-                point = ", ".join(["0.5"] * self.dimension)
-                raise InputError(
-                    f"the number of points on a grid of {self!r}, which has both ends of each "
-                    f"axis, must be an integer of at least {least}, got {n}; give more, or each "
-                    f"point by its coordinates, as points=[[{point}]]"
-                )
-            return proportional(np.ones(self.dimension), int(n), least=2)
+            point = ", ".join(["0.5"] * self.dimension)
+            what = (
+                f"the number of points on a grid of {self!r}, which has both ends of each axis "
+                f"(one point is given by its coordinates, as points=[[{point}]]),"
+            )
+            total = checked_integer(n, what, least=2**self.dimension)
+            return proportional(np.ones(self.dimension), total, least=2)
         return counts_per_axis(n, self.dimension, what="grid", least=2)
 
     def grid_size(self, n: int | Sequence[int]) -> int:
