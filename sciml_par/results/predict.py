@@ -153,13 +153,16 @@ class Predictor:
     def _points(self, x: Any) -> Array:
         d = self.dimension
         try:
-            points = np.asarray(with_gaps(x), np.float64)
+            given = with_gaps(x)
+            # Of complex numbers NumPy would drop the imaginary parts.
+            points = np.empty(()) if np.iscomplexobj(given) else np.asarray(given, np.float64)
         except (TypeError, ValueError):
             points = np.empty(())
         if points.ndim == 1 and d == 1:
             points = points[:, None]
         if points.ndim != 2 or points.shape[1] != d:
-            shape = list(np.shape(points)) if points.ndim else type(x).__name__
+            what = f"a {type(x).__name__} that is no array of real numbers"
+            shape = list(np.shape(points)) if points.ndim else what
             point = f" One point is [[{', '.join(['0.5'] * d)}]]." if points.ndim == 1 else ""
             raise InputError(
                 f"Result.predict: expected points x of the shape [n, {d}], a row for each; got "

@@ -66,10 +66,19 @@ def test_points_may_be_given_in_several_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    "x", [np.zeros((3, 2)), 0.5, "a", [[0.0], [0.0, 1.0]], np.zeros((2, 2, 1))]
+    ("x", "said"),
+    [
+        (np.zeros((3, 2)), r"\[3, 2\]"),
+        (0.5, "a float that is no array of real numbers"),
+        ([["a"]], "a list that is no array of real numbers"),
+        ([[0.0], [0.0, 1.0]], "a list that is no array of real numbers"),
+        ([[1j]], "a list that is no array of real numbers"),
+        (X + 0j, "a ndarray that is no array of real numbers"),
+        (np.zeros((2, 2, 1)), r"\[2, 2, 1\]"),
+    ],
 )
-def test_other_points_are_refused(x: Any) -> None:
-    with pytest.raises(InputError, match=r"expected points x of the shape \[n, 1\]"):
+def test_other_points_are_refused(x: Any, said: str) -> None:
+    with pytest.raises(InputError, match=rf"expected points x of the shape \[n, 1\].*got {said}"):
         of_this_process(trained(0)).predict(x)
 
 
