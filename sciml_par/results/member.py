@@ -28,7 +28,7 @@ FAR_ABOVE = 1e3
 _FALL = 10.0
 """By which the loss must have fallen before, for the best weights to be those of a training."""
 _MANY_TIMES, _LITTLE = 10, 1e-9
-_ENOUGH_STEPS, _MISSED = 50, 0.5
+_ENOUGH_STEPS, _MISSED = 60, 0.5
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class Member:
 
     @property
     def found_little(self) -> bool:
-        """Whether more than half of the loss of a network of zeros is left, after 50 steps.
+        """Whether more than half of the loss of a network of zeros is left, after 60 steps.
 
         It is not said of fewer steps, which are tried for other reasons, and not where that loss is
         zero, so that u = 0 is a solution; nor of what is over-fitted, which is the better reason.

@@ -129,7 +129,7 @@ def train(
     -----
     RuntimeWarning
         A member was not sound, or its loss is far larger at points that were not trained on; or,
-        after 50 steps, it is hardly better than u = 0 there, or misses a condition by as much as
+        after 60 steps, it is hardly better than u = 0 there, or misses a condition by as much as
         u itself; on rank 0.
     """
     world = current_world()
