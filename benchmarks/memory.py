@@ -20,13 +20,14 @@ import sciml_par as sp
 from sciml_par import training
 from sciml_par.problems import Dirichlet, Interval, Problem, laplacian
 
+OPTIMIZERS = ("Adam", "LBFGS", "SSBroyden", "LevenbergMarquardt")
 SHOWN_EVERY = 20
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trainings", type=int, default=300)
-    parser.add_argument("--optimizer", default="LevenbergMarquardt", choices=training.__all__)
+    parser.add_argument("--optimizer", default="LevenbergMarquardt", choices=OPTIMIZERS)
     options = parser.parse_args()
     sp.init()
     found = []

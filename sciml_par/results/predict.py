@@ -161,7 +161,7 @@ class Predictor:
         if points.ndim == 1 and d == 1:
             points = points[:, None]
         if points.ndim != 2 or points.shape[1] != d:
-            what = f"a {type(x).__name__} that is no array of real numbers"
+            what = f"a {type(x).__name__} that NumPy does not read as real numbers"
             shape = list(np.shape(points)) if points.ndim else what
             point = f" One point is [[{', '.join(['0.5'] * d)}]]." if points.ndim == 1 else ""
             raise InputError(

@@ -121,7 +121,7 @@ def _missed(who: str, members: Sequence[Member]) -> str:
         f"{who}: the condition{'' if one else 's'} {which} {'is' if one else 'are'} missed by "
         f"{ratios} times the size of what {'it is' if one else 'they are'} about, u or its slope: "
         f"no solution has all conditions, or other terms of the loss outweigh "
-        f"{'it' if one else 'them'}. Give larger weights; {_UNITS}."
+        f"{'it' if one else 'them'}. Train longer, or give larger weights; {_UNITS}."
     )
 
 

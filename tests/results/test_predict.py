@@ -69,11 +69,11 @@ def test_points_may_be_given_in_several_ways() -> None:
     ("x", "said"),
     [
         (np.zeros((3, 2)), r"\[3, 2\]"),
-        (0.5, "a float that is no array of real numbers"),
-        ([["a"]], "a list that is no array of real numbers"),
-        ([[0.0], [0.0, 1.0]], "a list that is no array of real numbers"),
-        ([[1j]], "a list that is no array of real numbers"),
-        (X + 0j, "a ndarray that is no array of real numbers"),
+        (0.5, "a float that NumPy does not read as real numbers"),
+        ([["a"]], "a list that NumPy does not read as real numbers"),
+        ([[0.0], [0.0, 1.0]], "a list that NumPy does not read as real numbers"),
+        ([[1j]], "a list that NumPy does not read as real numbers"),
+        (X + 0j, "a ndarray that NumPy does not read as real numbers"),
         (np.zeros((2, 2, 1)), r"\[2, 2, 1\]"),
     ],
 )
