@@ -3,8 +3,9 @@
 Python runs signals' handlers between its own instructions, so a rank that waits for others in a
 call of C would not raise KeyboardInterrupt before they come. Python writes a signal's number to a
 pipe at once, which a thread reads: if the rank still stands where it stood 0.3 s later, in a
-collective, the job ends. Ranks that are interrupted together take turns, so that one of them says
-it; the last turn comes soon enough for the job to end within a second of the signal.
+collective, the job ends. Ranks that are interrupted together take turns, and the first of them to
+report it tells the others, since a launcher may take a while to end them. The last turn comes soon
+enough for the job to end within a second of the signal.
 """
 
 from __future__ import annotations
@@ -19,15 +20,20 @@ from typing import Any
 
 from sciml_par._stderr import write_error
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.mailbox import Failed, Mailbox
 from sciml_par.parallel.groups.world import JobEnd
 
 _SECONDS_TO_ACT = 0.3
-_SECONDS_BETWEEN_RANKS = 0.1
+_SECONDS_BETWEEN_RANKS = 0.05
 _LAST_TURN = 4
+_SECONDS_TO_END = 5.0
 _INTERRUPTED = 128 + signal.SIGINT
+_KEY = "interrupted in a wait"
 
 
-def watch_for_ctrl_c(communicators: Callable[[], Iterable[Communicator]], job_end: JobEnd) -> None:
+def watch_for_ctrl_c(
+    communicators: Callable[[], Iterable[Communicator]], mailbox: Mailbox, job_end: JobEnd
+) -> None:
     """Let Ctrl-C end waits in C as well, unless the program reads signals' numbers (local)."""
     if threading.current_thread() is not threading.main_thread():
         return  # where Python lets nobody ask for them
@@ -41,12 +47,15 @@ def watch_for_ctrl_c(communicators: Callable[[], Iterable[Communicator]], job_en
         return
     # A child would write its own signals there.
     os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
-    arguments = (reading, communicators, job_end)
+    arguments = (reading, communicators, mailbox, job_end)
     threading.Thread(target=_watch, args=arguments, name="sciml_par Ctrl-C", daemon=True).start()
 
 
 def _watch(
-    reading: int, communicators: Callable[[], Iterable[Communicator]], job_end: JobEnd
+    reading: int,
+    communicators: Callable[[], Iterable[Communicator]],
+    mailbox: Mailbox,
+    job_end: JobEnd,
 ) -> None:
     while number := os.read(reading, 1):
         # Programs that handle it decide themselves, and so does `train`.
@@ -59,11 +68,21 @@ def _watch(
         if signature is None or place != before:
             continue
         time.sleep(_SECONDS_BETWEEN_RANKS * min(rank, _LAST_TURN))
-        write_error(
-            f"rank {rank} of «{name}» was interrupted (Ctrl-C, SIGINT) while it waited in "
-            f"{signature}; the job ends."
-        )
+        if _is_reported(mailbox):
+            time.sleep(_SECONDS_TO_END)
+        else:
+            mailbox.send(Failed(_KEY, ""))
+            write_error(
+                f"rank {rank} of «{name}» was interrupted (Ctrl-C, SIGINT) while it waited in "
+                f"{signature}; the job ends."
+            )
         job_end.with_code(_INTERRUPTED)
+
+
+def _is_reported(mailbox: Mailbox) -> bool:
+    """Whether another rank has reported that it was interrupted (local)."""
+    mailbox.poll()
+    return any(failed.key == _KEY for failed in mailbox.failed.values())
 
 
 def _place(communicators: Callable[[], Iterable[Communicator]]) -> tuple[Any, ...]:
