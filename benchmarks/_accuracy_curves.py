@@ -14,7 +14,7 @@ from _accuracy_problems import Case
 
 from sciml_par._tensorflow import tf
 from sciml_par.evaluation import relative_l2_error
-from sciml_par.training.objective import field_of
+from sciml_par.training.loss.objective import field_of
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -22,8 +22,8 @@ from _accuracy_training import network_factory
 from sciml_par._tensorflow import tf
 from sciml_par.networks import make_network
 from sciml_par.parallel import current_world
-from sciml_par.training.objective import StackedObjective, field_of
-from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.loss.objective import StackedObjective, field_of
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.points.make_feed import make_feed
 
 FloatArray = npt.NDArray[np.float64]

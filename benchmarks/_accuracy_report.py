@@ -10,7 +10,7 @@ from typing import Any
 from _accuracy_curves import Curve
 from _accuracy_problems import CASES
 
-from sciml_par.evaluation.figures.style import DASHES, PALETTE, paper_style
+from sciml_par.evaluation.figures.parts.style import DASHES, PALETTE, paper_style
 
 Curves = Mapping[tuple[str, str], Sequence[Curve]]
 """By the names of problem and optimizer, a curve for each seed."""

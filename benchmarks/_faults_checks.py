@@ -9,7 +9,7 @@ from _faults_job import Ended
 from _faults_kinds import ENDS, GOES_ON, Fault
 
 from sciml_par.errors import InputError
-from sciml_par.training import checkpoint_file
+from sciml_par.training.checkpoints import checkpoint_file
 
 HANG, CODE, FAILED, MESSAGE, CHECKPOINT, LEFT = (
     "hangs",

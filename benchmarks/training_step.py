@@ -165,14 +165,14 @@ def engine_loop(
     from sciml_par.networks import make_network
     from sciml_par.problems import poisson
     from sciml_par.training import Adam
-    from sciml_par.training.divided_loop import divide_loop
-    from sciml_par.training.loop import Loop
-    from sciml_par.training.objective import StackedObjective, field_of
+    from sciml_par.training.loop.divided_loop import divide_loop
+    from sciml_par.training.loop.loop import Loop
+    from sciml_par.training.loop.stops import Stops
+    from sciml_par.training.loss.objective import StackedObjective, field_of
+    from sciml_par.training.loss.parameter_layout import ParameterLayout
     from sciml_par.training.optimizers.convert import as_optimizer
-    from sciml_par.training.parameter_layout import ParameterLayout
     from sciml_par.training.points.divided_feed import DividedFeed
     from sciml_par.training.points.make_feed import make_feed
-    from sciml_par.training.stops import Stops
 
     divided, problem = shard_of or group, poisson()
     feed = make_feed(

@@ -21,11 +21,14 @@ from sciml_par._tensorflow import has_log_level, quiet_start
 
 _KERAS = "keras"
 _CLASSES = {
-    "sciml_par>MLP": ("sciml_par.networks.mlp", "MLP"),
-    "sciml_par>ModifiedMLP": ("sciml_par.networks.modified_mlp", "ModifiedMLP"),
-    "sciml_par>PirateNet": ("sciml_par.networks.pirate_net", "PirateNet"),
-    "sciml_par>FourierFeatures": ("sciml_par.networks.fourier_features", "FourierFeatures"),
-    "sciml_par>PeriodicEmbedding": ("sciml_par.networks.periodic_embedding", "PeriodicEmbedding"),
+    "sciml_par>MLP": ("sciml_par.networks.models.mlp", "MLP"),
+    "sciml_par>ModifiedMLP": ("sciml_par.networks.models.modified_mlp", "ModifiedMLP"),
+    "sciml_par>PirateNet": ("sciml_par.networks.models.pirate_net", "PirateNet"),
+    "sciml_par>FourierFeatures": ("sciml_par.networks.models.fourier_features", "FourierFeatures"),
+    "sciml_par>PeriodicEmbedding": (
+        "sciml_par.networks.models.periodic_embedding",
+        "PeriodicEmbedding",
+    ),
 }
 """Where the classes are, by the names under which their own modules register them."""
 

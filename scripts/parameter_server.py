@@ -338,7 +338,7 @@ def draw(records: list[programs.Record]):
     """Bytes over ranks, and for each number of ranks the times over bytes."""
     import matplotlib.pyplot as plt
 
-    from sciml_par.evaluation.figures.style import color_of, paper_style
+    from sciml_par.evaluation.figures.parts.style import color_of, paper_style
 
     colors = {method: color_of(k) for k, method in enumerate(METHODS)}
     columns = min(2, 1 + len(records))

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from sciml_par._graph_digest import GraphDigest
 from sciml_par.problems import Dirichlet, Field, Interval, Problem, impose, laplacian
+from sciml_par.problems.fields.recording import trace
 from sciml_par.problems.problem_check import digest_of_ansatz
-from sciml_par.problems.recording import trace
 
 points = tf.TensorSpec([5, 2], tf.float64)
 

@@ -33,7 +33,7 @@ def engine_course(case: Case) -> Any:
     from sciml_par.networks import MLP
     from sciml_par.parallel import current_world
     from sciml_par.training import Adam, Points
-    from sciml_par.training.preparation import Arguments, prepare
+    from sciml_par.training.preparation.preparation import Arguments, prepare
 
     def network(inputs: int, outputs: int, *, seed: int, dtype: str) -> MLP:
         hidden = case.weights[1:-2:2]
@@ -82,7 +82,7 @@ def problem_of(case: Case) -> Any:
 
 if __name__ == "__main__":
     from sciml_par.parallel import init
-    from sciml_par.results.files import versions
+    from sciml_par.results.stored.files import versions
 
     init(threads=int(os.environ["OMP_NUM_THREADS"]))
     serve({"engine": EngineTraining}, versions())

@@ -1,12 +1,12 @@
 from .figures.accuracies import plot_accuracies as plot_accuracies
-from .figures.curves import AccuracyCurve as AccuracyCurve
-from .figures.curves import LossCurve as LossCurve
-from .figures.curves import ScalingCurve as ScalingCurve
-from .figures.data import Prediction as Prediction
-from .figures.data import Shard as Shard
 from .figures.errors import plot_errors as plot_errors
 from .figures.flow import plot_flow as plot_flow
 from .figures.losses import plot_losses as plot_losses
+from .figures.parts.curves import AccuracyCurve as AccuracyCurve
+from .figures.parts.curves import LossCurve as LossCurve
+from .figures.parts.curves import ScalingCurve as ScalingCurve
+from .figures.parts.data import Prediction as Prediction
+from .figures.parts.data import Shard as Shard
 from .figures.predictions import plot_predictions as plot_predictions
 from .figures.save import save_figure as save_figure
 from .figures.scaling import plot_scaling as plot_scaling

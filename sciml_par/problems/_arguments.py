@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_integer, checked_weight
-from sciml_par.problems._names import checked_names, component_names
+from sciml_par.problems.checks.checks import checked_integer, checked_weight
+from sciml_par.problems.checks.names import checked_names, component_names
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.residual import Residual
-from sciml_par.problems.transformed import Ansatz
+from sciml_par.problems.fields.transformed import Ansatz
+from sciml_par.problems.terms.residual import Residual
 
 Equation = Callable[..., Any] | Residual
 

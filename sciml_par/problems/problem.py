@@ -26,21 +26,25 @@ from sciml_par.problems._arguments import (
     checked_term_weights,
     unique,
 )
-from sciml_par.problems._checks import checked_weight
-from sciml_par.problems._evaluate import values_at
-from sciml_par.problems._tape import Function
+from sciml_par.problems.checks.checks import checked_weight
+from sciml_par.problems.checks.evaluate import values_at
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.field import Field, JetFunction
-from sciml_par.problems.given_unknowns import checked_unknowns
-from sciml_par.problems.placed_function import PlacedFunction, place
+from sciml_par.problems.fields.field import Field, JetFunction
+from sciml_par.problems.fields.tape import Function
+from sciml_par.problems.fields.transformed import AnsatzFunction, InputScaling, is_unusual
 from sciml_par.problems.problem_check import check_problem
-from sciml_par.problems.residual import Residual
-from sciml_par.problems.term import Arrays, Term, as_field
-from sciml_par.problems.transformed import AnsatzFunction, InputScaling, is_unusual
-from sciml_par.problems.unknown_arguments import check_all_named, refuse_in_ansatz, residual_of
-from sciml_par.problems.unknown_functions import UnknownFunction
-from sciml_par.problems.unknowns import Unknown
+from sciml_par.problems.terms.residual import Residual
+from sciml_par.problems.terms.term import Arrays, Term, as_field
+from sciml_par.problems.unknowns.given_unknowns import checked_unknowns
+from sciml_par.problems.unknowns.placed_function import PlacedFunction, place
+from sciml_par.problems.unknowns.unknown_arguments import (
+    check_all_named,
+    refuse_in_ansatz,
+    residual_of,
+)
+from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
+from sciml_par.problems.unknowns.unknowns import Unknown
 
 FloatArray = npt.NDArray[np.float64]
 Exact = Callable[[FloatArray], npt.ArrayLike]

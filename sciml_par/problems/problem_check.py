@@ -9,14 +9,14 @@ from sciml_par._graph_digest import GraphDigest
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._arguments import ANSATZ_TAKES
-from sciml_par.problems.captured import refuse_trainable
+from sciml_par.problems.checks.captured import refuse_trainable
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.field import Field
-from sciml_par.problems.placed_function import PlacedFunction
-from sciml_par.problems.recording import Parametrized, Trace, trace
-from sciml_par.problems.term import Arrays, Term
-from sciml_par.problems.unknown_check import check_unknowns
-from sciml_par.problems.unknowns import Unknowns
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.fields.recording import Parametrized, Trace, trace
+from sciml_par.problems.terms.term import Arrays, Term
+from sciml_par.problems.unknowns.placed_function import PlacedFunction
+from sciml_par.problems.unknowns.unknown_check import check_unknowns
+from sciml_par.problems.unknowns.unknowns import Unknowns
 
 
 class Checked(Protocol):

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from sciml_par.results.folder import claim_folder, claim_numbered_folder
+from sciml_par.results.stored.folder import claim_folder, claim_numbered_folder
 
 
 @contextlib.contextmanager

@@ -36,8 +36,8 @@ from sciml_par.programs.options import (
     positive_number,
 )
 from sciml_par.programs.output_folder import output_folder
-from sciml_par.results.files import versions
-from sciml_par.results.folder import RESULTS
+from sciml_par.results.stored.files import versions
+from sciml_par.results.stored.folder import RESULTS
 
 Record = dict[str, Any]
 

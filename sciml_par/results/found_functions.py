@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.results.member import Member, in_the_mean
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.predict import EnsemblePrediction, Predictor

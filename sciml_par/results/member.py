@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.data import Prediction, Shard
+from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.results.field_form import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.problems.field import Field
-from sciml_par.problems.placed_function import PlacedFunction
-from sciml_par.results.keras_models import function_of
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import Member, PredictionElsewhere, Weights
+from sciml_par.results.stored.keras_models import function_of
 from sciml_par.results.trained_field import TrainedField
 
 FloatArray = npt.NDArray[np.float64]

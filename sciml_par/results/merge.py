@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.results.member import Member
 
 

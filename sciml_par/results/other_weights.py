@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par.evaluation.figures.data import Prediction
+from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.results.member import Member, PredictionElsewhere
 from sciml_par.results.predict import field_of_member, kept_weights
 

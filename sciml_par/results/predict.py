@@ -15,8 +15,8 @@ from sciml_par._masked import with_gaps
 from sciml_par._rounding import coarse_rounding
 from sciml_par._text import counted
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.problems._names import coordinate_names
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.results.member import Member, in_the_mean, numbers_text
 from sciml_par.results.trained_field import TrainedField
 

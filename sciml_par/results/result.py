@@ -12,15 +12,15 @@ from typing import Any, SupportsIndex
 from sciml_par._other_names import by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.results.files import write_results
-from sciml_par.results.folder import claim_folder
 from sciml_par.results.found_functions import found_functions
-from sciml_par.results.keras_models import Lazy, copy_with
-from sciml_par.results.load import load
 from sciml_par.results.member import FINISHED, History, Member, in_the_mean, ranks_of
 from sciml_par.results.merge import check_alike, merge_members
 from sciml_par.results.other_weights import errors_of, with_errors, with_weights
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
+from sciml_par.results.stored.files import write_results
+from sciml_par.results.stored.folder import claim_folder
+from sciml_par.results.stored.keras_models import Lazy, copy_with
+from sciml_par.results.stored.load import load
 from sciml_par.results.table import print_table, remarks
 from sciml_par.results.text import text_of
 from sciml_par.results.unknown_values import found_unknowns

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.unknowns import Unknown
+from sciml_par.problems.unknowns.unknowns import Unknown
 
 FloatArray = npt.NDArray[np.float64]
 

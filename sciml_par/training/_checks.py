@@ -1,8 +1,10 @@
-"""Checks of single arguments."""
+"""Checks of single arguments: integers, numbers and flags."""
 
 from __future__ import annotations
 
+import math
 import operator
+from numbers import Real
 from typing import Any
 
 from sciml_par.errors import InputError
@@ -23,3 +25,43 @@ def as_integer(value: Any, least: int, where: str, name: str) -> int:
     if number < least or isinstance(value, bool):
         raise InputError(f"{where}: expected {name} to be an integer ≥ {least}; got {value!r}.")
     return number
+
+
+def check_number(where: str, name: str, value: Any, expected: str, good: Any) -> None:
+    """See that a value is a finite number of which `good` is true, as `expected` says (local)."""
+    if not is_number(value) or not math.isfinite(value) or not good(value):
+        raise InputError(f"{where}: expected {name} to be a number {expected}; got {value!r}.")
+
+
+def check_count(where: str, name: str, value: Any) -> None:
+    """Raise unless `value` is an integer, at least 1."""
+    as_integer(value, 1, where, name)
+
+
+def check_flag(where: str, name: str, value: Any) -> None:
+    """See that a value is True or False (local)."""
+    if not isinstance(value, bool):
+        raise InputError(f"{where}: expected {name} to be True or False; got {value!r}.")
+
+
+def check_fraction(where: str, **values: Any) -> None:
+    """See that each value is in [0, 1) (local)."""
+    for name, value in values.items():
+        check_number(where, name, value, "in [0, 1)", lambda v: 0 <= v < 1)
+
+
+def check_positive(where: str, **values: Any) -> None:
+    """See that each value is greater than zero (local)."""
+    for name, value in values.items():
+        check_number(where, name, value, "> 0", lambda v: v > 0)
+
+
+def check_not_negative(where: str, **values: Any) -> None:
+    """See that no value is less than zero (local)."""
+    for name, value in values.items():
+        check_number(where, name, value, "≥ 0", lambda v: v >= 0)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a plain number, NumPy's included (local)."""
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -12,23 +12,23 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
-from sciml_par.training.argument_texts import texts_of
-from sciml_par.training.arguments import Arguments
-from sciml_par.training.callbacks import CallbackWatcher, as_callbacks
-from sciml_par.training.checkpoint import Checkpoint
-from sciml_par.training.collect import collect
-from sciml_par.training.consistency import common_domain
-from sciml_par.training.found import members_found
-from sciml_par.training.meeting import Meeting, Watcher, failure_text
-from sciml_par.training.modes import ENSEMBLE, Ensemble
-from sciml_par.training.outcome import outcomes_of
-from sciml_par.training.preparation import prepare
-from sciml_par.training.progress import make_reporter
-from sciml_par.training.progress_watcher import ProgressWatcher, TimeWatcher
-from sciml_par.training.resume import begin_from, compare_checkpoints, scattered_before
-from sciml_par.training.run import run
-from sciml_par.training.signals import signals_caught
-from sciml_par.training.stops import Stop
+from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.arguments.ensemble import ENSEMBLE, Ensemble
+from sciml_par.training.arguments.texts import texts_of
+from sciml_par.training.checkpoints.checkpoint import Checkpoint
+from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, scattered_before
+from sciml_par.training.loop.stops import Stop
+from sciml_par.training.outcome.collect import collect
+from sciml_par.training.outcome.found import members_found
+from sciml_par.training.outcome.outcome import outcomes_of
+from sciml_par.training.preparation.consistency import common_domain
+from sciml_par.training.preparation.preparation import prepare
+from sciml_par.training.run.callbacks import CallbackWatcher, as_callbacks
+from sciml_par.training.run.meeting import Meeting, Watcher, failure_text
+from sciml_par.training.run.progress import make_reporter
+from sciml_par.training.run.progress_watcher import ProgressWatcher, TimeWatcher
+from sciml_par.training.run.run import run
+from sciml_par.training.run.signals import signals_caught
 
 
 @by_name

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import collections
+import functools
 import graphlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,19 +25,56 @@ TOP = {"training", "results", *SIBLINGS, "errors"}
 """What scripts, the Horovod facade, command lines and the package itself may import."""
 
 FLOORS = {
-    "requests": 1,
-    "tensors": 1,
-    "native": 2,
-    "transports": 2,
-    "groups": 3,
-    "execution": 4,
-    "timeline": 4,
-    "supervision": 4,
-    "collectives": 5,
-    "startup": 5,
-    "gradients": 6,
+    "parallel": {
+        "requests": 1,
+        "tensors": 1,
+        "native": 2,
+        "transports": 2,
+        "groups": 3,
+        "execution": 4,
+        "timeline": 4,
+        "supervision": 4,
+        "collectives": 5,
+        "startup": 5,
+        "gradients": 6,
+    },
+    "problems": {
+        "checks": 1,
+        "domains": 2,
+        "fields": 3,
+        "operators": 4,
+        "terms": 5,
+        "conditions": 6,
+        "imposition": 7,
+        "unknowns": 8,
+        "_arguments": 9,
+        "problem_check": 10,
+        "problem": 11,
+        "catalogue": 12,
+    },
+    "networks": {"layers": 1, "propagation": 2, "models": 3, "keras": 4},
+    "training": {
+        "_checks": 0,
+        "_results": 0,
+        "identity": 1,
+        "arguments": 1,
+        "points": 2,
+        "loss": 3,
+        "members": 4,
+        "weights": 4,
+        "optimizers": 4,
+        "loop": 5,
+        "preparation": 6,
+        "run": 6,
+        "checkpoints": 7,
+        "outcome": 7,
+        "train": 8,
+    },
 }
-"""The rooms of `parallel`; each imports only itself and rooms on floors below its own."""
+"""The rooms of a layer, and files beside them; each imports only itself and what is below it."""
+
+MOST_FILES = 20
+MANY_FILES = {"problems/catalogue"}  # a file for each problem
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -46,7 +85,7 @@ def layer_of(path: Path) -> str:
 
 
 def imported(tree: ast.AST, package: str) -> Iterator[str]:
-    """The full names that the import statements under `tree` bring in."""
+    """The full names that the import statements under `tree` bring in, `import_module` included."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -55,8 +94,15 @@ def imported(tree: ast.AST, package: str) -> Iterator[str]:
             base = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
             origin = ".".join(filter(None, (base, node.module)))
             yield from (f"{origin}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and called(node) == "import_module":
+            yield from (arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant))
 
 
+def called(node: ast.Call) -> str | None:
+    return getattr(node.func, "id", getattr(node.func, "attr", None))
+
+
+@functools.cache
 def imports_of(path: Path) -> set[str]:
     package = ".".join(path.relative_to(ROOT).parent.parts)
     return set(imported(ast.parse(path.read_text()), package))
@@ -91,46 +137,71 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_imports_from_its_own_layer_and_those_below(path):
-    layer = layer_of(path)
-    allowed = set() if layer == "errors" else BELOW.get(layer, TOP) | {layer}
-    if layer.startswith("_") and layer != "__init__":
-        allowed = {"errors"}
-    forbidden = layers_in(imports_of(path)) - allowed
-    assert not forbidden, f"{name_of(path)} imports from {', '.join(sorted(forbidden))}"
+def test_a_module_imports_from_its_own_layer_and_those_below():
+    for path in MODULES:
+        layer = layer_of(path)
+        allowed = set() if layer == "errors" else BELOW.get(layer, TOP) | {layer}
+        if layer.startswith("_") and layer != "__init__":
+            allowed = {"errors"}
+        forbidden = layers_in(imports_of(path)) - allowed
+        assert not forbidden, f"{name_of(path)} imports from {', '.join(sorted(forbidden))}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_matplotlib_is_imported_in_evaluation_alone(path):
-    if layer_of(path) != "evaluation":
-        assert not [
-            n for n in imports_of(path) if n.split(".")[0] in ("matplotlib", "mpl_toolkits")
-        ]
+def test_matplotlib_is_imported_in_evaluation_alone():
+    for path in MODULES:
+        tops = {name.split(".")[0] for name in imports_of(path)}
+        drawing = tops & {"matplotlib", "mpl_toolkits"}
+        assert layer_of(path) == "evaluation" or not drawing, name_of(path)
 
 
-def room_of(module: str) -> str | None:
-    """The room of `parallel` in which a module, or a name imported from one, is."""
+def room_of(module: str) -> tuple[str, str] | None:
+    """The layer and the room in which a module, or a name imported from one, is."""
     parts = module.split(".")
-    found = parts[2] if parts[:2] == ["sciml_par", "parallel"] and len(parts) > 2 else None
-    return found if found in FLOORS else None
+    if len(parts) < 3 or parts[0] != "sciml_par":
+        return None
+    return (parts[1], parts[2]) if parts[2] in FLOORS.get(parts[1], ()) else None
 
 
-def test_no_file_lies_beside_the_rooms_of_parallel():
-    folder = PACKAGE / "parallel"
-    assert {each.name for each in folder.iterdir() if each.name != "__pycache__"} == {
-        *FLOORS,
-        "__init__.py",
-        "__init__.pyi",
-    }
+@pytest.mark.parametrize("layer", FLOORS)
+def test_no_file_lies_beside_the_rooms(layer):
+    folder = PACKAGE / layer
+    found = {each.stem for each in folder.glob("*.py*")}
+    found |= {each.parent.name for each in folder.glob("*/__init__.py")}
+    assert found == {*FLOORS[layer], "__init__"}
 
 
-@pytest.mark.parametrize("path", [m for m in MODULES if "parallel" in m.parts], ids=name_of)
-def test_a_room_imports_from_the_floors_below(path):
-    room = room_of(module_name(path))
-    others = {room_of(name) for name in imports_of(path)} - {room, None}
-    above = {other for other in others if FLOORS[other] >= FLOORS.get(room, 0)}
-    assert not above or room is None, f"{name_of(path)} imports from {', '.join(sorted(above))}"
+def test_a_room_imports_from_the_floors_below():
+    for path in MODULES:
+        room = room_of(module_name(path))
+        if room is None:
+            continue
+        floors = FLOORS[room[0]]
+        others = {room_of(name) for name in imports_of(path)} - {room, None}
+        above = {o for layer, o in others if layer == room[0] and floors[o] >= floors[room[1]]}
+        assert not above, f"{name_of(path)} imports from {', '.join(sorted(above))}"
+
+
+def owner_of_private(name: str) -> str | None:
+    """The package or module to which the first part of `name` with an underscore belongs."""
+    parts = name.split(".")
+    private = [i for i, part in enumerate(parts) if part.startswith("_") and part[:2] != "__"]
+    return ".".join(parts[: private[0]]) if private and parts[0] == "sciml_par" else None
+
+
+def test_names_with_underscores_stay_in_their_room():
+    for path in MODULES:
+        module = module_name(path)
+        room = ".".join(module.split(".")[:3])
+        for name in imports_of(path):
+            owner = owner_of_private(name)
+            inside = owner is None or f"{module}.".startswith(f"{owner}.") or owner.startswith(room)
+            assert inside, f"{name_of(path)} imports {name}"
+
+
+def test_a_folder_has_few_files():
+    counts = collections.Counter(path.parent.relative_to(PACKAGE) for path in MODULES)
+    many = {str(folder) for folder, count in counts.items() if count > MOST_FILES}
+    assert many == MANY_FILES
 
 
 def module_name(path: Path) -> str:
@@ -179,7 +250,14 @@ def test_init_comes_before_tensorflow():
 
 def test_the_rule_sees_what_it_should(tmp_path):
     """The reader of imports itself, on a module that breaks every rule."""
-    tree = ast.parse("from ..parallel import world\nfrom sciml_par import training\nimport os.path")
-    names = set(imported(tree, "sciml_par.problems"))
-    assert names == {"sciml_par.parallel.world", "sciml_par.training", "os.path"}
-    assert layers_in(names) == {"parallel", "training"}
+    source = """
+from ..parallel import world
+from sciml_par import training
+import os.path
+import_module("sciml_par.networks._hidden")
+"""
+    names = set(imported(ast.parse(source), "sciml_par.problems"))
+    hidden = "sciml_par.networks._hidden"
+    assert names == {"sciml_par.parallel.world", "sciml_par.training", "os.path", hidden}
+    assert owner_of_private(hidden) == "sciml_par.networks"
+    assert layers_in(names) == {"parallel", "training", "networks"}

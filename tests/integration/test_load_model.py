@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 {imports}
 model = keras.models.load_model("model.keras")
-assert type(model).__module__ == "sciml_par.networks.mlp", type(model)
+assert type(model).__module__ == "sciml_par.networks.models.mlp", type(model)
 assert not [f for f in sys.meta_path if type(f).__module__.startswith("sciml_par")]
 print(float(model(np.full((1, 2), 0.3, "float32"))[0, 0]))
 """

@@ -21,7 +21,7 @@ from sciml_par.networks import (
     as_network,
     make_network,
 )
-from sciml_par.problems import _tape
+from sciml_par.problems.fields import tape as _tape
 
 FOURIER = partial(FourierFeatures, 3, scale=[0.2, 0.4])
 PERIODIC = partial(PeriodicEmbedding, {0: 2.0, 2: 1.5}, harmonics=2)

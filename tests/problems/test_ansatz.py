@@ -19,7 +19,7 @@ from sciml_par.problems import (
     jacobian,
     laplacian,
 )
-from sciml_par.problems.transformed import Ansatz
+from sciml_par.problems.fields.transformed import Ansatz
 
 MODES = ("eager", "graph", "jit")
 BOX = Box([1.0, -2.0], [4.0, 3.0])

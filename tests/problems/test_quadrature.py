@@ -5,7 +5,12 @@ import pytest
 
 from sciml_par.errors import InputError
 from sciml_par.problems import Box
-from sciml_par.problems.quadrature import at_position, gauss_legendre, over_domain, over_faces
+from sciml_par.problems.conditions.quadrature import (
+    at_position,
+    gauss_legendre,
+    over_domain,
+    over_faces,
+)
 
 BOX = Box([0, -1, 1], [2, 1, 4], names=("x", "y", "z"))
 

@@ -22,7 +22,7 @@ from sciml_par.problems import (
     derivative,
     laplacian,
 )
-from sciml_par.problems.unknowns import (
+from sciml_par.problems.unknowns.unknowns import (
     initial_unknowns,
     names_of_numbers,
     numbers_of,

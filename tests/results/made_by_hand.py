@@ -13,8 +13,8 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Box
 from sciml_par.results import Member, RankContribution, Result
 from sciml_par.results.field_form import FieldForm, form_of
-from sciml_par.results.keras_models import field_with, flat_weights
 from sciml_par.results.member import Weights
+from sciml_par.results.stored.keras_models import field_with, flat_weights
 from sciml_par.results.trained_field import TrainedField
 
 STEPS = 25

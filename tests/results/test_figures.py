@@ -10,8 +10,9 @@ import pytest
 from made_by_hand import contribution, diverged, ended, ensemble, make_member, one_model, wave
 
 from sciml_par.problems import Box, Interval
-from sciml_par.results import Result, figures
+from sciml_par.results import Result
 from sciml_par.results.member import in_the_mean
+from sciml_par.results.stored import figures
 
 pytestmark = pytest.mark.ranks(most=1, reason="drawn by one rank from members made by hand")
 

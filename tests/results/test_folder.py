@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sciml_par.errors import OutputError
-from sciml_par.results.folder import RESULTS, claim_folder, claim_numbered_folder
+from sciml_par.results.stored.folder import RESULTS, claim_folder, claim_numbered_folder
 
 pytestmark = pytest.mark.ranks(most=1, reason="local")
 

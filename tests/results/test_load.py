@@ -29,7 +29,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Box, Interval, Problem, laplacian, poisson
 from sciml_par.results import Member, Result
 from sciml_par.results.field_form import form_of
-from sciml_par.results.keras_models import flat_weights
+from sciml_par.results.stored.keras_models import flat_weights
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: reads files without ranks")
 X = np.linspace(-1, 1, 20)[:, None]
@@ -286,7 +286,7 @@ def _with(prediction: Any, factor: Any) -> Any:
 def test_a_network_file_that_keras_cannot_read_here_is_said(copy: Path) -> None:
     path = copy / "network-0.keras"
     path.write_text("not of Keras")
-    from sciml_par.results.files import digest_of
+    from sciml_par.results.stored.files import digest_of
 
     summary = json.loads((copy / "results.json").read_text())
     change(copy, sha256={**summary["sha256"], path.name: digest_of(path)})

@@ -12,15 +12,15 @@ import tensorflow as tf
 from sciml_par.networks import make_network
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems import Problem
-from sciml_par.problems.unknowns import initial_unknowns
+from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.training import Adam
-from sciml_par.training.function_networks import networks_of_functions
-from sciml_par.training.loop import Chunk, Loop, State, compiles_collectives
-from sciml_par.training.objective import StackedObjective, field_of, jacobians_of
-from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.loop.loop import Chunk, Loop, State, compiles_collectives
+from sciml_par.training.loop.stops import Stops
+from sciml_par.training.loss.function_networks import networks_of_functions
+from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.stops import Stops
-from sciml_par.training.weights.given import terms_of_loss
+from sciml_par.training.weights.from_argument import terms_of_loss
 from sciml_par.training.weights.weighting import Weighting
 
 

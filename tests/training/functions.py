@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.optimizer import At
-from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
 Function = Callable[..., Tensor]

@@ -25,7 +25,7 @@ from sciml_par.training import (
     TensorBoard,
     train,
 )
-from sciml_par.training.callbacks import as_callbacks
+from sciml_par.training.run.callbacks import as_callbacks
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.training.checkpoint import Checkpoint
-from sciml_par.training.checkpoint_file import (
+from sciml_par.training.checkpoints.checkpoint import Checkpoint
+from sciml_par.training.checkpoints.checkpoint_file import (
     Content,
     from_bytes,
     read,
@@ -23,7 +23,7 @@ from sciml_par.training.checkpoint_file import (
     to_bytes,
     write,
 )
-from sciml_par.training.resume import _claim
+from sciml_par.training.checkpoints.resume import _claim
 
 pytestmark = pytest.mark.ranks(most=1, reason="files of one process")
 
@@ -95,7 +95,7 @@ WRITER = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from sciml_par.training.checkpoint_file import Content, write
+from sciml_par.training.checkpoints.checkpoint_file import Content, write
 assert "tensorflow" not in sys.modules
 path = Path(sys.argv[1])
 number = int(sys.argv[2])

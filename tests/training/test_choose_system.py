@@ -10,8 +10,8 @@ import pytest
 from sciml_par._free_memory import free_memory
 from sciml_par.errors import InputError
 from sciml_par.training import LevenbergMarquardt
-from sciml_par.training.least_squares.choose_system import choose_system, needed_memory
-from sciml_par.training.least_squares.panels import Panels
+from sciml_par.training.optimizers.least_squares.choose_system import choose_system, needed_memory
+from sciml_par.training.optimizers.least_squares.panels import Panels
 
 pytestmark = pytest.mark.ranks(most=1, reason="a function of numbers")
 GB = 10**9

@@ -16,9 +16,10 @@ from sciml_par.networks import MLP
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems import Box, Interval, Problem, function_approximation
 from sciml_par.results import PredictionElsewhere, Result
-from sciml_par.training import Ensemble, gather, train
-from sciml_par.training.collect import sample_for_figures
-from sciml_par.training.gather import objects_to_root, rows_to_all
+from sciml_par.training import Ensemble, train
+from sciml_par.training.outcome import gather
+from sciml_par.training.outcome.collect import sample_for_figures
+from sciml_par.training.outcome.gather import objects_to_root, rows_to_all
 
 SEVERAL = pytest.mark.skipif("sp.size() == 1", reason="all arrays are on rank 0")
 

@@ -32,7 +32,7 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import LevenbergMarquardt, Points
-from sciml_par.training.objective import jacobians_of
+from sciml_par.training.loss.objective import jacobians_of
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed
 

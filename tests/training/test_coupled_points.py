@@ -28,10 +28,10 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import LBFGS, Adam, Ensemble, LevenbergMarquardt, Points, SSBroyden
-from sciml_par.training.coupled_points import remarks_on_coupled_points
-from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.traced_terms import trace_terms
+from sciml_par.training.preparation.coupled_points import remarks_on_coupled_points
 
 SQUARE = Box([0.0, -1.0], [1.0, 2.0])
 NODES = np.linspace(0, 1, 20)[:, None].astype(np.float32)

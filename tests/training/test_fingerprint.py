@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sciml_par.training.fingerprint import of_array, of_value
+from sciml_par.training.identity.fingerprint import of_array, of_value
 
 
 def test_what_is_a_function_is_called_by_its_name() -> None:

@@ -39,9 +39,9 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import Points
-from sciml_par.training.least_squares.jacobian import JacobianOfTerm, weighted
-from sciml_par.training.objective import jacobians_of
-from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.loss.jacobian import JacobianOfTerm, weighted
+from sciml_par.training.loss.objective import jacobians_of
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.points.feed import Rows
 
 SQUARE = Box([0.0, -1.0], [1.0, 2.0])

@@ -11,7 +11,7 @@ from engine import Engine
 from test_jacobian import CASES, MODELS
 
 import sciml_par.parallel as sp
-from sciml_par.training.objective import StackedObjective
+from sciml_par.training.loss.objective import StackedObjective
 
 pytestmark = pytest.mark.ranks(most=1, reason="products of a rank's own points")
 

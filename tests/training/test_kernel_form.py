@@ -14,10 +14,10 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Problem, laplacian
 from sciml_par.training import SPRING, LevenbergMarquardt, Points
-from sciml_par.training.least_squares.kernel_form import KernelForm
-from sciml_par.training.least_squares.normal_equations import NormalEquations
-from sciml_par.training.least_squares.solvers import make_system
-from sciml_par.training.loop_cache import _key
+from sciml_par.training.loop.loop_cache import _key
+from sciml_par.training.optimizers.least_squares.kernel_form import KernelForm
+from sciml_par.training.optimizers.least_squares.normal_equations import NormalEquations
+from sciml_par.training.optimizers.least_squares.solvers import make_system
 from sciml_par.training.optimizers.optimizer import At
 from sciml_par.training.points.make_feed import make_feed
 

@@ -29,8 +29,8 @@ from sciml_par.training import (
     TargetLoss,
     train,
 )
-from sciml_par.training.arguments import Arguments
-from sciml_par.training.preparation import Preparation, prepare
+from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.preparation.preparation import Preparation, prepare
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:train. :RuntimeWarning"),

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sciml_par.errors import InputError
 from sciml_par.training import LevenbergMarquardt
-from sciml_par.training.least_squares.levenberg_marquardt import State
+from sciml_par.training.optimizers.least_squares.levenberg_marquardt import State
 from sciml_par.training.optimizers.optimizer import At
 
 pytestmark = pytest.mark.ranks(most=1, reason="local; trainings are in test_least_squares_training")

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.collectives.allreduce import allreduce
-from sciml_par.training.least_squares.linear_system import LinearSystem
-from sciml_par.training.least_squares.matrix_free import MatrixFree
-from sciml_par.training.least_squares.solvers import system_of
-from sciml_par.training.objective import StackedObjective
+from sciml_par.training.loss.objective import StackedObjective
+from sciml_par.training.optimizers.least_squares.linear_system import LinearSystem
+from sciml_par.training.optimizers.least_squares.matrix_free import MatrixFree
+from sciml_par.training.optimizers.least_squares.solvers import system_of
 
 P = 70
 EXACT = ("block cholesky", "qr")

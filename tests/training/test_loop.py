@@ -17,7 +17,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem
 from sciml_par.problems import poisson as poisson_on
 from sciml_par.training import Adam
-from sciml_par.training.loop import NOT_FINITE, RUNNING
+from sciml_par.training.loop.loop import NOT_FINITE, RUNNING
 from sciml_par.training.optimizers.optimizer import At
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
@@ -151,7 +151,7 @@ def test_without_foreign_calls_it_says_so_and_computes_the_same(
 
     engine = poisson_engine(LOG_EVERY)
     expected = engine.advance(engine.start(), 10).state.parameters
-    monkeypatch.setattr("sciml_par.training.loop.bridge", unavailable)
+    monkeypatch.setattr("sciml_par.training.loop.loop.bridge", unavailable)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         engine = make_engine(poisson(), log_every=LOG_EVERY)

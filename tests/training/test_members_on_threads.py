@@ -28,7 +28,7 @@ from sciml_par.training import (
     TargetLoss,
     train,
 )
-from sciml_par.training.loop import Chunk, Loop
+from sciml_par.training.loop.loop import Chunk, Loop
 
 tiny = partial(MLP, width=4, depth=1)
 MEMBERS = 5

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import sciml_par.parallel as sp
 from sciml_par.parallel import Sum, allreduce, broadcast
-from sciml_par.training.least_squares import normal_equations
-from sciml_par.training.least_squares.normal_equations import NormalEquations
+from sciml_par.training.optimizers.least_squares import normal_equations
+from sciml_par.training.optimizers.least_squares.normal_equations import NormalEquations
 
 MEMBERS, PARAMETERS, DAMPING = 2, 5, 0.3
 

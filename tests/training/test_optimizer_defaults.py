@@ -17,8 +17,8 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.training import Adam, Checkpoint, Ensemble, FirstOrder, Result, train
-from sciml_par.training.condition_weights import ConditionWeight
-from sciml_par.training.phases import Phase
+from sciml_par.training.optimizers.phases import Phase
+from sciml_par.training.preparation.condition_weights import ConditionWeight
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 

@@ -13,8 +13,8 @@ from sciml_par._terminal import console
 from sciml_par.networks import MLP
 from sciml_par.problems import poisson
 from sciml_par.training import LBFGS, Adam
-from sciml_par.training.meeting import Meeting
-from sciml_par.training.progress import (
+from sciml_par.training.run.meeting import Meeting
+from sciml_par.training.run.progress import (
     Line,
     Lines,
     Pace,
@@ -23,7 +23,7 @@ from sciml_par.training.progress import (
     loss_text,
     make_reporter,
 )
-from sciml_par.training.progress_watcher import ProgressWatcher
+from sciml_par.training.run.progress_watcher import ProgressWatcher
 
 pytestmark = pytest.mark.ranks(most=1, reason="local")
 
@@ -84,7 +84,7 @@ def test_a_phase_is_named_and_tells_of_no_step_before_its_first(
 def test_pace_counts_no_time_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 100.0, 102.0, 106.0, 200.0, 204.0])
     stopped = SimpleNamespace(monotonic=lambda: next(clock))
-    monkeypatch.setattr("sciml_par.training.progress.time", stopped)
+    monkeypatch.setattr("sciml_par.training.run.progress.time", stopped)
     pace = Pace(100)
     pace.resume()
     pace.update(20)
@@ -130,7 +130,7 @@ def test_the_pace_of_a_resumed_training_leaves_out_what_was_done(
 ) -> None:
     clock = iter([0.0, 100.0, 102.0])
     stopped = SimpleNamespace(monotonic=lambda: next(clock))
-    monkeypatch.setattr("sciml_par.training.progress.time", stopped)
+    monkeypatch.setattr("sciml_par.training.run.progress.time", stopped)
     pace = Pace(1000)
     pace.start_at(900)
     assert pace.seconds_left == float("inf")

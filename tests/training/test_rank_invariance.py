@@ -14,7 +14,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.problems import poisson as poisson_on
 from sciml_par.training import LBFGS, Points, SSBroyden
-from sciml_par.training.loop import State
+from sciml_par.training.loop.loop import State
 
 
 def poisson() -> Problem:

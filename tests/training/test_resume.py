@@ -32,10 +32,9 @@ from sciml_par.training import (
     SSBroyden,
     TargetLoss,
     WallTime,
-    checkpoint_file,
-    resume,
     train,
 )
+from sciml_par.training.checkpoints import checkpoint_file, resume
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 

@@ -14,7 +14,7 @@ import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.problems import poisson
 from sciml_par.training import Progress, train
-from sciml_par.training.signals import signals_caught
+from sciml_par.training.run.signals import signals_caught
 
 small = partial(
     train,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import sciml_par.training.sizes as sizes
+import sciml_par.training.preparation.sizes as sizes
 from sciml_par import problems, train
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP

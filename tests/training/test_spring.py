@@ -15,9 +15,9 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Problem, laplacian
 from sciml_par.training import SPRING, Points
-from sciml_par.training.least_squares.spring import State
-from sciml_par.training.loop import NO_DECREASE
-from sciml_par.training.objective import StackedObjective
+from sciml_par.training.loop.loop import NO_DECREASE
+from sciml_par.training.loss.objective import StackedObjective
+from sciml_par.training.optimizers.least_squares.spring import State
 from sciml_par.training.optimizers.optimizer import At
 
 DOMAIN = Box([0, 0], [1, 2])

@@ -25,7 +25,7 @@ from functions import (
 from sciml_par.errors import InputError
 from sciml_par.problems import poisson
 from sciml_par.training import Adam, SSBroyden, train
-from sciml_par.training.parameter_layout import ParameterLayout
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 
 pytestmark = pytest.mark.ranks(most=1, reason="its functions are the same on all ranks")
 

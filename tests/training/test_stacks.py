@@ -16,7 +16,8 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Problem, derivative, laplacian, poisson
 from sciml_par.results import Member, Result
 from sciml_par.results.member import numbers_text
-from sciml_par.training import Adam, Ensemble, preparation, train
+from sciml_par.training import Adam, Ensemble, train
+from sciml_par.training.preparation import preparation
 
 STEPS = 200
 tiny = partial(MLP, width=4, depth=1)

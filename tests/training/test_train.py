@@ -24,8 +24,8 @@ from sciml_par.problems import (
     two_sines,
 )
 from sciml_par.training import Adam, Ensemble, Points, Result, train
-from sciml_par.training.consistency import common_domain
-from sciml_par.training.seed import member_seed
+from sciml_par.training.members.seed import member_seed
+from sciml_par.training.preparation.consistency import common_domain
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 

@@ -15,7 +15,7 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem, laplacian, poisson
 from sciml_par.results import Result
-from sciml_par.results.keras_models import assign
+from sciml_par.results.stored.keras_models import assign
 from sciml_par.training import Adam, Ensemble, train
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")

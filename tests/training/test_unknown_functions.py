@@ -28,7 +28,7 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Result
 from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, train
-from sciml_par.training.function_networks import bound_functions, networks_of_functions
+from sciml_par.training.loss.function_networks import bound_functions, networks_of_functions
 from sciml_par.training.points.feed import Rows
 
 tiny = partial(MLP, width=4, depth=1)

@@ -29,11 +29,11 @@ from sciml_par.training import (
     SSBroyden,
     train,
 )
-from sciml_par.training.objective import field_of
+from sciml_par.training.loss.objective import field_of
+from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.loss.traced_terms import trace_terms
+from sciml_par.training.members.stack import MemberSetup, _computation
 from sciml_par.training.optimizers.keras_optimizer import KerasOptimizer
-from sciml_par.training.parameter_layout import ParameterLayout
-from sciml_par.training.stack import MemberSetup, _computation
-from sciml_par.training.traced_terms import trace_terms
 
 RATE = 1.5
 SEEN = np.linspace(0.05, 1, 9)[:, None]

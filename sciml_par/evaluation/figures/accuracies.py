@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sciml_par.evaluation.figures.curves import AccuracyCurve
-from sciml_par.evaluation.figures.layout import Entry, draw_line, line_entry, make_grid
-from sciml_par.evaluation.figures.panels import check_items
-from sciml_par.evaluation.figures.style import NEUTRAL, line_of, paper_style
+from sciml_par.evaluation.figures.parts.curves import AccuracyCurve
+from sciml_par.evaluation.figures.parts.layout import Entry, draw_line, line_entry, make_grid
+from sciml_par.evaluation.figures.parts.panels import check_items
+from sciml_par.evaluation.figures.parts.style import NEUTRAL, line_of, paper_style
 
 _TRAINING = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
 

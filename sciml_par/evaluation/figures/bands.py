@@ -9,15 +9,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.evaluation.figures.layout import Entry, draw_line, line_entry, make_grid, patch_entry
-from sciml_par.evaluation.figures.limits import error_limits, near, value_limits
-from sciml_par.evaluation.figures.lines import draw_exact, draw_members, name_of, set_limits
-from sciml_par.evaluation.figures.marks import draw_marks, marks_of
-from sciml_par.evaluation.figures.names import coordinate, value_label
-from sciml_par.evaluation.figures.panels import in_order
-from sciml_par.evaluation.figures.spread import Spread, a_few, spread_of
-from sciml_par.evaluation.figures.style import BAND, ERROR, INK, MEAN, PALE
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.figures.parts.layout import (
+    Entry,
+    draw_line,
+    line_entry,
+    make_grid,
+    patch_entry,
+)
+from sciml_par.evaluation.figures.parts.limits import error_limits, near, value_limits
+from sciml_par.evaluation.figures.parts.lines import draw_exact, draw_members, name_of, set_limits
+from sciml_par.evaluation.figures.parts.marks import draw_marks, marks_of
+from sciml_par.evaluation.figures.parts.names import coordinate, value_label
+from sciml_par.evaluation.figures.parts.panels import in_order
+from sciml_par.evaluation.figures.parts.spread import Spread, a_few, spread_of
+from sciml_par.evaluation.figures.parts.style import BAND, ERROR, INK, MEAN, PALE
 
 _HEIGHTS = (2.1, 1.25)  # inches, of a prediction and of the deviation below it
 # Over the mean, since a wide line below it would be hidden by the band.

@@ -10,20 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from sciml_par.evaluation.figures.curves import LossCurve
-from sciml_par.evaluation.figures.layout import (
+from sciml_par.evaluation.figures.parts.curves import LossCurve
+from sciml_par.evaluation.figures.parts.layout import (
     Entry,
     column_width,
     draw_line,
     line_entry,
     make_grid,
 )
-from sciml_par.evaluation.figures.limits import log_limits
-from sciml_par.evaluation.figures.members import Line, draw_line_of, draw_lines, thinned
-from sciml_par.evaluation.figures.names import fit
-from sciml_par.evaluation.figures.panels import check_items
-from sciml_par.evaluation.figures.spread import FEW
-from sciml_par.evaluation.figures.style import INK, NEUTRAL, line_of, paper_style
+from sciml_par.evaluation.figures.parts.limits import log_limits
+from sciml_par.evaluation.figures.parts.members import Line, draw_line_of, draw_lines, thinned
+from sciml_par.evaluation.figures.parts.names import fit
+from sciml_par.evaluation.figures.parts.panels import check_items
+from sciml_par.evaluation.figures.parts.spread import FEW
+from sciml_par.evaluation.figures.parts.style import INK, NEUTRAL, line_of, paper_style
 
 _RATE = 0.5  # inches, for the axis of the learning rate
 _GAP = 0.05  # inches between the names of phases

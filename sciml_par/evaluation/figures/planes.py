@@ -8,12 +8,12 @@ import numpy as np
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from sciml_par.evaluation.figures.data import Prediction
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
-from sciml_par.evaluation.figures.limits import error_limits, value_limits
-from sciml_par.evaluation.figures.names import error_label, exact_label, symbol
-from sciml_par.evaluation.figures.panels import MOST_PLANES, shown_of
-from sciml_par.evaluation.figures.spread import a_few, same_training_points, spread_of
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.figures.parts.limits import error_limits, value_limits
+from sciml_par.evaluation.figures.parts.names import error_label, exact_label, symbol
+from sciml_par.evaluation.figures.parts.panels import MOST_PLANES, shown_of
+from sciml_par.evaluation.figures.parts.spread import a_few, same_training_points, spread_of
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
 _COLUMNS = 4  # of panels of errors

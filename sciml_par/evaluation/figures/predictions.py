@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sciml_par.evaluation.figures.bands import ensemble_lines
-from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.evaluation.figures.layout import Entry, make_grid
-from sciml_par.evaluation.figures.lines import draw_exact, draw_members, name_of, set_limits
-from sciml_par.evaluation.figures.marks import by_shard, draw_marks, marks_of
-from sciml_par.evaluation.figures.names import coordinate, value_label
-from sciml_par.evaluation.figures.panels import (
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.figures.parts.layout import Entry, make_grid
+from sciml_par.evaluation.figures.parts.lines import draw_exact, draw_members, name_of, set_limits
+from sciml_par.evaluation.figures.parts.marks import by_shard, draw_marks, marks_of
+from sciml_par.evaluation.figures.parts.names import coordinate, value_label
+from sciml_par.evaluation.figures.parts.panels import (
     MOST_PANELS,
     Panels,
     check_curves,
@@ -23,10 +23,10 @@ from sciml_par.evaluation.figures.panels import (
     shown_of,
     too_many_dimensions,
 )
+from sciml_par.evaluation.figures.parts.spread import has_mean
+from sciml_par.evaluation.figures.parts.style import paper_style
 from sciml_par.evaluation.figures.planes import plane_ensemble, plane_predictions
 from sciml_par.evaluation.figures.scatter import scatter_predictions
-from sciml_par.evaluation.figures.spread import has_mean
-from sciml_par.evaluation.figures.style import paper_style
 
 _SAME_SCALE = 4.0  # panels share a y axis while their ranges differ by less than this factor
 

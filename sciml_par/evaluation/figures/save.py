@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from sciml_par._files import write_whole
 from sciml_par.errors import InputError, OutputError
-from sciml_par.evaluation.figures.style import paper_style
+from sciml_par.evaluation.figures.parts.style import paper_style
 
 DOTS_PER_INCH = 200
 

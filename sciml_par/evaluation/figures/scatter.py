@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.evaluation.figures.layout import Entry, line_entry, make_grid
-from sciml_par.evaluation.figures.limits import range_of, value_limits
-from sciml_par.evaluation.figures.names import exact_label, symbol
-from sciml_par.evaluation.figures.panels import shown_of
-from sciml_par.evaluation.figures.spread import FEW, a_few
-from sciml_par.evaluation.figures.style import EXACT, color_of
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.figures.parts.layout import Entry, line_entry, make_grid
+from sciml_par.evaluation.figures.parts.limits import range_of, value_limits
+from sciml_par.evaluation.figures.parts.names import exact_label, symbol
+from sciml_par.evaluation.figures.parts.panels import shown_of
+from sciml_par.evaluation.figures.parts.spread import FEW, a_few
+from sciml_par.evaluation.figures.parts.style import EXACT, color_of
 
 _HEIGHT = 2.6  # inches
 

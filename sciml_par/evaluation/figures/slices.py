@@ -11,8 +11,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.data import Prediction
-from sciml_par.evaluation.figures.layout import (
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.figures.parts.layout import (
     TWO_COLUMNS,
     Entry,
     Grid,
@@ -20,11 +20,11 @@ from sciml_par.evaluation.figures.layout import (
     line_entry,
     patch_entry,
 )
-from sciml_par.evaluation.figures.limits import value_limits
-from sciml_par.evaluation.figures.names import coordinate, symbol, value_label
-from sciml_par.evaluation.figures.panels import check_curves
-from sciml_par.evaluation.figures.spread import DEVIATIONS, has_mean
-from sciml_par.evaluation.figures.style import BAND, INK, MEAN, paper_style
+from sciml_par.evaluation.figures.parts.limits import value_limits
+from sciml_par.evaluation.figures.parts.names import coordinate, symbol, value_label
+from sciml_par.evaluation.figures.parts.panels import check_curves
+from sciml_par.evaluation.figures.parts.spread import DEVIATIONS, has_mean
+from sciml_par.evaluation.figures.parts.style import BAND, INK, MEAN, paper_style
 
 TIMES = ("t", "time", "$t$")
 """Names of coordinates that are drawn as time."""

@@ -13,11 +13,11 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation._arrays import as_real, check_label
-from sciml_par.evaluation.figures.data import check_finite
-from sciml_par.evaluation.figures.layout import Entry, line_entry, make_grid
-from sciml_par.evaluation.figures.members import Line, draw_lines
-from sciml_par.evaluation.figures.panels import check_items
-from sciml_par.evaluation.figures.style import INK, paper_style
+from sciml_par.evaluation.figures.parts.data import check_finite
+from sciml_par.evaluation.figures.parts.layout import Entry, line_entry, make_grid
+from sciml_par.evaluation.figures.parts.members import Line, draw_lines
+from sciml_par.evaluation.figures.parts.panels import check_items
+from sciml_par.evaluation.figures.parts.style import INK, paper_style
 
 _HEIGHT = 1.5  # inches of a row
 _MOST_PANELS = 8

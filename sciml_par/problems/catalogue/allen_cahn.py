@@ -12,7 +12,7 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.references.allen_cahn import solution
 from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import derivative
+from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 
 DIFFUSIVITY, GROWTH = 1e-4, 5.0

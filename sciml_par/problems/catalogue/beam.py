@@ -8,7 +8,7 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.neumann import Neumann
 from sciml_par.problems.domains.box import Interval
-from sciml_par.problems.operators import biharmonic
+from sciml_par.problems.operators.operators import biharmonic
 from sciml_par.problems.problem import Problem
 
 

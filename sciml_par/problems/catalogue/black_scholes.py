@@ -8,7 +8,7 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import exp, log, normal_distribution
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import derivative
+from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 
 LOWEST, HIGHEST = 0.2, 2.0

@@ -12,7 +12,7 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import derivative
+from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 
 FloatArray = npt.NDArray[np.float64]

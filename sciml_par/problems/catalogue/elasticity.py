@@ -11,9 +11,9 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import columns, cos, sin
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import hessian, laplacian
+from sciml_par.problems.operators.operators import hessian, laplacian
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.residual import Residual
+from sciml_par.problems.terms.residual import Residual
 
 
 def elasticity(*, lame: float = 1.0, shear: float = 0.5) -> Problem:

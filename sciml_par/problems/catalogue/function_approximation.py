@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.residual import Residual
+from sciml_par.problems.terms.residual import Residual
 
 FloatArray = npt.NDArray[np.float64]
 

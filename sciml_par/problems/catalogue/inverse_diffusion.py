@@ -12,9 +12,9 @@ from sciml_par.problems.catalogue.noise import with_noise
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import derivative
+from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.unknowns import Unknown
+from sciml_par.problems.unknowns.unknowns import Unknown
 
 
 def inverse_diffusion(

@@ -13,9 +13,9 @@ from sciml_par.problems.catalogue.noise import with_noise
 from sciml_par.problems.catalogue.references.trajectory import trajectory
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.box import Interval
-from sciml_par.problems.operators import derivative
+from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.unknowns import Unknown
+from sciml_par.problems.unknowns.unknowns import Unknown
 
 BEGINNINGS = {"sigma": 5.0, "rho": 5.0, "beta": 1.0}
 

@@ -12,7 +12,7 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.references.korteweg_de_vries import solution
 from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import derivative
+from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 
 ADVECTION, DISPERSION = 1.0, 0.022**2

@@ -10,7 +10,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.references.trajectory import trajectory
 from sciml_par.problems.domains.box import Interval
-from sciml_par.problems.operators import derivative
+from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 
 START = (-8.0, 7.0, 27.0)

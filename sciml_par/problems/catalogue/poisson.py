@@ -8,13 +8,13 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import is_integer
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.checks.checks import is_integer
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box, Interval
-from sciml_par.problems.operators import laplacian
+from sciml_par.problems.operators.operators import laplacian
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.residual import Residual
+from sciml_par.problems.terms.residual import Residual
 
 
 def poisson(*, k: int = 2, domain: Box | None = None) -> Problem:

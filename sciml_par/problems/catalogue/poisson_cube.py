@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par.problems._checks import checked_integer
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import cos, row_sum
+from sciml_par.problems.checks.checks import checked_integer
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import laplacian
+from sciml_par.problems.operators.operators import laplacian
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.residual import Residual
+from sciml_par.problems.terms.residual import Residual
 
 
 def poisson_cube(*, dimension: int = 5) -> Problem:

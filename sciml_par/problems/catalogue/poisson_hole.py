@@ -12,9 +12,9 @@ from sciml_par.problems.catalogue.functions import columns, cos, row_product, ro
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import laplacian
+from sciml_par.problems.operators.operators import laplacian
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.residual import Residual
+from sciml_par.problems.terms.residual import Residual
 
 
 def poisson_hole(*, radius: float = 0.5) -> Problem:

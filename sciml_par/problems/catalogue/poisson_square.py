@@ -10,9 +10,9 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import row_product, sin
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators import laplacian
+from sciml_par.problems.operators.operators import laplacian
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.residual import Residual
+from sciml_par.problems.terms.residual import Residual
 
 
 def poisson_square(*, built_in: bool = False) -> Problem:

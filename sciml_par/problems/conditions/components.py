@@ -7,7 +7,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import is_integer
+from sciml_par.problems.checks.checks import is_integer
 
 Component = int | str | Sequence[int | str]
 Components = tuple[int | str, ...]

@@ -12,15 +12,15 @@ import numpy.typing as npt
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import check_takes, checked_weight, is_integer
-from sciml_par.problems._given_points import finite_array, normals_at, points_within
+from sciml_par.problems.checks.checks import check_takes, checked_weight, is_integer
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,
     refuse_normals_in_time,
 )
+from sciml_par.problems.conditions.given_points import finite_array, normals_at, points_within
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.sampling import GRID
+from sciml_par.problems.domains.surfaces.sampling import GRID
 
 FloatArray = npt.NDArray[np.float64]
 Arrays = tuple[FloatArray, ...]

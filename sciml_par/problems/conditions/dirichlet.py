@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sciml_par._tensorflow import tf
-from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.valued import ValuedCondition
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.operators.arguments import FieldLike
 
 
 @dataclass(frozen=True, init=False)

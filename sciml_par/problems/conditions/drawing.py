@@ -11,8 +11,8 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.faces import Face, faces_of, points_on
-from sciml_par.problems.sampling import GRID
+from sciml_par.problems.domains.surfaces.faces import Face, faces_of, points_on
+from sciml_par.problems.domains.surfaces.sampling import GRID
 
 FloatArray = npt.NDArray[np.float64]
 

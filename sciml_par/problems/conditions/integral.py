@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import as_columns, checked_number, is_integer
-from sciml_par.problems._evaluate import raw_values
-from sciml_par.problems._given_points import finite_array, points_within
-from sciml_par.problems._operator_arguments import FieldLike
+from sciml_par.problems.checks.checks import as_columns, checked_number, is_integer
+from sciml_par.problems.checks.evaluate import raw_values
 from sciml_par.problems.conditions.axes import axis_number, checked_axis
 from sciml_par.problems.conditions.condition import Arrays, Condition
+from sciml_par.problems.conditions.given_points import finite_array, points_within
+from sciml_par.problems.conditions.quadrature import Rule, at_position, over_domain, over_faces
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.quadrature import Rule, at_position, over_domain, over_faces
+from sciml_par.problems.operators.arguments import FieldLike
 
 FloatArray = npt.NDArray[np.float64]
 

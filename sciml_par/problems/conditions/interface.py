@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_number
-from sciml_par.problems._operator_arguments import FieldLike
+from sciml_par.problems.checks.checks import checked_number
 from sciml_par.problems.conditions.axes import axis_number, checked_axis
 from sciml_par.problems.conditions.components import (
     Component,
@@ -26,7 +25,8 @@ from sciml_par.problems.conditions.condition import Arrays, Condition, Predicate
 from sciml_par.problems.conditions.valued import normal_derivative
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.sampling import GRID
+from sciml_par.problems.domains.surfaces.sampling import GRID
+from sciml_par.problems.operators.arguments import FieldLike
 
 FloatArray = npt.NDArray[np.float64]
 

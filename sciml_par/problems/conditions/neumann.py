@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sciml_par._tensorflow import tf
-from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.valued import ValuedCondition, normal_derivative
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.operators import jacobian
+from sciml_par.problems.operators.arguments import FieldLike
+from sciml_par.problems.operators.operators import jacobian
 
 
 @dataclass(frozen=True, init=False)

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._given_points import finite_array, points_within
-from sciml_par.problems._operator_arguments import FieldLike
 from sciml_par.problems.conditions.components import (
     Component,
     Components,
@@ -21,7 +19,9 @@ from sciml_par.problems.conditions.components import (
     select,
 )
 from sciml_par.problems.conditions.condition import Arrays, Condition
+from sciml_par.problems.conditions.given_points import finite_array, points_within
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.operators.arguments import FieldLike
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_integer
-from sciml_par.problems._operator_arguments import FieldLike
+from sciml_par.problems.checks.checks import checked_integer
 from sciml_par.problems.conditions.axes import axis_number, checked_axis, lies_at
 from sciml_par.problems.conditions.components import (
     Component,
@@ -26,8 +25,9 @@ from sciml_par.problems.conditions.condition import Arrays, Condition, Predicate
 from sciml_par.problems.conditions.drawing import draw_on_boundary
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.operators import derivative
-from sciml_par.problems.sampling import GRID
+from sciml_par.problems.domains.surfaces.sampling import GRID
+from sciml_par.problems.operators.arguments import FieldLike
+from sciml_par.problems.operators.operators import derivative
 
 FloatArray = npt.NDArray[np.float64]
 

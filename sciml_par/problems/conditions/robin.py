@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sciml_par._tensorflow import tf
-from sciml_par.problems._checks import checked_number
-from sciml_par.problems._operator_arguments import FieldLike
+from sciml_par.problems.checks.checks import checked_number
 from sciml_par.problems.conditions.components import Component
 from sciml_par.problems.conditions.condition import On, Predicate
 from sciml_par.problems.conditions.valued import Value, ValuedCondition, normal_derivative
+from sciml_par.problems.operators.arguments import FieldLike
 
 
 @dataclass(frozen=True, init=False)

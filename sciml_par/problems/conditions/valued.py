@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import check_takes, checked_number
-from sciml_par.problems._evaluate import values_at
-from sciml_par.problems._operator_arguments import FieldLike
+from sciml_par.problems.checks.checks import check_takes, checked_number
+from sciml_par.problems.checks.evaluate import values_at
 from sciml_par.problems.conditions.components import (
     Component,
     Components,
@@ -26,8 +25,9 @@ from sciml_par.problems.conditions.components import (
 )
 from sciml_par.problems.conditions.condition import Arrays, Condition, On, Predicate
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.field import Field
-from sciml_par.problems.operators import jacobian
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.operators.arguments import FieldLike
+from sciml_par.problems.operators.operators import jacobian
 
 FloatArray = npt.NDArray[np.float64]
 Value = float | Sequence[float] | Callable[[Any], Any]

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_number
-from sciml_par.problems._names import checked_names, coordinate_names
+from sciml_par.problems.checks.checks import checked_number
+from sciml_par.problems.checks.names import checked_names, coordinate_names
 from sciml_par.problems.domains._vectors import checked_vector
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.sphere import coordinates_of, directions, spread
-from sciml_par.problems.domains.surface import OnSurface, Surface, all_kept
+from sciml_par.problems.domains.surfaces.sphere import coordinates_of, directions, spread
+from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface, all_kept
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -9,10 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_integer
+from sciml_par.problems.checks.checks import checked_integer
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.surface import Surface
-from sciml_par.problems.sampling import GRID, allotted, checked_generator, method_name
+from sciml_par.problems.domains.surfaces.sampling import (
+    GRID,
+    allotted,
+    checked_generator,
+    method_name,
+)
+from sciml_par.problems.domains.surfaces.surface import Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

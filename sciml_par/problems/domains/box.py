@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_integer, is_integer
-from sciml_par.problems._names import checked_names, coordinate_names
+from sciml_par.problems.checks.checks import checked_integer, is_integer
+from sciml_par.problems.checks.names import checked_names, coordinate_names
 from sciml_par.problems.domains._vectors import checked_vector, counts_per_axis
 from sciml_par.problems.domains.box_boundary import BoxBoundary
 from sciml_par.problems.domains.gauss_legendre import gauss_legendre
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.sampling import proportional, unit_points
+from sciml_par.problems.domains.surfaces.sampling import proportional, unit_points
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

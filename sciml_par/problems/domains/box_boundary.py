@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems._checks import checked_integer
+from sciml_par.problems.checks.checks import checked_integer
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.faces import BoxFace, Face, faces_of, points_on
 from sciml_par.problems.domains.region import ROUNDING
-from sciml_par.problems.domains.surface import Surface
-from sciml_par.problems.sampling import GRID, checked_generator, method_name
+from sciml_par.problems.domains.surfaces.faces import BoxFace, Face, faces_of, points_on
+from sciml_par.problems.domains.surfaces.sampling import GRID, checked_generator, method_name
+from sciml_par.problems.domains.surfaces.surface import Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.domains.kept_surface import KeptSurface
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.surface import Surface
+from sciml_par.problems.domains.surfaces.kept_surface import KeptSurface
+from sciml_par.problems.domains.surfaces.surface import Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_integer
-from sciml_par.problems._names import coordinate_names
+from sciml_par.problems.checks.checks import checked_integer
+from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.problems.domains.bounded_region import BoundedRegion
 from sciml_par.problems.domains.combined_regions import (
     CombinedRegion,
@@ -21,9 +21,9 @@ from sciml_par.problems.domains.combined_regions import (
     IntersectionRegion,
     UnionRegion,
 )
-from sciml_par.problems.domains.rejection import exactly
 from sciml_par.problems.domains.slab import SlabRegion, cuts_of_equal_volume
-from sciml_par.problems.sampling import (
+from sciml_par.problems.domains.surfaces.rejection import exactly
+from sciml_par.problems.domains.surfaces.sampling import (
     GRID,
     RANDOM_METHODS,
     checked_generator,

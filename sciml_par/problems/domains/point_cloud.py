@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_integer, is_integer
-from sciml_par.problems._names import checked_names, coordinate_names
+from sciml_par.problems.checks.checks import checked_integer, is_integer
+from sciml_par.problems.checks.names import checked_names, coordinate_names
 from sciml_par.problems.domains._vectors import checked_points
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.point_files import read_points
-from sciml_par.problems.domains.surface import OnSurface, Surface
-from sciml_par.problems.sampling import GRID, checked_generator, method_name
+from sciml_par.problems.domains.surfaces.sampling import GRID, checked_generator, method_name
+from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

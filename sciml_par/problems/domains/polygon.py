@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems._names import checked_names, coordinate_names
+from sciml_par.problems.checks.names import checked_names, coordinate_names
 from sciml_par.problems.domains._vectors import checked_points
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.ring import Ring, signed_area
-from sciml_par.problems.domains.surface import Surface
+from sciml_par.problems.domains.surfaces.ring import Ring, signed_area
+from sciml_par.problems.domains.surfaces.surface import Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems._checks import checked_integer, is_integer
+from sciml_par.problems.checks.checks import checked_integer, is_integer
 from sciml_par.problems.domains._vectors import counts_per_axis
-from sciml_par.problems.domains.rejection import exactly, kept_share
-from sciml_par.problems.domains.surface import Surface
-from sciml_par.problems.sampling import proportional
+from sciml_par.problems.domains.surfaces.rejection import exactly, kept_share
+from sciml_par.problems.domains.surfaces.sampling import proportional
+from sciml_par.problems.domains.surfaces.surface import Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

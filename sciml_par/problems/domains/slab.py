@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.domains.faces import BoxFace, faces_of
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.surface import Surface
+from sciml_par.problems.domains.surfaces.faces import BoxFace, faces_of
+from sciml_par.problems.domains.surfaces.surface import Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

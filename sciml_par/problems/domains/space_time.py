@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems._checks import checked_integer, checked_number, is_integer
-from sciml_par.problems._names import checked_names
+from sciml_par.problems.checks.checks import checked_integer, checked_number, is_integer
+from sciml_par.problems.checks.names import checked_names
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.surface import Surface
-from sciml_par.problems.domains.timed_surface import SliceSurface, TimedSurface
+from sciml_par.problems.domains.surfaces.surface import Surface
+from sciml_par.problems.domains.surfaces.timed_surface import SliceSurface, TimedSurface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -6,9 +6,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.optimizers._checks import check_not_negative
+from sciml_par.training._checks import check_not_negative
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.adam import Adam, Moments
-from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
 

@@ -12,11 +12,11 @@ import numpy as np
 from sciml_par._tensorflow import import_module, tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers.described import Described, key_of, text_of
+from sciml_par.training.identity.described import Described, key_of, text_of
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.keras_stateless import PureOptimizer, stateless_class
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective
 from sciml_par.training.optimizers.schedules import KerasSchedule, is_keras_schedule
-from sciml_par.training.parameter_layout import ParameterLayout
 
 if TYPE_CHECKING:
     import keras

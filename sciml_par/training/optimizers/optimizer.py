@@ -7,9 +7,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
-from sciml_par.training.optimizers.described import Described
+from sciml_par.training.identity.described import Described
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.schedules import Schedule, as_schedule
-from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
 State = Any

@@ -6,10 +6,10 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.optimizers._checks import check_flag, check_fraction, check_positive
+from sciml_par.training._checks import check_flag, check_fraction, check_positive
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.optimizer import FirstOrder
 from sciml_par.training.optimizers.schedules import Schedule, take_learning_rate
-from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
 State = dict[str, Tensor]

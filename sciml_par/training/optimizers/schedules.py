@@ -12,7 +12,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers._checks import (
+from sciml_par.training._checks import (
     check_count,
     check_flag,
     check_not_negative,
@@ -20,7 +20,7 @@ from sciml_par.training.optimizers._checks import (
     check_positive,
     is_number,
 )
-from sciml_par.training.optimizers.described import Described, key_of, text_of
+from sciml_par.training.identity.described import Described, key_of, text_of
 
 Tensor = Any
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers._checks import check_count, check_flag, check_not_negative
+from sciml_par.training._checks import check_count, check_flag, check_not_negative
 from sciml_par.training.optimizers.schedules import Schedule, as_schedule, take_learning_rate
 
 Tensor = Any

@@ -12,7 +12,7 @@ from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.sampling import GRID
+from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.training.points.arrays import as_boundary_points
 from sciml_par.training.points.points import Points
 

@@ -9,7 +9,7 @@ from sciml_par.training.points.feed import Feed
 
 
 class DividedFeed:
-    """What `sciml_par.training.divided_loop.DividedLoop` is given: the points of each of its parts.
+    """What `DividedLoop` is given: the points of each of its parts.
 
     Parameters
     ----------

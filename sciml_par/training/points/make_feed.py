@@ -10,15 +10,15 @@ from sciml_par.errors import InputError
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.term import Term
-from sciml_par.training.fingerprint import of_value
+from sciml_par.problems.terms.term import Term
+from sciml_par.training.identity.fingerprint import of_value
 from sciml_par.training.points.condition_sets import condition_sets, listed
 from sciml_par.training.points.division import longest_axis, slab
-from sciml_par.training.points.part import Part, Place, make_adaptive_part, make_part
 from sciml_par.training.points.per_rank import check_per_rank, make_per_rank
 from sciml_par.training.points.point_sets import InteriorSet
 from sciml_par.training.points.points import INTERIOR, Points
 from sciml_par.training.points.rank_feed import RankFeed, View
+from sciml_par.training.points.sources.part import Part, Place, make_adaptive_part, make_part
 
 
 def make_feed(

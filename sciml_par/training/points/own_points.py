@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.drawing import grid_of_about
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.sampling import GRID
+from sciml_par.problems.domains.surfaces.sampling import GRID
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -11,14 +11,14 @@ import numpy as np
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.residual import Residual
-from sciml_par.problems.sampling import GRID, proportional
-from sciml_par.problems.term import Term
+from sciml_par.problems.domains.surfaces.sampling import GRID, proportional
+from sciml_par.problems.terms.residual import Residual
+from sciml_par.problems.terms.term import Term
 from sciml_par.training.points.bootstrap import bootstrap_counts
-from sciml_par.training.points.fixed import Fixed
-from sciml_par.training.points.part import Part, Place, remarks_on_rounding, weights_of
 from sciml_par.training.points.point_sets import columns_of, with_data
 from sciml_par.training.points.points import INTERIOR, Points
+from sciml_par.training.points.sources.fixed import Fixed
+from sciml_par.training.points.sources.part import Part, Place, remarks_on_rounding, weights_of
 
 
 def check_per_rank(number: Any, points: Points) -> None:

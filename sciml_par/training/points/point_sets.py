@@ -11,8 +11,8 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.residual import Residual
-from sciml_par.problems.sampling import GRID
+from sciml_par.problems.domains.surfaces.sampling import GRID
+from sciml_par.problems.terms.residual import Residual
 from sciml_par.training.points.arrays import as_boundary_points, as_points
 from sciml_par.training.points.boundary import check_known, check_normals
 from sciml_par.training.points.generators import Purpose, generator

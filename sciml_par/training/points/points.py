@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.sampling import GRID, MOST_OF_A_GRID, method_name
+from sciml_par.problems.domains.surfaces.sampling import GRID, MOST_OF_A_GRID, method_name
 from sciml_par.training.points.adapting import Adapting, checked_adapting
 from sciml_par.training.points.arrays import as_array
 

@@ -13,13 +13,13 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.term import Term
-from sciml_par.training.points.adaptive import Adaptive, stack_adaptive
+from sciml_par.problems.terms.term import Term
 from sciml_par.training.points.feed import Batch, Rows
-from sciml_par.training.points.fixed import Fixed, stack_fixed
-from sciml_par.training.points.minibatches import Minibatches, stack_minibatches
-from sciml_par.training.points.pool import stack_pools
-from sciml_par.training.points.source import Source, Take
+from sciml_par.training.points.sources.adaptive import Adaptive, stack_adaptive
+from sciml_par.training.points.sources.fixed import Fixed, stack_fixed
+from sciml_par.training.points.sources.minibatches import Minibatches, stack_minibatches
+from sciml_par.training.points.sources.pool import stack_pools
+from sciml_par.training.points.sources.source import Source, Take
 
 Tensor = Any
 FloatArray = npt.NDArray[np.float64]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers._checks import check_count, check_number, check_positive
+from sciml_par.training._checks import check_count, check_number, check_positive
 from sciml_par.training.weights.loss_weights import LossAt, LossWeights, TermsOfLoss, WeightState
 
 Tensor = Any

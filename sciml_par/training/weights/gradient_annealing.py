@@ -7,7 +7,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers._checks import check_count, check_fraction
+from sciml_par.training._checks import check_count, check_fraction
 from sciml_par.training.weights.loss_weights import (
     LossAt,
     LossWeights,

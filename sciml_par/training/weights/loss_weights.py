@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers.described import Described
+from sciml_par.training.identity.described import Described
 
 Tensor = Any
 Point = tuple[float, ...]

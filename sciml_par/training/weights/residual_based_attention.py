@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.optimizers._checks import (
+from sciml_par.training._checks import (
     check_count,
     check_fraction,
     check_not_negative,

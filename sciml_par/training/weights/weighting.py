@@ -8,7 +8,7 @@ from itertools import accumulate, cycle
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.objective import StackedObjective
+from sciml_par.training.loss.objective import StackedObjective
 from sciml_par.training.points.feed import Batch, Rows
 from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss, WeightState
 

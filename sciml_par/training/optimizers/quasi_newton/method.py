@@ -9,11 +9,11 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers._checks import check_count, check_number
-from sciml_par.training.optimizers.described import Described
+from sciml_par.training._checks import check_count, check_number
+from sciml_par.training.identity.described import Described
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
 from sciml_par.training.optimizers.quasi_newton.line_search import Found, strong_wolfe
-from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
 Memory = Any

@@ -9,9 +9,9 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers._checks import check_positive
+from sciml_par.training._checks import check_positive
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.quasi_newton.method import Pair, QuasiNewton
-from sciml_par.training.parameter_layout import ParameterLayout
 
 Tensor = Any
 

@@ -1,0 +1,1 @@
+"""What figures are made of: panels, legends, styles and data."""

@@ -1,0 +1,1 @@
+"""Any Keras model as a network."""

@@ -1,0 +1,168 @@
+"""Keras models that are dense layers, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import import_module
+from sciml_par.networks.layers.activation import ACTIVATIONS, LINEAR, Activation, activation_of
+from sciml_par.networks.models.fourier_features import FourierFeatures
+from sciml_par.networks.models.mlp import MLP
+from sciml_par.networks.models.periodic_embedding import PeriodicEmbedding
+from sciml_par.networks.propagation.dense_chain import (
+    DenseChain,
+    DenseLayer,
+    FloatArray,
+    Place,
+    Scaling,
+)
+
+_OPERATIONS = {
+    "Sin": "sin",
+    "Tanh": "tanh",
+    "Sigmoid": "sigmoid",
+    "Softplus": "softplus",
+    "Silu": "swish",
+    "Gelu": "gelu",
+}
+
+
+def dense_chain(model: Any) -> DenseChain | None:
+    """The chain that a built Keras model is, or None if it is anything else (local).
+
+    Sequential and functional models are taken apart, nested ones included, and may be made of
+    Dense, Activation, Rescaling and Normalization layers, of activations that are known, of `MLP`,
+    and of `FourierFeatures` and `PeriodicEmbedding`. Scalings may come first only. Frozen weights
+    are constants.
+    """
+    places = {id(variable): i for i, variable in enumerate(model.trainable_variables)}
+    # That of the model itself is no guide: Keras does not save it with a Sequential model.
+    precisions = {variable.dtype for variable in model.trainable_variables}
+    scalings: list[Scaling] = []
+    layers: list[DenseLayer] = []
+    for operation in _operations(model):
+        scaling, activation = _scaling_of(operation), _activation_of(operation)
+        waves = (
+            operation.waves()
+            if isinstance(operation, (FourierFeatures, PeriodicEmbedding))
+            else None
+        )
+        if scaling is not None and not layers:
+            scalings.append(scaling)
+        elif activation is not None and layers and layers[-1].activation is LINEAR:
+            last = layers[-1]
+            layers[-1] = DenseLayer(last.weight, last.bias, activation)
+        elif waves is not None and operation.compute_dtype in precisions:
+            layers.append(DenseLayer(*waves))
+        elif _is_plain_dense(operation):
+            layers.append(_dense_layer(operation, places))
+        else:
+            return None
+    return DenseChain(tuple(scalings), tuple(layers)) if layers else None
+
+
+def _operations(model: Any) -> Iterator[Any]:
+    """What a model does, one after the other; the model itself where it cannot be taken apart."""
+    keras: Any = import_module("keras")
+    if type(model) is MLP and not model._slopes:
+        if model.embedding is not None:
+            yield model.embedding
+        for layer in model._dense[:-1]:
+            yield from (layer, _Known(model._activation))
+        yield model._dense[-1]
+    elif type(model) is keras.Sequential:
+        for layer in model.layers:
+            yield from _operations(layer)
+    elif isinstance(model, keras.Model) and type(model) is _functional():
+        operations = _along_the_only_path(model)
+        if operations is None:
+            yield model
+        for operation in operations or ():
+            yield from _operations(operation)
+    elif not isinstance(model, (keras.layers.InputLayer, keras.layers.Identity)):
+        yield model
+
+
+def _functional() -> type:
+    """The class of functional models, which Keras does not name in public."""
+    keras: Any = import_module("keras")
+    inputs = keras.Input((1,))
+    return type(keras.Model(inputs, keras.layers.Identity()(inputs)))
+
+
+def _along_the_only_path(model: Any) -> list[Any] | None:
+    """The operations from the input of a functional model to its output, if there is one path."""
+    operations: list[Any] = []
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        return None
+    tensor = model.outputs[0]
+    while tensor is not model.inputs[0]:
+        operation, node, _ = tensor._keras_history
+        inputs = operation._inbound_nodes[node].input_tensors
+        if len(inputs) != 1:
+            return None
+        operations.append(operation)
+        tensor = inputs[0]
+    return operations[::-1]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Stands for an operation whose activation is known."""
+
+    activation: Activation
+
+
+def _activation_of(operation: Any) -> Activation | None:
+    keras: Any = import_module("keras")
+    if isinstance(operation, _Known):
+        return operation.activation
+    if type(operation) is keras.layers.Activation:
+        return activation_of(operation.activation)
+    if type(operation) is keras.layers.Lambda and not operation.arguments:
+        return activation_of(operation.function)
+    name = _OPERATIONS.get(type(operation).__name__)
+    if name is None or not type(operation).__module__.startswith("keras.src.ops."):
+        return None
+    return None if getattr(operation, "approximate", False) else ACTIVATIONS[name]
+
+
+def _scaling_of(layer: Any) -> Scaling | None:
+    keras: Any = import_module("keras")
+    if type(layer) is keras.layers.Rescaling:
+        scale, offset = (_row(v) for v in (layer.scale, layer.offset))
+        return Scaling(np.zeros(1), scale, offset)
+    if type(layer) is keras.layers.Normalization and not layer.invert:
+        mean, deviation = _row(layer.mean), np.sqrt(_row(layer.variance))
+        return Scaling(mean, 1 / np.maximum(deviation, keras.config.epsilon()), np.zeros(1))
+    return None
+
+
+def _is_plain_dense(layer: Any) -> bool:
+    keras: Any = import_module("keras")
+    return (
+        type(layer) is keras.layers.Dense
+        and layer.compute_dtype == layer.variable_dtype
+        and not getattr(layer, "lora_enabled", False)
+        and getattr(layer, "quantization_mode", None) is None
+        and activation_of(layer.activation) is not None
+    )
+
+
+def _dense_layer(layer: Any, places: dict[int, int]) -> DenseLayer:
+    def place(variable: Any) -> Place:
+        found = places.get(id(variable))
+        return np.asarray(variable, np.float64) if found is None else found
+
+    activation = activation_of(layer.activation)
+    assert activation is not None
+    bias = place(layer.bias) if layer.use_bias else None
+    return DenseLayer(place(layer.kernel), bias, activation)
+
+
+def _row(value: Any) -> FloatArray:
+    return np.asarray(value, dtype=np.float64).reshape(-1)

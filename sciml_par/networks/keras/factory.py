@@ -1,0 +1,244 @@
+"""Networks from what a user gives: a function that makes models, or a model."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import import_module
+from sciml_par.errors import InputError
+from sciml_par.networks.keras.from_model import as_network
+from sciml_par.networks.keras.network import Network
+from sciml_par.networks.layers.model_arguments import check_seed_and_dtype
+
+_OF_MODELS = ("trainable_variables", "parameters", "variables")
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+# Where a factory has such an argument and says None, or nothing, it is for the training to say.
+_OPEN = ("box", "initial_weights")
+_NAMED = ("seed", "dtype", *_OPEN)
+
+
+def make_network(
+    network: Any = None,
+    d: int = 1,
+    m: int = 1,
+    *,
+    seed: int = 0,
+    dtype: str = "float32",
+    box: Any = None,
+    initial_weights: str | None = None,
+) -> Network:
+    """A network of weights of its own, from whatever `train(network=…)` takes (local).
+
+    Parameters
+    ----------
+    network : callable, Keras 3 model or name, optional
+        What makes a model: a function or class that is called as ``network(d, m, seed=seed,
+        dtype=dtype)``, with those of these arguments that it takes, or without any. A seed that
+        `functools.partial` binds stays; a dtype that it binds must be this one. By default
+        `sciml_par.networks.MLP`. Or a model, which is taken as it is, whatever the seed. Or the
+        name of one, as for `network_named`.
+    d : int
+        Dimension of the points.
+    m : int
+        Components of the field.
+    seed : int
+        What takes no seed is called while the random numbers of Keras, TensorFlow, NumPy and Python
+        begin at this seed; afterwards they go on where they were.
+    dtype : {"float32", "float64"}
+        Models are made in this precision where their layers do not say otherwise.
+    box : pair (lower, upper), optional
+        The corners of the box of the points. It is given to what has an argument `box` and no
+        other value for it than None.
+    initial_weights : str, optional
+        As for `sciml_par.networks.MLP`. It is given to what has an argument `initial_weights` and
+        no other value for it than None.
+
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    InputError
+        As `as_network`; or the call needs other arguments.
+
+    Examples
+    --------
+    >>> import keras
+    >>> from sciml_par.networks import make_network
+    >>> def small():
+    ...     return keras.Sequential([keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    >>> make_network(small, 2, 1, seed=7).model.count_params()
+    33
+    """
+    network = _maker(network)
+    if not is_factory(network):
+        return as_network(network, d, m, dtype=dtype)
+    check_seed_and_dtype("network", seed, dtype)
+    with _precision(dtype), _random_numbers(seed):
+        # Weights of models that are not built yet are drawn when as_network builds them.
+        values = {"seed": seed, "dtype": dtype, "box": box, "initial_weights": initial_weights}
+        return as_network(_called(network, d, m, values), d, m, dtype=dtype)
+
+
+def is_factory(network: Any) -> bool:
+    """Whether `network` makes models, rather than being one (local)."""
+    if isinstance(network, str):
+        return True
+    if inspect.isclass(network):
+        return True
+    return callable(network) and not any(map(partial(_has, network), _OF_MODELS))
+
+
+def takes(network: Any, name: str) -> bool:
+    """Whether what makes models leaves this argument, `box` or `initial_weights`, open (local)."""
+    network = _maker(network)
+    try:
+        found = {parameter.name: parameter for parameter in _parameters(network)}
+    except (TypeError, ValueError):  # some built-in callables have none
+        return False
+    parameter = found.get(name)
+    return parameter is not None and _is_open(parameter)
+
+
+def bound_arguments(network: Any) -> dict[str, Any]:
+    """Return what `functools.partial` binds by name, but for None (local)."""
+    keywords = network.keywords if isinstance(network, partial) else {}
+    return {name: value for name, value in keywords.items() if value is not None}
+
+
+def _maker(network: Any) -> Any:
+    """What makes the network that is named, or the default; anything else as it is."""
+    if network is None:
+        from sciml_par.networks.models.mlp import MLP
+
+        return MLP
+    if isinstance(network, str):
+        from sciml_par.networks.models.named import network_named
+
+        return network_named(network)
+    return network
+
+
+def _has(value: Any, name: str) -> bool:
+    try:
+        return hasattr(value, name)
+    except Exception:  # some models raise where they have no weights yet
+        return True
+
+
+def _called(make: Callable[..., Any], d: int, m: int, values: dict[str, Any]) -> Any:
+    """What a factory makes, called with the arguments that it takes."""
+    positional, named = _arguments(make)
+    bound = bound_arguments(make)
+    if bound.get("dtype", values["dtype"]) != values["dtype"]:
+        raise InputError(
+            f"network: functools.partial binds dtype={bound['dtype']!r}, and the training has "
+            f"precision={values['dtype']!r}. Leave out dtype, or give precision={bound['dtype']!r} "
+            f"to train."
+        )
+    named = tuple(name for name in named if name not in bound)
+    made = make(*(d, m)[:positional], **{name: values[name] for name in named})
+    if made is None:
+        raise InputError(
+            f"network: {_name(make)} returned nothing; it must return the model that it makes."
+        )
+    return made
+
+
+def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
+    """How many of (d, m), and which of those with names, a factory is to be called with."""
+    try:
+        parameters = _parameters(make)
+    except (TypeError, ValueError):  # some built-in callables have none
+        return 2, ("seed", "dtype")
+    needed = [p for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
+    needed = [p for p in needed if p.name not in _NAMED]
+    kinds = {p.kind for p in parameters}
+    # Arguments with defaults, such as a width, are not meant for the numbers d and m.
+    positional = 2 if needed or inspect.Parameter.VAR_POSITIONAL in kinds else 0
+    if inspect.isclass(make) and not needed:
+        positional = 0
+    named: tuple[str, ...]
+    named = tuple(name for name in ("seed", "dtype") if name in {p.name for p in parameters})
+    if inspect.Parameter.VAR_KEYWORD in kinds and positional:
+        named = ("seed", "dtype")
+    named += tuple(p.name for p in parameters if p.name in _OPEN and _is_open(p))
+    others = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    unknown = [p.name for p in needed[2:]] + [n for n in others if n not in _NAMED]
+    if unknown or len(needed) == 1:
+        raise InputError(
+            f"network: {_name(make)} is called as network(d, m, seed=..., dtype=...) or without "
+            f"arguments, but it needs {', '.join(unknown or [needed[0].name])}; bind the others "
+            f"with functools.partial or a lambda."
+        )
+    return positional, named
+
+
+def _is_open(parameter: inspect.Parameter) -> bool:
+    """Whether an argument has a name by which it can be given, and no value yet but None."""
+    by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    return by_name and (parameter.default is parameter.empty or parameter.default is None)
+
+
+def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Those of a function, or of the constructor of a class."""
+    if not inspect.isclass(make):
+        return list(inspect.signature(make).parameters.values())
+    # Keras gives its classes a __new__ of any arguments, which inspect may take in its place.
+    return list(inspect.signature(make.__init__).parameters.values())[1:]
+
+
+@contextlib.contextmanager
+def _precision(dtype: str) -> Iterator[None]:
+    """Let Keras make models in `dtype` where nothing else is said."""
+    keras: Any = import_module("keras")
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx(dtype)
+    keras.config.set_dtype_policy(dtype)
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)
+
+
+@contextlib.contextmanager
+def _random_numbers(seed: int) -> Iterator[None]:
+    """Let all that draws random numbers begin at `seed`, and go on afterwards as if it had not.
+
+    Neither Keras nor TensorFlow has public functions that tell the state of its generator.
+    """
+    from keras.src.backend.common import global_state
+    from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+    from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED
+    from tensorflow.python.eager.context import context
+
+    keras: Any = import_module("keras")
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    of_tensorflow = {name: vars(context()).get(name) for name in ("_seed", "_rng")}
+    names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
+    of_keras = [global_state.get_global_attribute(name) for name in names]
+    keras.utils.set_random_seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        vars(context()).update(of_tensorflow)
+        for name, value in zip(names, of_keras, strict=True):
+            global_state.set_global_attribute(name, value)
+
+
+def _name(make: Any) -> str:
+    inner = getattr(make, "func", make)
+    return f"{getattr(inner, '__qualname__', type(inner).__name__)!r}"

@@ -1,0 +1,87 @@
+"""What the engine needs of a network: pure functions of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model's field as pure functions of its weights.
+
+    Attributes
+    ----------
+    model : the model itself, which training leaves with the weights that it found.
+    trainable_variables : of the model, in the order in which the functions take their values.
+    apply : (parameters, x: [n, d]) -> u: [n, m].
+    jet : (parameters, x: [n, d], second: [K, d, d]) -> (u: [n, m], du: [n, m, d], L: [n, m, K]), as
+        `sciml_par.networks.MLP.jet`; None where derivatives are to come from nested tapes.
+    key : hashable; networks of equal keys have the same functions, so that one compiled loop
+        serves them, and they can be stacked.
+    notes : sentences for the user, about what was chosen for him.
+    chain : the model as a `DenseChain`, where it is one; its module imports TensorFlow,
+        hence no type here.
+    remarks : sentences for the user, about what is not used or may not be meant.
+    others : networks that are trained with it, such as those of unknown functions. Their variables
+        stand behind its own in `trainable_variables`, in their order; `apply`, `jet` and `chain`
+        are its own, and take the first of the `parts` of all parameters.
+    """
+
+    model: Any
+    trainable_variables: tuple[Any, ...]
+    apply: Callable[..., Tensor]
+    jet: Callable[..., tuple[Tensor, Tensor, Tensor]] | None
+    key: Hashable
+    remarks: tuple[str, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    chain: Any = field(default=None, compare=False)
+    others: tuple[Network, ...] = ()
+
+    @property
+    def own_variables(self) -> tuple[Any, ...]:
+        """Those of its own model."""
+        behind = sum(len(each.trainable_variables) for each in self.others)
+        return self.trainable_variables[: len(self.trainable_variables) - behind]
+
+    def parts(self, parameters: Sequence[Tensor]) -> list[Sequence[Tensor]]:
+        """The parameters of its own, of each of the others, and what is behind them (local)."""
+        counts = [len(self.own_variables), *(len(e.trainable_variables) for e in self.others)]
+        found, at = [], 0
+        for count in counts:
+            found.append(parameters[at : at + count])
+            at += count
+        return [*found, parameters[at:]]
+
+    def with_others(self, others: Sequence[Network]) -> Network:
+        """The same, to be trained together with these (local)."""
+        if not others:
+            return self
+        behind = [variable for each in others for variable in each.trainable_variables]
+        return replace(
+            self,
+            trainable_variables=(*self.trainable_variables, *behind),
+            key=(self.key, *(each.key for each in others)),
+            remarks=(*self.remarks, *(remark for each in others for remark in each.remarks)),
+            notes=(*self.notes, *(note for each in others for note in each.notes)),
+            others=tuple(others),
+        )
+
+
+class Identity:
+    """A key that is equal to that of the same object only, and keeps the object alive."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+    def __repr__(self) -> str:
+        return f"Identity({type(self._value).__name__} at {id(self._value):#x})"

@@ -1,0 +1,1 @@
+"""Parts of networks: activations, layers and their initial weights."""

@@ -1,0 +1,70 @@
+"""The dense layers of an `MLP`, with their initial weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import import_module
+from sciml_par.errors import InputError
+from sciml_par.networks.layers.initial_weights import (
+    CENTRES,
+    GLOROT,
+    SIREN,
+    Drawn,
+    checked_initial_weights,
+    first_layer,
+    hidden_biases,
+)
+
+
+def dense_layers(model: Any, dtype: str) -> list[Any]:
+    """Those of the hidden layers and of the output, not built yet (local)."""
+    units = [model.width] * model.depth + [model.output_size]
+    names = [f"hidden_{i + 1}" for i in range(model.depth)] + ["output"]
+    keras: Any = import_module("keras")
+    return [
+        keras.layers.Dense(
+            size, kernel_initializer=kernel, bias_initializer=bias, name=name, dtype=dtype
+        )
+        for size, name, (kernel, bias) in zip(
+            units, names, _initializers(model, dtype), strict=True
+        )
+    ]
+
+
+def check_initial_weights(name: Any, bounds: Any, activation: str) -> None:
+    """Check the name of initial weights, which need a box or an activation (local)."""
+    checked_initial_weights(name)
+    if name == CENTRES and bounds is None:
+        raise InputError(
+            f"MLP: initial_weights={CENTRES!r} needs the box in which the points lie: "
+            f"box=(lower, upper), or box=problem.domain"
+        )
+    if name == SIREN and activation != "sin":
+        raise InputError(
+            f"MLP: initial_weights={SIREN!r} are for activation='sin', got {activation!r}; for "
+            f"others choose {GLOROT!r}"
+        )
+
+
+def _initializers(model: Any, dtype: str) -> list[tuple[Any, Any]]:
+    """What kernel and bias of each layer begin with, as Keras takes it."""
+    seen = model.input_size if model.embedding is None else model.embedding.units
+    widths = [seen, *[model.width] * model.depth]
+    drawn = Drawn(model.initial_weights or GLOROT, seed=model.seed, omega=model.omega)
+    of_x = model.embedding is None
+    found = [drawn.layer(w, first=of_x and k == 0) for k, w in enumerate(widths)]
+    if model.box is None:
+        return found
+    sequence = np.random.SeedSequence(model.seed)
+    keras: Any = import_module("keras")
+    constant, rng = keras.initializers.Constant, np.random.default_rng(sequence.spawn(1)[0])
+    box = model.box if model.embedding is None else model.embedding.box_of(model.box)
+    kernel, bias = first_layer(box, model.width, rng=rng, dtype=dtype)
+    found[0] = (constant(kernel), constant(bias))
+    for number in range(1, model.depth):
+        biases = hidden_biases(model.width, rng=rng, dtype=dtype)
+        found[number] = (found[number][0], constant(biases))
+    return found

@@ -1,0 +1,1 @@
+"""The networks that can be chosen by name."""

@@ -1,0 +1,322 @@
+"""The multilayer perceptron: a Keras model with pure functions for compiled loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._other_names import by_name
+from sciml_par._partial_operators import checked_operators
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.errors import InputError
+from sciml_par.networks.layers.activation import LINEAR, activation_named
+from sciml_par.networks.layers.activation_forms import stretched
+from sciml_par.networks.layers.dense_layers import check_initial_weights, dense_layers
+from sciml_par.networks.layers.initial_weights import CENTRES, checked_box
+from sciml_par.networks.layers.model_arguments import check_arguments, checked_factor, own_embedding
+from sciml_par.networks.layers.slopes import Slopes
+from sciml_par.networks.propagation import taylor, taylor_higher
+from sciml_par.networks.propagation.weights_of import WeightsOf
+
+# A Keras model needs Keras when it is defined; this way it comes without TensorFlow's messages.
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = import_module("keras")
+
+
+@keras.saving.register_keras_serializable(package="sciml_par")
+class MLP(keras.Model):
+    r"""A dense network u(x) = W_{D+1} σ(W_D … σ(W_1 x + b_1) … + b_D) + b_{D+1}.
+
+    A plain Keras 3 model: it is called, compiled, saved and loaded as any other. Its weights exist
+    from construction on, in the order W1, b1, W2, b2, …
+
+    Parameters
+    ----------
+    inputs : int
+        Dimension d of the points.
+    outputs : int
+        Number m of components of the field.
+    width : int
+        Neurons of a hidden layer.
+    depth : int
+        Hidden layers, at least 1.
+    activation : str
+        One of `sciml_par.networks.ACTIVATIONS`; the output layer is linear.
+    seed : int
+        Non-negative. The same seed gives the same weights; layers draw from seeds of their own.
+    initial_weights : {"glorot", "centres", "he", "siren"}, optional
+        "glorot": kernels are drawn by Glorot and Bengio's normal rule (2010, eq. 12 in its
+        truncated normal form), biases are zero. "centres": the units of the first layer are
+        σ(w·(x − x₀)), w of random directions and x₀, their centres, uniform in `box`; the larger
+        its side, the smaller is w, so that the units of x do not matter. Later kernels are
+        Glorot's, later hidden biases from U(−0.5, 0.5), and that of the output is zero. "he":
+        kernels of variance 2 / w for w inputs (He et al. 2015, arXiv:1502.01852), biases are zero.
+        "siren": for activation="sin", kernels from U(−1/w, 1/w) in the first layer and from
+        U(−√(6/w)/omega, √(6/w)/omega) in the others (Sitzmann et al. 2020, arXiv:2006.09661,
+        section 3.2), biases from U(−1/√w, 1/√w). By default "glorot", unless an optimizer of
+        `sciml_par.train` prefers centres.
+    box : pair (lower, upper) of sequences of d numbers, optional
+        The corners of the box of the points x, or a `sciml_par.problems.Box`. "centres" needs it
+        (behind an embedding, centres are in the box of what that gives), and no other initial
+        weights depend on it. `sciml_par.train` gives it to networks that it makes.
+    omega : float
+        Layers are a ← σ(omega (a W + b)); that of a SIREN is 30 in its paper, for images.
+    adaptive : {"layer", "unit"}, optional
+        Layers are a ← σ(n s (a W + b)) with trained slopes s that begin at 1/n, one for each hidden
+        layer or for each of its units (Jagtap, Kawaguchi and Karniadakis 2020,
+        doi:10.1098/rspa.2020.0334, after doi:10.1016/j.jcp.2019.109136), n being `slope_factor`.
+    slope_factor : float
+        n, at least 1 in the papers; the larger, the faster slopes change.
+    embedding : FourierFeatures or PeriodicEmbedding, optional
+        A first layer, whose output takes the place of x. The model has a copy of it.
+    dtype : {"float32", "float64"}
+    name : str, optional
+        Name of the Keras model.
+
+    Raises
+    ------
+    InputError
+        A size below 1, an unknown activation, a negative seed, another dtype, unknown initial
+        weights, centres without a box, or an embedding of another kind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sciml_par.networks import MLP
+    >>> model = MLP(1, 1, width=16, depth=2)
+    >>> model(np.zeros((5, 1), "float32")).shape
+    TensorShape([5, 1])
+    >>> model.count_params()
+    321
+    """
+
+    @by_name
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        width: int = 16,
+        depth: int = 2,
+        activation: str = "tanh",
+        seed: int = 0,
+        initial_weights: str | None = None,
+        box: Any = None,
+        omega: float = 1.0,
+        adaptive: str | None = None,
+        slope_factor: float = 1.0,
+        embedding: Any = None,
+        dtype: str = "float32",
+        name: str | None = None,
+    ) -> None:
+        sizes = {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}
+        check_arguments("MLP", sizes, seed, dtype, name)
+        function, omega = activation_named(activation), checked_factor("MLP", "omega", omega)
+        slopes = Slopes.checked(adaptive, slope_factor)
+        embedding = own_embedding("MLP", embedding, dtype)
+        bounds = None if box is None else checked_box(box, int(inputs))
+        check_initial_weights(initial_weights, bounds, function.name)
+        super().__init__(name=name, dtype=dtype)
+        self.input_size, self.output_size = int(inputs), int(outputs)
+        self.width, self.depth, self.seed = int(width), int(depth), int(seed)
+        self.activation = function.name
+        self._activation, self.omega = stretched(function, omega), omega
+        self.initial_weights = initial_weights
+        self.box = bounds if initial_weights == CENTRES else None
+        self.adaptive, self.slope_factor = slopes.kind, slopes.factor
+        self.embedding = embedding
+        if embedding is not None:
+            embedding.build((None, self.input_size))
+        self._dense = dense_layers(self, dtype)
+        self._slopes = slopes.weights(self)
+        self.build((None, self.input_size))
+
+    @property
+    def sees_scaled_inputs(self) -> bool:
+        """Whether a problem may scale the inputs: not where periods are in units of x."""
+        return type(self) is MLP and not hasattr(self.embedding, "periods")
+
+    def build(self, input_shape: Any) -> None:
+        """Create the weights; the constructor has done it, so this has nothing left to do."""
+        width = self.input_size
+        if self.embedding is not None:
+            width = self.embedding.units
+        for layer in self._dense:
+            if not layer.built:
+                layer.build((None, width))
+            width = layer.units
+        self.built = True
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Evaluate the network: x: [n, d] -> [n, m]."""
+        if self._has_only_pairs:
+            return self.apply([v.value for layer in self._dense for v in layer.variables], inputs)
+        return self._by_layers(WeightsOf.now(), inputs)
+
+    @property
+    def _has_only_pairs(self) -> bool:
+        """Whether all weights are W1, b1, W2, b2, …"""
+        return self.embedding is None and not self._slopes
+
+    def apply(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+        """Evaluate the network with the parameters given (pure, local).
+
+        Parameters
+        ----------
+        parameters : sequence of tensors
+            In the order of `trainable_variables`: W1, b1, W2, b2, …
+        x : tensor [n, d]
+            Of the parameters' dtype; n may be 0.
+
+        Returns
+        -------
+        u : tensor [n, m]
+
+        Raises
+        ------
+        InputError
+            Another number of parameters, or another shape or dtype of x.
+        """
+        if not self._has_only_pairs:
+            return self._by_layers(self._weights_of(parameters, x), x)
+        tensors = self._checked(parameters, x)
+        a = x
+        for weight, bias in zip(tensors[0:-2:2], tensors[1:-2:2], strict=True):
+            a = self._activation.value(tf.linalg.matmul(a, weight) + bias)
+        return tf.linalg.matmul(a, tensors[-2]) + tensors[-1]
+
+    def jet(
+        self,
+        parameters: Sequence[tf.Tensor],
+        x: tf.Tensor,
+        second: npt.ArrayLike,
+        *,
+        higher: Sequence[Any] = (),
+    ) -> tuple[tf.Tensor, ...]:
+        """Value, first derivatives and operators up to order four by Taylor propagation.
+
+        Pure and local.
+
+        Parameters
+        ----------
+        parameters : sequence of tensors
+            In the order of `trainable_variables`: W1, b1, W2, b2, …
+        x : tensor [n, d]
+        second : array [K, d, d]
+            Symmetric coefficient matrices C_k of the operators
+            L_k = Σ_ij C_k[i,j] ∂²/∂x_i∂x_j; K may be 0.
+        higher : sequence of Q mappings {axes: coefficient}
+            Operators H_q = Σ c ∂^axes, each of third or of fourth order, such as
+            ``{(0, 0, 0): 1.0}``; Q may be 0.
+
+        Returns
+        -------
+        u : tensor [n, m]
+        du : tensor [n, m, d]
+        L : tensor [n, m, K]
+        H : tensor [n, m, Q]
+            Not where Q is 0.
+
+        Raises
+        ------
+        InputError
+            As `apply`, or `second` has another shape, or `higher` is something else.
+
+        Examples
+        --------
+        >>> import numpy as np, tensorflow as tf
+        >>> from sciml_par.networks import MLP
+        >>> model = MLP(2, 1)
+        >>> laplacian = np.eye(2)[None]
+        >>> u, du, L = model.jet(model.trainable_variables, tf.zeros([5, 2]), laplacian)
+        >>> u.shape, du.shape, L.shape
+        (TensorShape([5, 1]), TensorShape([5, 1, 2]), TensorShape([5, 1, 1]))
+        """
+        matrices = np.asarray(second, dtype=np.float64)
+        if matrices.ndim != 3 or matrices.shape[1:] != (self.input_size, self.input_size):
+            d = self.input_size
+            raise InputError(
+                f"MLP.jet: second must have the shape [K, {d}, {d}], got {list(matrices.shape)}"
+            )
+        if self._has_only_pairs:
+            layers = taylor.dense_layers(self._checked(parameters, x), self._activation)
+        else:
+            layers = self._taylor_layers(self._weights_of(parameters, x))
+        if not higher:
+            return taylor.jet_of_layers(layers, x, matrices)
+        operators = checked_operators(higher, self.input_size, "MLP.jet")
+        return taylor_higher.jet_of_layers(layers, x, matrices, operators)
+
+    def _by_layers(self, of: WeightsOf, x: tf.Tensor) -> tf.Tensor:
+        a = tf.transpose(x)
+        for layer in self._taylor_layers(of):
+            (z,) = layer.multiply([a])
+            a = layer.activation.value(z if layer.bias is None else z + layer.bias[:, None])
+        return tf.transpose(a)
+
+    def _taylor_layers(self, of: WeightsOf) -> list[taylor.Layer]:
+        """All layers with these weights, in which slopes are part of the weights."""
+        layers = [] if self.embedding is None else [self.embedding.layer(of)]
+        for number, dense in enumerate(self._dense[:-1]):
+            weight, bias = of(dense.kernel), of(dense.bias)
+            if self._slopes:
+                slope = self.slope_factor * of(self._slopes[number])
+                weight, bias = weight * slope, bias * slope
+            layers.append(taylor.Layer(weight, bias, self._activation))
+        output = self._dense[-1]
+        return [*layers, taylor.Layer(of(output.kernel), of(output.bias), LINEAR)]
+
+    def _weights_of(self, parameters: Sequence[Any], x: tf.Tensor) -> WeightsOf:
+        self._check_points(x)
+        return WeightsOf.given(self, parameters, x)
+
+    def _check_points(self, x: tf.Tensor) -> None:
+        if x.shape.rank != 2 or x.shape[1] != self.input_size:
+            raise InputError(
+                f"MLP expects points x of shape [n, {self.input_size}], got {x.shape.as_list()}; "
+                f"a slice x[:, i:i+1] keeps both axes, x[:, i] does not"
+            )
+
+    def _checked(self, parameters: Sequence[Any], x: tf.Tensor) -> list[tf.Tensor]:
+        """The parameters as tensors, Keras variables included, once they and x fit the model."""
+        if len(parameters) != 2 * (self.depth + 1):
+            raise InputError(
+                f"MLP of depth {self.depth} has {2 * (self.depth + 1)} parameters "
+                f"(W1, b1, ..., as in trainable_variables), got {len(parameters)}"
+            )
+        self._check_points(x)
+        tensors = [tf.convert_to_tensor(p) for p in parameters]
+        if x.dtype != tensors[0].dtype:
+            raise InputError(
+                f"MLP: x is {x.dtype.name}, the parameters are {tensors[0].dtype.name}; "
+                f"cast x with tf.cast, or make the model with dtype={x.dtype.name!r}"
+            )
+        return tensors
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, as Keras saves them."""
+        return {
+            "inputs": self.input_size,
+            "outputs": self.output_size,
+            "width": self.width,
+            "depth": self.depth,
+            "activation": self.activation,
+            "seed": self.seed,
+            "dtype": self.dtype_policy.name,
+            "name": self.name,
+            # Left out where they are not given, which constructors of subclasses may not know.
+            **({"initial_weights": self.initial_weights} if self.initial_weights else {}),
+            **({"box": [list(corner) for corner in self.box]} if self.box else {}),
+            **({"omega": self.omega} if self.omega != 1.0 else {}),
+            **(
+                {"adaptive": self.adaptive, "slope_factor": self.slope_factor}
+                if self._slopes
+                else {}
+            ),
+            **({"embedding": keras.layers.serialize(self.embedding)} if self.embedding else {}),
+        }

@@ -1,0 +1,87 @@
+"""Networks by name, for programs and for `train(network="...")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from sciml_par.errors import InputError
+from sciml_par.networks.layers.model_arguments import checked_factor, is_integer
+from sciml_par.networks.models.fourier_features import FourierFeatures
+from sciml_par.networks.models.mlp import MLP
+from sciml_par.networks.models.modified_mlp import ModifiedMLP
+from sciml_par.networks.models.names import NETWORK_NAMES
+from sciml_par.networks.models.pirate_net import PirateNet
+
+# Periods per unit of x, and the factor in sin(ω z): of equations on boxes like [−1, 1].
+_SCALE, _OMEGA = 0.5, 5.0
+_WIDTH, _DEPTH = 16, 2
+
+
+def network_named(
+    name: str,
+    *,
+    width: int | None = None,
+    depth: int | None = None,
+    scale: float | None = None,
+    **options: Any,
+) -> Callable[..., Any]:
+    """What makes networks of a named kind, for `train(network=...)` (local).
+
+    Parameters
+    ----------
+    name : {"mlp", "siren", "fourier", "modified", "pirate"}
+        `MLP`; `MLP` of sin(omega z) with the weights of Sitzmann et al., omega being 5;
+        `MLP` behind `FourierFeatures`; `ModifiedMLP`; `PirateNet` with `FourierFeatures`.
+    width : int, optional
+        Units of a hidden layer, 16 by default. Fourier features have as many, less one where it is
+        odd.
+    depth : int, optional
+        Hidden layers, or blocks of "pirate", 2 by default.
+    scale : float, optional
+        Of the Fourier features, in periods per unit of x; 0.5 by default.
+    options : of the class, such as ``activation="swish"``.
+
+    Returns
+    -------
+    callable
+        (d, m, *, seed, dtype, ...) -> model
+
+    Raises
+    ------
+    InputError
+        An unknown name; or a scale for a network without Fourier features.
+
+    Examples
+    --------
+    >>> from sciml_par.networks import network_named
+    >>> network_named("pirate", width=32, depth=1)(2, 1).count_params()
+    5346
+    """
+    makers: Mapping[str, Any] = MappingProxyType(
+        {
+            "mlp": MLP,
+            "siren": partial(MLP, activation="sin", omega=_OMEGA, initial_weights="siren"),
+            "fourier": MLP,
+            "modified": ModifiedMLP,
+            "pirate": PirateNet,
+        }
+    )
+    if not isinstance(name, str) or name not in makers:
+        raise InputError(
+            f"network: unknown name {name!r}; choose one of {', '.join(NETWORK_NAMES)}"
+        )
+    width = _WIDTH if width is None else width
+    options = {"width": width, "depth": _DEPTH if depth is None else depth, **options}
+    if name in ("fourier", "pirate") and "embedding" not in options:
+        scale = checked_factor("network_named", "scale", _SCALE if scale is None else scale)
+        features = max(width // 2, 1) if is_integer(width) else width
+        options["embedding"] = FourierFeatures(features, scale=scale)
+    elif scale is not None:
+        raise InputError(
+            f"network_named: scale={scale!r} is of Fourier features, which {name!r} has not here; "
+            f'give it for "fourier" or "pirate", or embedding=FourierFeatures(..., scale=...)'
+        )
+    return partial(makers[name], **options)

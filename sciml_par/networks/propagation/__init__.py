@@ -1,0 +1,1 @@
+"""Derivatives by Taylor propagation through a network."""

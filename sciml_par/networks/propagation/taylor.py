@@ -1,0 +1,223 @@
+"""Taylor propagation: derivatives carried forward through dense layers.
+
+A layer is z = a W + b followed by a ← σ(z). With ∂_i the derivative along coordinate i of the
+input, and L_k = Σ_ij C_k[i,j] ∂²/∂x_i∂x_j for symmetric C_k, the chain rule gives
+
+    z = a W + b          ∂_i z = (∂_i a) W          L_k z = (L_k a) W
+    a = σ(z)             ∂_i a = σ′(z) ∂_i z        L_k a = σ′(z) L_k z
+                                                            + σ″(z) Σ_ij C_k[i,j] ∂_i z ∂_j z
+
+The operator L_k is carried as one quantity, not as the second derivatives that it sums (the
+"forward Laplacian" of Li et al. 2023, arXiv:2307.08214; "collapsed Taylor mode" of Dangel et al.
+2025, arXiv:2505.13644).
+
+Inside, arrays are [w, n], units first and points last: products and pointwise operations then run
+along the points, of which there are many, where a row of 16 units is short. For few points the
+1 + d + K quantities of a layer are one matrix product; for many, copying them together would cost
+more than the calls of separate products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations_with_replacement
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.networks.layers.activation import LINEAR, Activation
+
+Coefficients = npt.NDArray[np.float64]
+
+Record = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+"""(what a layer's products are made of: [w, n] each, the products a W: [w', n] each) -> the
+products that the layer is to go on with. A record of a layer's products with which derivatives by
+W can be had for every point."""
+
+# Numbers of a layer's quantities that fit into a core's cache.
+_FEW = 1 << 15
+
+
+class Layer(NamedTuple):
+    """a ← σ(a W + b).
+
+    Attributes
+    ----------
+    weight : W: [w, w'].
+    bias : b: [w'], or None.
+    activation : σ.
+    record : told the layer's products, where somebody wants to know them.
+    """
+
+    weight: tf.Tensor
+    bias: tf.Tensor | None
+    activation: Activation
+    record: Record | None = None
+
+    def multiply(self, parts: Sequence[tf.Tensor], *, apart: bool = False) -> list[tf.Tensor]:
+        """[w, n] each -> [w', n] each (local).
+
+        Parameters
+        ----------
+        apart : as a product each, which the compiler can drop one by one.
+        """
+        products = (
+            [_product(self.weight, part) for part in parts]
+            if apart
+            else _products(self.weight, parts)
+        )
+        return products if self.record is None else self.record(parts, products)
+
+
+def dense_layers(parameters: Sequence[tf.Tensor], activation: Activation) -> list[Layer]:
+    """The layers of W1, b1, W2, b2, …, of which the last is linear (local)."""
+    pairs = list(zip(parameters[0::2], parameters[1::2], strict=True))
+    hidden = [Layer(weight, bias, activation) for weight, bias in pairs[:-1]]
+    return [*hidden, Layer(*pairs[-1], LINEAR)]
+
+
+def jet(
+    parameters: Sequence[tf.Tensor], x: tf.Tensor, second: Coefficients, activation: Activation
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Value, first derivatives and K second-order operators of a dense network (local).
+
+    Parameters
+    ----------
+    parameters : sequence of tensors
+        W1: [d, w1], b1: [w1], W2: [w1, w2], b2: [w2], ..., with at least one hidden layer; the
+        last layer is linear.
+    x : tensor [n, d]
+    second : array [K, d, d]
+        Symmetric coefficient matrices C_k; K may be 0.
+    activation : Activation
+
+    Returns
+    -------
+    u : tensor [n, m]
+    du : tensor [n, m, d]
+        du[:, c, i] = ∂u_c/∂x_i.
+    L : tensor [n, m, K]
+        L[:, c, k] = Σ_ij C_k[i,j] ∂²u_c/∂x_i∂x_j.
+    """
+    return jet_of_layers(dense_layers(parameters, activation), x, second)
+
+
+def jet_of_layers(
+    layers: Sequence[Layer], x: tf.Tensor, second: Coefficients
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """As `jet`, of dense layers of any activations, one at least (local)."""
+    first, *others = layers
+    quantities = _first_layer(first, x, second)
+    for layer in others[:-1]:
+        quantities = _hidden_layer(layer, quantities, second)
+    if others and others[-1].activation is LINEAR:
+        quantities = _last_layer(others[-1], quantities)
+    elif others:
+        quantities = _hidden_layer(others[-1], quantities, second)
+    u, du, operators = quantities
+    n = tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
+    return tf.transpose(u), together(du, u, n), together(operators, u, n)
+
+
+class _Quantities(NamedTuple):
+    """A layer's values [w, n], its d derivatives and its K operators, each [w, n]."""
+
+    value: tf.Tensor
+    first: tuple[tf.Tensor, ...]
+    operators: tuple[tf.Tensor, ...]
+
+
+def _first_layer(layer: Layer, x: tf.Tensor, second: Coefficients) -> _Quantities:
+    """Here ∂_i z is a row of W at every point, and L_k z = 0."""
+    weight = layer.weight
+    z = tf.linalg.matmul(weight, x, transpose_a=True, transpose_b=True)
+    rows = [weight[i][:, None] for i in range(second.shape[1])]
+    if layer.record is not None:
+        z, *rows = recorded_first(layer.record, x, z, rows)
+    a, slope, curvature = layer.activation.derivatives(with_bias(z, layer.bias))
+    return _Quantities(
+        a,
+        tuple(slope * row for row in rows),
+        tuple(curvature * form for form in _quadratic_forms(rows, second)),
+    )
+
+
+def recorded_first(
+    record: Record, x: tf.Tensor, z: tf.Tensor, rows: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """The record's products of the first layer, where the derivatives of a = x are unit vectors."""
+    units = tf.eye(len(rows), dtype=x.dtype)
+    inputs = [
+        tf.transpose(x),
+        *(units[i][:, None] + tf.zeros_like(x[:, 0]) for i in range(len(rows))),
+    ]
+    return record(inputs, [z, *(row + tf.zeros_like(z) for row in rows)])
+
+
+def _hidden_layer(layer: Layer, before: _Quantities, second: Coefficients) -> _Quantities:
+    d = second.shape[1]
+    parts = layer.multiply([before.value, *before.first, *before.operators])
+    a, slope, curvature = layer.activation.derivatives(with_bias(parts[0], layer.bias))
+    directions, operators = parts[1 : 1 + d], parts[1 + d :]
+    forms = _quadratic_forms(directions, second)
+    return _Quantities(
+        a,
+        tuple(slope * direction for direction in directions),
+        tuple(slope * op + curvature * q for op, q in zip(operators, forms, strict=True)),
+    )
+
+
+def _last_layer(layer: Layer, before: _Quantities) -> _Quantities:
+    # A product each, not one for all: a residual that reads only L then costs only L, because the
+    # compiler drops the other products whole, which it cannot do with parts of one product.
+    d = len(before.first)
+    parts = layer.multiply([before.value, *before.first, *before.operators], apart=True)
+    return _Quantities(
+        with_bias(parts[0], layer.bias), tuple(parts[1 : 1 + d]), tuple(parts[1 + d :])
+    )
+
+
+def _products(weight: tf.Tensor, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """[w, n] each, times [w, w'] -> [w', n] each."""
+    w, n = parts[0].shape
+    if n is None or len(parts) * w * n > _FEW:
+        return [_product(weight, part) for part in parts]
+    stack = tf.reshape(tf.stack(parts, axis=1), [w, len(parts) * n])
+    product = tf.reshape(_product(weight, stack), [weight.shape[1], len(parts), n])
+    return tf.unstack(product, axis=1)
+
+
+def _product(weight: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.matmul(weight, part, transpose_a=True)
+
+
+def with_bias(z: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+    """Z + b at every point: [w, n] (local)."""
+    return z if bias is None else z + bias[:, None]
+
+
+def together(parts: Sequence[tf.Tensor], u: tf.Tensor, n: Any) -> tf.Tensor:
+    """[m, n] each, like u -> [n, m, number]."""
+    if not parts:
+        return tf.zeros([n, u.shape[0], 0], u.dtype)
+    return tf.transpose(tf.stack(parts), [2, 1, 0])
+
+
+def _quadratic_forms(directions: Sequence[tf.Tensor], second: Coefficients) -> list[tf.Tensor]:
+    """Σ_ij C_k[i,j] v_i v_j for every k, pointwise; pairs with a zero coefficient cost nothing."""
+    products: dict[tuple[int, int], tf.Tensor] = {}
+    forms = []
+    for matrix in second:
+        terms = []
+        for i, j in combinations_with_replacement(range(len(directions)), 2):
+            coefficient = float(matrix[i, j] if i == j else matrix[i, j] + matrix[j, i])
+            if coefficient == 0.0:
+                continue
+            if (i, j) not in products:
+                products[i, j] = directions[i] * directions[j]
+            product = products[i, j]
+            terms.append(product if coefficient == 1.0 else coefficient * product)
+        forms.append(sum(terms[1:], terms[0]) if terms else tf.zeros_like(directions[0]))
+    return forms

@@ -1,0 +1,98 @@
+"""What stands for the variables of a model while a function of its weights is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.networks.layers.activation import LINEAR
+from sciml_par.networks.propagation.dense_chain import DenseLayer, RecordOf
+from sciml_par.networks.propagation.propagation import Propagated
+
+Tensor = Any
+
+
+class WeightsOf:
+    """The tensors of a model's variables, and its dense layers with them.
+
+    Parameters
+    ----------
+    tensor_of : gives the tensor for a Keras variable.
+    places : numbers of the trained variables among the parameters, by their identities.
+    record_of : makes a record of the products of each dense layer.
+    """
+
+    def __init__(
+        self,
+        tensor_of: Callable[[Any], Tensor],
+        *,
+        places: dict[int, int] | None = None,
+        record_of: RecordOf | None = None,
+    ) -> None:
+        self._tensor_of, self._places, self._record_of = tensor_of, places or {}, record_of
+
+    @classmethod
+    def now(cls) -> WeightsOf:
+        """What the variables hold, or what stands for them while Keras traces a model (local)."""
+        return cls(lambda variable: variable.value)
+
+    @classmethod
+    def given(
+        cls,
+        model: Any,
+        parameters: Sequence[Any],
+        x: Tensor,
+        *,
+        record_of: RecordOf | None = None,
+    ) -> WeightsOf:
+        """Parameters in the order of the model's `trainable_variables`; others as they are (local).
+
+        Raises
+        ------
+        InputError
+            Another number of parameters, or another dtype than that of x.
+        """
+        variables = model.trainable_variables
+        name = type(model).__name__
+        if len(parameters) != len(variables):
+            raise InputError(
+                f"{name} has {len(variables)} parameters, as in trainable_variables, "
+                f"got {len(parameters)}"
+            )
+        tensors = [tf.convert_to_tensor(p) for p in parameters]
+        if x.dtype != tensors[0].dtype:
+            raise InputError(
+                f"{name}: x is {x.dtype.name}, the parameters are {tensors[0].dtype.name}; "
+                f"cast x with tf.cast, or make the model with dtype={x.dtype.name!r}"
+            )
+        places = {id(variable): i for i, variable in enumerate(variables)}
+
+        def tensor_of(variable: Any) -> Tensor:
+            at = places.get(id(variable))
+            if at is not None:
+                return tensors[at]
+            with tf.init_scope():  # as a number, not as a variable that a compiled loop reads
+                value = np.asarray(variable)
+            return tf.constant(value, x.dtype)
+
+        return cls(tensor_of, places=places, record_of=record_of)
+
+    def __call__(self, variable: Any) -> Tensor:
+        """The tensor of a variable (local)."""
+        return self._tensor_of(variable)
+
+    def dense(self, layer: Any, a: Propagated) -> Propagated:
+        """What a layer of class `keras.layers.Dense` makes of a, without its activation (local)."""
+        record = None
+        if self._record_of is not None:
+            places = [self._place(layer.kernel), self._place(layer.bias)]
+            record = self._record_of(DenseLayer(places[0], places[1], LINEAR))
+        return a.dense(self(layer.kernel), self(layer.bias), record=record)
+
+    def _place(self, variable: Any) -> Any:
+        at = self._places.get(id(variable))
+        return np.empty(0) if at is None else at

@@ -1,0 +1,1 @@
+"""Checks of arguments and of functions that users pass."""

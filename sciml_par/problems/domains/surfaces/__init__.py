@@ -1,0 +1,1 @@
+"""Points on the boundary of a domain, and inside it."""

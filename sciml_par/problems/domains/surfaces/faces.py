@@ -1,0 +1,140 @@
+"""The faces of a box, and points on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.domains.surfaces.sampling import GRID, allotted, proportional, unit_points
+from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface, all_kept
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Face(NamedTuple):
+    """The face x_axis = position of a box; its outward normal is sign times the axis."""
+
+    axis: int
+    position: float
+    sign: float
+
+
+def faces_of(lower: FloatArray, upper: FloatArray) -> list[Face]:
+    """The 2d faces, the lower before the upper one of each axis (local)."""
+    return [
+        Face(axis, float(bound[axis]), sign)
+        for axis in range(len(lower))
+        for bound, sign in ((lower, -1.0), (upper, 1.0))
+    ]
+
+
+class BoxFace(Surface):
+    """A face of a box as a part of a boundary; see `Surface`."""
+
+    def __init__(
+        self,
+        face: Face,
+        lower: FloatArray,
+        upper: FloatArray,
+        names: tuple[str, ...],
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        self._face, self._lower, self._upper = face, lower, upper
+        self.names, self.aliases = names, aliases
+        self.coordinates = len(lower) - 1
+        self._others = [axis for axis in range(len(lower)) if axis != face.axis]
+        self._normal = np.zeros(len(lower))
+        self._normal[face.axis] = face.sign
+
+    @property
+    def measure(self) -> float:
+        """See `Surface`."""
+        return float(np.prod((self._upper - self._lower)[self._others]))
+
+    def place(self, unit: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        x = np.empty((len(unit), len(self._lower)))
+        x[:, self._face.axis] = self._face.position
+        low, high = self._lower[self._others], self._upper[self._others]
+        # lower + extent may round to just above upper.
+        x[:, self._others] = np.minimum(low + (high - low) * unit, high)
+        return all_kept(x, self._normals(len(unit)))
+
+    def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """See `Surface`."""
+        x = _on_face(self._face, self._lower, self._upper, n, GRID, None)
+        return x, self._normals(len(x))
+
+    def project(self, x: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        foot = np.clip(x, self._lower, self._upper)
+        foot[:, self._face.axis] = self._face.position
+        return all_kept(foot, self._normals(len(x)))
+
+    def _normals(self, n: int) -> FloatArray:
+        return np.repeat(self._normal[None], n, axis=0)
+
+
+def points_on(
+    faces: Sequence[Face],
+    lower: FloatArray,
+    upper: FloatArray,
+    n: int,
+    *,
+    method: str,
+    rng: np.random.Generator | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Points on some faces, equally many on each, and outward unit normals (local).
+
+    The areas of faces do not compare where the coordinates have several units. At least one point
+    is on each face. On a grid there are about n of them, at the midpoints of equal cells; by a
+    random method exactly n, where that is at least the number of faces. In one dimension a face is
+    a point, and n counts for nothing.
+    """
+    counts = _counts(faces, len(lower), n, method)
+    points = [
+        _on_face(face, lower, upper, int(count), method, rng)
+        for face, count in zip(faces, counts, strict=True)
+    ]
+    outward = np.zeros((len(faces), len(lower)))
+    for row, face in zip(outward, faces, strict=True):
+        row[face.axis] = face.sign
+    return np.concatenate(points), np.repeat(outward, [len(x) for x in points], axis=0)
+
+
+def _counts(faces: Sequence[Face], d: int, n: int, method: str) -> npt.NDArray[np.int64]:
+    if d == 1:
+        return np.ones(len(faces), np.int64)
+    if method == GRID:
+        return np.full(len(faces), max(1, round(n / len(faces))))
+    return allotted(n, np.ones(len(faces)))
+
+
+def _on_face(
+    face: Face,
+    lower: FloatArray,
+    upper: FloatArray,
+    n: int,
+    method: str,
+    rng: np.random.Generator | None,
+) -> FloatArray:
+    d = len(lower)
+    if d == 1:
+        return np.array([[face.position]])
+    others = [axis for axis in range(d) if axis != face.axis]
+    low, high = lower[others], upper[others]
+    if method == GRID:
+        cells = proportional(np.ones(d - 1), n, least=1)
+        middles = [(np.arange(count) + 0.5) / count for count in cells]
+        unit = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1).reshape(-1, d - 1)
+    else:
+        assert rng is not None
+        unit = unit_points(method, n, d - 1, rng)
+    x = np.empty((len(unit), d))
+    x[:, face.axis] = face.position
+    # lower + extent may round to just above upper.
+    x[:, others] = np.minimum(low + (high - low) * unit, high)
+    return x

@@ -1,0 +1,126 @@
+"""The part of an operand's surface that bounds what the operands are combined to."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.domains.surfaces.rejection import exactly, kept_share
+from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class _Region(Protocol):
+    """What is asked of a region; see `sciml_par.problems.domains.region`."""
+
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        """Whether points lie in it."""
+
+
+class KeptSurface(Surface):
+    """The points of a surface on one side of which there is the region, and on the other not.
+
+    That side is where the inward normal points to. The rule needs no case for each operation, and
+    holds where operands share a part of their boundaries.
+
+    Parameters
+    ----------
+    surface : of one of the operands.
+    region : what these are combined to.
+    earlier : the operands before it, whose surfaces have the points that lie on theirs as well.
+    numbers : for names that other operands have too, the names with their numbers.
+    step : how far from the surface the sides are looked at, in units of the coordinates.
+    """
+
+    def __init__(
+        self,
+        surface: Surface,
+        region: _Region,
+        earlier: Sequence[_Region],
+        numbers: Mapping[str, str],
+        *,
+        step: float,
+    ) -> None:
+        self._surface, self._region, self._earlier = surface, region, tuple(earlier)
+        self._step = step
+        self._names_inside = {new: old for old, new in numbers.items()}
+        self.names = tuple(numbers.get(name, name) for name in surface.names)
+        unnumbered = (*surface.aliases, *(n for n in surface.names if n in numbers))
+        self.aliases = (*unnumbered, *(numbers[a] for a in surface.aliases if a in numbers))
+        self.coordinates = surface.coordinates
+
+    @functools.cached_property
+    def share(self) -> float:
+        """See `Surface`."""
+        return kept_share(lambda unit: self.place(unit).kept, self.coordinates)[0]
+
+    @functools.cached_property
+    def measure(self) -> float:
+        """See `Surface`; it is estimated, unless the surface remains as a whole."""
+        return self._surface.measure * (self.share / self._surface.share)
+
+    @property
+    def size(self) -> float:
+        """See `Surface`."""
+        return self._surface.size * (self.share / self._surface.share)
+
+    def place(self, unit: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        x, normals, kept = self._surface.place(unit)
+        inward, outward = self._sides(self._region, x, normals)
+        kept = kept & (inward != outward)
+        for other in self._earlier:
+            one, another = self._sides(other, x, normals)
+            kept &= one == another
+        return OnSurface(x, np.where(inward[:, None], normals, -normals), kept)
+
+    def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """See `Surface`."""
+        asked = max(1, round(n * self._surface.share / self.share))
+        x, normals = self._surface.grid(asked)
+        inward, outward = self._sides(self._region, x, normals)
+        kept = inward != outward
+        for other in self._earlier:
+            one, another = self._sides(other, x, normals)
+            kept &= one == another
+        if kept.any():
+            return x[kept], np.where(inward[:, None], normals, -normals)[kept]
+        # So small a part that no point of the grid lies on it has points of a sequence.
+        rng = np.random.default_rng(0)
+        return exactly(  # type: ignore[return-value]
+            self._place_all,
+            n,
+            coordinates=self.coordinates,
+            share=self.share,
+            method="halton",
+            rng=rng,
+        )
+
+    def project(self, x: FloatArray) -> OnSurface:
+        """See `Surface`."""
+        foot, normals, kept = self._surface.project(x)
+        inward, outward = self._sides(self._region, foot, normals)
+        # On an edge, a step along one face stays on another: there the open region decides.
+        margin = -self._step / 2
+        inner, outer = self._sides(self._region, foot, normals, margin)
+        bounds = (inward != outward) | (inner != outer)
+        inside = np.where(inward != outward, inward, inner)
+        return OnSurface(foot, np.where(inside[:, None], normals, -normals), kept & bounds)
+
+    def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
+        """See `Surface`."""
+        inside = None if name is None else self._names_inside.get(name, name)
+        return self._surface.near(x, inside, tolerance) & self.project(x).kept
+
+    def _sides(
+        self, region: _Region, x: FloatArray, normals: FloatArray, margin: float = 0.0
+    ) -> tuple[BoolArray, BoolArray]:
+        """Whether a region is on the side against the normal, and on that of the normal."""
+        step = self._step * normals
+        return region._within(x - step, margin), region._within(x + step, margin)

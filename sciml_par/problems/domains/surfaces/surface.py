@@ -1,0 +1,111 @@
+"""A part of a boundary: its names, its measure, points on it, and outward normals."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.domains.surfaces.rejection import exactly
+from sciml_par.problems.domains.surfaces.sampling import GRID
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class OnSurface(NamedTuple):
+    """Points on a surface.
+
+    Attributes
+    ----------
+    x, normals : the points and the outward unit normals there, [n, d] each.
+    kept : which of them belong to the surface, [n].
+    """
+
+    x: FloatArray
+    normals: FloatArray
+    kept: BoolArray
+
+
+class Surface(ABC):
+    """A part of the boundary of a shape in ℝ^d.
+
+    Attributes
+    ----------
+    names : by which conditions call it, and of parts of it.
+    aliases : further names, which are not listed.
+    coordinates : how many numbers of [0, 1] `place` takes for a point.
+    """
+
+    names: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    coordinates: int
+
+    @property
+    @abstractmethod
+    def measure(self) -> float:
+        """Its number of points, length or area, for d = 1, 2, 3."""
+
+    @property
+    def size(self) -> float:
+        """By which points are dealt out: the measure, unless coordinates have several units."""
+        return self.measure
+
+    @property
+    def share(self) -> float:
+        """Which part of what `place` gives is kept."""
+        return 1.0
+
+    @abstractmethod
+    def place(self, unit: FloatArray) -> OnSurface:
+        """Map the unit cube onto candidates, equally likely in surface measure: [n, k] (local)."""
+
+    @abstractmethod
+    def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """About n evenly spread points, none on an edge, and normals (local)."""
+
+    @abstractmethod
+    def project(self, x: FloatArray) -> OnSurface:
+        """The nearest points of the surface, for points x: [n, d] close to it (local).
+
+        Where two of its normals meet, their mean stands for the normal, and is shorter than 1.
+        """
+
+    def answers_to(self, name: str) -> bool:
+        """Whether this is one of its names."""
+        return name in self.names or name in self.aliases
+
+    def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
+        """Which points lie on it, or on its part of that name: x: [n, d] -> [n] (local)."""
+        foot, _, kept = self.project(x)
+        return np.asarray(kept & (np.linalg.norm(x - foot, axis=1) <= tolerance))
+
+    def points(
+        self, n: int, method: str, rng: np.random.Generator | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """n points by any method, and normals; about n on a grid (local)."""
+        if self.coordinates == 0:
+            return self.place(np.empty((1, 0)))[:2]
+        if method == GRID:
+            return self.grid(n)
+        assert rng is not None
+        x, normals = exactly(
+            self._place_all,
+            n,
+            coordinates=self.coordinates,
+            share=self.share,
+            method=method,
+            rng=rng,
+        )
+        return x, normals
+
+    def _place_all(self, unit: FloatArray) -> tuple[tuple[FloatArray, ...], BoolArray]:
+        x, normals, kept = self.place(unit)
+        return (x, normals), kept
+
+
+def all_kept(x: FloatArray, normals: FloatArray) -> OnSurface:
+    """Points that belong to the surface, all of them (local)."""
+    return OnSurface(x, normals, np.ones(len(x), np.bool_))

@@ -1,0 +1,1 @@
+"""The unknown function u and its derivatives."""

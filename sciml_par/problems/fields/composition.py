@@ -1,0 +1,239 @@
+"""Functions of fields, such as x ↦ k(x) u(x)², differentiated by the fields' own derivatives.
+
+To differentiate f at x up to order q, every field u that f evaluates at its argument z is replaced
+by a function ũ that has the same derivatives up to order q at x: its value is u(x), its derivatives
+by z_i are functions of the same kind, with the values ∂_i u(x), and so on. Where f asks for
+derivatives of u, theirs are replaced likewise. Tapes then go through f and known numbers, not
+through a network, and the network is asked once, at x, for all that is needed. As z = x wherever
+tapes evaluate f, ũ need not be known anywhere else. It is a function of z − x, so that tapes around
+all this, which follow x, find that ũ(x) depends on x by the known values alone.
+
+Whatever f evaluates elsewhere than at z is left as it is, and is differentiated by the same tapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from sciml_par._partial_operators import (
+    HIGHEST,
+    Axes,
+    Operator,
+    matrix_of,
+    operator_of,
+    operator_of_matrix,
+    order_of,
+)
+from sciml_par._tensorflow import tf
+from sciml_par.problems.fields import answers as _given
+from sciml_par.problems.fields import tape as _tape
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.fields.plan import Coefficients
+from sciml_par.problems.fields.tape import Function, Jet, Tensor
+
+_VALUE: Operator = (((), 1.0),)
+
+
+def as_field(function: Function, x: tf.Tensor) -> Field:
+    """A function of points as a field, cheap where it is a function of fields (local).
+
+    Parameters
+    ----------
+    function : callable [n, d] -> [n, m]
+    x : tensor [n, d]
+        The points at which it is to be differentiated; only their shape and type are used.
+    """
+    trial = _tried(function, x)
+    if trial is None or not trial.asked:
+        return Field(function).as_made()
+    jet = _Composition(function, trial).jet if trial.pointwise else None
+    return Field(function, jet=jet, coordinates=trial.coordinates).as_made()
+
+
+class _Trial:
+    """Notes what a function asks of which fields, and answers with numbers of the right shape."""
+
+    on_trial = True
+
+    def __init__(self) -> None:
+        self.pointwise = True
+        self.asked: dict[int, tuple[Field, dict[Operator, None]]] = {}
+
+    @property
+    def coordinates(self) -> tuple[str, ...] | None:
+        """The names of the coordinates, where a field knows them."""
+        names = (field.coordinates for field, _ in self.asked.values())
+        return next((each for each in names if each is not None), None)
+
+    def value(self, field: Field, z: Tensor) -> Tensor:
+        self._note(field, z, [_VALUE])
+        # Cut off from z, so that a function that differentiates it without a tape fails here.
+        return tf.stop_gradient(field.computed(z))
+
+    def jet(self, field: Field, z: Tensor, second: Coefficients, higher: Sequence[Operator]) -> Jet:
+        self._note(field, z, _asked_by_jet(z.shape[1], second, higher))
+        u = tf.stop_gradient(field.computed(z))
+        numbers = [z.shape[1], len(second), *([len(higher)] if higher else [])]
+        return u, *(u[:, :, None] + tf.zeros([k], u.dtype) for k in numbers)
+
+    def _note(self, field: Field, z: Tensor, operators: Iterable[Operator]) -> None:
+        # A tape of the function itself would differentiate once more than what is known allows.
+        self.pointwise &= not _tape.is_watched(z)
+        _, asked = self.asked.setdefault(id(field), (field, {}))
+        asked.update(dict.fromkeys(operators))
+
+
+def _tried(function: Function, x: tf.Tensor) -> _Trial | None:
+    trials: list[_Trial] = []
+
+    def run(z: tf.Tensor) -> None:
+        trials.append(_Trial())
+        with _given.answering(z, trials[-1]):
+            function(z)
+
+    spec = tf.TensorSpec(x.shape, x.dtype)
+    try:
+        tf.function(run, autograph=False).get_concrete_function(spec)
+    except Exception:  # the user's own function, which shows its errors when it is used
+        return None
+    return trials[-1]
+
+
+class _Composition:
+    """A function of fields with a jet."""
+
+    def __init__(self, function: Function, trial: _Trial) -> None:
+        self._function, self._asked = function, tuple(trial.asked.values())
+
+    def jet(self, x: Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
+        """As that of `Field` (local)."""
+        # Tapes through everything serve where fields cannot give what is needed.
+        approximate = self._approximation(x, second, higher) or self._function
+
+        def jet_of(z: Tensor, matrices: Coefficients) -> Jet:
+            return _tape.jet(approximate, z, matrices)
+
+        found = jet_of(x, second)
+        return (*found, _tape.higher(jet_of, x, higher)) if higher else found
+
+    def _approximation(
+        self, x: Tensor, second: Coefficients, higher: Sequence[Operator]
+    ) -> Function | None:
+        d = int(x.shape[1])
+        operators = [*(operator_of_matrix(matrix) for matrix in second), *higher]
+        shifts = _parts_of(d, operators)
+        known = {}
+        for field, asked in self._asked:
+            needed = {_product(q, axes) for q in asked for axes in shifts}
+            highest = max(order_of(p) for p in needed if p)
+            if highest > HIGHEST or not field.has_jet_to(highest):
+                return None
+            known[id(field)] = _Known(x, _values(field, x, sorted(needed)))
+
+        def approximate(z: Tensor) -> Tensor:
+            with _given.answering(z, _AllKnown(known)):
+                return self._function(z)
+
+        return approximate
+
+
+class _AllKnown:
+    """Answers for fields whose derivatives are known."""
+
+    on_trial = False
+
+    def __init__(self, known: dict[int, _Known]) -> None:
+        self._known = known
+
+    def value(self, field: Field, z: Tensor) -> Tensor | None:
+        known = self._known.get(id(field))
+        return None if known is None else known.at(z, _VALUE)
+
+    def jet(
+        self, field: Field, z: Tensor, second: Coefficients, higher: Sequence[Operator]
+    ) -> Jet | None:
+        known = self._known.get(id(field))
+        return None if known is None else known.jet(z, second, higher)
+
+
+class _Known:
+    """What operators make of a field at some points, as functions that can be differentiated.
+
+    Parameters
+    ----------
+    x : the points [n, d].
+    values : by operators: [n, m] each. What is not among them is taken to be zero.
+    """
+
+    def __init__(self, x: Tensor, values: dict[Operator, Tensor]) -> None:
+        self._x, self._values = x, values
+
+    def at(self, z: Tensor, operator: Operator) -> Tensor:
+        """What the operator makes of the field, as a function of z: [n, m]."""
+        return self._of(operator, z - self._x)
+
+    def _of(self, operator: Operator, step: Tensor) -> Tensor:
+        known = self._values.get(operator)
+        if known is None:
+            return tf.zeros_like(self._values[_VALUE])
+        return self._function(operator)(step, known)
+
+    def _function(self, operator: Operator) -> Callable[..., Tensor]:
+        def function(step: Tensor, known: Tensor) -> Any:
+            def gradients(upstream: Tensor) -> tuple[Tensor, Tensor]:
+                slopes = [
+                    tf.reduce_sum(
+                        upstream * self._of(_product(operator, (i,)), step), axis=1, keepdims=True
+                    )
+                    for i in range(step.shape[1])
+                ]
+                return tf.concat(slopes, axis=1), upstream
+
+            return tf.identity(known), gradients
+
+        made: Callable[..., Tensor] = tf.custom_gradient(function)
+        return made
+
+    def jet(self, z: Tensor, second: Coefficients, higher: Sequence[Operator]) -> Jet:
+        asked = _asked_by_jet(z.shape[1], second, higher)
+        u, *others = (self.at(z, operator) for operator in asked)
+        d, k = z.shape[1], len(second)
+        parts = [others[:d], others[d : d + k], *([others[d + k :]] if higher else [])]
+        return u, *(tf.stack(part, axis=-1) if part else u[:, :, None][..., :0] for part in parts)
+
+
+def _values(field: Field, x: Tensor, needed: Sequence[Operator]) -> dict[Operator, Tensor]:
+    """What operators of order 0 to 4 make of a field at x, by one jet: [n, m] each."""
+    d = int(x.shape[1])
+    seconds = [p for p in needed if p and order_of(p) == 2]
+    highers = tuple(p for p in needed if p and order_of(p) > 2)
+    matrices = np.array([matrix_of(p, d) for p in seconds]).reshape(-1, d, d)
+    u, du, operators, *above = field.jet(x, matrices, highers)
+    found = {_VALUE: u}
+    found |= {_first(i): du[:, :, i] for i in range(d)}
+    found |= {p: operators[:, :, k] for k, p in enumerate(seconds)}
+    return found | {p: above[0][:, :, k] for k, p in enumerate(highers)}
+
+
+def _asked_by_jet(d: int, second: Coefficients, higher: Sequence[Operator]) -> list[Operator]:
+    return [_VALUE, *map(_first, range(d)), *map(operator_of_matrix, second), *higher]
+
+
+def _first(axis: int) -> Operator:
+    return (((axis,), 1.0),)
+
+
+def _product(operator: Operator, axes: Axes) -> Operator:
+    """The operator times ∂^axes."""
+    return operator_of(((*own, *axes), c) for own, c in operator)
+
+
+def _parts_of(d: int, operators: Iterable[Operator]) -> list[Axes]:
+    """The γ that matter to first derivatives and to these operators: parts of their axes."""
+    whole = [(i,) for i in range(d)] + [axes for p in operators for axes, _ in p]
+    found = {part for axes in whole for r in range(len(axes) + 1) for part in combinations(axes, r)}
+    return sorted(found, key=lambda axes: (len(axes), axes))

@@ -1,0 +1,227 @@
+"""The recording pass: run a residual once without computing, and see what it asks for."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sciml_par._graph_digest import GraphDigest, digest_of_graph
+from sciml_par._partial_operators import Operator
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.checks.captured import UNKNOWNS_REMEDY
+from sciml_par.problems.fields import answers as _given
+from sciml_par.problems.fields import tape as _tape
+from sciml_par.problems.fields.field import Field, Key, as_points, cache_key
+from sciml_par.problems.fields.plan import Coefficients, Plan, Request, as_matrices
+from sciml_par.problems.fields.tape import Jet
+
+_ORDER = (
+    "Residuals get the field first and the points second, other than in DeepXDE: write "
+    "def residual(u, x), where u is a function of x."
+)
+_TENSORFLOW_ONLY = (
+    "Residuals, conditions and the ansatz are made of TensorFlow operations: write tf.sin, "
+    "not np.sin or math.sin; or give a known right-hand side in NumPy as "
+    "Residual(..., data=...)."
+)
+_NO_BRANCHES = (
+    "Residuals, conditions and the ansatz are recorded once, for all points together: write "
+    "tf.where(x[:, :1] > 0, a, b) in place of `if`, and loop over numbers that are known, as "
+    "range(3), not over tensors."
+)
+
+
+def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
+    """What a residual will ask of a field, by running it once in a throw-away graph (local).
+
+    Parameters
+    ----------
+    residual : callable
+        (u, x, *more) -> anything.
+    field : Field
+    *arrays : tensors or NumPy arrays
+        The points x: [n, d] and what else the residual takes; only shapes and dtypes are used.
+
+    Returns
+    -------
+    plan : tuple of Request
+        For `Field.with_plan`.
+
+    Examples
+    --------
+    >>> import tensorflow as tf
+    >>> from sciml_par.problems import Field, gradient, laplacian, record
+    >>> u = Field(lambda x: x**3)
+    >>> record(lambda u, x: laplacian(u, x) + gradient(u, x), u, tf.zeros([4, 1]))
+    (Request(derivatives=True, second=(((1.0,),),), higher=()),)
+    """
+    return trace(residual, field, arrays).plan
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a residual did when it was run once without computing.
+
+    Attributes
+    ----------
+    plan : what it asked of the field.
+    result : what it returned: symbolic, fit for its shape and dtype only.
+    variables : the variables of TensorFlow and Keras that it read, nested functions included.
+    asked : whether it asked anything of the field.
+    drew : whether it drew from the random numbers of NumPy or Python, which the graph then holds.
+    compute : (*parameters, *arrays) -> the same result, in TensorFlow alone.
+    """
+
+    plan: Plan
+    result: Any
+    variables: tuple[Any, ...]
+    asked: bool
+    drew: bool
+    compute: Any
+
+    def digest(self) -> GraphDigest:
+        """Return what tells the residual from others, as a function of its inputs (local)."""
+        graph = self.compute.graph
+        captured = {id(inside) for _, inside in graph.captures}
+        inputs = [tensor for tensor in graph.inputs if id(tensor) not in captured]
+        return digest_of_graph(graph, inputs, [self.result])
+
+
+@dataclass(frozen=True)
+class Parametrized:
+    """A field that is a function of parameters, for a trace in which these are inputs.
+
+    Attributes
+    ----------
+    field : (*parameters) -> the field.
+    parameters : specifications of tensors.
+    """
+
+    field: Callable[..., Field]
+    parameters: Sequence[Any]
+
+
+def trace(
+    residual: Callable[..., Any],
+    field: Field | Parametrized,
+    arrays: Iterable[Any],
+    *,
+    context: str = "",
+) -> Trace:
+    """Run a residual once in a throw-away graph (local).
+
+    An exception of the residual goes through, with `context` and advice as notes.
+    """
+    given = field if isinstance(field, Parametrized) else Parametrized(lambda: field, ())
+    count = len(given.parameters)
+    recorders: list[_Recorder] = []
+    returned: list[Any] = []
+
+    def run(*symbols: tf.Tensor) -> Any:
+        recorders.append(_Recorder(given.field(*symbols[:count])))
+        try:
+            returned.append(residual(recorders[-1], *symbols[count:]))
+        except Exception as error:
+            _explain(error, context)
+            if _takes_points_first(residual):
+                error.add_note(_ORDER)
+            raise
+        return returned[-1] if tf.is_tensor(returned[-1]) else None
+
+    specs = [tf.TensorSpec(a.shape, a.dtype) for a in (*given.parameters, *arrays)]
+    before = _random_state()
+    traced = tf.function(run, autograph=False).get_concrete_function(*specs)
+    variables, recorder = tuple(traced.graph.variables), recorders[-1]
+    drew = _random_state() != before
+    return Trace(recorder.plan, returned[-1], variables, recorder.asked, drew, traced)
+
+
+def _random_state() -> tuple[Any, ...]:
+    """Return where the global random numbers of Python and NumPy stand."""
+    _, keys, *rest = np.random.get_state()  # noqa: NPY002, it is what users draw from
+    return random.getstate(), np.asarray(keys).tobytes(), rest
+
+
+def _explain(error: Exception, context: str) -> None:
+    if context:
+        error.add_note(f"Raised {context}, which was run once in order to check it.")
+    # So says tf.function where a variable is made while it runs.
+    if isinstance(error, ValueError) and "singleton tf.Variables" in str(error):
+        raise InputError(f"a tf.Variable is made {context}. {UNKNOWNS_REMEDY}") from error
+    if isinstance(error, tf.errors.OperatorNotAllowedInGraphError):
+        error.add_note(_NO_BRANCHES)
+    elif _asks_for_values(error):
+        error.add_note(_TENSORFLOW_ONLY)
+
+
+def _asks_for_values(error: Exception) -> bool:
+    """Whether NumPy, a function of `math`, float() or .numpy() met a symbolic tensor."""
+    text = str(error)
+    return (
+        (isinstance(error, NotImplementedError) and "numpy" in text.lower())
+        or (isinstance(error, TypeError) and "real number" in text)
+        or (isinstance(error, AttributeError) and "no attribute 'numpy'" in text)
+    )
+
+
+def _takes_points_first(residual: Any) -> bool:
+    """Whether the first argument of the function that a user has written is named x."""
+    part = getattr(residual, "part", getattr(residual, "__self__", None))
+    try:
+        parameters = inspect.signature(getattr(part, "function", residual)).parameters
+    except (TypeError, ValueError):  # of functions that are not written in Python
+        return False
+    return next(iter(parameters), None) == "x"
+
+
+class _Recorder(Field):
+    """A field that notes the requests made of it, and answers each on its own."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(
+            field._source.function,
+            jet=field._source.jet,
+            unknowns=field.unknowns,
+            coordinates=field.coordinates,
+            components=field.components,
+        )
+        self.asked = False
+        self._log: dict[Key, Request] = {}
+        # Identities are keys only as long as their objects live.
+        self._alive: list[Any] = []
+
+    @property
+    def plan(self) -> Plan:
+        return tuple(self._log.values())
+
+    def computed(self, x: tf.Tensor) -> tf.Tensor:
+        """The value, and a note that it was asked for."""
+        self.asked = True
+        self._note(x, Request())
+        return self._source.value_at(x)
+
+    def jet(self, x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
+        x, wanted = as_points(x), tuple(higher)
+        answers = self._answers_at(x)
+        known: Jet | None = None if answers is None else answers.jet(self, x, second, wanted)
+        if known is not None:
+            return known
+        self._note(x, Request(derivatives=True, second=as_matrices(second), higher=wanted))
+        return self._source.jet_at(x, second, wanted)
+
+    def _answers_at(self, x: tf.Tensor) -> _given.Answers | None:
+        self.asked = True
+        return super()._answers_at(x)
+
+    def _note(self, x: tf.Tensor, request: Request) -> None:
+        if _tape.is_watched(x) or _given.on_trial():
+            return
+        key, graph = cache_key(x)
+        self._alive += [x, graph]
+        self._log[key] = self._log.get(key, Request()).union(request)

@@ -1,0 +1,1 @@
+"""Conditions that the ansatz fulfils exactly."""

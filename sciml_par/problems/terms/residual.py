@@ -1,0 +1,77 @@
+"""The interior term of a problem: an equation as a residual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._other_names import ByName
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.checks.checks import checked_weight
+from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.domains.domain import Domain
+
+Data = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Residual(ByName):
+    """An equation r(u, x) = 0 in the interior, left side minus right side.
+
+    Parameters
+    ----------
+    function : callable
+        (u, x: [n, d]) -> r: [n, k] in TensorFlow operations. With `data`, it takes the values
+        as a third argument: (u, x, f: [n, k]).
+    weight : float
+        Factor of the mean square of r in the loss; non-negative, dimensionless.
+    data : callable, optional
+        x: [n, d] -> f: [n, k], or [n] where k = 1, in NumPy or TensorFlow: a known right-hand
+        side. It is evaluated once at the training points, in double precision, not at each step;
+        it must not read trainable variables.
+    name : str
+        For messages and progress; a default is given by the problem.
+
+    Examples
+    --------
+    −u″ = sin x:
+
+    >>> import numpy as np
+    >>> from sciml_par.problems import Residual, laplacian
+    >>> equation = Residual(lambda u, x, f: -laplacian(u, x) - f, data=np.sin)
+    """
+
+    not_in_residual: ClassVar[tuple[str, ...]] = ("weight", "data", "name")
+
+    function: Callable[..., tf.Tensor]
+    _: KW_ONLY
+    weight: float = 1.0
+    data: Data | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        for what, value in (("function", self.function), ("data", self.data)):
+            if not callable(value) and not (what == "data" and value is None):
+                raise InputError(f"Residual: {what} must be callable, got {type(value).__name__}")
+        checked_weight(self.weight, "Residual")
+
+    def points(
+        self, domain: Domain, n: int | tuple[int, ...]
+    ) -> tuple[npt.NDArray[np.float64], ...]:
+        """The grid points x: [k, d] of the domain, and the data there, if any (local)."""
+        return self.payload(domain.grid(n))
+
+    def payload(self, x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], ...]:
+        """Points of one's own with what the residual needs there: x: [n, d] -> (x, f?) (local)."""
+        if self.data is None:
+            return (x,)
+        return x, values_at(self.data, x, what="data of the residual")
+
+    def residual(self, u: Any, x: tf.Tensor, *data: tf.Tensor) -> tf.Tensor:
+        """r(u, x): [n, k] (local)."""
+        return self.function(u, x, *data)

@@ -1,0 +1,256 @@
+"""A term of the loss, and the check that its residual has the shape it must have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.checks.captured import refuse_trainable
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.fields.plan import Plan
+from sciml_par.problems.fields.recording import Parametrized, Trace, trace
+
+Arrays = tuple[npt.NDArray[np.float64], ...]
+
+# A residual with as many components as points, and more than these, is a mistake, not a system.
+MANY_EQUATIONS = 16
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term w · (1/N) Σ_i |r(x_i)|² of a loss.
+
+    Parameters
+    ----------
+    name : str
+        For messages and progress, unique in its problem.
+    weight : float
+        w, non-negative, dimensionless.
+    points : callable
+        n -> (x: [N, d], *payload: [N, ...]), NumPy arrays of float64 with equal first axes; every
+        row belongs to one point, so that rows can be dealt out to ranks.
+    function : callable
+        (u, *arrays) -> r: [N, k], the arrays as tensors.
+    problem : str
+        Name of the problem, for messages.
+    """
+
+    name: str
+    weight: float
+    points: Callable[[int | tuple[int, ...]], Arrays]
+    function: Callable[..., tf.Tensor]
+    problem: str = ""
+    _known: dict[tuple[Any, ...], tuple[Plan, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def residual(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
+        """Pointwise residuals r: [N, k] (local).
+
+        Where `u` is a `Field` with a jet, everything that the residual asks of it at the same
+        points is computed together; the plan for it is recorded once and kept.
+
+        Parameters
+        ----------
+        u : Field or callable [n, d] -> [n, m]
+        *arrays : tensors
+            What `points` returned, or some of its rows, in the dtype of the field.
+
+        Raises
+        ------
+        InputError
+            The residual has another rank, number of rows or dtype than it must have.
+        """
+        if isinstance(u, Field) and u.has_jet:
+            u = u.with_plan(self._found(u, arrays)[0])
+        # Fresh tensors: tf.gradients(y, x) follows all that was computed from x in its graph, and
+        # in that of a step the parameters of a trial depend on the points as well.
+        arrays = tuple(tf.identity(array) for array in arrays)
+        return self._checked(self.function(u, *arrays), arrays)
+
+    def plan(self, u: Any, *arrays: tf.Tensor) -> None:
+        """Record what the residual asks of u, where that is not known yet (local).
+
+        `residual` does it by itself. Whoever evaluates it with a field that keeps what it is asked
+        for does it before, since the plan is recorded in a throw-away graph.
+        """
+        if isinstance(u, Field) and u.has_jet:
+            self._found(u, arrays)
+
+    def components(self, u: Any, *arrays: Any) -> int:
+        """k, the number of equations, found by running the residual without computing (local).
+
+        Parameters
+        ----------
+        u : Field or callable [n, d] -> [n, m]
+        *arrays : tensors or specifications, with one row at least
+        """
+        return int(self._found(as_field(u), arrays)[1])
+
+    def with_weight(self, weight: float) -> Term:
+        """The same term with another weight; it has the same residual, and so its plans (local)."""
+        other = replace(self, weight=weight)
+        object.__setattr__(other, "_known", self._known)
+        return other
+
+    def sum_of_squares(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
+        """Σ_i |r(x_i)|² over points and components: a scalar, without the weight (local)."""
+        return tf.reduce_sum(tf.square(self.residual(u, *arrays)))
+
+    def check(self, u: Any, *arrays: Any, own_variables: Sequence[Any] = ()) -> Trace:
+        """Run the residual once in a throw-away graph and judge what it returns (local).
+
+        Parameters
+        ----------
+        u : Field or callable [n, d] -> [n, m], or Parametrized
+        *arrays : tensors or NumPy arrays
+            Of the shapes and dtypes met in training; their values are not used.
+        own_variables : sequence of variables
+            Those that u itself reads.
+
+        Returns
+        -------
+        what the residual did.
+
+        Raises
+        ------
+        InputError
+            The residual returns nothing, no tensor, several, or one of another rank, number of
+            rows or dtype than it must; it reads a trainable variable that is not one of u's; or
+            it asks nothing of u.
+            What the residual raises itself goes through, with a note that names the problem and
+            the term.
+        """
+        traced = trace(self.function, as_field(u), arrays, context=self._place())
+        own = {id(variable) for variable in own_variables}
+        read = [variable for variable in traced.variables if id(variable) not in own]
+        refuse_trainable(read, f"the residual {self._place()}")
+        result = self._checked(traced.result, arrays)
+        # A residual of unknowns alone, such as a penalty, does without u.
+        if not traced.asked and not getattr(self.function, "names", ()):
+            raise InputError(
+                f"the residual {self._place()} never asks for u, so that no training changes it; "
+                f"write the equation with u(x) and the operators, as laplacian(u, x) - f, or leave "
+                f"the term out."
+            )
+        if self._is_every_pair(result, u, arrays):
+            rows = arrays[0].shape[0]
+            raise self._error(
+                expected=f"[{rows}, k] with k the number of equations",
+                got=f"shape {result.shape.as_list()}, a value for every pair of points",
+                cause=f"an array of shape [{rows}] met one of shape [{rows}, 1] and was broadcast",
+                remedy="keep both axes everywhere: x[:, i:i+1] in place of x[:, i]; data of one's "
+                "own has the shape [n, 1], not [n]",
+            )
+        self._known[_form(arrays)] = traced.plan, result.shape[1]
+        return traced
+
+    def _is_every_pair(self, result: tf.Tensor, u: Any, arrays: Any) -> bool:
+        """Whether [n] met [n, 1], rather than n points having n equations by accident."""
+        rows, columns = arrays[0].shape[0], result.shape[1]
+        if rows is None or rows < 2 or columns != rows:
+            return False
+        if rows > MANY_EQUATIONS:
+            return True
+        more = [tf.TensorSpec([rows + 1, *a.shape[1:]], a.dtype) for a in arrays]
+        again = trace(self.function, as_field(u), more, context=self._place())
+        return bool(self._checked(again.result, more).shape[1] != columns)
+
+    def _found(self, u: Field, arrays: Sequence[Any]) -> tuple[Plan, int]:
+        """What the residual asks of u, and how many equations it has."""
+        key = _form(arrays)
+        if key not in self._known:
+            traced = trace(self.function, u, arrays, context=self._place())
+            self._known[key] = traced.plan, self._checked(traced.result, arrays).shape[1]
+        return self._known[key]
+
+    def _checked(self, result: Any, arrays: Any) -> tf.Tensor:
+        x = arrays[0]
+        rows = "n" if x.shape[0] is None else x.shape[0]
+        expected = f"one tensor of shape [{rows}, k] and dtype {tf.as_dtype(x.dtype).name}"
+        if not isinstance(result, (tf.Tensor, tf.Variable)):
+            raise self._error(expected, *_not_a_tensor(result))
+        fault = _wrong_dtype(result, x) or _wrong_shape(result, x)
+        if fault is not None:
+            raise self._error(expected, *fault)
+        return result
+
+    def _place(self) -> str:
+        return f"in term {self.name!r}" + (f" of problem {self.problem!r}" if self.problem else "")
+
+    def _error(self, expected: str, got: str, cause: str, remedy: str) -> InputError:
+        return InputError(
+            f"the residual {self._place()} must return {expected}, got {got}.\n"
+            f"Likely cause: {cause}.\nRemedy: {remedy}."
+        )
+
+
+def _form(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple((tuple(a.shape[1:]), tf.as_dtype(a.dtype)) for a in arrays)
+
+
+def as_field(u: Any) -> Any:
+    """A Field as it is, also where it is parametrized; another callable as a Field."""
+    return u if isinstance(u, Field | Parametrized) else Field(u)
+
+
+def _not_a_tensor(result: Any) -> tuple[str, str, str]:
+    if result is None:
+        return "None", "the function has no return statement", "return the residual"
+    if isinstance(result, (tuple, list, dict)):
+        return (
+            f"a {type(result).__name__} of {len(result)}",
+            "several equations were returned one by one",
+            "join them with tf.concat([...], axis=1), or give the problem several Residuals",
+        )
+    return (
+        type(result).__name__,
+        "the residual was computed without TensorFlow or does not depend on u and x",
+        "use u, x, the operators of sciml_par.problems and tf functions throughout",
+    )
+
+
+def _wrong_dtype(result: tf.Tensor, x: Any) -> tuple[str, str, str] | None:
+    dtype = tf.as_dtype(x.dtype)
+    if result.dtype == dtype:
+        return None
+    return (
+        f"dtype {result.dtype.name}",
+        "a comparison or a cast to integers"
+        if not result.dtype.is_floating
+        else "a constant or a network of another precision than the points",
+        f"compute in {dtype.name}, or convert with tf.cast(..., x.dtype)",
+    )
+
+
+def _wrong_shape(result: tf.Tensor, x: Any) -> tuple[str, str, str] | None:
+    got, rows = f"shape {result.shape}", x.shape[0]
+    if result.shape.rank is None:
+        return got, "an operation hid the shape", "state it with tf.ensure_shape"
+    if result.shape.rank == 1:
+        return (
+            got,
+            "a slice such as x[:, 0] dropped an axis; next to u(x) of shape [n, 1] such an array "
+            "is broadcast to [n, n], in silence",
+            "keep both axes: x[:, 0:1] in place of x[:, 0], axis=1 with keepdims=True in sums",
+        )
+    if result.shape.rank != 2:
+        return (
+            got,
+            "a sum or mean over the points was taken, or an axis was added",
+            "return the residual at every point; the loss squares and averages it",
+        )
+    if rows is not None and result.shape[0] is not None and result.shape[0] != rows:
+        transposed = " (transposed?)" if result.shape[1] == rows else ""
+        return (
+            got + transposed,
+            "the axes were exchanged, or points were dropped or added",
+            "return one row for every point, in the order of x",
+        )
+    return None

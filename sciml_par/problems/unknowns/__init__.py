@@ -1,0 +1,1 @@
+"""Unknown coefficients and functions of inverse problems."""

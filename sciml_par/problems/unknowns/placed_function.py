@@ -1,0 +1,302 @@
+"""Unknown functions as fields of x, made of their networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.fields.plan import Coefficients
+from sciml_par.problems.fields.tape import Jet
+from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
+
+FloatArray = npt.NDArray[np.float64]
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class Input:
+    """What an unknown function depends on: a coordinate or a component of the solution.
+
+    Attributes
+    ----------
+    name : of it.
+    axis : number of the coordinate, or None.
+    component : number of the component, or None.
+    """
+
+    name: str
+    axis: int | None = None
+    component: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedFunction:
+    """An unknown function of a problem, whose inputs are found.
+
+    With z: [n, e] its inputs, it is k = T(p + N((z − c) s)), in which c and s map the coordinates
+    from the box of the domain to [−1, 1] where N sees them so, and are 0 and 1 elsewhere.
+
+    Attributes
+    ----------
+    name : of the function.
+    function : as it was given.
+    inputs : e of them, in the order of the columns of z.
+    lower, upper : [e], of the coordinates among them; −1 and 1 of components.
+    coordinates : the names of all coordinates of the domain.
+    """
+
+    name: str
+    function: UnknownFunction
+    inputs: tuple[Input, ...]
+    lower: FloatArray
+    upper: FloatArray
+    coordinates: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the inputs."""
+        return tuple(each.name for each in self.inputs)
+
+    @property
+    def axes(self) -> list[int]:
+        """The numbers of the coordinates among the inputs, in order."""
+        return [each.axis for each in self.inputs if each.axis is not None]
+
+    @property
+    def needs_solution(self) -> bool:
+        """Whether it depends on components of u."""
+        return any(each.component is not None for each in self.inputs)
+
+    @property
+    def start(self) -> BoundFunction:
+        """The constant that it begins around."""
+        return BoundFunction(self, None, scaled=False)
+
+    @property
+    def true_text(self) -> str:
+        """What the true function is called in messages."""
+        return f"the true function of the unknown {self.name!r}"
+
+    def box(self, *, scaled: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The corners of the box in which N sees its inputs."""
+        if scaled:
+            return (-1.0,) * len(self.inputs), (1.0,) * len(self.inputs)
+        return tuple(self.lower.tolist()), tuple(self.upper.tolist())
+
+    def key(self, *, scaled: bool) -> tuple[Any, ...]:
+        """Equal for functions that make the same of a network."""
+        box = (self.lower.tobytes(), self.upper.tobytes()) if scaled else None
+        return self.inputs, self.function.number.key, self.function.offset, box
+
+    def values(self, network: Field, z: Tensor, *, scaled: bool) -> Tensor:
+        """k at inputs z: [n, e] -> [n, 1] (local)."""
+        return self._transformed(network(self._seen(z, scaled)))
+
+    def field(self, network: Field, u: Field, *, scaled: bool) -> Field:
+        """k as a field of x, beside the solution u (local).
+
+        Parameters
+        ----------
+        network : N, [n, e] -> [n, 1].
+        u : the solution, which the function asks where it depends on it.
+        scaled : whether N sees the coordinates mapped to [−1, 1].
+        """
+
+        def value(x: Tensor) -> Tensor:
+            return self.values(network, self._inputs(x, u), scaled=scaled)
+
+        def jet(x: Tensor, second: Coefficients) -> Jet:
+            make = self._jet_beside if self.needs_solution else self._jet_of_coordinates
+            v, dv, lv = make(network, x, second, u, scaled)
+            return self._transformed_jet(v, dv, lv, second)
+
+        # Where N has no jet, tapes go through N alone, not through functions of k as well.
+        return Field(value, jet=jet, coordinates=self.coordinates, components=(self.name,))
+
+    def _inputs(self, x: Tensor, u: Field) -> Tensor:
+        values = u(x) if self.needs_solution else None
+        columns = [
+            x[:, i.axis : i.axis + 1] if i.axis is not None else _column(values, i.component)
+            for i in self.inputs
+        ]
+        return tf.concat(columns, axis=1)
+
+    def _factors(self, scaled: bool) -> tuple[FloatArray, FloatArray]:
+        """c and s."""
+        if not scaled:
+            return np.zeros(len(self.inputs)), np.ones(len(self.inputs))
+        return (self.lower + self.upper) / 2, 2 / (self.upper - self.lower)
+
+    def _seen(self, z: Tensor, scaled: bool) -> Tensor:
+        if not scaled:
+            return z
+        center, factors = (tf.constant(v, z.dtype) for v in self._factors(scaled))
+        return (z - center) * factors
+
+    def _jet_of_coordinates(
+        self, network: Field, x: Tensor, second: Coefficients, u: Field, scaled: bool
+    ) -> Jet:
+        """v = N of coordinates alone, its derivatives by all of x and its operators."""
+        axes = self.axes
+        _, s = self._factors(scaled)
+        own = second[:, axes][:, :, axes] * np.outer(s, s)
+        seen = [k for k, matrix in enumerate(own) if matrix.any()]
+        v, dv, found = network.jet(self._seen(self._inputs(x, u), scaled), own[seen])
+        zero = tf.zeros_like(v)
+        slopes = {axis: dv[:, :, j] * tf.constant(s[j], x.dtype) for j, axis in enumerate(axes)}
+        operators = {k: found[:, :, j] for j, k in enumerate(seen)}
+        return (
+            v,
+            tf.stack([slopes.get(i, zero) for i in range(x.shape[1])], axis=-1),
+            _stacked([operators.get(k, zero) for k in range(len(second))], v),
+        )
+
+    def _jet_beside(
+        self, network: Field, x: Tensor, second: Coefficients, u: Field, scaled: bool
+    ) -> Jet:
+        """v = N(z) for z = z(x) by the chain rule.
+
+        ∂_i v = Σ_a N_a ∂_i z_a        L v = Σ_a N_a L z_a + Σ_ab N_ab Σ_ij C_ij ∂_i z_a ∂_j z_b
+        """
+        e, (_, s) = len(self.inputs), self._factors(scaled)
+        y, dy, ly = u.jet(x, second)
+        z, dz, lz = [], [], []
+        for a, each in enumerate(self.inputs):
+            if each.axis is not None:
+                z.append(x[:, each.axis : each.axis + 1])
+                unit = np.eye(x.shape[1])[each.axis] * s[a]
+                dz.append(tf.zeros_like(x) + tf.constant(unit, x.dtype))
+                lz.append(tf.zeros_like(ly[:, 0, :]))
+            else:
+                assert each.component is not None
+                z.append(_column(y, each.component))
+                dz.append(dy[:, each.component, :])
+                lz.append(ly[:, each.component, :])
+        pairs = [(a, b) for a in range(e) for b in range(a, e)] if len(second) else []
+        seen = self._seen(tf.concat(z, axis=1), scaled)
+        v, slopes, curved = network.jet(seen, _of_pairs(pairs, e))
+        dv = tf.add_n([slopes[:, :, a, None] * dz[a][:, None, :] for a in range(e)])
+        if not pairs:
+            return v, dv, v[:, :, None][..., :0]
+        parts = [slopes[:, :, a, None] * lz[a][:, None, :] for a in range(e)]
+        for p, (a, b) in enumerate(pairs):
+            both = (1 if a == b else 2) * _product(dz[a], dz[b], second)
+            parts.append(curved[:, :, p, None] * both[:, None, :])
+        return v, dv, tf.add_n(parts)
+
+    def _transformed(self, v: Tensor) -> Tensor:
+        function = self.function
+        return function.number.value(v + tf.constant(function.offset, v.dtype))
+
+    def _transformed_jet(self, v: Tensor, dv: Tensor, lv: Tensor, second: Coefficients) -> Jet:
+        """k = T(v): ∂_i k = T′ ∂_i v, L k = T′ L v + T″ Σ_ij C_ij ∂_i v ∂_j v."""
+        v = tf.identity(v)
+        zero = tf.UnconnectedGradients.ZERO
+        with tf.GradientTape(watch_accessed_variables=False) as outer:
+            outer.watch(v)
+            with tf.GradientTape(watch_accessed_variables=False) as inner:
+                inner.watch(v)
+                k = self._transformed(v)
+            slope = inner.gradient(k, v, unconnected_gradients=zero)
+        if len(second) == 0:
+            return k, slope[..., None] * dv, lv
+        curvature = outer.gradient(slope, v, unconnected_gradients=zero)
+        squares = _product(dv[:, 0, :], dv[:, 0, :], second)[:, None, :]
+        return k, slope[..., None] * dv, slope[..., None] * lv + curvature[..., None] * squares
+
+
+@dataclass(frozen=True, eq=False)
+class BoundFunction:
+    """An unknown function with the weights of its network; a field beside a solution u.
+
+    Attributes
+    ----------
+    placed : the function.
+    network : N, [n, e] -> [n, 1], a field with weights; None for the constant that it begins
+        around.
+    scaled : whether N sees the coordinates mapped to [−1, 1].
+    """
+
+    placed: PlacedFunction
+    network: Field | None
+    scaled: bool
+
+    def beside(self, u: Any) -> Field:
+        """The function as a field of x (local)."""
+        solution = u if isinstance(u, Field) else Field(u)
+        network = Field(_nothing) if self.network is None else self.network
+        return self.placed.field(network, solution, scaled=self.scaled)
+
+
+def place(
+    functions: Mapping[str, UnknownFunction], domain: Domain, outputs: Sequence[str]
+) -> dict[str, PlacedFunction]:
+    """The unknown functions of a problem on this domain, with these components (local).
+
+    Raises
+    ------
+    InputError
+        One depends on something that is neither a coordinate nor a component, or its true function
+        has values of another shape.
+    """
+    found = {}
+    for name, function in functions.items():
+        of = domain.names if function.of is None else function.of
+        inputs = tuple(_input(name, each, domain.names, outputs) for each in of)
+        axes = [each.axis for each in inputs]
+        lower = np.array([-1.0 if i is None else domain.lower[i] for i in axes])
+        upper = np.array([1.0 if i is None else domain.upper[i] for i in axes])
+        placed = PlacedFunction(name, function, inputs, lower, upper, tuple(domain.names))
+        if function.true is not None and not placed.needs_solution:
+            x = domain.sample(5, seed=0)[:, placed.axes]
+            what = placed.true_text
+            values_at(function.true, x, what=what, columns=1, reads_variables=True)
+        found[name] = placed
+    return found
+
+
+def _input(function: str, name: str, coordinates: Sequence[str], outputs: Sequence[str]) -> Input:
+    if name in coordinates:
+        return Input(name, axis=list(coordinates).index(name))
+    if name in outputs:
+        return Input(name, component=list(outputs).index(name))
+    raise InputError(
+        f"Problem: the unknown function {function!r} is to depend on {name!r}, which is neither a "
+        f"coordinate ({', '.join(coordinates)}) nor a component of the solution "
+        f"({', '.join(outputs)})."
+    )
+
+
+def _nothing(z: Tensor) -> Tensor:
+    return tf.zeros_like(z[:, :1])
+
+
+def _column(values: Tensor, component: Any) -> Tensor:
+    return values[:, component : component + 1]
+
+
+def _of_pairs(pairs: Sequence[tuple[int, int]], e: int) -> Coefficients:
+    """Coefficients of ∂²/∂z_a∂z_b for each pair: [K, e, e]."""
+    matrices = np.zeros((len(pairs), e, e))
+    for k, (a, b) in enumerate(pairs):
+        matrices[k, a, b] += 0.5
+        matrices[k, b, a] += 0.5
+    return matrices
+
+
+def _product(first: Tensor, other: Tensor, second: Coefficients) -> Tensor:
+    """Σ_ij C_kij a_i b_j of a, b: [n, d] -> [n, K]."""
+    return tf.einsum("ni,kij,nj->nk", first, tf.constant(second, first.dtype), other)
+
+
+def _stacked(columns: Sequence[Tensor], like: Tensor) -> Tensor:
+    return tf.stack(columns, axis=-1) if columns else like[:, :, None][..., :0]

@@ -1,0 +1,246 @@
+"""How the functions of residuals and conditions get the unknowns that they name."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any, ClassVar
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.checks.checks import check_takes
+from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.terms.residual import Residual
+from sciml_par.problems.unknowns.placed_function import BoundFunction
+
+Names = tuple[str, ...]
+Starts = Mapping[str, Any]
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, eq=False)
+class WithUnknowns:
+    """The residual of a part of a problem, (u, *arrays) -> r, which gets the unknowns of the field.
+
+    Attributes
+    ----------
+    part : a residual or a condition.
+    of_residual : the unknowns that its method `residual` names.
+    of_functions : the functions that it holds, such as the right side of a condition, and the
+        unknowns that each names.
+    starts : of all unknowns, for a field that has none.
+    """
+
+    not_in_residual: ClassVar[tuple[str, ...]] = ("starts",)
+
+    part: Any
+    of_residual: Names
+    of_functions: tuple[tuple[str, Names], ...]
+    starts: Mapping[str, Any]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The unknowns that are passed to some function."""
+        return frozenset(self.of_residual).union(*(names for _, names in self.of_functions))
+
+    def __call__(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
+        """r: [n, k] (local)."""
+        given = {**self.starts, **getattr(u, "unknowns", {})}
+        values = {name: _value(given[name], u, arrays[0].dtype) for name in self.names}
+        part = self.part
+        if self.of_functions:
+            part = copy.copy(part)
+            for attribute, names in self.of_functions:
+                bound = partial(getattr(part, attribute), **{name: values[name] for name in names})
+                object.__setattr__(part, attribute, bound)
+        try:
+            return part.residual(u, *arrays, **{name: values[name] for name in self.of_residual})
+        except (TypeError, ValueError) as error:
+            _explain(error, values)
+            raise
+
+
+def _explain(error: Exception, values: Mapping[str, Any]) -> None:
+    """Say where a function was taken for a number, or a number for a function."""
+    text = str(error)
+    functions = [name for name, value in values.items() if isinstance(value, Field)]
+    numbers = [name for name in values if name not in functions]
+    if functions and "Field" in text:
+        name = functions[0]
+        error.add_note(
+            f"The unknown {name!r} is a function: write its values as {name}(x), and give "
+            f"{name} itself to operators, as in gradient({name}, x)."
+        )
+    if numbers and "not callable" in text:
+        name = numbers[0]
+        error.add_note(
+            f"The unknown {name!r} is a number: write {name}, not {name}(x); one that depends on x "
+            f"is unknowns={{{name!r}: UnknownFunction(1.0)}}."
+        )
+
+
+def _value(given: Any, u: Any, dtype: Any) -> Any:
+    """A number as a tensor, a function as a field."""
+    if isinstance(given, BoundFunction):
+        return given.beside(u)
+    if callable(given):
+        names = getattr(u, "coordinates", None)
+        return given if isinstance(given, Field) else Field(given, coordinates=names)
+    return tf.convert_to_tensor(given, dtype)
+
+
+def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
+    """(u, *arrays) -> r of a residual or a condition, with the unknowns that it names (local).
+
+    Parameters
+    ----------
+    unknowns : where they begin, by name.
+    name : of the term, for messages.
+
+    Raises
+    ------
+    InputError
+        A function takes an argument that nothing gives, or data are to depend on an unknown.
+    """
+    names = tuple(unknowns)
+    held = _functions_of(part)
+    once = getattr(part, "not_in_residual", ())
+    for attribute in once:
+        _refuse_in_data(held.pop(attribute, None), names, attribute, name)
+    of_functions = []
+    for attribute, function in held.items():
+        _check_given(function, names, name, positional=_positional(part, attribute))
+        if chosen := named_by(function, names):
+            of_functions.append((attribute, chosen))
+    _check_given(part.residual, names, name, positional=None)
+    of_residual = named_by(part.residual, names)
+    if not of_residual and not of_functions:
+        return part.residual
+    return WithUnknowns(part, of_residual, tuple(of_functions), unknowns)
+
+
+def check_all_named(functions: Sequence[Any], unknowns: Starts) -> None:
+    """See that each unknown is an argument of some residual or condition (local).
+
+    Raises
+    ------
+    InputError
+        One is not.
+    """
+    named = set().union(*(f.names for f in functions if isinstance(f, WithUnknowns)))
+    for name in unknowns:
+        if name not in named:
+            raise InputError(
+                f"Problem: no residual and no condition takes the unknown {name!r}, so that "
+                f"nothing would tell its value; name it as an argument, as in "
+                f"def residual(u, x, *, {name}), or leave it out of unknowns."
+            )
+
+
+def refuse_in_ansatz(function: Any, unknowns: Starts) -> None:
+    """See that an ansatz takes no unknown (local).
+
+    Raises
+    ------
+    InputError
+        It does.
+    """
+    for name in _named(_parameters(function), tuple(unknowns)):
+        raise InputError(
+            f"Problem: the ansatz takes the unknown {name!r}, but an ansatz cannot depend on "
+            f"unknowns; let a condition take it."
+        )
+
+
+def named_by(function: Any, names: Names) -> Names:
+    """Which of these names a function takes as arguments; all, if it takes any (local)."""
+    parameters = _parameters(function)
+    any_name = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    # Objects that can be called, such as Keras layers, take any argument and use none.
+    if any_name and _is_written_by_def(function):
+        return names
+    return _named(parameters, names)
+
+
+def _named(parameters: Mapping[str, inspect.Parameter], names: Names) -> Names:
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return tuple(n for n in names if n in parameters and parameters[n].kind in by_name)
+
+
+def _is_written_by_def(function: Any) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return isinstance(function, FunctionType | MethodType)
+
+
+def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of functions that are not written in Python
+        return {}
+
+
+def _functions_of(part: Any) -> dict[str, Any]:
+    """The functions that a part holds, by the names of its attributes."""
+    held = dict(getattr(part, "__dict__", {}))
+    if is_dataclass(part):
+        held = {f.name: getattr(part, f.name) for f in fields(part)} | held
+    return {name: value for name, value in held.items() if callable(value)}
+
+
+def _positional(part: Any, attribute: str) -> int | None:
+    """How many arguments a function gets by their places, where that is known."""
+    if attribute != "function":
+        return None
+    if type(part) is Residual:
+        return 2 + (part.data is not None)
+    return 2 + part.needs_normals if type(part) is Condition else None
+
+
+def _check_given(function: Any, names: Names, term: str, *, positional: int | None) -> None:
+    """See that every argument that a function must get is given to it."""
+    if positional is not None:
+        check_takes(
+            function,
+            ", ".join(("u", "x", "f")[:positional]),
+            what=f"Problem: the residual of term {term!r}",
+            more_by_name=True,
+        )
+    places = 0
+    for name, parameter in _parameters(function).items():
+        if parameter.kind in _POSITIONAL:
+            places += 1
+            by_place = positional is None or places <= positional
+            if by_place and positional is not None and name in names:
+                raise InputError(
+                    f"Problem: the unknown {name!r} has the name of an argument that the residual "
+                    f"of term {term!r} gets by its place; give the unknown another name, or write "
+                    f"a star in front of it, as in def residual(u, x, *, {name})."
+                )
+        else:
+            by_place = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+        if by_place or name in names or parameter.default is not inspect.Parameter.empty:
+            continue
+        raise InputError(
+            f"Problem: the residual of term {term!r} takes the argument {name!r}, which is no "
+            f"unknown of the problem{_these(names)}. Add it, as "
+            f"unknowns={{{name!r}: Unknown(1.0)}}, or give the argument a default; a known right "
+            f"side is Residual(..., data=...)."
+        )
+
+
+def _these(names: Names) -> str:
+    return f" (these are {', '.join(map(repr, names))})" if names else ""
+
+
+def _refuse_in_data(function: Any, names: Names, attribute: str, term: str) -> None:
+    for name in _named(_parameters(function), names) if callable(function) else ():
+        raise InputError(
+            f"Problem: {attribute} of term {term!r} takes the unknown {name!r}, but it is computed "
+            f"once, before the training; use the unknown in the residual itself."
+        )

@@ -1,0 +1,131 @@
+"""Unknown functions in an equation, such as k(x) in −∇·(k ∇u) = f, found with its solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from sciml_par._other_names import ByName
+from sciml_par.errors import InputError
+from sciml_par.problems.checks.names import checked_names
+from sciml_par.problems.unknowns.unknowns import Unknown
+
+Tensor = Any
+
+
+@dataclass(frozen=True, eq=False)
+class UnknownFunction(ByName):
+    """A function that is sought, k(z) = T(p + N(z)), by a network N of its own.
+
+    Its values are numbers. T is the smooth function by which `Unknown` keeps a number inside of
+    its bounds, and p the parameter at which T(p) = start:
+
+        start + s N(z)                          without bounds
+        lower + s log(1 + eᵖ⁺ᴺ)                 with a lower bound
+        upper − s log(1 + eᵖ⁺ᴺ)                 with an upper bound
+        lower + (upper − lower) / (1 + e⁻ᵖ⁻ᴺ)   with both
+
+    Residuals and conditions that name it as an argument get it as a field of x, with values [n, 1]
+    and derivatives: ``k(x)``, ``gradient(k, x)``, ``divergence(lambda z: k(z) * gradient(u, z),
+    x)``.
+
+    Parameters
+    ----------
+    start : float
+        Close to which it begins, as near as the initial weights of N say; strictly inside of the
+        bounds. In the unit of the function, as are all others.
+    of : str or sequence of str, optional
+        What it depends on: names of coordinates, such as "x" of a domain in x and t, and of
+        components of the solution, such as "u" for k(u). By default all coordinates.
+    lower, upper : float, optional
+        The bounds, which it does not reach.
+    scale : float, optional
+        s, positive; by default as that of `Unknown`. With both bounds there is none.
+    network : callable, Keras 3 model or name, optional
+        N, as for `sciml_par.train`: called with (e, 1, seed=…, dtype=…) for e inputs. By default
+        `sciml_par.networks.MLP`. Where it is one of `sciml_par.networks` without periods in units
+        of x, it sees the coordinates mapped from the box of the domain to [−1, 1]. What is made
+        for it, and is a chain of dense layers, begins with a tenth of the initial weights of its
+        last layer. A model that is given, rather than made, begins as it is.
+    true : callable, optional
+        What it is known to be, z: [n, e] -> [n, 1] or, where e = 1, [n], in NumPy or TensorFlow,
+        for errors and figures; training does not see it.
+
+    Raises
+    ------
+    InputError
+        A bound is not a finite number, the start is not inside of the bounds, the scale is not
+        positive, `of` has no names, or `true` is no function.
+
+    Examples
+    --------
+    A conductivity k(x) > 0 that begins around 1:
+
+    >>> from sciml_par.problems import Box, Dirichlet, Problem, UnknownFunction
+    >>> from sciml_par.problems import divergence, gradient
+    >>> def conduction(u, x, *, k):
+    ...     return divergence(lambda z: k(z) * gradient(u, z), x) + 1
+    >>> problem = Problem(
+    ...     Box([0, 0], [1, 1]),
+    ...     conduction,
+    ...     conditions=[Dirichlet(0.0)],
+    ...     unknowns={"k": UnknownFunction(1.0, lower=0, of="x")},
+    ... )
+    >>> list(problem.unknown_functions)
+    ['k']
+    """
+
+    start: float
+    _: KW_ONLY
+    of: str | Sequence[str] | None = None
+    lower: float | None = None
+    upper: float | None = None
+    scale: float | None = None
+    network: Any = None
+    true: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.of is not None:
+            of = checked_names(self.of, "UnknownFunction: of, what it depends on,")
+            if not of:
+                raise InputError(
+                    "UnknownFunction: of must name at least one coordinate or component; a number "
+                    "that is sought is Unknown(1.0)."
+                )
+            object.__setattr__(self, "of", of)
+        if self.true is not None and not callable(self.true):
+            raise InputError(
+                f"UnknownFunction: true must be a function of what it depends on, as "
+                f"lambda x: 1 + x**2, got {self.true!r}."
+            )
+        try:
+            number = self.number
+        except InputError as error:
+            text = str(error).removeprefix("Unknown: ")
+            raise InputError(f"UnknownFunction: {text}") from error
+        if number.shape:
+            raise InputError(
+                f"UnknownFunction: start must be one number, got the shape {list(number.shape)}; "
+                f"for several functions, give an UnknownFunction for each."
+            )
+
+    @cached_property
+    def number(self) -> Unknown:
+        """T, as the number that it would be without a network."""
+        return Unknown(self.start, lower=self.lower, upper=self.upper, scale=self.scale)
+
+    @cached_property
+    def offset(self) -> float:
+        """p, at which T(p) = start."""
+        return float(self.number.initial("", 0))
+
+    def without_network(self) -> UnknownFunction:
+        """The same bounds and inputs, of which files and other ranks can be told."""
+        return replace(self, network=None, true=None)
+
+    def __repr__(self) -> str:
+        given = {name: getattr(self, name) for name in ("of", "lower", "upper", "scale")}
+        more = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        return f"UnknownFunction({', '.join([f'{self.start!r}', *more])})"

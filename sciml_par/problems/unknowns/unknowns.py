@@ -1,0 +1,275 @@
+"""Unknown coefficients of an equation, which are found together with its solution."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._other_names import ByName
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.checks.checks import checked_number
+
+FloatArray = npt.NDArray[np.float64]
+Tensor = Any
+Number = float | Sequence[float] | npt.NDArray[Any]
+
+_TRIES = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Unknown(ByName):
+    """A coefficient that is sought: a number, or an array of numbers.
+
+    An optimizer changes a parameter p of order one, of which the value is a smooth function:
+
+        s p                             without bounds
+        lower + s log(1 + eᵖ)           with a lower bound
+        upper − s log(1 + eᵖ)           with an upper bound
+        lower + (upper − lower) / (1 + e⁻ᵖ)     with both
+
+    so that it stays inside of its bounds, and a step of the optimizer changes it by about as much
+    for its size as any weight of the network.
+
+    Parameters
+    ----------
+    start : float or array
+        Where it begins; strictly inside of the bounds. Its shape is that of the unknown. In the
+        unit of the coefficient, as are all others.
+    lower, upper : float or array, optional
+        The bounds, which it does not reach.
+    scale : float or array, optional
+        s, positive; by default the distance of the start from the bound, and without bounds |start|
+        or, where that is 0, 1. With both bounds there is none.
+    spread : float
+        The standard deviation of where members of an ensemble begin, each by its seed, around
+        `start` and inside of the bounds.
+    true : float or array, optional
+        What it is known to be, for errors in tables and a line in figures; training does not see
+        it.
+
+    Raises
+    ------
+    InputError
+        Something is not a finite number or of another shape, the start is not inside of the bounds,
+        or the scale is not positive.
+
+    Examples
+    --------
+    A diffusivity that is positive, and three parameters at once:
+
+    >>> from sciml_par.problems import Unknown
+    >>> diffusivity = Unknown(1.0, lower=0)
+    >>> Unknown([8.0, 25.0, 2.0], lower=0).shape
+    (3,)
+    """
+
+    start: Number
+    _: KW_ONLY
+    lower: Number | None = None
+    upper: Number | None = None
+    scale: Number | None = None
+    spread: float = 0.0
+    true: Number | None = None
+
+    def __post_init__(self) -> None:
+        start = _array(self.start, "start")
+        object.__setattr__(self, "start", start)
+        for name in ("lower", "upper", "scale", "true"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, _of_shape(_array(given, name), start.shape, name))
+        lower, upper = self._bounds
+        if not np.all((lower < start) & (start < upper)):
+            raise InputError(
+                f"Unknown: the start must lie strictly inside of the bounds, since it never "
+                f"reaches them; got start={_text(start)}, lower={_text(self.lower)}, "
+                f"upper={_text(self.upper)}."
+            )
+        self._check_scale()
+        checked_number(self.spread, "Unknown: spread")
+        if self.spread < 0:
+            raise InputError(f"Unknown: spread must not be negative, got {self.spread!r}.")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """() of a number."""
+        return np.shape(self.start)
+
+    @property
+    def size(self) -> int:
+        """How many numbers it is."""
+        return int(np.size(self.start))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for unknowns of which the same function of p is the value."""
+        given = (self.lower, self.upper, self._scale)
+        return (self.shape, *(None if g is None else np.asarray(g).tobytes() for g in given))
+
+    def initial(self, name: str, seed: int) -> FloatArray:
+        """p at which a member with this seed begins (local).
+
+        Raises
+        ------
+        InputError
+            The spread is so large that hardly any value lies inside of the bounds.
+        """
+        start = np.asarray(self.start, np.float64)
+        if self.spread == 0:
+            return self._parameter(start)
+        lower, upper = self._bounds
+        rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        for _ in range(_TRIES):
+            drawn = start + self.spread * rng.normal(size=self.shape)
+            if np.all((lower < drawn) & (drawn < upper)):
+                return self._parameter(drawn)
+        raise InputError(
+            f"Unknown: of {_TRIES} values around the start of {name!r} with spread="
+            f"{self.spread:g} none lies inside of its bounds; give a smaller spread."
+        )
+
+    def value(self, parameter: Tensor) -> Tensor:
+        """The value of p, in TensorFlow operations (local)."""
+        dtype = parameter.dtype
+
+        def constant(number: Any) -> Tensor:
+            return tf.constant(np.broadcast_to(number, self.shape), dtype)
+
+        if self.lower is not None and self.upper is not None:
+            width = constant(np.subtract(self.upper, self.lower))
+            return constant(self.lower) + width * tf.sigmoid(parameter)
+        if self.lower is not None:
+            return constant(self.lower) + constant(self._scale) * tf.nn.softplus(parameter)
+        if self.upper is not None:
+            return constant(self.upper) - constant(self._scale) * tf.nn.softplus(parameter)
+        return constant(self._scale) * parameter
+
+    def values(self, parameters: npt.ArrayLike) -> FloatArray:
+        """The values of many p: [..., *shape] -> [..., *shape], NumPy (local)."""
+        p = np.asarray(parameters, np.float64)
+        if self.lower is not None and self.upper is not None:
+            share = (1 + np.tanh(p / 2)) / 2
+            return np.asarray(self.lower + np.subtract(self.upper, self.lower) * share)
+        if self.lower is not None:
+            return np.asarray(self.lower + self._scale * np.logaddexp(0, p))
+        if self.upper is not None:
+            return np.asarray(self.upper - self._scale * np.logaddexp(0, p))
+        return np.asarray(self._scale * p)
+
+    def _parameter(self, value: FloatArray) -> FloatArray:
+        """p of a value inside of the bounds."""
+        if self.lower is not None and self.upper is not None:
+            return np.asarray(np.log(value - self.lower) - np.log(self.upper - value))
+        if self.lower is not None or self.upper is not None:
+            bound: Any = self.upper if self.lower is None else self.lower
+            distance = np.abs(value - bound) / self._scale
+            return np.asarray(distance + np.log(-np.expm1(-distance)))
+        return np.asarray(value / self._scale)
+
+    @property
+    def _bounds(self) -> tuple[Any, Any]:
+        return (
+            -np.inf if self.lower is None else self.lower,
+            np.inf if self.upper is None else self.upper,
+        )
+
+    @property
+    def _scale(self) -> Any:
+        if self.scale is not None:
+            return self.scale
+        if self.lower is not None:
+            return np.subtract(self.start, self.lower)
+        if self.upper is not None:
+            return np.subtract(self.upper, self.start)
+        size = np.abs(self.start)
+        return np.where(size > 0, size, 1.0)
+
+    def _check_scale(self) -> None:
+        if self.scale is None:
+            return
+        if self.lower is not None and self.upper is not None:
+            raise InputError(
+                "Unknown: scale has no meaning with both bounds, whose distance is the scale; "
+                "leave it out."
+            )
+        if not np.all(np.asarray(self.scale) > 0):
+            raise InputError(f"Unknown: scale must be positive, got {_text(self.scale)}.")
+
+    def __repr__(self) -> str:
+        given = {name: getattr(self, name) for name in ("lower", "upper", "scale", "true")}
+        more = [f"{name}={_text(value)}" for name, value in given.items() if value is not None]
+        more += [f"spread={self.spread:g}"] if self.spread else []
+        return f"Unknown({', '.join([_text(self.start), *more])})"
+
+
+Unknowns = Mapping[str, Unknown]
+
+
+def values_of(unknowns: Unknowns, parameters: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The values of the unknowns, by name, from their parameters in order (local)."""
+    named = zip(unknowns.items(), parameters, strict=True)
+    return {name: unknown.value(p) for (name, unknown), p in named}
+
+
+def initial_unknowns(unknowns: Unknowns, seed: int) -> FloatArray:
+    """The parameters with which a member with this seed begins, in one vector [q] (local)."""
+    parts = [unknown.initial(name, seed).ravel() for name, unknown in unknowns.items()]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def size_of(unknowns: Unknowns) -> int:
+    """How many numbers q they are (local)."""
+    return sum(unknown.size for unknown in unknowns.values())
+
+
+def names_of_numbers(unknowns: Unknowns) -> list[str]:
+    """A name for each of the q numbers: "D", or "c[0]" and so on of an array (local)."""
+    return [
+        name + (f"[{', '.join(map(str, place))}]" if place else "")
+        for name, unknown in unknowns.items()
+        for place in np.ndindex(unknown.shape)
+    ]
+
+
+def numbers_of(unknowns: Unknowns, parameters: npt.ArrayLike) -> FloatArray:
+    """The values of the unknowns: their parameters [..., q] -> [..., q] (local)."""
+    given = np.asarray(parameters, np.float64)
+    found, at = [given[..., :0]], 0
+    for unknown in unknowns.values():
+        part = given[..., at : at + unknown.size]
+        values = unknown.values(part.reshape((*given.shape[:-1], *unknown.shape)))
+        found.append(values.reshape(part.shape))
+        at += unknown.size
+    return np.concatenate(found, axis=-1)
+
+
+def _array(value: Any, what: str) -> FloatArray:
+    try:
+        array = np.array(value, np.float64)
+    except (TypeError, ValueError):
+        array = np.array(np.nan)
+    if isinstance(value, str | bool) or array.size == 0 or not np.isfinite(array).all():
+        raise InputError(
+            f"Unknown: {what} must be a finite number or an array of these, got {value!r}."
+        )
+    array.flags.writeable = False
+    return array
+
+
+def _of_shape(array: FloatArray, shape: tuple[int, ...], what: str) -> FloatArray:
+    if array.shape not in ((), shape):
+        raise InputError(
+            f"Unknown: {what} must be a number or of the shape {list(shape)} of the start, got the "
+            f"shape {list(array.shape)}."
+        )
+    return np.broadcast_to(array, shape)
+
+
+def _text(value: Any) -> str:
+    return "None" if value is None else f"{np.asarray(value).tolist()}"

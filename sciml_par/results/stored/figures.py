@@ -1,0 +1,142 @@
+"""The figures of a run: what was trained, drawn by `sciml_par.evaluation`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from sciml_par.evaluation.figures.errors import plot_errors
+from sciml_par.evaluation.figures.flow import plot_flow, vector_of
+from sciml_par.evaluation.figures.losses import plot_losses, plot_weights
+from sciml_par.evaluation.figures.parts.curves import LossCurve
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.figures.predictions import plot_predictions
+from sciml_par.evaluation.figures.save import save_figure
+from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
+from sciml_par.evaluation.figures.unknowns import UnknownCurve, plot_unknowns
+from sciml_par.results.member import (
+    DIVERGED,
+    FINISHED,
+    NOT_FINITE,
+    Member,
+    in_the_mean,
+    ranks_of,
+)
+
+_DRAWN_DIMENSIONS = 2
+_ONE = "prediction"  # what that of a single model is called
+_REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (diverged)"}
+
+
+def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
+    """Write prediction, error, loss and, if there are any, unknowns as PNG and PDF (local).
+
+    Each unknown function of one or two inputs, or of which the truth is known, has one of its own.
+    Of a single member whose loss a strategy has weighed, there are its weights as well. In more
+    than two dimensions there are the loss and, where an exact solution is known, the
+    predicted over the exact values. A field over space and time has slices at several times as
+    well, and a vector field in the plane, such as a velocity, streamlines.
+    """
+    labels = labels_of(members, mode=mode)
+    losses = [_loss_curve(each, label) for label, each in zip(labels, members, strict=True)]
+    save_figure(plot_losses(losses, title=title), folder, "loss")
+    sought = [
+        curve
+        for label, member in zip(labels, members, strict=True)
+        for curve in _unknown_curves(member, label)
+    ]
+    if sought:
+        save_figure(plot_unknowns(sought, title=title), folder, "unknowns")
+    _write_functions(members, labels, folder, title)
+    if len(members) == 1 and members[0].term_weights.size:
+        save_figure(plot_weights(_weight_curves(members[0]), title=title), folder, "weights")
+    drawn = [
+        drawn_prediction(member, label, sound=enters)
+        for member, label, enters in zip(members, labels, in_the_mean(members), strict=True)
+    ]
+    known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
+    if known or in_full:
+        save_figure(plot_predictions(drawn, title=title), folder, "prediction")
+    if known and in_full:
+        save_figure(plot_errors(drawn, title=title), folder, "error")
+    if all(in_space_and_time(each) for each in drawn):
+        save_figure(plot_slices(drawn, title=title), folder, "slices")
+    if vector_of(drawn[0]) is not None:
+        save_figure(plot_flow(drawn, title=title), folder, "flow")
+
+
+def _write_functions(
+    members: Sequence[Member], labels: Sequence[str], folder: Path, title: str | None
+) -> None:
+    """The unknown functions, a figure for each name."""
+    found: dict[str, list[Prediction]] = {}
+    for label, member, enters in zip(labels, members, in_the_mean(members), strict=True):
+        for each in member.functions:
+            # Without the shards of the solution, which may have more coordinates.
+            drawn = replace(each.as_member(member).prediction, label=label, sound=enters)
+            found.setdefault(each.name, []).append(drawn)
+    for name, curves in found.items():
+        alike = [each for each in curves if each.dimension == curves[0].dimension]
+        if alike[0].dimension <= _DRAWN_DIMENSIONS or any(each.known for each in alike):
+            save_figure(plot_predictions(alike, title=title), folder, f"unknown_{name}")
+
+
+def _loss_curve(member: Member, label: str) -> LossCurve:
+    """The member's loss with its terms, of which one alone would be the loss again."""
+    several = len(member.terms) > 1
+    if label.startswith(_ONE):
+        label = label.replace(_ONE, "total" if several else "loss", 1)
+    return LossCurve(
+        label,
+        member.loss_steps,
+        member.losses,
+        terms=dict(zip(member.terms, member.term_losses.T, strict=True)) if several else {},
+        best_step=member.best_step if np.isfinite(member.best_loss) else None,
+        best_loss=member.best_loss,
+    )
+
+
+def _unknown_curves(member: Member, label: str) -> list[UnknownCurve]:
+    values = member.unknown_values
+    numbers = zip(values.names, values.history.T, values.true_numbers(), strict=True)
+    if label.startswith(_ONE):
+        label = label.replace(_ONE, "found", 1)
+    return [
+        UnknownCurve(name, label, member.loss_steps, history, true)
+        for name, history, true in (numbers if values.size else ())
+    ]
+
+
+def _weight_curves(member: Member) -> list[LossCurve]:
+    """What a strategy has multiplied the member's terms by."""
+    columns = zip(member.terms, member.term_weights.T, strict=True)
+    return [LossCurve(name, member.loss_steps, values) for name, values in columns]
+
+
+def drawn_prediction(member: Member, label: str, *, sound: bool) -> Prediction:
+    """The member's prediction, with what a figure says and shows of the member (local)."""
+    assert isinstance(member.prediction, Prediction)
+    return replace(
+        member.prediction,
+        label=label,
+        shards=tuple(each.shard for each in member.contributions),
+        sound=sound,
+    )
+
+
+def labels_of(members: Sequence[Member], *, mode: str) -> list[str]:
+    """What a figure calls each member (local)."""
+    several = len(members) > len(ranks_of(members))
+    unlike = len({member.problem for member in members}) > 1
+    labels = []
+    for member in members:
+        label = _ONE
+        if mode == "ensemble":
+            label = f"rank {member.rank}"
+            label += f", member {member.number}" if several else ""
+            label += f": {member.problem}" if unlike else ""
+        labels.append(label + _REMARKS[member.status].format(step=member.steps))
+    return labels

@@ -1,0 +1,38 @@
+"""What a training was asked for, as numbers and texts that a file can hold."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from sciml_par.problems.problem import Problem
+from sciml_par.training.arguments.arguments import Arguments
+
+_LONGEST, _LONGEST_LIST = 200, 20
+
+
+def texts_of(arguments: Arguments) -> dict[str, Any]:
+    """The arguments by name, those that were given as objects in words (local)."""
+    return {each.name: _plain(getattr(arguments, each.name)) for each in fields(arguments)}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):  # NumPy's included
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, Problem):
+        return value.name
+    if isinstance(value, tuple | list) and len(value) <= _LONGEST_LIST:
+        return [_plain(each) for each in value]
+    if isinstance(value, np.ndarray) or hasattr(value, "numpy"):
+        return f"array of shape {list(value.shape)}"
+    if callable(value):
+        return str(getattr(value, "__qualname__", None) or type(value).__qualname__)
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

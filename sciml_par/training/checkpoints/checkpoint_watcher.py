@@ -1,0 +1,113 @@
+"""Writes checkpoints between chunks of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from sciml_par._stderr import write_error
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.checkpoints import checkpoint_file
+from sciml_par.training.checkpoints.checkpoint_content import content_of
+from sciml_par.training.checkpoints.stored_terms import FloatArray, terms_of_now
+from sciml_par.training.loop.course import Course
+from sciml_par.training.loop.loop import NOT_FINITE
+from sciml_par.training.preparation.identity import Identity
+from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
+
+
+class CheckpointWatcher(Watcher):
+    """Writes a group's file at multiples of some steps, when all stop, and at the end.
+
+    A file that cannot be written does not end the training: it is told, and tried again at the
+    next multiple.
+
+    Parameters
+    ----------
+    path : the file.
+    every : steps between files, or None.
+    identity : of the training.
+    take_apart : makes a computation of each member of a course, where they cannot be one.
+    writes : whether this rank writes; one of each group does.
+    resumed : the steps of the courses whose state the file holds, if it was resumed from.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        every: int | None,
+        identity: Identity,
+        *,
+        take_apart: Callable[[Course], None],
+        writes: bool,
+        resumed: tuple[int, ...] | None,
+    ) -> None:
+        self._path, self._every, self._identity = path, every, identity
+        self._writes, self._take_apart = writes, take_apart
+        self._written: tuple[int, ...] | None = None
+        self._seen: tuple[int, ...] | None = None
+        self._resumed = resumed
+        self._terms: dict[int, tuple[int, FloatArray]] = {}
+        self._problem: str | None = None
+
+    def longest_chunk(self, step: int) -> int:
+        """See `Watcher`: up to the next multiple."""
+        return NO_LIMIT if self._every is None else self._every - step % self._every
+
+    def met(self, meeting: Meeting) -> str | None:
+        """See `Watcher` (collective in the group, where a file is due)."""
+        now = tuple(course.step for course in meeting.courses)
+        moved, self._seen = now != self._seen, now
+        course = meeting.course
+        multiple = self._every is not None and course.step % self._every == 0 and course.step > 0
+        due = meeting.over or (moved and (multiple or course.finished))
+        if not due or now == self._resumed or _lost(meeting):
+            return None
+        terms = self._terms_of(meeting)
+        if not self._writes or now == self._written:
+            return None
+        return self._write(meeting, now, terms)
+
+    def _terms_of(self, meeting: Meeting) -> dict[int, FloatArray]:
+        """The terms of the loss at the weights of each course that has begun.
+
+        Those of courses that have made no step since are known.
+        """
+        for i, course in enumerate(meeting.courses):
+            known = i in self._terms and self._terms[i][0] == course.step
+            if course.step > 0 and not known:
+                self._terms[i] = course.step, terms_of_now(course, self._take_apart)
+        return {i: terms for i, (_, terms) in self._terms.items()}
+
+    def report(self, world: Communicator) -> None:
+        """Say on rank 0 which files could not be written at last, if any (collective)."""
+        problems = [problem for problem in world.allgather_object(self._problem) if problem]
+        if problems and world.rank == 0:
+            more = f" (and {len(problems) - 1} others)" if len(problems) > 1 else ""
+            write_error(f"warning: {problems[0]}{more}.")
+
+    def _write(
+        self, meeting: Meeting, now: tuple[int, ...], terms: dict[int, FloatArray]
+    ) -> str | None:
+        before, self._problem = self._problem, None
+        try:
+            checkpoint_file.write(content_of(meeting, self._identity, terms), self._path)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self._problem = f"the checkpoint {self._path} cannot be written ({reason})"
+        else:
+            self._written = now
+        if self._problem is None or before is not None:
+            return None  # it has been told already
+        again = "" if self._every is None else f"; it is tried again every {self._every:,} steps"
+        return f"{self._problem}. Training goes on{again}"
+
+
+def _lost(meeting: Meeting) -> bool:
+    """Whether no member has ever had a finite loss, so that there is nothing to go on from."""
+    return not any(
+        np.any((course.ended != NOT_FINITE) | np.isfinite(course.state.best_loss.numpy()))
+        for course in meeting.courses
+    )

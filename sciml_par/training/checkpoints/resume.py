@@ -1,0 +1,179 @@
+"""Begin a training where a checkpoint left it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sciml_par._text import listed
+from sciml_par.errors import InputError
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.results.stored.folder import CHECKPOINT, claim_folder
+from sciml_par.training.checkpoints import checkpoint_file
+from sciml_par.training.checkpoints.checkpoint import Checkpoint, check_checkpoint
+from sciml_par.training.checkpoints.checkpoint_content import check_identity, restore, stored_terms
+from sciml_par.training.checkpoints.checkpoint_file import Content
+from sciml_par.training.checkpoints.checkpoint_watcher import CheckpointWatcher
+from sciml_par.training.checkpoints.stored_terms import difference
+from sciml_par.training.preparation.preparation import Preparation
+from sciml_par.training.run.meeting import Meeting
+
+
+def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> None:
+    """See that both can be used, and are the same on all ranks (collective).
+
+    Raises
+    ------
+    InputError
+        On all ranks.
+    """
+    world.attempt(lambda: check_checkpoint(checkpoint, resume))
+    everyone = world.allgather_object(f"checkpoint={checkpoint!r}, resume={resume!r}")
+    for rank, theirs in enumerate(everyone):
+        if theirs != everyone[0]:
+            raise InputError(
+                f"train: expected the same checkpoint and resume on every rank; got {everyone[0]} "
+                f"on rank 0, and {theirs} on rank {rank}."
+            )
+
+
+def scattered_before(
+    checkpoint: Checkpoint | None, resume: bool | str, world: Communicator
+) -> bool | None:
+    """Whether the training that goes on laid out its points by Sobol's sequence (collective).
+
+    Its phases decided that, and there may be others now. None if it begins anew.
+
+    Raises
+    ------
+    InputError
+        On all ranks: the checkpoint cannot be read.
+    """
+
+    if checkpoint is None or not resume:
+        return None
+
+    def find() -> bool | None:
+        files = checkpoint.files() if world.rank == 0 else []
+        return checkpoint_file.read(files[0]).texts.get("scattered") if files else None
+
+    found: bool | None = world.broadcast_object(world.attempt(find))
+    return found
+
+
+def begin_from(
+    checkpoint: Checkpoint | None,
+    resume: bool | str,
+    meeting: Meeting,
+    ready: Preparation,
+    world: Communicator,
+) -> list[CheckpointWatcher]:
+    """Bring the courses to where a checkpoint left them, if that is asked for (collective).
+
+    Returns
+    -------
+    What writes the checkpoints of this training, if any are asked for.
+
+    Raises
+    ------
+    InputError
+        On all ranks: there are no checkpoints to resume from, they are of another training, cannot
+        be read, or would be lost.
+    OutputError
+        On all ranks: the folder cannot be made or written.
+    """
+    if checkpoint is None:
+        return []
+    world.on_root(lambda: _claim(checkpoint, resume))
+    path = checkpoint.file(mode=ready.settings.mode, group=ready.group_number)
+    resumed = bool(resume) and _go_on(meeting, ready, checkpoint, path, world)
+    return [
+        CheckpointWatcher(
+            path,
+            checkpoint.every,
+            ready.identity,
+            take_apart=ready.take_apart,
+            writes=ready.group.rank == 0,
+            resumed=tuple(course.step for course in meeting.courses) if resumed else None,
+        )
+    ]
+
+
+def _claim(checkpoint: Checkpoint, resume: bool | str) -> None:
+    folder, files = Path(checkpoint.folder), checkpoint.files()
+    if resume is True and not files:
+        raise InputError(
+            f"train: there is no checkpoint in {folder} (in {Path.cwd()}) to resume from. Name the "
+            f"folder of the training that is to go on; resume='auto' begins anew where there is "
+            f"none."
+        )
+    if not resume and files and not checkpoint.overwrite:
+        raise InputError(
+            f"train: {folder} holds {listed([file.name for file in files[:3]])} of another "
+            f"training, which would be lost. Go on from it with resume=True, name another folder, "
+            f"or allow Checkpoint(…, overwrite=True)."
+        )
+    claim_folder(folder, overwrite=True)
+    checkpoint_file.remove_drafts(folder, CHECKPOINT)
+    if not resume:
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def _go_on(
+    meeting: Meeting, ready: Preparation, checkpoint: Checkpoint, path: Path, world: Communicator
+) -> bool:
+    """Bring this group's courses to where its file left them, if there is one (collective).
+
+    Rank 0 of each group reads. A group without a file begins anew, as one does that was killed
+    before its first; what it computes is the same.
+    """
+
+    def find() -> Content | None:
+        if ready.group.rank > 0:
+            return None
+        if not path.exists():
+            _refuse_other_names(checkpoint, path)
+            return None
+        content = checkpoint_file.read(path)
+        check_identity(content, ready.identity, path)
+        return content
+
+    content = ready.group.broadcast_object(world.attempt(find))
+
+    def bring() -> None:
+        if content is not None:
+            restore(content, meeting, path)
+
+    world.attempt(bring)
+    found = [] if content is None else _differences(content, meeting, ready, path)
+
+    def refuse() -> None:
+        if found:
+            raise InputError(found[0])
+
+    world.attempt(refuse)
+    if content is not None:
+        for course in meeting.courses:
+            course.go_on(reopen=content.texts["stop"] != ready.identity.stop)
+    return content is not None
+
+
+def _differences(content: Content, meeting: Meeting, ready: Preparation, path: Path) -> list[str]:
+    """What tells the problem of the checkpoint from this one (collective in the group)."""
+    stored = stored_terms(content)
+    said = [difference(meeting.courses[i], stored[i], ready.take_apart, path) for i in stored]
+    return [text for text in said if text is not None]
+
+
+def _refuse_other_names(checkpoint: Checkpoint, path: Path) -> None:
+    """In mode "data" there is one file, of ensembles one for each group of ranks."""
+    of_ensemble = path.stem != CHECKPOINT
+    others = [file.name for file in checkpoint.files()]
+    if others and (of_ensemble == (f"{CHECKPOINT}.npz" in others)):
+        raise InputError(
+            f"train: {path.parent} holds {others[0]}, of a training in mode "
+            f"{'data' if of_ensemble else 'ensemble'!r}, and this one is in mode "
+            f"{'ensemble' if of_ensemble else 'data'!r}. Go on in the same mode, or start anew in "
+            f"another folder."
+        )

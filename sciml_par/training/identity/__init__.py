@@ -1,0 +1,1 @@
+"""What makes two things the same: fingerprints, and descriptions of settings."""

@@ -1,0 +1,391 @@
+"""Stacked members on their way through the phases of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.training.arguments.settings import Records
+from sciml_par.training.loop.divided_loop import DividedLoop
+from sciml_par.training.loop.loop import (
+    NO_DECREASE,
+    NO_PROGRESS,
+    NOT_FINITE,
+    RUNNING,
+    TARGET_LOSS,
+    Chunk,
+    Limits,
+    Loop,
+    State,
+)
+from sciml_par.training.members.stack import Stack
+from sciml_par.training.optimizers.phases import Phase
+from sciml_par.training.points.divided_feed import DividedFeed
+from sciml_par.training.points.feed import Feed
+
+FloatArray = npt.NDArray[np.float64]
+Loops = Sequence[Loop | DividedLoop]
+
+
+_NOT_COMPILED = (
+    "Raised while the training loop was compiled. XLA compiles residuals of TensorFlow operations "
+    "whose shapes do not depend on values: no tf.print, tf.py_function, tf.boolean_mask or "
+    "tf.unique, and in place of tf.hessians the operator hessian(u, x); a tf.while_loop whose "
+    "gradient is taken needs maximum_iterations. What a residual is during the training, a "
+    "callback can print."
+)
+
+
+_OF_THE_PHASE = (NO_PROGRESS, NO_DECREASE)
+"""Why a member has ended that goes on in the next phase."""
+
+
+class NotStackableError(Exception):
+    """An operation of a residual has no form for several members at once."""
+
+
+@dataclass
+class Position:
+    """Where a course stands, beside the tensors of its `State`.
+
+    Attributes
+    ----------
+    phase : the number of the phase.
+    phase_start : after how many steps of the loop it began.
+    step : how many steps the loop has made.
+    behind : how many steps each member has missed because it had ended, [M]: it has made
+        `step` − `behind` updates if it still runs.
+    """
+
+    phase: int
+    phase_start: int
+    step: int
+    behind: npt.NDArray[np.int64]
+
+
+class Course:
+    """How far stacked members have come. What says so is collective in the stack's group.
+
+    Attributes
+    ----------
+    state, position : where they stand.
+    recording : after which steps there are records.
+    steps, records : what was recorded; records[k] [M, T + q] are the terms of the loss after
+        steps[k], and then the q parameters of unknowns.
+    terms : of the loss before the last step, [M, T].
+    seconds_compile, seconds_train : spent in compilation, and in steps.
+    times_brought_together, largest_drift : of the replicas; see `bring_together`.
+    stopped : why all members were stopped from outside, or None.
+    apart : whether each member is a computation of its own.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        phases: Sequence[Phase],
+        loops: Loops,
+        feed: Feed | DividedFeed,
+        *,
+        limits: Limits,
+        log_every: int | None,
+    ) -> None:
+        self.stack, self.phases = stack, tuple(phases)
+        self.apart, self._feed = False, feed
+        self._loops, self._limits = tuple(loops), limits
+        self.recording = Records(log_every)
+        self._rate_factors = [
+            tf.constant((stack.rate_factor * phase.rate).astype(stack.parameters.dtype))
+            for phase in phases
+        ]
+        self.state = self._loops[0].start(tf.constant(stack.parameters))
+        members = len(stack.numbers)
+        self.position = Position(0, 0, 0, np.zeros(members, np.int64))
+        self.steps: list[npt.NDArray[np.int64]] = []
+        self.records: list[FloatArray] = []
+        self.weights: list[FloatArray] = []
+        self.terms = np.full([members, len(stack.terms)], np.nan)
+        self.seconds_compile = self.seconds_train = 0.0
+        self.times_brought_together, self.largest_drift = 0, 0.0
+        self.stopped: str | None = None
+        self._prepared = False
+
+    @property
+    def step(self) -> int:
+        """How many steps the loop has made."""
+        return self.position.step
+
+    @property
+    def unknowns(self) -> FloatArray:
+        """The parameters of unknowns after the last step, [M, q]."""
+        layout = self.stack.layout
+        found = self.state.parameters[:, layout.size_of_network :].numpy()
+        return np.asarray(found, np.float64)
+
+    @property
+    def steps_asked(self) -> int:
+        """The steps of all phases."""
+        return sum(phase.steps for phase in self.phases)
+
+    @property
+    def ended(self) -> npt.NDArray[np.int32]:
+        """Why each member has ended, [M]; see `State`."""
+        return np.asarray(self.state.ended.numpy())
+
+    @property
+    def needs_preparation(self) -> bool:
+        """Whether the phase's loop has not been compiled for this course."""
+        return not self._prepared
+
+    @property
+    def finished(self) -> bool:
+        """Whether no member makes any more steps."""
+        return self.stopped is not None or not self._runs() or self._phase_over()
+
+    @property
+    def updates(self) -> npt.NDArray[np.int64]:
+        """How many updates each member has had, [M]."""
+        return self.state.steps.numpy().astype(np.int64)
+
+    @property
+    def measures(self) -> dict[str, FloatArray]:
+        """What the optimizer tells of its last step, and the last recorded weights: [M] each.
+
+        An optimizer that has not made a step yet tells nothing.
+        """
+        return self._measures_of_optimizer() | self._last_weights()
+
+    def stop(self, reason: str) -> None:
+        """Make no more steps; a course that is done stays as it is."""
+        if not self.finished:
+            self.stopped = reason
+
+    def take_apart(self, loops: Loops, feed: DividedFeed) -> None:
+        """Make each member a computation of its own, from where they stand (local).
+
+        Parameters
+        ----------
+        loops, feed : of which each member is a part.
+        """
+        self._loops, self._feed, self.apart = tuple(loops), feed, True
+
+    def restore(self, position: Position, leaves: Sequence[Any]) -> bool:
+        """Put the course to where one of the same stack was (local).
+
+        Parameters
+        ----------
+        position, leaves : of that one; the leaves are the tensors of its state in order.
+
+        Returns
+        -------
+        Whether the arrays have the shapes and types of a state here; if not, nothing changes.
+        """
+        like = self._loops[position.phase].start(self.state.parameters)
+        expected = [(tuple(leaf.shape), leaf.dtype) for leaf in tf.nest.flatten(like)]
+        state = [tf.constant(leaf) for leaf in leaves]
+        if expected != [(tuple(leaf.shape), leaf.dtype) for leaf in state]:
+            return False
+        self.position = position
+        self.state = tf.nest.pack_sequence_as(like, state)
+        return True
+
+    def go_on(self, *, reopen: bool) -> None:
+        """Continue from there (local).
+
+        Parameters
+        ----------
+        reopen : let members that have ended by a target or without progress run again.
+        """
+        if reopen:
+            self._reopen()
+        if self._has_next_phase():
+            self._next_phase()
+
+    @property
+    def kept_points(self) -> dict[str, npt.NDArray[Any]]:
+        """What a checkpoint holds of the points, if they depend on more than the step."""
+        source = self._feed.adaptive
+        return {} if source is None else source.kept()
+
+    def restore_points(self, kept: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on with the points of a checkpoint (local)."""
+        source = self._feed.adaptive
+        if source is not None:
+            source.restore(kept)
+
+    def last_step_of(self, member: int) -> int:
+        """After how many steps of the loop this member, of M, had its last update."""
+        return int(self.updates[member] + self.position.behind[member])
+
+    def longest_chunk(self) -> int:
+        """How many steps the next chunk may have at most."""
+        at = self.position
+        loop, phase = self._loops[at.phase], self.phases[at.phase]
+        return min(
+            at.phase_start + phase.steps - at.step,
+            loop.longest_chunk(at.step, self.recording.spacing(at.step)),
+            self.recording.longest_chunk(at.step),
+            self._feed.longest_chunk(at.step),
+        )
+
+    def prepare(self) -> float:
+        """Compile the phase's loop by a step that is thrown away, and return the seconds.
+
+        Raises
+        ------
+        NotStackableError
+            There are several members, and they cannot be compiled as one computation.
+        """
+        chunk = self._try(self.state)
+        self.terms = chunk.terms
+        return chunk.seconds
+
+    def terms_here(self, parameters: Any = None) -> FloatArray:
+        """Return the terms of the loss at the weights of now, or at θ: [M, p], as [M, T].
+
+        They are those of the batch of the next step. A fresh state of the optimizer keeps it from
+        taking values that it knows from the step before.
+
+        Raises
+        ------
+        NotStackableError
+            As `prepare`.
+        """
+        theta = self.state.parameters if parameters is None else parameters
+        return self._try(self._loops[self.position.phase].start(theta)).terms
+
+    def _try(self, state: State) -> Chunk:
+        """Make a step that is thrown away."""
+        try:
+            chunk = self._advance(state, 1)
+        except Exception as error:
+            if len(self.stack.numbers) == 1 or self.apart:
+                error.add_note(_NOT_COMPILED)
+                raise
+            raise NotStackableError from error
+        if not self._prepared:
+            self._prepared = True
+            self.seconds_compile += chunk.seconds
+        return chunk
+
+    def advance(self, count: int) -> float:
+        """Do `count` steps, or fewer if all members end, and return the seconds."""
+        self._adapt_points()
+        chunk = self._advance(self.state, count)
+        self.state, self.terms = chunk.state, chunk.terms
+        self.position.step += chunk.done
+        self.steps.append(chunk.steps)
+        self.records.append(chunk.records)
+        self.weights.append(chunk.weights)
+        self.seconds_train += chunk.seconds
+        if self._has_next_phase():
+            self._next_phase()
+        return chunk.seconds
+
+    def _adapt_points(self) -> None:
+        """Let the points follow the residual, where it is time."""
+        feed, at, state = self._feed, self.position, self.state
+        source, loop = feed.adaptive, self._loops[at.phase]
+        if source is None or not source.due(at.step):
+            return
+        assert not isinstance(feed, DividedFeed) and isinstance(loop, Loop)
+
+        def squares(arrays: Sequence[Any]) -> FloatArray:
+            batch = feed.candidates(arrays, source.dtype)
+            return loop.squares_at(state.parameters, batch, source.counts)
+
+        source.adapt(at.step, squares)
+        # The losses at other points do not compare: what is best begins anew.
+        none = tf.fill(state.best_loss.shape, tf.constant(np.inf, state.best_loss.dtype))
+        self.state = state._replace(best_loss=none, reference_loss=none)
+
+    def final_parameters(self) -> Any:
+        """θ: [M, p] at the end; the best in place of those whose loss is not finite."""
+        last = self._loops[self.position.phase].finish(self.state).parameters
+        bad = tf.equal(self.state.ended, NOT_FINITE)[:, None]
+        return tf.where(bad, self.state.best, last)
+
+    def terms_of(self, parameters: Any) -> FloatArray:
+        """The terms of the loss at θ: [M, p] on all points, [M, T]."""
+        if self._feed.steps_per_epoch > 1:
+            loop = self._loops[self.position.phase]
+            return loop.terms_at(parameters, self._feed.whole(self.step))
+        # The loop has been compiled already, and computes the loss before it makes a step.
+        running = tf.fill(self.state.ended.shape, RUNNING)
+        begin = self.state._replace(parameters=parameters, ended=running)
+        return self._advance(begin, 1).terms
+
+    def _measures_of_optimizer(self) -> dict[str, FloatArray]:
+        optimizer: Any = self.phases[self.position.phase].optimizer
+        if not hasattr(optimizer, "report") or self.step == self.position.phase_start:
+            return {}
+        found = optimizer.report(self.state.optimizer).measures
+        return {name: value.numpy().astype(np.float64) for name, value in found.items()}
+
+    def _last_weights(self) -> dict[str, FloatArray]:
+        last = next((rows[-1] for rows in reversed(self.weights) if len(rows)), None)
+        if last is None or not last.shape[1]:
+            return {}
+        names = (f"weight {term.name}" for term in self.stack.terms)
+        return dict(zip(names, last.T, strict=True))
+
+    def _advance(self, state: State, count: int) -> Any:
+        at = self.position
+        return self._loops[at.phase].advance(
+            state,
+            self._feed.chunk(at.step),
+            self._limits,
+            self._rate_factors[at.phase],
+            step=at.step,
+            phase_start=at.phase_start,
+            count=count,
+            log_every=self.recording.spacing(at.step),
+        )
+
+    def _runs(self) -> bool:
+        return bool(np.any(self.ended == RUNNING))
+
+    def _phase_over(self) -> bool:
+        at = self.position
+        whole = at.step - at.phase_start >= self.phases[at.phase].steps
+        return whole or not self._runs()
+
+    def _has_next_phase(self) -> bool:
+        more = self.position.phase + 1 < len(self.phases)
+        return more and self._phase_over() and self._goes_on()
+
+    def _reopen(self) -> None:
+        """Let members run that have ended by stops, which may be others now."""
+        at, ended = self.position, self.ended
+        again = np.isin(ended, (TARGET_LOSS, NO_PROGRESS))
+        if again.any() and not self._runs():
+            # The step at which the last of them ended was no update: it is made again.
+            at.step = max(self.last_step_of(int(j)) for j in np.flatnonzero(again))
+            kept = [steps < at.step for steps in self.steps]
+            self.records = [r[k] for r, k in zip(self.records, kept, strict=True)]
+            self.weights = [w[k] for w, k in zip(self.weights, kept, strict=True)]
+            self.steps = [s[k] for s, k in zip(self.steps, kept, strict=True)]
+        at.behind = np.where(again, at.step - self.updates, at.behind)
+        reference = np.where(again, at.step, self.state.reference_step.numpy())
+        self.state = self.state._replace(
+            ended=tf.constant(np.where(again, RUNNING, ended), tf.int32),
+            reference_step=tf.constant(reference, tf.int32),
+        )
+
+    def _goes_on(self) -> bool:
+        return bool(np.any(np.isin(self.ended, (RUNNING, *_OF_THE_PHASE))))
+
+    def _next_phase(self) -> None:
+        at = self.position
+        ended = np.where(np.isin(self.ended, _OF_THE_PHASE), RUNNING, self.ended)
+        state = self._loops[at.phase].finish(self.state)
+        state = state._replace(ended=tf.constant(ended, tf.int32))
+        self.position = Position(at.phase + 1, at.step, at.step, at.step - self.updates)
+        begin = self._loops[at.phase + 1].start(state.parameters, before=state)
+        reference = tf.fill(begin.reference_step.shape, tf.constant(at.step, tf.int32))
+        self.state = begin._replace(reference_step=reference)
+        self._prepared = False

@@ -1,0 +1,101 @@
+"""Loops whose programs are kept, so that a second training of the same kind compiles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import partial
+from typing import Any
+
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.loop.compiled_programs import Programs, programs_of
+from sciml_par.training.loop.loop import Loop, compiles_collectives
+from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
+from sciml_par.training.members.stack import Stack
+from sciml_par.training.optimizers.optimizer import Optimizer
+from sciml_par.training.weights.from_argument import terms_of_loss
+from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss
+from sciml_par.training.weights.weighting import Weighting
+
+
+def loop_for(
+    stack: Stack,
+    optimizer: Optimizer,
+    group: Communicator,
+    strategy: LossWeights | None = None,
+) -> Loop:
+    """The loop of a stack, with the programs of loops of the same computation before it (local).
+
+    The key of a computation holds what its terms compute, as they were traced, and all else that
+    the loop computes; where it is not known, all is compiled anew.
+
+    Parameters
+    ----------
+    strategy : weighs the loss.
+
+    Raises
+    ------
+    InputError
+        The optimizer is not for this many parameters.
+    """
+    check = getattr(optimizer, "check", None)
+    if check is not None:
+        check(stack.layout, len(stack.numbers), stack.parameters.dtype)
+    programs = programs_of(_key(stack, optimizer, group, strategy))
+    return _make(stack, optimizer, group, strategy, programs)
+
+
+def _key(
+    stack: Stack, optimizer: Optimizer, group: Communicator, strategy: LossWeights | None
+) -> Hashable | None:
+    if stack.key is None:
+        return None
+    feed: Any = stack.feed
+    dtype = str(stack.parameters.dtype)
+    members = len(stack.numbers)
+    # A step may have been compiled for what the other ranks have as well, and all must agree on
+    # whether it was.
+    points = (feed.key, feed.stacked, feed.rows_of_ranks)
+    weights = None if strategy is None else (strategy.key, _terms_of(stack))
+    return (stack.key, optimizer.key, points, members, dtype, id(group), weights)
+
+
+def _terms_of(stack: Stack) -> TermsOfLoss:
+    points = [sum(rows) for rows in stack.feed.rows_of_ranks]
+    return terms_of_loss([setup.problem for setup in stack.setups], points)
+
+
+def _make(
+    stack: Stack,
+    optimizer: Optimizer,
+    group: Communicator,
+    strategy: LossWeights | None,
+    programs: Programs,
+) -> Loop:
+    objective = StackedObjective(
+        partial(field_of, stack.problem, stack.network),
+        stack.terms,
+        layout=stack.layout,
+        members=len(stack.numbers),
+        stacked=stack.feed.stacked,
+        communicator=group,
+        jacobians=jacobians_of(stack.problem, stack.network, stack.layout),
+        rows_of_ranks=stack.feed.rows_of_ranks,
+        compile_local=not compiles_collectives(group),
+    )
+    weighting = None
+    if strategy is not None:
+        weighting = Weighting(
+            strategy,
+            _terms_of(stack),
+            objective,
+            stacked=stack.feed.stacked,
+            rows_of_ranks=stack.feed.rows_of_ranks,
+        )
+    return Loop(
+        objective,
+        optimizer,
+        stack.feed,
+        communicator=group,
+        weighting=weighting,
+        programs=programs.functions,
+    )

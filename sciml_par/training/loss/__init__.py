@@ -1,0 +1,1 @@
+"""The loss of a problem: its terms, gradients and Jacobian."""

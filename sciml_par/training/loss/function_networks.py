@@ -1,0 +1,149 @@
+"""The networks of unknown functions, which are trained with that of the solution."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any
+
+from sciml_par.errors import InputError
+from sciml_par.networks.keras.network import Network
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.placed_function import BoundFunction, PlacedFunction
+
+Tensor = Any
+
+_SMALL = 0.1
+
+
+def networks_of_functions(
+    problem: Problem,
+    *,
+    beside: Network,
+    seed: int,
+    members: int,
+    dtype: str,
+    initial_weights: str | None,
+) -> list[Network]:
+    """The networks of a member's unknown functions, in their order, before its training (local).
+
+    Parameters
+    ----------
+    beside : the network of the solution.
+    seed : of the member, from which each function has one of its own.
+    members : how many there are on all ranks.
+    dtype : of the training.
+    initial_weights : that the optimizer prefers, where the network leaves them open.
+
+    Raises
+    ------
+    InputError
+        One cannot serve, or a model is given for several functions or members.
+    """
+    found: list[Network] = []
+    models = [beside.model]
+    for name, placed in problem.unknown_functions.items():
+        try:
+            made = _network_of(placed, seed, members, dtype, initial_weights)
+        except InputError as error:
+            raise InputError(
+                f"train: the network of the unknown function {name!r}: {error}"
+            ) from error
+        if any(made.model is model for model in models):
+            raise InputError(
+                f"train: the network of the unknown function {name!r} is the same model as another "
+                f"one of this training; give each a model of its own."
+            )
+        models.append(made.model)
+        found.append(made)
+    return found
+
+
+def _network_of(
+    placed: PlacedFunction, seed: int, members: int, dtype: str, initial_weights: str | None
+) -> Network:
+    # It imports TensorFlow, which is not to be there before `init`.
+    from sciml_par.networks.keras.factory import is_factory, make_network
+
+    given = placed.function.network
+    if given is not None and members > 1 and not is_factory(given):
+        raise InputError(
+            f"network={type(given).__name__} is one model, but {members} members are to be "
+            f"trained, each with weights of its own; give a function that makes it, as "
+            f"network=lambda: keras.Sequential([...])."
+        )
+    # Otherwise networks of equal sizes would begin as the same function.
+    own_seed = zlib.crc32(f"{placed.name} {seed}".encode())
+    make = partial(
+        make_network,
+        given,
+        len(placed.inputs),
+        1,
+        seed=own_seed,
+        dtype=dtype,
+        initial_weights=initial_weights,
+    )
+    made = make(box=placed.box(scaled=True))
+    if made.model is given:
+        return made
+    if not is_scaled(made):
+        made = make(box=placed.box(scaled=False))
+    _begin_small(made)
+    return made
+
+
+def _begin_small(network: Network) -> None:
+    """Let a chain of layers begin close to zero, so that the function begins where it is to.
+
+    Measured: with whole initial weights, one of five trainings by Levenberg–Marquardt of the k(x)
+    of docs/inverse-problems.md ended at a k far away; with a tenth or a hundredth none of ten did.
+    """
+    if network.chain is None:
+        return
+    last = network.chain.layers[-1]
+    if isinstance(last.weight, int):
+        kernel = network.trainable_variables[last.weight]
+        kernel.assign(_SMALL * kernel)
+
+
+def is_scaled(network: Network) -> bool:
+    """Whether it sees the coordinates mapped to [−1, 1] (local)."""
+    return bool(getattr(network.model, "sees_scaled_inputs", False))
+
+
+def jet_with(network: Network, weights: Sequence[Tensor]) -> Callable[..., Any] | None:
+    """The jet of a network with these weights of its own (local)."""
+    return None if network.jet is None else partial(network.jet, weights)
+
+
+def bound_functions(
+    problem: Problem, network: Network, parameters: Sequence[Sequence[Tensor]]
+) -> dict[str, BoundFunction]:
+    """A problem's unknown functions by name, with parameters for each (local)."""
+    fields = [
+        Field(partial(other.apply, own), jet=jet_with(other, own))
+        for other, own in zip(network.others, parameters, strict=True)
+    ]
+    return functions_of(problem, network, fields)
+
+
+def functions_of(
+    problem: Problem, network: Network, fields: Sequence[Field]
+) -> dict[str, BoundFunction]:
+    """A problem's unknown functions by name, of the fields of their networks (local)."""
+    placed = problem.unknown_functions.items()
+    return {
+        name: BoundFunction(each, field, scaled=is_scaled(other))
+        for (name, each), field, other in zip(placed, fields, network.others, strict=True)
+    }
+
+
+def keys_of_functions(problem: Problem, network: Network) -> tuple[Hashable, ...]:
+    """What tells what the loss makes of the networks of functions (local)."""
+    placed = problem.unknown_functions.items()
+    return tuple(
+        (name, each.key(scaled=is_scaled(other)))
+        for (name, each), other in zip(placed, network.others, strict=True)
+    )

@@ -1,0 +1,176 @@
+"""The residuals of a term of the loss and their derivatives by all parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.networks.keras.network import Network
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.terms.term import Term
+from sciml_par.problems.unknowns.unknowns import values_of
+from sciml_par.training.loss.by_unknowns import derivatives_by
+from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.loss.recorded_layers import NotRecordedError, RecordedLayers
+from sciml_par.training.points.feed import Rows
+
+Tensor = Any
+FieldOf = Callable[[Sequence[Tensor]], Field]
+
+
+def weighted(residual: Tensor, weights: Tensor) -> Tensor:
+    """√w r of residuals [n, k] as one vector, a component after the other: [k n] (local)."""
+    roots = tf.sqrt(weights)
+    roots = roots if weights.shape.rank == 0 else roots[:, None]
+    return tf.reshape(tf.transpose(roots * residual), [-1])
+
+
+def moved(parameters: Tensor, by: float = 1.0) -> Tensor:
+    """Other parameters, where nothing vanishes that does at initial ones (local)."""
+    change = np.random.default_rng(0).normal(scale=by, size=parameters.shape)
+    return parameters + tf.constant(change, parameters.dtype)
+
+
+@dataclass
+class JacobianOfTerm:
+    """Computes √w r and its derivatives for one member.
+
+    `prepare`, called before and outside of any graph, makes it fast.
+
+    Attributes
+    ----------
+    problem, network, term : what is differentiated.
+    layout : of the parameters.
+    field : makes u from the parameters.
+    """
+
+    problem: Problem
+    network: Network
+    term: Term
+    layout: ParameterLayout
+    field: FieldOf
+    _computed: Any = None
+    _residuals: Any = None
+
+    def prepare(self, flat: Tensor, rows: Rows) -> None:
+        """Choose the fastest way to derivatives that is right, by trying at these rows (local).
+
+        Each way tells whether its derivatives are those of all residuals together. It is asked near
+        θ: [p], and farther from it, since what couples points may depend on the field.
+        """
+        given = (_of_rows(rows), *rows.arrays)
+        for way in (self._recorded, self._point_by_point):
+            computed = tf.function(way, autograph=False)
+            try:
+                # In a function around it, derivatives of which nothing is asked are not computed.
+                tried = tf.function(lambda *x: computed(*x)[2], autograph=False)  # noqa: B023
+                tried = tried.get_concrete_function(flat, *given)
+                right = all(tried(moved(flat, by), *given) for by in (0.1, 1.0))
+            except NotRecordedError:
+                continue
+            except Exception:  # of a residual for all points, computed at one
+                if way == self._recorded:
+                    raise
+                continue
+            if right:
+                self._computed = computed
+                return
+        self._computed = tf.function(self._row_by_row, autograph=False)
+
+    def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """θ: [p] -> √w r: [k n], and its derivatives, transposed: [p, k n] (local)."""
+        r, slopes, _ = (self._computed or self._row_by_row)(flat, _of_rows(rows), *rows.arrays)
+        return r, slopes
+
+    def residuals(self, flat: Tensor, rows: Rows) -> Tensor:
+        """θ: [p] -> √w r: [k n] (local)."""
+        if self._residuals is None:
+            self._residuals = tf.function(self._weighted, autograph=False)
+        return self._residuals(flat, rows.weights, *rows.arrays)
+
+    def _weighted(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> Tensor:
+        u = self.field(self.layout.unflatten(flat))
+        return weighted(self.term.residual(u, *arrays), weights)
+
+    def _recorded(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
+        """By one reverse pass for each component of the residual."""
+        if any(each.chain is None for each in (self.network, *self.network.others)):
+            raise NotRecordedError
+        parameters = self.layout.unflatten(flat)
+        self.term.plan(self.field(parameters), *arrays)
+        count = len(parameters) - self.layout.unknowns
+        own, sought = parameters[:count], parameters[count:]
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            layers = RecordedLayers(tape)
+            tape.watch(parameters)
+            unknowns = values_of(self.problem.unknowns, sought) if sought else None
+            u = layers.field(self.problem, self.network, own, unknowns)
+            r = weighted(self.term.residual(u, *arrays), weights)
+            parts = tf.split(r, int(r.shape[0] // weights.shape[0]))
+            totals = [tf.reduce_sum(part) for part in parts]
+        found = [
+            layers.derivatives(part, total, self.layout)
+            for part, total in zip(parts, totals, strict=True)
+        ]
+        by_all, right = tf.concat(found, axis=1), layers.separates_rows(r, weights.shape[0])
+        # Weights that tf.gradients multiplies by in the residual are not recorded.
+        signs = _signs(r)
+        slopes = tape.gradient(r, own, signs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        expected = tf.concat([tf.reshape(each, [-1]) for each in slopes], axis=0)
+        right &= _agree(by_all[: self.layout.size_of_network], signs, expected)
+        if sought:
+            by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
+            by_all = tf.concat([by_all[: self.layout.size_of_network], by_unknowns], axis=0)
+        return r, by_all, right
+
+    def _point_by_point(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
+        """By a reverse pass for each point, all of which are one vectorized computation."""
+
+        def of_point(given: Any) -> Tensor:
+            weight, row = given
+            with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+                tape.watch(flat)
+                r = self._weighted(flat, weight, *(a[None] for a in row))
+                parts = tf.unstack(r)
+            return tf.stack([_gradient(tape, part, flat) for part in parts])
+
+        slopes = tf.vectorized_map(of_point, (weights, arrays))
+        slopes = tf.reshape(tf.transpose(slopes, [2, 1, 0]), [self.layout.size, -1])
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(flat)
+            r = self._weighted(flat, weights, *arrays)
+        # Σ_i s_i ∂r_i/∂θ by one reverse pass through all points.
+        signs = _signs(r)
+        return r, slopes, _agree(slopes, signs, _gradient(tape, r, flat, signs))
+
+    def _row_by_row(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
+        """By a reverse pass through all points for each row."""
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(flat)
+            r = self._weighted(flat, weights, *arrays)
+        found = tape.jacobian(r, flat, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return r, tf.transpose(found), tf.constant(True)
+
+
+def _of_rows(rows: Rows) -> Tensor:
+    """The weights of rows as a vector [n]."""
+    return rows.weights + tf.zeros(rows.arrays[0].shape[:1], rows.arrays[0].dtype)
+
+
+def _signs(r: Tensor) -> Tensor:
+    return tf.constant(np.random.default_rng(0).choice([-1.0, 1.0], r.shape), r.dtype)
+
+
+def _agree(slopes: Tensor, signs: Tensor, expected: Tensor) -> Tensor:
+    """Whether Σ_i s_i ∂r_i/∂θ of slopes: [p, k n] is that of one reverse pass, but for rounding."""
+    close = 10 * np.sqrt(np.finfo(slopes.dtype.as_numpy_dtype).eps) * tf.norm(slopes)
+    return tf.norm(tf.linalg.matvec(slopes, signs) - expected) <= close
+
+
+def _gradient(tape: Any, value: Tensor, flat: Tensor, along: Tensor | None = None) -> Tensor:
+    return tape.gradient(value, flat, along, unconnected_gradients=tf.UnconnectedGradients.ZERO)

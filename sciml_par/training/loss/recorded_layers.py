@@ -1,0 +1,194 @@
+"""Derivatives of every residual by a network's weights, from one reverse pass.
+
+A dense layer has z_q = W a_q for each quantity q that Taylor propagation carries: the value, first
+derivatives and operators, [w, n] with the points last. Where residual i depends on the quantities
+at point i only, the reverse pass of Σ_i r_i with respect to all z_q gives for every point at once
+δ_q[:, i] = ∂r_i/∂z_q[:, i], and
+
+    ∂r_i/∂W[a, b] = Σ_q a_q[a, i] δ_q[b, i]        ∂r_i/∂b = δ_0[:, i]
+
+This costs a gradient and the products, while a reverse pass for each residual would cost n of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.networks.keras.network import Network
+from sciml_par.problems.fields.answers import on_trial
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.fields.tape import is_watched
+from sciml_par.problems.problem import Problem
+from sciml_par.training.loss.function_networks import functions_of
+from sciml_par.training.loss.parameter_layout import ParameterLayout
+
+Tensor = Any
+
+
+class NotRecordedError(Exception):
+    """A residual asks the network for something whose derivatives by weights are not recorded."""
+
+
+@dataclass(frozen=True)
+class _Products:
+    """The products of one layer in one evaluation: inputs a_q: [w, n], outputs z_q: [w', n].
+
+    The layer is a `DenseLayer` of a network whose parameters begin
+    with that of number `first`.
+    """
+
+    layer: Any
+    first: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class RecordedLayers:
+    """What a network's layers multiply while a residual is evaluated.
+
+    Parameters
+    ----------
+    tape : that is to follow the products.
+    """
+
+    def __init__(self, tape: Any) -> None:
+        self._tape = tape
+        self._all: list[_Products] = []
+
+    def field(
+        self,
+        problem: Problem,
+        network: Network,
+        parameters: Sequence[Tensor],
+        unknowns: Mapping[str, Tensor] | None = None,
+    ) -> Field:
+        """The problem's field, of networks that are chains of layers, with a record (local).
+
+        Parameters
+        ----------
+        parameters : of the network and those that are trained with it.
+        unknowns : the values of the numbers that are sought.
+        """
+        weights, *of_functions, _ = network.parts(parameters)
+        fields, first = [], len(weights)
+        for other, own in zip(network.others, of_functions, strict=True):
+            fields.append(self._of_chain(other.chain, own, first))
+            first += len(own)
+        functions = functions_of(problem, network, fields)
+        plain = self._of_chain(network.chain, weights, 0)
+        return problem.field(plain, unknowns={**(unknowns or {}), **functions} or None)
+
+    def _of_chain(self, chain: Any, parameters: Sequence[Tensor], first: int) -> Field:
+        """The field of one network, whose parameters begin with that of number `first`."""
+        assert chain is not None
+        return Field(
+            partial(self._apply, chain, first, parameters),
+            jet=partial(self._jet, chain, first, parameters),
+        )
+
+    def _apply(self, chain: Any, first: int, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+        if on_trial():
+            return chain.apply(parameters, x)
+        _refuse_watched(x)
+        return chain.recorded_apply(parameters, x, partial(self._record_of, first))
+
+    def _jet(
+        self,
+        chain: Any,
+        first: int,
+        parameters: Sequence[Tensor],
+        x: Tensor,
+        second: Any,
+        higher: Any = (),
+    ) -> Any:
+        more = {"higher": higher} if higher else {}
+        if more and "higher" not in inspect.signature(chain.jet).parameters:
+            raise NotRecordedError
+        if on_trial():
+            return chain.jet(parameters, x, second, **more)
+        _refuse_watched(x)
+        return chain.jet(parameters, x, second, partial(self._record_of, first), **more)
+
+    def _record_of(self, first: int, layer: Any) -> Any:
+        def record(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
+            followed = [tf.identity(z) for z in outputs]
+            for z in followed:
+                self._tape.watch(z)
+            self._all.append(_Products(layer, first, tuple(inputs), tuple(followed)))
+            return followed
+
+        return record
+
+    def derivatives(self, residual: Tensor, total: Tensor, layout: ParameterLayout) -> Tensor:
+        """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n] (local).
+
+        Rows of parameters that are no weights of the layers are zero.
+
+        Raises
+        ------
+        NotRecordedError
+            The network was evaluated at another number of points than there are residuals.
+        """
+        n = residual.shape[0]
+        outputs = [list(each.outputs) for each in self._all]
+        slopes = self._tape.gradient(
+            total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        parts: list[list[Tensor]] = [[] for _ in layout.shapes]
+        for each, deltas in zip(self._all, slopes, strict=True):
+            if each.outputs[0].shape[1] != n:
+                raise NotRecordedError
+            if isinstance(each.layer.weight, int):
+                products = [
+                    a[:, None, :] * delta[None, :, :]
+                    for a, delta in zip(each.inputs, deltas, strict=True)
+                ]
+                parts[each.first + each.layer.weight].append(tf.add_n(products))
+            if isinstance(each.layer.bias, int):
+                parts[each.first + each.layer.bias].append(deltas[0])
+        rows = [
+            tf.reshape(tf.add_n(part), [-1, n]) if part else tf.zeros([size, n], residual.dtype)
+            for part, size in zip(parts, layout.sizes, strict=True)
+        ]
+        return tf.concat(rows, axis=0)
+
+    def separates_rows(self, residual: Tensor, n: int) -> Tensor:
+        """Whether row i of r: [k n] depends on the products of point i only; a boolean (local).
+
+        Then a factor s_i of row i is a factor of δ_q[:, i], where a sum over other rows has others.
+        Powers of two are such factors without any rounding.
+        """
+        k = residual.shape[0] // n
+        rng = np.random.default_rng(0)
+        factors = 2.0 ** (rng.permutation(n) % 16 - 8)
+        each = np.tile(rng.normal(size=[k, 1]), [1, n])
+        outputs = [z for record in self._all for z in record.outputs]
+        of_rows, of_scaled = (
+            self._tape.gradient(
+                residual,
+                outputs,
+                tf.constant(np.ravel(given), residual.dtype),
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            for given in (each, each * factors)
+        )
+        numbers = np.finfo(residual.dtype.as_numpy_dtype)
+        wrong = [tf.constant(False)]
+        for delta, scaled in zip(of_rows, of_scaled, strict=True):
+            expected = delta * tf.constant(factors, delta.dtype)
+            close = 1e3 * numbers.eps * tf.reduce_max(tf.abs(expected), axis=0)
+            wrong.append(tf.reduce_any(tf.abs(scaled - expected) > close + 1e6 * numbers.tiny))
+        return ~tf.reduce_any(tf.stack(wrong))
+
+
+def _refuse_watched(x: Tensor) -> None:
+    # A tape inside the residual differentiates by x through W as well, which is not recorded.
+    if is_watched(x):
+        raise NotRecordedError

@@ -1,0 +1,1 @@
+"""The members of an ensemble: initial networks, seeds, and stacks trained as one."""

@@ -1,0 +1,104 @@
+"""The networks of a rank before their training, each with its seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sciml_par.errors import InputError
+from sciml_par.networks.keras.network import Network
+from sciml_par.networks.layers.initial_weights import CENTRES
+from sciml_par.problems.problem import Problem
+from sciml_par.training.loss.function_networks import networks_of_functions
+
+
+def network_of_member(
+    problem: Problem,
+    network: Any,
+    *,
+    seed: int,
+    members: int,
+    dtype: str,
+    optimizers: Sequence[Any] = (),
+) -> Network:
+    """A member's network before its training (local).
+
+    Parameters
+    ----------
+    network : what makes a model, or a model, as for `sciml_par.networks.make_network`.
+    members : how many there are on all ranks.
+    dtype : of the training.
+    optimizers : of the phases. Where one has an attribute `prefers_centres` that is true, and
+        `network` leaves open what its initial weights are, they have centres in the domain.
+
+    Raises
+    ------
+    InputError
+        It cannot serve as the problem's field, or one model is given for several members.
+    """
+    # It imports TensorFlow, which is not to be there before `init`.
+    from sciml_par.networks.keras.factory import is_factory, make_network, takes
+    from sciml_par.networks.models.mlp import MLP
+
+    if network is not None and members > 1 and not is_factory(network):
+        raise InputError(
+            f"train: network={type(network).__name__} is one model, but {members} are to be "
+            f"trained, each with weights of its own; give a function that makes it, as "
+            f"network=lambda: keras.Sequential([...])."
+        )
+    d, m = problem.domain.dimension, problem.network_outputs
+    prefers = [each for each in optimizers if getattr(each, "prefers_centres", False)]
+    make = partial(
+        make_network,
+        network,
+        d,
+        m,
+        seed=seed,
+        dtype=dtype,
+        initial_weights=CENTRES if prefers else None,
+    )
+    made = make(box=box_of_inputs(problem))
+    decided = problem.for_network(made.model)
+    if decided is not problem and made.model is not network:
+        made = make(box=box_of_inputs(decided))
+    others = networks_of_functions(
+        problem,
+        beside=made,
+        seed=seed,
+        members=members,
+        dtype=dtype,
+        initial_weights=CENTRES if prefers else None,
+    )
+    if prefers and isinstance(made.model, MLP) and made.model is not network:
+        open_to_it = takes(MLP if network is None else network, "initial_weights")
+        notes = _of_initial_weights(made.model, open_to_it, type(prefers[0]).__name__)
+        made = replace(made, notes=notes)
+    return made.with_others(others)
+
+
+def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The corners of the box in which the network's inputs lie, if scaled then so (local)."""
+    domain = problem.domain
+    if problem.input_scaling:
+        return (-1.0,) * domain.dimension, (1.0,) * domain.dimension
+    return tuple(domain.lower.tolist()), tuple(domain.upper.tolist())
+
+
+def _of_initial_weights(model: Any, open_to_it: bool, optimizer: str) -> tuple[str, ...]:
+    """What there is to say of a network made for an optimizer that prefers centres (local)."""
+    if open_to_it and model.initial_weights == CENTRES:
+        return (
+            f"the units of the network's first layer begin with centres spread over the domain, "
+            f"which {optimizer} prefers; network=functools.partial(MLP, initial_weights='glorot') "
+            f"changes it.",
+        )
+    if not open_to_it and model.initial_weights is None:
+        return (
+            f"the network begins with Glorot's weights, but {optimizer} is quicker where the units "
+            f"of the first layer have centres spread over the domain; let the function that makes "
+            f"the network take the arguments initial_weights and box and pass them on to MLP, or "
+            f"make the choice there: MLP(..., initial_weights='glorot').",
+        )
+    return ()

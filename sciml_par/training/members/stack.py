@@ -1,0 +1,154 @@
+"""Members of a rank that are one computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.networks.keras.network import Network
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.terms.term import Term
+from sciml_par.training.loss.function_networks import keys_of_functions
+from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.loss.traced_terms import TracedTerms
+from sciml_par.training.points.feed import Feed
+
+
+@dataclass(frozen=True)
+class MemberSetup:
+    """One member before its training.
+
+    Attributes
+    ----------
+    number : in the whole ensemble.
+    seed : of its initial weights.
+    problem, network, feed : what it solves, by which network, on which points of this rank.
+    rate_factor : what the learning rate is multiplied by.
+    unknowns : the initial parameters of the problem's unknowns, [q].
+    traced : what the terms of its loss compute; None where that is not needed.
+    """
+
+    number: int
+    seed: int
+    problem: Problem
+    network: Network
+    feed: Any
+    rate_factor: float
+    unknowns: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    traced: TracedTerms | None = None
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Members that are one computation, each in its row.
+
+    Attributes
+    ----------
+    setups : the M members.
+    feed : their points.
+    parameters : initial θ, [M, p].
+    rate_factor : [M, 1].
+    key : equal for stacks whose loops are the same program; None if that cannot be known.
+    """
+
+    setups: tuple[MemberSetup, ...]
+    feed: Feed
+    layout: ParameterLayout
+    parameters: npt.NDArray[Any]
+    rate_factor: npt.NDArray[Any]
+    key: Hashable | None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the members."""
+        return tuple(each.number for each in self.setups)
+
+    @property
+    def problem(self) -> Problem:
+        """Of the first member; those of the others differ in data and weights at most."""
+        return self.setups[0].problem
+
+    @property
+    def network(self) -> Network:
+        """Of the first member; the others differ in their parameters only."""
+        return self.setups[0].network
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Of the loss."""
+        return self.problem.terms
+
+
+def make_stacks(
+    setups: Sequence[MemberSetup],
+    *,
+    join: Callable[[Sequence[Any]], Feed],
+    precision: str,
+) -> list[Stack]:
+    """Divide a rank's members into as few stacks as there are different computations (local).
+
+    Parameters
+    ----------
+    join : makes one feed of those of several members.
+    """
+    alike: dict[Hashable, list[MemberSetup]] = {}
+    for setup in setups:
+        key = _computation(setup)
+        # What cannot be compared is a computation of its own.
+        alike.setdefault(("alone", setup.number) if key is None else key, []).append(setup)
+    return [
+        _stack(members, key if key[0] != "alone" else None, join, precision)  # type: ignore[index]
+        for key, members in alike.items()
+    ]
+
+
+def divided(
+    stack: Stack, count: int, *, join: Callable[[Sequence[Any]], Feed], precision: str
+) -> list[Stack]:
+    """`count` stacks of its members in their order, as equal as can be (local).
+
+    Parameters
+    ----------
+    join : as of `make_stacks`.
+    """
+    members = len(stack.setups)
+    ends = [members * k // count for k in range(count + 1)]
+    return [
+        _stack(stack.setups[first:end], stack.key, join, precision) for first, end in pairwise(ends)
+    ]
+
+
+def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, precision: str) -> Stack:
+    variables = [setup.network.trainable_variables for setup in setups]
+    rows = [
+        np.concatenate([*(np.asarray(v).ravel() for v in each), setup.unknowns])
+        for each, setup in zip(variables, setups, strict=True)
+    ]
+    factors = [[setup.rate_factor] for setup in setups]  # in double precision
+    return Stack(
+        setups=tuple(setups),
+        feed=join([setup.feed for setup in setups]),
+        layout=ParameterLayout.of(variables[0], setups[0].problem.unknowns),
+        parameters=np.stack(rows).astype(precision),
+        rate_factor=np.array(factors),
+        key=key,
+    )
+
+
+def _computation(setup: MemberSetup) -> Hashable | None:
+    """What the member's loss computes from parameters and points; None if that is unknown."""
+    problem = setup.problem
+    terms = None if setup.traced is None else setup.traced.key
+    scaled = problem.domain if problem.input_scaling else "not scaled"
+    parts = [setup.network.key, setup.feed.shape_key, scaled, terms]
+    shapes = tuple(tuple(v.shape) for v in setup.network.trainable_variables)
+    sought = tuple((name, unknown.key) for name, unknown in problem.unknowns.items())
+    sought_functions = keys_of_functions(problem, setup.network)
+    # Residuals may name coordinates and components.
+    names = (problem.domain.names, problem.output_names)
+    return None if None in parts else ("alike", names, shapes, sought, sought_functions, *parts)

@@ -1,0 +1,188 @@
+"""The normal equations of a Gauss–Newton step, with a matrix that is divided over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.training.optimizers.least_squares import lapack
+from sciml_par.training.optimizers.least_squares.linear_system import (
+    Linearization,
+    LinearSystem,
+    transposed,
+)
+from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
+from sciml_par.training.optimizers.least_squares.panels import Panels
+from sciml_par.training.optimizers.optimizer import Batch, Objective
+
+Tensor = Any
+Array = npt.NDArray[np.float64]
+Owned = dict[int, Tensor]
+"""The panels of this rank by number, each [M, rows, columns]."""
+
+
+class _Matrix(NamedTuple):
+    panels: Panels
+    owned: Owned
+
+
+class BlockCholesky(LinearSystem):
+    """(JᵀJ + λ D²) d = Jᵀ v with the triangle of JᵀJ: [p, p] divided over P ranks.
+
+    The columns are divided into panels, which the ranks own in turns (Golub and Van Loan 2013,
+    section 6.3). Each rank multiplies its own rows of J for one panel after the other, and the sum
+    over the ranks goes to the panel's owner. The owner of the first panel factorizes it and gives
+    it to all, each of which subtracts its products from the panels that it owns, and so on. The
+    factor stays where it is: the substitutions go from owner to owner, and what the last one has
+    found is given to all, so that all make the same step to the last bit.
+
+    No rank ever holds [p, p]; time and memory fall with the number of ranks.
+    """
+
+    def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
+        """See `LinearSystem`."""
+        residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
+        members, p = parameters.shape
+        panels = Panels(p, objective.ranks)
+        rows = [tf.cast(j, tf.float64) for j in jacobian]
+        owned: Owned = {}
+        for k in range(panels.count):
+            shape = (members, *panels.shape(k))
+            product = _Product(panels.first(k), panels.end(k))
+            here = algebra_on_host(product, rows, [shape], columns=p)[0]
+            whole = objective.sum_on_rank(tf.reshape(here, [-1]), panels.owner(k))
+            if panels.owner(k) == objective.rank:
+                owned[k] = tf.reshape(whole, shape)
+        doubles = [tf.cast(r, tf.float64) for r in residuals]
+        terms = [tf.reduce_sum(r**2, axis=1) for r in doubles]
+        gradient = tf.add_n([tf.linalg.matvec(j, r) for j, r in zip(rows, doubles, strict=True)])
+        both = objective.sum_over_ranks(tf.concat([gradient, tf.stack(terms, axis=1)], axis=1))
+        matrix = _Matrix(panels, owned)
+        return Linearization(residuals, jacobian, matrix, both[:, :p], both[:, p:])
+
+    def factorize(
+        self, objective: Objective, at: Linearization, damping: Tensor, scale: Tensor
+    ) -> _Matrix:
+        """See `LinearSystem`; panels that are not finite where there is no factor."""
+        panels, left = at.matrix.panels, dict(at.matrix.owned)
+        members, p = scale.shape
+        added = damping[:, None] * scale * scale
+        factor: Owned = {}
+        for k in range(panels.count):
+            shape = (members, *panels.shape(k))
+            if panels.owner(k) == objective.rank:
+                mine = added[:, panels.first(k) : panels.end(k)]
+                given = [left.pop(k), mine]
+                panel = factor[k] = algebra_on_host(_factorize, given, [shape], columns=p)[0]
+            else:
+                panel = tf.zeros(shape, tf.float64)
+            if k == panels.count - 1:
+                break
+            panel = objective.from_rank(panel, panels.owner(k))
+            if left:
+                reduced = algebra_on_host(
+                    _Subtract(tuple(panels.first(j) - panels.first(k) for j in left)),
+                    [panel, *left.values()],
+                    [tuple(other.shape) for other in left.values()],
+                    columns=p,
+                )
+                left = dict(zip(left, reduced, strict=True))
+        return _Matrix(panels, factor)
+
+    def solve_gradient(self, objective: Objective, at: Linearization, factor: _Matrix) -> Tensor:
+        """See `LinearSystem`."""
+        return _solution(objective, factor, at.gradient)
+
+    def solve(
+        self, objective: Objective, at: Linearization, factor: _Matrix, v: list[Tensor]
+    ) -> Tensor:
+        """See `LinearSystem`."""
+        return _solution(objective, factor, objective.sum_over_ranks(transposed(at, v)))
+
+
+def _solution(objective: Objective, factor: _Matrix, right: Tensor) -> Tensor:
+    """L⁻ᵀ L⁻¹ v, from owner to owner: [M, p]."""
+    panels, solution = factor.panels, right
+    order = range(panels.count)
+    for substitute, numbers in ((_forward, order), (_backward, reversed(order))):
+        for k in numbers:
+            first = panels.first(k)
+            if panels.owner(k) == objective.rank:
+                rest = solution[:, first:]
+                given, shape = [factor.owned[k], rest], tuple(rest.shape)
+                found = algebra_on_host(substitute, given, [shape], columns=shape[1])[0]
+                solution = tf.concat([solution[:, :first], found], axis=1)
+            solution = objective.from_rank(solution, panels.owner(k))
+    return solution
+
+
+@dataclass(frozen=True)
+class _Product:
+    """(Jᵀ_t, …) -> the rows from `first` and the columns from `first` to `end` of JᵀJ."""
+
+    first: int
+    end: int
+
+    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        (out,) = results
+        out[...] = 0.0
+        for jacobian in arguments:
+            for rows, panel in zip(jacobian, out, strict=True):
+                lapack.products(rows[self.first :], rows[self.first : self.end], panel, factor=1.0)
+
+
+def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    """A panel, its diagonal's damping -> the panel of L."""
+    for panel, damping, factor in zip(*arguments, results[0], strict=True):
+        factor[...] = panel
+        columns = factor.shape[1]
+        top = factor[:columns]
+        diagonal = np.einsum("ii->i", top)
+        diagonal += damping
+        if np.isfinite(diagonal).all() and lapack.cholesky(top):
+            lapack.divide_rows(top, factor[columns:])
+        else:
+            factor[...] = np.nan
+
+
+@dataclass(frozen=True)
+class _Subtract:
+    """A panel of L, this rank's later panels -> these less the products of that.
+
+    Attributes
+    ----------
+    starts : where each of them starts among the rows of the panel of L.
+    """
+
+    starts: tuple[int, ...]
+
+    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        factor, *others = arguments
+        for start, other, out in zip(self.starts, others, results, strict=True):
+            out[...] = other
+            for rows, panel in zip(factor, out, strict=True):
+                end = start + panel.shape[1]
+                lapack.products(rows[start:], rows[start:end], panel, factor=-1.0)
+
+
+def _forward(arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    """A panel of L, v from its first row on -> y_k = L_kk⁻¹ v_k, and what is left of v below."""
+    for panel, right, out in zip(*arguments, results[0], strict=True):
+        out[...] = right
+        columns = panel.shape[1]
+        lapack.solve_lower(panel, out[:columns])
+        out[columns:] -= panel[columns:] @ out[:columns]
+
+
+def _backward(arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    """A panel of L, y_k and the solution below it -> the solution from its first row on."""
+    for panel, right, out in zip(*arguments, results[0], strict=True):
+        out[...] = right
+        columns = panel.shape[1]
+        out[:columns] -= out[columns:] @ panel[columns:]
+        lapack.solve_lower(panel, out[:columns], transposed=True)

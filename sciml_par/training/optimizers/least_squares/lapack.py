@@ -1,0 +1,225 @@
+"""BLAS and LAPACK routines on arrays in double precision, by the pointers that SciPy publishes.
+
+SciPy's Python functions hold the interpreter's lock while they compute, and copy arrays that are
+not in Fortran's order. These do neither. A row-major matrix is read as its transpose. The long ones
+share their rows among the threads that `blas_threads.threads` gives them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.training.optimizers.least_squares.blas_threads import in_blocks
+
+FloatArray = npt.NDArray[np.float64]
+
+_PANEL = 512  # columns of a panel of Cholesky's factor
+
+
+def gram(rows: FloatArray, out: FloatArray, *, add: bool) -> None:
+    """The triangle i ≥ j of out[i, j] = Σ_n rows[i, n] rows[j, n], plus what is there if `add`.
+
+    Parameters
+    ----------
+    rows : [p, n].
+    out : [p, p]; what is above the diagonal stays.
+    """
+    _add_gram(rows, out, factor=1.0, old=1.0 if add else 0.0)
+
+
+def times(rows: FloatArray, vector: FloatArray, out: FloatArray, *, add: bool) -> None:
+    """out[i] = Σ_n rows[i, n] vector[n], plus what is there if `add`: [p, n], [n] -> [p]."""
+    p, n = rows.shape
+    if n == 0:
+        if not add:
+            out[...] = 0.0
+        return
+    _blas("dgemv")(
+        *_characters("T"), _i(n), _i(p), _d(1.0), _a(rows), _i(n), _a(vector), _i(1),
+        _d(1.0 if add else 0.0), _a(out), _i(1),
+    )  # fmt: skip
+
+
+def pack(matrix: FloatArray, out: FloatArray) -> None:
+    """The triangle i ≥ j of a matrix [p, p], row by row: [p (p + 1) / 2]."""
+    p, info = len(matrix), ctypes.c_int()
+    _lapack("dtrttp")(*_characters("U"), _i(p), _a(matrix), _i(p), _a(out), ctypes.byref(info))
+
+
+def unpack(packed: FloatArray, out: FloatArray) -> None:
+    """The inverse of `pack`; what is above the diagonal stays."""
+    p, info = len(out), ctypes.c_int()
+    _lapack("dtpttr")(*_characters("U"), _i(p), _a(packed), _a(out), _i(p), ctypes.byref(info))
+
+
+def cholesky(matrix: FloatArray) -> bool:
+    """Put L of A = L Lᵀ in place of the triangle i ≥ j of A: [p, p]; whether A is definite."""
+    for start in range(0, len(matrix), _PANEL):
+        end = start + _PANEL
+        top = matrix[start:end, start:end]
+        info = ctypes.c_int()
+        _lapack("dpotrf")(
+            *_characters("U"), _i(len(top)), _a(top), _step(matrix), ctypes.byref(info)
+        )
+        if info.value != 0:
+            return False
+        below = matrix[end:, start:end]
+        if len(below):
+            divide_rows(top, below)
+            _add_gram(below, matrix[end:, end:], factor=-1.0, old=1.0)
+    return True
+
+
+def solve_cholesky(factor: FloatArray, vector: FloatArray) -> None:
+    """Put A⁻¹ v in place of v: [p], for A = L Lᵀ, L in the triangle i ≥ j of `factor`: [p, p]."""
+    p, info = len(factor), ctypes.c_int()
+    _lapack("dpotrs")(
+        *_characters("U"), _i(p), _i(1), _a(factor), _i(p), _a(vector), _i(p), ctypes.byref(info)
+    )
+
+
+def products(left: FloatArray, right: FloatArray, out: FloatArray, *, factor: float) -> None:
+    """Add factor · Σ_n left[i, n] right[j, n] to out[i, j]: [a, n], [b, n] -> [a, b]."""
+
+    def block(start: int, end: int) -> None:
+        _add_products(left[start:end], right, out[start:end], factor=factor, old=1.0)
+
+    in_blocks(block, len(left))
+
+
+def divide_rows(factor: FloatArray, rows: FloatArray) -> None:
+    """Put B L⁻ᵀ in place of B: [n, b], L in the triangle i ≥ j of the first b rows of `factor`."""
+
+    def block(start: int, end: int) -> None:
+        n, b = end - start, rows.shape[1]
+        if n > 0:
+            _blas("dtrsm")(
+                *_characters("L", "U", "T", "N"), _i(b), _i(n), _d(1.0), _a(factor), _step(factor),
+                _a(rows[start:]), _step(rows),
+            )  # fmt: skip
+
+    in_blocks(block, len(rows))
+
+
+def solve_lower(factor: FloatArray, vector: FloatArray, *, transposed: bool = False) -> None:
+    """Put L⁻¹ v, or L⁻ᵀ v, in place of v: [b], L in the triangle i ≥ j of `factor`: [≥ b, ≥ b]."""
+    # Column-major, L is the upper triangular Lᵀ.
+    _blas("dtrsv")(
+        *_characters("U", "N" if transposed else "T", "N"), _i(len(vector)), _a(factor),
+        _i(factor.shape[1]), _a(vector), _i(1),
+    )  # fmt: skip
+
+
+def triangular_factor(columns: FloatArray, out: FloatArray) -> None:
+    """Rᵀ, a lower triangle, of A = Q R by Householder reflections; `columns` is overwritten.
+
+    Parameters
+    ----------
+    columns : Aᵀ, [k, n].
+    out : [k, k]; its last columns are zero where n < k.
+    """
+    k, n = columns.shape
+    out[...] = 0.0
+    if n == 0:
+        return
+    # By default LAPACK's wrappers ask for a workspace with which it works column by column.
+    few, info = min(n, k), ctypes.c_int()
+    scales, work = np.empty(few), np.empty(64 * k)
+    _lapack("dgeqrf")(
+        _i(n), _i(k), _a(columns), _i(n), _a(scales), _a(work), _i(len(work)),
+        ctypes.byref(info),
+    )  # fmt: skip
+    out[:, :few] = np.tril(columns[:, :few])
+
+
+def join_triangular_factors(factor: FloatArray, other: FloatArray) -> None:
+    """Put Rᵀ of [A; B] in place of that of A; both are lower triangles [k, k].
+
+    Uses that they are triangles: about 2 k³ / 3 multiplications. `other` is overwritten.
+    """
+    k, info = len(factor), ctypes.c_int()
+    block = min(32, k)
+    reflectors, work = np.empty(block * k), np.empty(block * k)
+    _lapack("dtpqrt")(
+        _i(k), _i(k), _i(k), _i(block), _a(factor), _i(k), _a(other), _i(k),
+        _a(reflectors), _i(block), _a(work), ctypes.byref(info),
+    )  # fmt: skip
+
+
+def _add_gram(rows: FloatArray, out: FloatArray, *, factor: float, old: float) -> None:
+    """The triangle i ≥ j of old · out + factor · rows rowsᵀ in place of that of `out`."""
+
+    def block(start: int, end: int) -> None:
+        upper, mine = rows[:start], rows[start:end]
+        _add_products(mine, upper, out[start:end], factor=factor, old=old)
+        # Column-major, `mine` is A: [n, p], and the lower triangle here is the upper one there.
+        p, n = mine.shape
+        _blas("dsyrk")(
+            *_characters("U", "T"), _i(p), _i(n), _d(factor), _a(mine), _step(rows),
+            _d(old), _a(out[start:end, start:end]), _step(out),
+        )  # fmt: skip
+
+    in_blocks(block, len(rows), triangle=True)
+
+
+def _add_products(
+    left: FloatArray, right: FloatArray, out: FloatArray, *, factor: float, old: float
+) -> None:
+    """Put old · out[i, j] + factor · Σ_n left[i, n] right[j, n] in place of out[i, j]."""
+    (a, n), b = left.shape, len(right)
+    if a == 0 or b == 0:
+        return
+    # Column-major, out is its transpose: right · leftᵀ.
+    _blas("dgemm")(
+        *_characters("T", "N"), _i(b), _i(a), _i(n), _d(factor), _a(right), _step(right),
+        _a(left), _step(left), _d(old), _a(out), _step(out),
+    )  # fmt: skip
+
+
+def _step(array: FloatArray) -> Any:
+    """From row to row, in numbers; at least 1, as BLAS wants it where there is none."""
+    return _i(max(array.strides[0] // array.itemsize, 1))
+
+
+def _i(value: int) -> Any:
+    return ctypes.byref(ctypes.c_int(value))
+
+
+def _d(value: float) -> Any:
+    return ctypes.byref(ctypes.c_double(value))
+
+
+def _a(array: FloatArray) -> Any:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _characters(*letters: str) -> list[Any]:
+    return [ctypes.c_char_p(letter.encode()) for letter in letters]
+
+
+@lru_cache
+def _blas(name: str) -> Any:
+    from scipy.linalg import cython_blas
+
+    return _routine(cython_blas, name)
+
+
+@lru_cache
+def _lapack(name: str) -> Any:
+    from scipy.linalg import cython_lapack
+
+    return _routine(cython_lapack, name)
+
+
+def _routine(module: Any, name: str) -> Any:
+    capsule = module.__pyx_capi__[name]
+    of_name, of_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    of_name.restype, of_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    of_pointer.restype = ctypes.c_void_p
+    of_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.CFUNCTYPE(None)(of_pointer(capsule, of_name(capsule)))

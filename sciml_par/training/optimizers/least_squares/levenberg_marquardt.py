@@ -1,0 +1,191 @@
+"""Levenberg–Marquardt with geodesic acceleration."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+from sciml_par._tensorflow import tf
+from sciml_par.training._checks import check_count, check_flag, check_positive
+from sciml_par.training.identity.described import Described
+from sciml_par.training.optimizers.least_squares.choose_system import choose_system
+from sciml_par.training.optimizers.least_squares.linear_system import (
+    Linearization,
+    LinearSystem,
+    or_not_finite,
+)
+from sciml_par.training.optimizers.least_squares.solvers import (
+    AUTO,
+    KERNEL,
+    MATRIX_FREE,
+    NORMAL_EQUATIONS,
+    check_solver,
+    make_system,
+)
+from sciml_par.training.optimizers.least_squares.trial import Trial, Trials
+from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
+
+Tensor = Any
+
+# λ is not let fall below this share of its first value, where it changes nothing any more: the
+# trials of a step must be able to raise it to where it does.
+_LEAST_DAMPING = 1e-20
+
+
+class State(NamedTuple):
+    """Attributes: λ [M]; the largest norms of J's columns, [M, p]; the last |step|, [M]; whether no
+    step lowers the loss any more, [M].
+    """
+
+    damping: Tensor
+    column_norms: Tensor
+    step_length: Tensor
+    stuck: Tensor
+
+
+@dataclass(frozen=True)
+class LevenbergMarquardt(Described):
+    """Least squares by damped Gauss–Newton steps along geodesics.
+
+    With r the vector of all weighted residuals, L = |r|², and J its derivatives by θ,
+
+        (JᵀJ + λ D²) v = −Jᵀ r            (JᵀJ + λ D²) a = −½ Jᵀ r_vv
+        θ ← θ + v + a where |a| < ½ |v|, θ + v elsewhere, if that lowers L
+
+    where r_vv ≈ (2/h) [(r(θ + h v) − r)/h − J v] is the second derivative of r along v (Transtrum
+    and Sethna 2012, arXiv:1201.5885). λ follows the ratio ρ of the reduction of L found to that
+    foreseen: λ ← λ max(1/3, 1 − (2ρ − 1)³) after a step, and λ ← λ ν, ν ← 2ν after a trial that
+    fails (Nielsen 1999; Madsen, Nielsen and Tingleff 2004, section 3.2).
+
+    Parameters
+    ----------
+    damping : λ before the first step, positive, in units of JᵀJ, that is of L/θ².
+    geodesic : whether to add a. It costs one evaluation of the residuals and one solution.
+    scale_columns : whether D is the largest norm that each column of J has had, rather than 1.
+    trials : how many values of λ a step tries before it gives up.
+    solver : of the linear systems: "normal equations", the p equations above; "kernel", as many as
+        there are residuals, for the same v; "block cholesky", which divides JᵀJ over the ranks;
+        "qr"; "matrix free", which forms neither JᵀJ nor J; or "auto", see `choose_system`.
+
+    Notes
+    -----
+    A step costs the Jacobian, the product JᵀJ, in which the time goes for many parameters, and a
+    few evaluations of the residuals. All ranks make the same step: see `NormalEquations`
+    and `KernelForm`.
+    """
+
+    condition_weight: ClassVar[float] = 100.0
+    prefers_centres: ClassVar[bool] = True
+    default_steps: ClassVar[int] = 1_000
+    second_order: ClassVar[bool] = True
+    least_squares: ClassVar[bool] = True
+
+    _: KW_ONLY
+    damping: float = 1e-2
+    geodesic: bool = True
+    scale_columns: bool = False
+    trials: int = 12
+    solver: str = AUTO
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        check_positive(name, damping=self.damping)
+        check_flag(name, "geodesic", self.geodesic)
+        check_flag(name, "scale_columns", self.scale_columns)
+        check_count(name, "trials", self.trials)
+        check_solver(name, self.solver)
+
+    def with_ranks(self, size: int) -> LevenbergMarquardt:
+        """See `Optimizer`."""
+        return self
+
+    def for_size(
+        self, p: int, rows: int, ranks: int, memory: int | None, *, members: int = 1
+    ) -> tuple[LevenbergMarquardt, str]:
+        """The same with the solver that is taken, and a sentence for the user; see `choose_system`.
+
+        Raises
+        ------
+        InputError
+            What is asked for does not fit into the memory.
+        """
+        choice = choose_system(p, rows, ranks, memory, solver=self.solver, members=members)
+        if choice.solver in (NORMAL_EQUATIONS, KERNEL):
+            return self, choice.sentence  # the step takes the one with the smaller matrix
+        return replace(self, solver=choice.solver), choice.sentence
+
+    def prepare(self, objective: Objective, parameters: Tensor, batch: Batch) -> None:
+        """See `Optimizer`."""
+        if self.solver != MATRIX_FREE:
+            objective.prepare_jacobian(parameters, batch)
+
+    def init(self, objective: Objective, parameters: Tensor) -> State:
+        """See `Optimizer`."""
+        members = parameters.shape[0]
+        return State(
+            tf.fill([members], tf.constant(self.damping, tf.float64)),
+            tf.zeros(parameters.shape, tf.float64),
+            tf.zeros([members], tf.float64),
+            tf.zeros([members], tf.bool),
+        )
+
+    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
+        """See `Optimizer`: the parameters as they are."""
+        return parameters
+
+    def report(self, state: State) -> Report:
+        """See `Optimizer`."""
+        return Report({"λ": state.damping, "|step|": state.step_length}, state.stuck)
+
+    def step(
+        self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
+    ) -> tuple[Tensor, State, Tensor]:
+        """See `Optimizer`."""
+        system = make_system(
+            self.solver, objective, batch, parameters.shape[1], scaled=self.scale_columns
+        )
+        line = system.linearize(objective, parameters, batch)
+        norms = self._column_norms(objective, system, line, state)
+        scale = self._scale(norms)
+        trial = Trial(objective, batch, parameters, system, line, scale, self.geodesic)
+
+        def unfinished(trials: Trials) -> Tensor:
+            return tf.reduce_any(~trials.accepted & (trials.tried < self.trials))
+
+        members = parameters.shape[0]
+        begin = Trials(
+            tf.zeros([members], tf.int32),
+            # Members that have ended try nothing, for which the others would wait.
+            tf.zeros([members], tf.bool) if at.running is None else ~at.running,
+            state.damping,
+            tf.fill([members], tf.constant(2.0, tf.float64)),
+            tf.zeros(parameters.shape, tf.float64),
+        )
+        (end,) = tf.while_loop(unfinished, lambda trials: (trial(trials),), (begin,))
+        after = State(
+            tf.where(
+                end.accepted,
+                tf.maximum(end.damping, _LEAST_DAMPING * self.damping),
+                state.damping,
+            ),
+            norms,
+            tf.norm(end.change, axis=1),
+            # On other points the next step may succeed.
+            ~end.accepted & at.same_points,
+        )
+        change = or_not_finite(end.change, line)
+        changed = parameters + tf.cast(change, parameters.dtype)
+        return changed, after, tf.cast(line.terms, parameters.dtype)
+
+    def _column_norms(
+        self, objective: Objective, system: LinearSystem, line: Linearization, state: State
+    ) -> Tensor:
+        if not self.scale_columns:
+            return state.column_norms
+        norms = tf.sqrt(system.squared_column_norms(objective, line))
+        return tf.maximum(state.column_norms, norms)
+
+    def _scale(self, norms: Tensor) -> Tensor:
+        if not self.scale_columns:
+            return tf.ones_like(norms)
+        return tf.maximum(norms, 1e-8 * tf.reduce_max(norms, axis=1, keepdims=True))

@@ -1,0 +1,1 @@
+"""What `train` does after the last step."""

@@ -1,0 +1,99 @@
+"""What a trained network says on a grid, beside the exact solution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.networks.keras.network import Network
+from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.surfaces.sampling import MOST_OF_A_GRID
+from sciml_par.problems.problem import Problem
+from sciml_par.results.trained_field import Function
+from sciml_par.training.arguments.settings import Settings
+from sciml_par.training.loss.objective import field_of
+from sciml_par.training.loss.parameter_layout import ParameterLayout
+
+FloatArray = npt.NDArray[np.float64]
+
+_DRAWN = 2  # dimensions in which fields are drawn over triangles
+_NUMBERS, _MANY = {1: 201, 2: 2601}, 4096  # points, where none is said
+_FEWEST = 16  # points
+_BEYOND = 1e-3  # of the spacing of the grid
+_APART = 0.75
+
+
+def evaluate(
+    problem: Problem,
+    network: Network,
+    layout: ParameterLayout,
+    weights: npt.NDArray[Any],
+    domain: Domain,
+    settings: Settings,
+) -> Prediction:
+    """The prediction with weights [p] on equispaced points of `domain` (local).
+
+    Other points are marked as outside, so that no figure draws over a hole; see `points_of`.
+    """
+    x, inside = points_of(domain, settings.evaluation_points)
+    u = values_of(problem, network)
+    parameters = layout.unflatten(tf.constant(weights))
+    values = u(parameters, tf.constant(x, settings.precision)).numpy().astype(np.float64)
+    u_exact = np.full_like(values, np.nan)
+    if problem.exact is not None:
+        # It need not be known, or finite, anywhere else.
+        u_exact[inside] = problem.exact(x[inside])
+    return Prediction(
+        "prediction",
+        x,
+        values,
+        u_exact,
+        inside=inside,
+        coordinates=domain.names,
+        fields=problem.output_names,
+    )
+
+
+def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Where a prediction is evaluated: x: [k, d], and which of them lie in the domain (local).
+
+    So many equispaced points, about; in more than three dimensions scattered ones. In the plane,
+    those of a grid on the whole box around the domain, together with points of its boundary and
+    others just outside, so that the triangles between them, of which figures consist, end at the
+    boundary. Points of the boundary are as dense as those of the grid, and stand for those that are
+    close to them.
+    """
+    from scipy.spatial import KDTree
+
+    n = _NUMBERS.get(domain.dimension, _MANY) if number is None else number
+    if domain.dimension > MOST_OF_A_GRID and math.isfinite(domain.volume):
+        x = domain.sample(n, seed=0, method="sobol")
+        return x, np.ones(len(x), np.bool_)
+    if isinstance(domain, Box) or domain.dimension != _DRAWN or not math.isfinite(domain.volume):
+        x = domain.grid(n)
+        return x, np.ones(len(x), np.bool_)
+    box = Box(domain.lower, domain.upper)
+    grid = box.grid(max(_FEWEST, round(n * box.volume / domain.volume)))
+    spacing = math.sqrt(domain.volume / n)
+    on, normals = domain.boundary(max(_FEWEST, round(domain.surface / spacing)))
+    corners = domain.corners()
+    on = np.concatenate([on, corners])
+    normals = np.concatenate([normals, domain.outward_normals(corners)])
+    # A point close to the line between two others would have triangles that reach across it.
+    distance, _ = KDTree(on).query(grid)
+    grid = grid[distance > _APART * spacing]
+    x = np.concatenate([grid, on, on + _BEYOND * spacing * normals])
+    inside = np.repeat([True, False], [len(grid) + len(on), len(on)])
+    inside[: len(grid)] = domain.contains(grid)
+    return x, inside
+
+
+def values_of(problem: Problem, network: Network) -> Function:
+    """u(x) of a problem by a network, as a pure function (parameters, x) -> u (local)."""
+    return lambda parameters, x: field_of(problem, network, parameters)(x)

@@ -1,0 +1,149 @@
+"""What this rank's members have found, with what they predict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.evaluation.figures.parts.data import Shard
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.unknowns.unknowns import Unknowns, numbers_of
+from sciml_par.results.field_form import form_of
+from sciml_par.results.member import Member, RankContribution, Weights
+from sciml_par.results.trained_field import TrainedField
+from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, shapes_and_truth
+from sciml_par.training.arguments.settings import BEST
+from sciml_par.training.identity.model_architecture import architecture_of
+from sciml_par.training.loop.course import Course
+from sciml_par.training.members.stack import MemberSetup
+from sciml_par.training.outcome.collect import sample_for_figures
+from sciml_par.training.outcome.evaluate import evaluate, values_of
+from sciml_par.training.outcome.fields_of_functions import field_of_function
+from sciml_par.training.outcome.member_functions import functions_found
+from sciml_par.training.outcome.outcome import Outcome
+from sciml_par.training.outcome.validation import at_other_points
+from sciml_par.training.preparation.preparation import Preparation
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def members_found(
+    ready: Preparation,
+    courses: Sequence[Course],
+    outcomes: Sequence[Outcome],
+    whole: Domain,
+    world: Communicator,
+) -> list[Member]:
+    """The members of this rank's group, whose weights are left in their networks.
+
+    It is collective in the group.
+    """
+    found = []
+    given = iter(outcomes)
+    of_courses = [[next(given) for _ in course.stack.setups] for course in courses]
+    kept = [[_kept(ready, outcome) for outcome in each] for each in of_courses]
+    held_out = at_other_points(
+        courses, kept, ready.points, settings=ready.settings, group=ready.group
+    )
+    for course, own, others in zip(courses, of_courses, held_out, strict=True):
+        fields = _fields(course)
+        for setup, outcome, other in zip(course.stack.setups, own, others, strict=True):
+            member = _member(ready, course, setup, outcome, fields, whole, world)
+            found.append(replace(member, **vars(other)))
+    return sorted(found, key=lambda member: member.number)
+
+
+def _kept(ready: Preparation, outcome: Outcome) -> npt.NDArray[Any]:
+    return outcome.best if ready.settings.keep == BEST else outcome.last
+
+
+def _fields(course: Course) -> list[TrainedField]:
+    """The field of a course's members, and then those of their unknown functions."""
+    stack = course.stack
+    made = values_of(stack.problem, stack.network), stack.network.model
+    dtype = stack.parameters.dtype.name
+    placed = zip(stack.problem.unknown_functions.values(), stack.network.others, strict=True)
+    functions = [field_of_function(each, network, dtype=dtype) for each, network in placed]
+    return [TrainedField(lambda: made), *functions]
+
+
+def _member(
+    ready: Preparation,
+    course: Course,
+    setup: MemberSetup,
+    outcome: Outcome,
+    fields: Sequence[TrainedField],
+    whole: Domain,
+    world: Communicator,
+) -> Member:
+    problem, settings, layout = setup.problem, ready.settings, course.stack.layout
+    kept = _kept(ready, outcome)
+    count = layout.size_of_network
+    # Behind the weights there are the parameters of unknowns.
+    values = layout.unflatten(kept)[: len(layout.shapes) - layout.unknowns]
+    for variable, value in zip(setup.network.trainable_variables, values, strict=True):
+        variable.assign(value)
+    prediction = evaluate(problem, setup.network, layout, kept, whole, settings)
+    own = prediction
+    if problem.domain != whole:
+        own = evaluate(problem, setup.network, layout, kept, problem.domain, settings)
+    size_of_own = sum(layout.sizes[: len(setup.network.own_variables)])
+    return Member(
+        number=setup.number,
+        rank=ready.group.world_ranks[0],
+        problem=problem.name,
+        seed=setup.seed,
+        steps=outcome.steps,
+        steps_asked=course.steps_asked,
+        ended=outcome.ended,
+        loss=outcome.loss,
+        best_loss=outcome.best_loss,
+        best_step=outcome.best_step,
+        kept=settings.keep,
+        loss_steps=outcome.loss_steps,
+        losses=outcome.terms.sum(axis=1),
+        terms=tuple(term.name for term in problem.terms),
+        term_losses=outcome.terms,
+        term_weights=outcome.weights,
+        times_brought_together=course.times_brought_together,
+        largest_drift=course.largest_drift,
+        stacked_with=(setup.number,) if course.apart else course.stack.numbers,
+        prediction=prediction,
+        on_own_domain=own,
+        weights=Weights(outcome.best[:size_of_own], outcome.last[:size_of_own]),
+        architecture=architecture_of(setup.network.model),
+        contributions=(_contribution(world, setup, course),),
+        unknown_values=_unknowns(problem.unknowns, outcome, count),
+        functions=functions_found(setup, outcome, layout, prediction, settings, fields[1:]),
+        form=form_of(problem, settings.precision),
+        field=fields[0],
+    )
+
+
+def _unknowns(unknowns: Unknowns, outcome: Outcome, count: int) -> UnknownValues:
+    """Their values, of the parameters behind the first `count` of θ."""
+    if not unknowns:
+        return NO_UNKNOWNS
+    parameters = outcome.best[count:], outcome.last[count:], outcome.unknowns
+    best, last, history = (numbers_of(unknowns, each) for each in parameters)
+    return UnknownValues(*shapes_and_truth(unknowns), best, last, history)
+
+
+def _contribution(world: Communicator, setup: MemberSetup, course: Course) -> RankContribution:
+    points, part = setup.feed.interior, setup.feed.sub_domain
+    corners = None if part is None else (part.lower, part.upper)
+    sample = sample_for_figures(points, world.size)
+    # Members that are one computation share its time.
+    members = len(course.stack.numbers) if course.apart else 1
+    return RankContribution(
+        rank=world.rank,
+        points=len(points),
+        shard=Shard(f"rank {world.rank}", training_points=sample, sub_domain=corners),
+        seconds_compile=course.seconds_compile / members,
+        seconds_train=course.seconds_train / members,
+    )

@@ -1,0 +1,97 @@
+"""What a member has found of the unknown functions of its problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.domains.box import Box
+from sciml_par.problems.unknowns.placed_function import PlacedFunction
+from sciml_par.results.member import Weights
+from sciml_par.results.member_function import MemberFunction
+from sciml_par.results.trained_field import TrainedField
+from sciml_par.training.arguments.settings import BEST, Settings
+from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.members.stack import MemberSetup
+from sciml_par.training.outcome.evaluate import points_of
+from sciml_par.training.outcome.fields_of_functions import described
+from sciml_par.training.outcome.outcome import Outcome
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def functions_found(
+    setup: MemberSetup,
+    outcome: Outcome,
+    layout: ParameterLayout,
+    prediction: Prediction,
+    settings: Settings,
+    fields: Sequence[TrainedField],
+) -> tuple[MemberFunction, ...]:
+    """The unknown functions of a member, in the order of the problem (local).
+
+    Parameters
+    ----------
+    prediction : of the solution, at whose points functions of all coordinates are evaluated.
+    fields : those of the functions.
+    """
+    found = []
+    first = sum(layout.sizes[: len(setup.network.own_variables)])
+    placed = setup.problem.unknown_functions.values()
+    for each, network, field in zip(placed, setup.network.others, fields, strict=True):
+        end = first + sum(math.prod(v.shape) for v in network.trainable_variables)
+        weights = Weights(outcome.best[first:end], outcome.last[first:end])
+        kept = weights.best if settings.keep == BEST else weights.last
+        z, inside = _points(each, setup.problem.domain.names, prediction)
+        seen = Prediction(
+            "prediction",
+            z,
+            field.at(kept, z).astype(np.float64),
+            _true(each, z, inside),
+            inside=inside,
+            coordinates=each.names,
+            fields=(each.name,),
+        )
+        function = described(each, network)
+        found.append(replace(function, prediction=seen, weights=weights, field=field))
+        first = end
+    return tuple(found)
+
+
+def _points(
+    placed: PlacedFunction, coordinates: tuple[str, ...], prediction: Prediction
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Where it is evaluated: z: [k, e], and which of them lie in the domain."""
+    if placed.names == tuple(coordinates):
+        return prediction.x, np.asarray(prediction.inside)
+    lower, upper = placed.lower.copy(), placed.upper.copy()
+    for j, each in enumerate(placed.inputs):
+        if each.component is not None:
+            lower[j], upper[j] = _range(prediction.u[prediction.inside, each.component])
+    return points_of(Box(lower, upper, names=placed.names), None)
+
+
+def _range(values: FloatArray) -> tuple[float, float]:
+    """The least and the greatest of them that are finite, if these differ."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
+    return (low, high) if low < high else (low - 0.5, low + 0.5)
+
+
+def _true(
+    placed: PlacedFunction, z: FloatArray, inside: npt.NDArray[np.bool_]
+) -> FloatArray | None:
+    if placed.function.true is None:
+        return None
+    found = np.full((len(z), 1), np.nan)
+    # It need not be known, or finite, anywhere else.
+    found[inside] = values_at(
+        placed.function.true, z[inside], what=placed.true_text, columns=1, reads_variables=True
+    )
+    return found

@@ -1,0 +1,1 @@
+"""Where the batches of points of a step come from."""

@@ -1,0 +1,165 @@
+"""Points that follow the residual, as a source of the loop's points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.training.points.adapting import Adapting
+from sciml_par.training.points.division import piece
+from sciml_par.training.points.generators import Purpose, generator
+from sciml_par.training.points.point_sets import InteriorSet
+from sciml_par.training.points.sources.fixed import TakeAll
+from sciml_par.training.points.sources.source import Flags, Source, stack_all
+
+FloatArray = npt.NDArray[np.float64]
+Squares = Callable[[Sequence[tuple[FloatArray, ...]]], FloatArray]
+"""The arrays of the candidates of this rank, for each member -> |r|² at those of all: [M, C]."""
+
+
+class Adaptive(Source):
+    """Points of all ranks that are chosen by the residual between chunks; this rank has its share.
+
+    What is chosen depends on the weights, so that it is kept in checkpoints, by `kept`.
+
+    Parameters
+    ----------
+    sets : the interior points of each member.
+    adapting : how they follow the residual.
+    weights : of each member, w of each equation.
+    rank, size : in the group that shares the model.
+    seed : of candidates and choice.
+    dtype : of the tensors.
+    """
+
+    take = TakeAll()
+
+    def __init__(
+        self,
+        sets: Sequence[InteriorSet],
+        adapting: Adapting,
+        weights: Sequence[Sequence[float]],
+        *,
+        rank: int,
+        size: int,
+        seed: int,
+        dtype: str,
+    ) -> None:
+        self._sets, self.adapting, self.dtype = tuple(sets), adapting, dtype
+        self.rank, self.size, self.seed = rank, size, seed
+        of_members = [[np.asarray(w, np.float64) for w in each] for each in weights]
+        self.term_weights, weights_stacked = stack_all(of_members)
+        self._points = [each.points(0)[0] for each in sets]
+        self.of_members = (self._sets, tuple(map(tuple, weights)))
+        first = len(self._points[0])
+        self.capacity = adapting.capacity(first)
+        self._candidates = adapting.number_of_candidates(self.capacity)
+        self._drawn, self._adapted_at = self._candidates, 0
+        self.form = ("adaptive", adapting, first, seed)
+        arrays = len(sets[0].complete((self._points[0],)))
+        self.stacked: tuple[Flags, Flags] = (weights_stacked, (len(sets) > 1,) * arrays)
+        self._part: Any = None
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many candidates each rank has, of those drawn last, [P]."""
+        return tuple(self._share(self._drawn, rank) for rank in range(self.size))
+
+    def longest_chunk(self, step: int) -> int:
+        """See `Source`."""
+        return self.adapting.every - step % self.adapting.every
+
+    def due(self, step: int) -> bool:
+        """Whether points are to be chosen before the update after `step` updates (local)."""
+        full = self.adapting.grows and len(self._points[0]) == self.capacity
+        on_time = step > 0 and step % self.adapting.every == 0
+        return on_time and step != self._adapted_at and not full
+
+    def adapt(self, step: int, squares: Squares) -> None:
+        """Choose the points that follow `step` updates (collective, by `squares`)."""
+        # Members draw alike, so that stacked ones have the points that each would have alone.
+        rng = [generator(self.seed, Purpose.ADAPTING, step) for _ in self._sets]
+        drawn = [
+            each.candidates(self._candidates, own)
+            for each, own in zip(self._sets, rng, strict=True)
+        ]
+        # A cloud of points has no more than these.
+        self._drawn = len(drawn[0])
+        begin, end = piece(self._drawn, self.rank, self.size)
+        mine = [each.complete((x[begin:end],)) for each, x in zip(self._sets, drawn, strict=True)]
+        found = squares(mine)
+        self._points = [
+            self.adapting.next_points(now, x, of_member, capacity=self.capacity, rng=own)
+            for now, x, of_member, own in zip(self._points, drawn, found, rng, strict=True)
+        ]
+        self._adapted_at, self._part = step, None
+
+    def kept(self) -> dict[str, npt.NDArray[Any]]:
+        """What a checkpoint holds of the points (local)."""
+        return {"points": np.stack(self._points), "adapted_at": np.asarray(self._adapted_at)}
+
+    def restore(self, kept: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on with the points of a checkpoint (local)."""
+        self._points = list(kept["points"])
+        self._adapted_at, self._part = int(kept["adapted_at"]), None
+
+    def chunk(self, step: int) -> Any:
+        """See `Source`."""
+        return self.whole(step)
+
+    def whole(self, step: int) -> Any:
+        """See `Source`."""
+        if self._part is None:
+            weights, arrays = self.rows()
+            self._part = (
+                tuple(tf.constant(weight, self.dtype) for weight in weights),
+                tuple(tf.constant(array, self.dtype) for array in arrays),
+            )
+        return self._part
+
+    def rows(self) -> tuple[list[FloatArray], list[FloatArray]]:
+        """This rank's weights, for each equation, and arrays (local)."""
+        begin, end = piece(self.capacity, self.rank, self.size)
+        members = [
+            each.complete((self._filled(x)[begin:end],))
+            for each, x in zip(self._sets, self._points, strict=True)
+        ]
+        arrays = [np.stack(each) for each in zip(*members, strict=True)]
+        if len(members) == 1:
+            arrays = [array[0] for array in arrays]
+        return [self._weights(w, begin, end) for w in self.term_weights], arrays
+
+    def _share(self, number: int, rank: int) -> int:
+        begin, end = piece(number, rank, self.size)
+        return end - begin
+
+    def _filled(self, x: FloatArray) -> FloatArray:
+        """Points [n, d] as [capacity, d], of which those that fill up have the weight 0."""
+        missing = self.capacity - len(x)
+        return np.concatenate([x, np.repeat(x[:1], missing, axis=0)]) if missing else x
+
+    def _weights(self, w: FloatArray, begin: int, end: int) -> FloatArray:
+        """w/N: [] or [M]; with an axis for the points where there will be more of them."""
+        number = len(self._points[0])
+        if not self.adapting.grows:
+            return np.asarray(w / number)
+        return w[..., None] / number * (np.arange(begin, end) < number)
+
+
+def stack_adaptive(sources: Sequence[Adaptive]) -> Adaptive:
+    """Those of M members as one (local)."""
+    first = sources[0]
+    pairs = [source.of_members for source in sources]
+    return Adaptive(
+        [each for sets, _ in pairs for each in sets],
+        first.adapting,
+        [each for _, weights in pairs for each in weights],
+        rank=first.rank,
+        size=first.size,
+        seed=first.seed,
+        dtype=first.dtype,
+    )

@@ -1,0 +1,225 @@
+"""One set of points on one rank: its rows, its source, and what other ranks compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._rounding import coarse_rounding
+from sciml_par.errors import InputError
+from sciml_par.problems.terms.term import Term
+from sciml_par.training.identity.fingerprint import of_array
+from sciml_par.training.points.adapting import Adapting
+from sciml_par.training.points.bootstrap import bootstrap_counts
+from sciml_par.training.points.division import own_rows, piece
+from sciml_par.training.points.draws import BatchesOfDraws, Draws, WholeDraws
+from sciml_par.training.points.order import Order
+from sciml_par.training.points.point_sets import Arrays, InteriorSet, PointSet, check_pointwise
+from sciml_par.training.points.sources.adaptive import Adaptive
+from sciml_par.training.points.sources.fixed import Fixed
+from sciml_par.training.points.sources.minibatches import Minibatches
+from sciml_par.training.points.sources.pool import Pool
+from sciml_par.training.points.sources.source import Source
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which rank among those that share a model, and what its random numbers depend on.
+
+    Attributes
+    ----------
+    rank, size : in the group of ranks.
+    axis : along which the ranks' points lie one after the other.
+    seed : of points and batches.
+    dtype : of the tensors.
+    names : of the coordinates.
+    bootstrap : the seed of the member's sample of these points; None for all as they are.
+    """
+
+    rank: int
+    size: int
+    axis: int
+    seed: int
+    dtype: str
+    names: tuple[str, ...]
+    bootstrap: int | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A set of points on one rank.
+
+    Attributes
+    ----------
+    source : from which the steps take it.
+    columns : which arrays each term takes.
+    arrays : this rank's points before the first step.
+    total : the number of points of all ranks.
+    rows_of_ranks : how many points each rank has in a step, [P].
+    digests : for each array a text that tells the points of all ranks from others.
+    remarks : sentences for the user.
+    """
+
+    source: Source
+    columns: tuple[tuple[int, ...], ...]
+    arrays: Arrays
+    total: int
+    rows_of_ranks: tuple[int, ...]
+    digests: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def make_part(
+    point_set: PointSet,
+    terms: Sequence[Term],
+    place: Place,
+    *,
+    number: int,
+    batch_size: int | None,
+    resample_every: int | None,
+) -> Part:
+    """This rank's part of a set of points (local).
+
+    Parameters
+    ----------
+    terms : those of the loss that have these points.
+    number : of the set, which tells its random numbers from those of others.
+
+    Raises
+    ------
+    InputError
+        There are no points, or fewer than a batch has, or what is asked for does not go together.
+    """
+    every_row = point_set.complete(point_set.points(0))
+    total = len(every_row[0])
+    _check(total, terms, batch_size)
+    remarks = remarks_on_rounding(every_row[0], terms, place)
+    axis = None if point_set.given else place.axis
+    rows = own_rows(every_row[0], axis, rank=place.rank, size=place.size)
+    arrays = tuple(array[rows] for array in every_row)
+    if point_set.redrawn and resample_every is not None:
+        draws = WholeDraws(point_set, resample_every, axis=axis, rank=place.rank, size=place.size)
+        check_pointwise(point_set)
+        source: Source = _drawn(draws, terms, place, total, number, batch_size)
+    else:
+        seed = place.bootstrap
+        counts = None if seed is None else bootstrap_counts(total, seed, number)
+        own = None if counts is None else counts[rows]
+        source = Fixed(weights_of(terms, total, own), arrays, place.dtype)
+        if batch_size is not None:
+            source = Minibatches(
+                weights_of(terms, batch_size, counts),
+                every_row,
+                source,
+                [Order(place.seed, (number,), total, batch_size)],
+                piece(batch_size, place.rank, place.size),
+            )
+    pieces = (piece(batch_size or total, rank, place.size) for rank in range(place.size))
+    rows_of_ranks = tuple(end - first for first, end in pieces)
+    digests = tuple(map(of_array, every_row))
+    return Part(source, point_set.columns, arrays, total, rows_of_ranks, digests, remarks)
+
+
+def make_adaptive_part(
+    interior: InteriorSet, terms: Sequence[Term], place: Place, adapting: Adapting
+) -> Part:
+    """This rank's part of interior points that follow the residual (local).
+
+    Raises
+    ------
+    InputError
+        They are to be a bootstrap sample as well, or there are too few candidates.
+    """
+    if place.bootstrap is not None:
+        raise InputError(
+            f"train: bootstrap gives every member a sample of the same points, and "
+            f"{type(adapting).__name__} chooses others. Leave out one of the two."
+        )
+    check_pointwise(interior)
+    every_row = interior.complete(interior.points(0))
+    _check(len(every_row[0]), terms, None)
+    remarks = remarks_on_rounding(every_row[0], terms, place)
+    source = Adaptive(
+        [interior],
+        adapting,
+        [[term.weight for term in terms]],
+        rank=place.rank,
+        size=place.size,
+        seed=place.seed,
+        dtype=place.dtype,
+    )
+    capacity = source.capacity
+    pieces = (piece(capacity, rank, place.size) for rank in range(place.size))
+    rows_of_ranks = tuple(end - first for first, end in pieces)
+    arrays = tuple(source.rows()[1])
+    digests = tuple(map(of_array, every_row))
+    return Part(source, interior.columns, arrays, capacity, rows_of_ranks, digests, remarks)
+
+
+def remarks_on_rounding(x: FloatArray, terms: Sequence[Term], place: Place) -> tuple[str, ...]:
+    """Return a sentence if the precision is coarse for the points x: [n, d] (local).
+
+    Raises
+    ------
+    InputError
+        Neighbouring points are one in the precision.
+    """
+    found = coarse_rounding(x, place.dtype)
+    if found is None:
+        return ()
+    text = found.text(place.dtype, f"the points of term {terms[0].name!r}", place.names)
+    if found.coincide:
+        raise InputError(f"train: {text}")
+    return (text,)
+
+
+def weights_of(
+    terms: Sequence[Term], total: int, counts: FloatArray | None = None
+) -> list[npt.NDArray[np.float64]]:
+    """w/N for each term; times how often each point counts, where that is given."""
+    scalars = [np.asarray(term.weight / total) for term in terms]
+    return scalars if counts is None else [scalar * counts for scalar in scalars]
+
+
+def _drawn(
+    draws: WholeDraws,
+    terms: Sequence[Term],
+    place: Place,
+    total: int,
+    number: int,
+    batch_size: int | None,
+) -> Pool:
+    if place.bootstrap is not None:
+        raise InputError(
+            "train: bootstrap gives every member a sample of the same points, and resample_every "
+            "draws other points. Leave out one of the two."
+        )
+    chosen: Draws = draws
+    steps_per_epoch = 1
+    if batch_size is not None:
+        columns = piece(batch_size, place.rank, place.size)
+        chosen = BatchesOfDraws(draws, batch_size, seed=place.seed, key=(number,), columns=columns)
+        steps_per_epoch = -(-total // batch_size)
+    return Pool(
+        weights_of(terms, batch_size or total),
+        weights_of(terms, total),
+        [chosen],
+        place.dtype,
+        steps_per_epoch=steps_per_epoch,
+    )
+
+
+def _check(total: int, terms: Sequence[Term], batch_size: int | None) -> None:
+    name = terms[0].name
+    if total == 0:
+        raise InputError(f"train: the term {name!r} of the loss has no points.")
+    if batch_size is not None and batch_size > total:
+        raise InputError(
+            f"train: batch_size {batch_size} is larger than the {total} points of all ranks that "
+            f"the term {name!r} has. Take at most {total}, or None for all points at every step."
+        )

@@ -1,0 +1,1 @@
+"""What `train` does before the first step."""

@@ -1,0 +1,147 @@
+"""The optimizer that suits the size of a problem, where the caller leaves it open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.arguments.ensemble import as_mode, divide, problem_of
+from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.loss.traced_terms import trace_terms
+from sciml_par.training.members.initial_networks import network_of_member
+from sciml_par.training.members.stack import MemberSetup
+from sciml_par.training.optimizers.adam import Adam
+from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
+from sciml_par.training.optimizers.phases import DEFAULT_STEPS
+from sciml_par.training.optimizers.quasi_newton.lbfgs import LBFGS
+from sciml_par.training.optimizers.quasi_newton.ss_broyden import SSBroyden
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.preparation.advice import residuals_of
+
+AUTO = "auto"
+
+Pairs = list[tuple[Any, Any]]
+
+_STEPS_WITH_ADAM = 10_000
+_MOST_PARAMETERS = 2_000
+_MOST_WITH_A_MATRIX = 3_000  # of p² numbers, which each step of SSBroyden reads and writes
+_MOST_PRODUCTS = 2e10  # a few seconds on one core
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the choice depends on; the same on any number of ranks.
+
+    Attributes
+    ----------
+    parameters : p, of a member.
+    residuals : N, rows of the vector of residuals of all ranks.
+    whole : whether every step uses all points.
+    """
+
+    parameters: int
+    residuals: int
+    whole: bool
+
+
+def largest(sizes: Sequence[Size | None]) -> Size | None:
+    """One that is at least each of them, of those that are known (local)."""
+    known = [size for size in sizes if size is not None]
+    if not known:
+        return None
+    return Size(
+        max(size.parameters for size in known),
+        max(size.residuals for size in known),
+        all(size.whole for size in known),
+    )
+
+
+def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tuple[Pairs, str]:
+    """The phases for problems of this size, and a line that says so (local).
+
+    Parameters
+    ----------
+    steps : of all phases; None for as many as are usual.
+    rates : whether members have learning rates of their own.
+    """
+    parameters, residuals = size.parameters, size.residuals
+    against = None
+    if rates:
+        against = "members have learning rates"
+    elif not size.whole:
+        against = "steps use minibatches"
+    elif precision != "float64":
+        against = "precision='float64' would allow methods that go on to smaller errors"
+    first_order = against is not None
+    if parameters > _MOST_PARAMETERS:
+        against = against or f"more than {_MOST_PARAMETERS:,} parameters"
+    elif residuals * parameters**2 > _MOST_PRODUCTS:
+        against = against or "so many residuals make long steps of least squares"
+    if against is None:
+        phases = _one(LevenbergMarquardt(), steps)
+    elif first_order:
+        phases = _one(Adam(), steps)
+    else:
+        dense = parameters <= _MOST_WITH_A_MATRIX
+        phases = _adam_first(SSBroyden() if dense else LBFGS(), steps)
+    names = ", then ".join(type(optimizer).__name__ for optimizer, _ in phases)
+    reason = "" if against is None else f" ({against})"
+    said = (
+        f"optimizer: {names}, for {parameters:,} parameters, {residuals:,} residuals, "
+        f"{precision}{reason}"
+    )
+    return phases, said
+
+
+def _one(optimizer: Any, steps: Any) -> Pairs:
+    usual = getattr(optimizer, "default_steps", DEFAULT_STEPS)
+    return [(optimizer, usual if steps is None else steps)]
+
+
+def _adam_first(optimizer: Any, steps: Any) -> Pairs:
+    """A fifth of the steps by Adam, from which the other one goes on."""
+    whole = _STEPS_WITH_ADAM if steps is None else steps
+    begin = int(whole) // 5 if isinstance(whole, Integral) else 0
+    return [(Adam(), begin), (optimizer, whole - begin)] if begin > 0 else [(optimizer, whole)]
+
+
+def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments, str | None]:
+    """The arguments with an optimizer where it was left open, and what to say (collective)."""
+    open_ = isinstance(given.optimizer, str) and given.optimizer == AUTO and given.phases is None
+    mine = everyone.attempt(lambda: _size_of(given, everyone) if open_ else None)
+    size = largest(everyone.allgather_object(mine))
+    if not open_ or size is None:
+        return given, None
+    rates = getattr(given.mode, "learning_rates", None) is not None
+    phases, said = choose(size, given.precision, given.steps, rates=rates)
+    return replace(given, optimizer=None, steps=None, phases=phases), said
+
+
+def _size_of(given: Arguments, everyone: Communicator) -> Size:
+    """Of the first member of this rank's group (local)."""
+    ensemble = as_mode(given.mode)
+    division = divide(ensemble, rank=everyone.rank, size=everyone.size)
+    number = division.numbers[0]
+    problem = problem_of(number, given.problem, ensemble)
+    feed = make_feed(
+        problem,
+        given.points,
+        points_per_rank=given.points_per_rank,
+        rank=everyone.rank % (everyone.size // division.groups),
+        size=everyone.size // division.groups,
+        seed=given.seed,
+        dtype="float32",
+    )
+    network = network_of_member(
+        problem, given.network, seed=given.seed, members=division.members, dtype=given.precision
+    )
+    traced = trace_terms(
+        problem, network, dtype=given.precision, arrays=feed.arrays, rows=feed.totals
+    )
+    setup = MemberSetup(number, given.seed, problem, network, feed, 1.0, traced=traced)
+    parameters = ParameterLayout.of(network.trainable_variables, problem.unknowns).size
+    return Size(parameters, residuals_of(setup), feed.steps_per_epoch == 1)

@@ -1,0 +1,135 @@
+"""One member of a training as it is made, before any training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknowns import initial_unknowns
+from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.arguments.ensemble import Ensemble, problem_of
+from sciml_par.training.arguments.settings import Settings
+from sciml_par.training.loss.traced_terms import TermTracer
+from sciml_par.training.members.initial_networks import network_of_member
+from sciml_par.training.members.input_scaling import DefaultScaling
+from sciml_par.training.members.seed import member_seed
+from sciml_par.training.members.stack import MemberSetup
+from sciml_par.training.optimizers.initial_rate import initial_rate
+from sciml_par.training.optimizers.phases import Phase
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.points.rank_feed import RankFeed
+from sciml_par.training.preparation.condition_weights import ConditionWeight
+from sciml_par.training.preparation.description import Description, describe_model
+from sciml_par.training.weights.from_argument import (
+    TermWeights,
+    check_strategy,
+    terms_of_loss,
+)
+from sciml_par.training.weights.loss_weights import LossWeights
+
+
+@dataclass(frozen=True)
+class MemberPreparation:
+    """Makes the members of a training one by one (local).
+
+    Attributes
+    ----------
+    given, settings, phases, ensemble : what was asked for, checked.
+    group : the ranks that train the same members as this one.
+    members : their number in all groups.
+    condition_weight, term_weights, scaling : change the problem as its user did not say otherwise.
+    strategy : weighs the loss, or None.
+    tracer : of the terms of the loss.
+    scattered : whether points whose method is left open are Sobol's.
+    """
+
+    given: Arguments
+    settings: Settings
+    phases: Sequence[Phase]
+    ensemble: Ensemble | None
+    group: Communicator
+    members: int
+    condition_weight: ConditionWeight
+    term_weights: TermWeights
+    scaling: DefaultScaling
+    strategy: LossWeights | None
+    tracer: TermTracer
+    scattered: bool
+
+    def make(self, number: int) -> tuple[Description, MemberSetup]:
+        """The member of that number, and what its ranks must have in common.
+
+        Raises
+        ------
+        InputError
+            See `train`.
+        """
+        seed = self._seed(number)
+        problem = problem_of(number, self.given.problem, self.ensemble)
+        problem = self.condition_weight.applied_to(self.term_weights.applied_to(problem))
+        feed = self._feed(problem, seed)
+        network = network_of_member(
+            problem,
+            self.given.network,
+            seed=seed,
+            members=self.members,
+            dtype=self.settings.precision,
+            optimizers=[phase.optimizer for phase in self.phases],
+        )
+        problem = self.scaling.applied_to(problem, network.model)
+        traced = self.tracer.of(
+            problem,
+            network,
+            dtype=self.settings.precision,
+            arrays=feed.arrays,
+            rows=feed.totals,
+            in_step=[ranks[self.group.rank] for ranks in feed.rows_of_ranks],
+        )
+        described = describe_model(
+            self.settings,
+            problem,
+            feed=feed,
+            phases=self.phases,
+            network=network,
+            traced=traced,
+            strategy=self.strategy,
+            ranks=self.group.size,
+        )
+        unknowns = initial_unknowns(problem.unknowns, seed)
+        factor = self._rate_factor(number)
+        return described, MemberSetup(
+            number, seed, problem, network, feed, factor, unknowns, traced
+        )
+
+    def _seed(self, number: int) -> int:
+        if self.ensemble is not None and self.ensemble.seeds is not None:
+            return int(self.ensemble.seeds[number])
+        return member_seed(self.settings.seed, number)
+
+    def _feed(self, problem: Problem, seed: int) -> RankFeed:
+        bootstrap = self.ensemble is not None and self.ensemble.bootstrap
+        feed = make_feed(
+            problem,
+            self.given.points,
+            points_per_rank=self.given.points_per_rank,
+            rank=self.group.rank,
+            size=self.group.size,
+            seed=self.settings.seed,
+            dtype=self.settings.precision,
+            bootstrap=seed if bootstrap else None,
+            scattered=self.scattered,
+        )
+        if self.strategy is not None:
+            points = [sum(rows) for rows in feed.rows_of_ranks]
+            loss = terms_of_loss([problem], points)
+            check_strategy(self.strategy, loss, same_points=feed.same_points)
+        return feed
+
+    def _rate_factor(self, number: int) -> float:
+        """The initial learning rate as a multiple of that of the first phase's optimizer."""
+        if self.ensemble is None or self.ensemble.learning_rates is None:
+            return 1.0
+        optimizer = self.phases[0].optimizer
+        return float(self.ensemble.learning_rates[number]) / initial_rate(optimizer)

@@ -1,0 +1,316 @@
+"""What a rank makes and compares with the others before any training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.parallel.collectives.variables import broadcast_variables
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import World
+from sciml_par.problems.conditions.contradictions import contradictions
+from sciml_par.problems.problem import Problem
+from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.arguments.ensemble import Division, Ensemble, as_mode, divide, problem_of
+from sciml_par.training.arguments.settings import Settings
+from sciml_par.training.loop.course import Course
+from sciml_par.training.loop.divided_loop import DividedLoop, divide_loop
+from sciml_par.training.loop.loop import Loop
+from sciml_par.training.loop.loop_cache import loop_for
+from sciml_par.training.loop.stops import Stops, as_stops
+from sciml_par.training.loss.traced_terms import TermTracer
+from sciml_par.training.members.input_scaling import DefaultScaling
+from sciml_par.training.members.stack import MemberSetup, Stack, divided, make_stacks
+from sciml_par.training.optimizers.phases import Phase, as_phases, of_second_order
+from sciml_par.training.points.divided_feed import DividedFeed
+from sciml_par.training.points.feed import Feed
+from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points
+from sciml_par.training.preparation.advice import advice
+from sciml_par.training.preparation.automatic import with_optimizer
+from sciml_par.training.preparation.condition_weights import ConditionWeight
+from sciml_par.training.preparation.consistency import check_consistency, check_evaluation_domain
+from sciml_par.training.preparation.coupled_points import (
+    refuse_coupling_ansatz,
+    remarks_on_coupled_points,
+)
+from sciml_par.training.preparation.description import Description, describe_run
+from sciml_par.training.preparation.equal_members import (
+    refuse_shared_models,
+    remarks_on_equal_members,
+)
+from sciml_par.training.preparation.identity import Identity
+from sciml_par.training.preparation.member_preparation import MemberPreparation
+from sciml_par.training.preparation.sizes import for_sizes
+from sciml_par.training.preparation.unread_outputs import remarks_on_unread_outputs
+from sciml_par.training.weights.from_argument import (
+    TermWeights,
+    check_names,
+    strategy_of,
+)
+from sciml_par.training.weights.loss_weights import LossWeights
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a rank has before the first step.
+
+    Attributes
+    ----------
+    settings, phases, stops : as they were asked for, checked.
+    group : the ranks that train this rank's members.
+    threads : how many computations of this rank may run at the same time.
+    stacks : the members of this rank's group.
+    group_number : of all groups.
+    run, models : descriptions of the run, and of this group's members in the order of their
+        numbers.
+    points : as they were given.
+    strategy : weighs the loss, or None.
+    notes : sentences for the user, about what was chosen for him.
+    problem_of : gives the problem of the member of a number, of all ranks, as far as it is known.
+    scattered : whether points whose method was left open are Sobol's.
+    """
+
+    settings: Settings
+    phases: tuple[Phase, ...]
+    stops: Stops
+    group: Communicator
+    threads: int
+    stacks: tuple[Stack, ...]
+    group_number: int
+    run: Description
+    models: tuple[Description, ...]
+    points: Any
+    strategy: LossWeights | None
+    notes: tuple[str, ...]
+    problem_of: Callable[[int], Problem]
+    scattered: bool
+
+    @property
+    def identity(self) -> Identity:
+        """What tells this training from others, for its checkpoints."""
+        steps = tuple(phase.steps for phase in self.phases)
+        stop = repr((self.stops.target, self.stops.progress))
+        return Identity(self.run, self.models, steps, stop, self.scattered)
+
+    @property
+    def networks(self) -> list[Any]:
+        """Of this rank's members, in the order of their numbers."""
+        setups = [setup for stack in self.stacks for setup in stack.setups]
+        return [setup.network.model for setup in sorted(setups, key=lambda setup: setup.number)]
+
+    def courses(self) -> list[Course]:
+        """One for each stack, before its first step (local)."""
+        return [self._course(stack) for stack in self.stacks]
+
+    def take_apart(self, course: Course) -> None:
+        """Train the members of a course, which cannot be one computation, one by one (local).
+
+        Raises
+        ------
+        InputError
+            The state of an optimizer cannot be divided.
+        """
+        if course.stack.feed.adaptive is not None:
+            raise InputError(
+                "train: the members cannot be compiled as one computation, and points that follow "
+                "the residual are not for members that are trained one by one. Train one member on "
+                "each rank, or leave out adapt."
+            )
+        parts = self._in_parts(course.stack, len(course.stack.numbers))
+        if parts is None:
+            raise InputError(
+                "train: the members cannot be compiled as one computation, nor be trained one by "
+                "one, since an optimizer has a state without an axis for the members. Train one "
+                "member on each rank."
+            )
+        course.take_apart(*parts)
+
+    def _course(self, stack: Stack) -> Course:
+        count = min(self.threads, len(stack.numbers))
+        divisible = count > 1 and stack.feed.adaptive is None
+        parts = self._in_parts(stack, count) if divisible else None
+        loops, feed = parts or (self._loops(stack), stack.feed)
+        return Course(
+            stack,
+            self.phases,
+            loops,
+            feed,
+            limits=self.stops.limits(self.settings.precision),
+            log_every=self.settings.log_every,
+        )
+
+    def _loops(self, stack: Stack) -> list[Loop]:
+        ranks = self.group.size
+        return [
+            loop_for(stack, phase.program.with_ranks(ranks), self.group, self.strategy)
+            for phase in self.phases
+        ]
+
+    def _in_parts(self, stack: Stack, count: int) -> tuple[list[DividedLoop], DividedFeed] | None:
+        """The loops of a stack and its points in so many parts, if it can be divided."""
+        parts = divided(stack, count, join=_join, precision=self.settings.precision)
+        of_parts = zip(*(self._loops(part) for part in parts), strict=True)
+        thetas = [tf.constant(part.parameters) for part in parts]
+        loops = [
+            divide_loop(whole, own, thetas, threads=self.threads)
+            for whole, own in zip(self._loops(stack), of_parts, strict=True)
+        ]
+        if None in loops:
+            return None
+        return [loop for loop in loops if loop], DividedFeed([part.feed for part in parts])
+
+
+def prepare(given: Arguments, world: World, *, scattered: bool | None = None) -> Preparation:
+    """Check the arguments, see that the ranks agree, and make networks and points (collective).
+
+    Parameters
+    ----------
+    scattered : whether points whose method is left open are Sobol's; None leaves it to the phases.
+
+    Raises
+    ------
+    InputError
+        On all ranks; see `train`.
+    """
+    everyone = world.communicator
+    given, chosen = with_optimizer(given, everyone)
+
+    def check() -> tuple[Settings, tuple[Phase, ...], Stops, Ensemble | None, Division]:
+        ensemble = as_mode(given.mode)
+        settings = Settings(
+            mode="data" if ensemble is None else "ensemble",
+            seed=given.seed,
+            precision=given.precision,
+            log_every=given.log_every,
+            evaluation_points=given.evaluation_points,
+            keep=given.keep,
+        )
+        if not isinstance(given.problem, Problem):
+            raise InputError(f"train: expected problem to be a Problem; got {given.problem!r}.")
+        check_evaluation_domain(given.evaluation_domain, given.problem)
+        phases = as_phases(given.optimizer, given.steps, given.phases)
+        division = divide(ensemble, rank=everyone.rank, size=everyone.size)
+        return settings, phases, as_stops(given.stop), ensemble, division
+
+    settings, phases, stops, ensemble, division = everyone.attempt(check)
+    run = describe_run(settings, phases, stops, division, given.problem, given.evaluation_domain)
+    check_consistency(run, everyone)
+    group = training_group(division, world)
+    weight, scaling = everyone.attempt(lambda: ConditionWeight(phases)), DefaultScaling()
+    strategy = everyone.attempt(lambda: strategy_of(given.weights, given.problem))
+    scattered = of_second_order(phases) if scattered is None else scattered
+    members = MemberPreparation(
+        given,
+        settings,
+        phases,
+        ensemble,
+        group,
+        division.members,
+        weight,
+        TermWeights(given.weights),
+        scaling,
+        strategy,
+        TermTracer(),
+        scattered,
+    )
+    made = everyone.attempt(lambda: [members.make(number) for number in division.numbers])
+    for model, _ in made:
+        check_consistency(model, group)
+    setups, models = [], []
+    for model, setup in made:
+        totals = count_points(setup.feed, group)
+        models.append({**model, **_of_setup(setup), "numbers of points": repr(list(totals))})
+        setups.append(setup)
+        # The same seed gives the same weights; different machines may still round apart.
+        broadcast_variables(setup.network.trainable_variables, communicator=group)
+    everyone.attempt(lambda: refuse_shared_models(setups))
+    if ensemble is not None and not ensemble.bootstrap:
+        _tell(remarks_on_equal_members(setups, models, group, everyone), everyone)
+    stacks = make_stacks(setups, join=_join, precision=settings.precision)
+    tried = everyone.attempt(lambda: _tried(stacks, settings, phases, strategy, group.size))
+    phases, solvers = for_sizes(phases, stacks, group, everyone)
+    _tell(tried, everyone)
+    of_networks = [note for setup in setups for note in setup.network.notes]
+    said = (*weight.notes, *scaling.notes)
+    notes = dict.fromkeys([*([chosen] if chosen else []), *said, *of_networks, *solvers])
+    return Preparation(
+        settings,
+        phases,
+        stops,
+        group,
+        _threads(world, group),
+        tuple(stacks),
+        division.group,
+        run,
+        tuple(models),
+        given.points,
+        strategy,
+        tuple(notes),
+        partial(problem_of, problem=given.problem, ensemble=ensemble),
+        scattered,
+    )
+
+
+def _threads(world: World, group: Communicator) -> int:
+    """How many computations may run at once: those of several ranks communicate, in one order."""
+    return world.threads if group.size == 1 and world.gpu is None else 1
+
+
+def _join(feeds: Sequence[RankFeed]) -> Feed:
+    return feeds[0] if len(feeds) == 1 else StackedFeed(feeds)
+
+
+def _tried(
+    stacks: Sequence[Stack],
+    settings: Settings,
+    phases: Sequence[Phase],
+    strategy: LossWeights | None,
+    ranks: int,
+) -> list[str]:
+    """What there is to say of the networks, once the residuals have been tried (local)."""
+    remarks: list[str] = []
+    for stack in stacks:
+        if strategy is not None:
+            check_names([setup.problem for setup in stack.setups])
+        problem = stack.problem
+        names = [term.name for term in problem.terms[len(problem.residuals) :]]
+        remarks += contradictions(problem.conditions, names, problem.domain, problem.outputs)
+        refuse_coupling_ansatz(problem, stack.setups[0].network.model, settings.precision)
+        remarks += [each for setup in stack.setups for each in setup.feed.remarks[:1]]
+        setup, batches = stack.setups[0], stack.feed.steps_per_epoch > 1
+        if setup.traced is not None:
+            trial = (stack.terms, setup.traced, setup.feed.arrays, stack.parameters[0])
+            remarks += setup.traced.remarks
+            remarks += remarks_on_coupled_points(*trial, ranks=ranks, batches=batches)
+            remarks += remarks_on_unread_outputs(problem, setup.network, *trial[1:])
+        remarks += advice(phases, setup, settings.precision)
+    return remarks
+
+
+def _tell(remarks: Sequence[str], communicator: Communicator) -> None:
+    if communicator.rank == 0:
+        for remark in dict.fromkeys(remarks):
+            warnings.warn(f"train: {remark}", RuntimeWarning, stacklevel=5)
+
+
+def training_group(division: Division, world: World) -> Communicator:
+    """The ranks that train this rank's members (collective at the first call of a division)."""
+    size = world.communicator.size
+    if division.groups == 1:
+        return world.communicator
+    if division.groups == size:
+        return world.alone
+    kept: dict[Any, Communicator] = world.kept.setdefault("training groups", {})
+    if division.groups not in kept:
+        kept[division.groups] = world.communicator.split(division.group)
+    return kept[division.groups]
+
+
+def _of_setup(setup: MemberSetup) -> Description:
+    """What else decides the result of a member."""
+    return {"seed": repr(setup.seed), "factor of the learning rate": repr(setup.rate_factor)}

@@ -1,0 +1,65 @@
+"""What optimizers choose by the size of a training and by the memory that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sciml_par._free_memory import free_memory
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.ranks import local_size
+from sciml_par.parallel.tensors.memory import has_gpus
+from sciml_par.training.members.stack import Stack
+from sciml_par.training.optimizers.phases import Phase
+
+
+def for_sizes(
+    phases: Sequence[Phase], stacks: Sequence[Stack], group: Communicator, everyone: Communicator
+) -> tuple[tuple[Phase, ...], list[str]]:
+    """The phases with optimizers that fit, and what there is to say of them (collective).
+
+    The largest stack decides, on the rank that has least memory and most points; all ranks of a
+    group decide alike. An optimizer is asked if it has ``for_size``, as `LevenbergMarquardt`.
+
+    Parameters
+    ----------
+    group : the ranks that share this rank's members.
+    everyone : all ranks of the job.
+
+    Raises
+    ------
+    InputError
+        On all ranks; what one of them is asked for does not fit into the memory.
+    """
+    asked = [hasattr(phase.optimizer, "for_size") for phase in phases]
+    # Where programs run on a GPU, they take its memory, and there is no choice yet.
+    if not any(asked) or has_gpus():
+        return tuple(phases), []
+    there = free_memory()
+    share = None if there is None else there // local_size()
+    everywhere = group.allgather_object((share, max(map(_rows, stacks), default=0)))
+    known = [memory for memory, _ in everywhere if memory is not None]
+    memory, rows = min(known, default=None), max(rows for _, rows in everywhere)
+    largest = max(stacks, key=lambda stack: stack.layout.size * len(stack.setups), default=None)
+    sentences: list[str] = []
+
+    def fitting(phase: Phase) -> Phase:
+        if largest is None or not hasattr(phase.optimizer, "for_size"):
+            return phase
+        optimizer, sentence = phase.optimizer.for_size(
+            largest.layout.size, rows, group.size, memory, members=len(largest.setups)
+        )
+        sentences.extend([sentence] if sentence else [])
+        return replace(phase, optimizer=optimizer)
+
+    return everyone.attempt(lambda: tuple(map(fitting, phases))), sentences
+
+
+def _rows(stack: Stack) -> int:
+    """About as many residuals as a member has on this rank in a step.
+
+    That is as if each point had as many equations as the problem has outputs.
+    """
+    feed = stack.setups[0].feed
+    points = sum(len(arrays[0]) for arrays in feed.arrays)
+    return -(-points * stack.problem.outputs // feed.steps_per_epoch)

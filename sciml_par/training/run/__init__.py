@@ -1,0 +1,1 @@
+"""What runs between two chunks of steps: progress, callbacks, signals."""

@@ -1,0 +1,115 @@
+"""Shows how a training goes on, from what the ranks tell each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from sciml_par._text import rank_list
+from sciml_par.problems.unknowns.unknowns import numbers_of
+from sciml_par.results.member import WALL_TIME
+from sciml_par.training.run.meeting import Meeting, Status, Watcher, named_values
+from sciml_par.training.run.progress import Reporter
+
+
+class ProgressWatcher(Watcher):
+    """Tells a reporter of every meeting.
+
+    Parameters
+    ----------
+    reporter : shows it, on rank 0; elsewhere it is silent.
+    all_records : show every recorded loss of rank 0's members, and not only those of meetings.
+    """
+
+    def __init__(self, reporter: Reporter, *, all_records: bool) -> None:
+        self._reporter = reporter
+        self._all_records = all_records
+        self._shown: dict[tuple[int, ...], int] = {}
+        self._ended: set[int] = set()
+        self._started = False
+        self._phase = 0
+
+    def met(self, meeting: Meeting) -> None:
+        """See `Watcher` (local)."""
+        for note in dict.fromkeys(note for s in meeting.everyone for note in s.notes):
+            self._reporter.note(note)
+        self._tell_of_ended(meeting)
+        if not self._started:
+            self._started = True
+            self._shown = {c.stack.numbers: len(c.steps) for c in meeting.courses}
+            self._reporter.ready()
+            return
+        if self._all_records:
+            self._show_records(meeting)
+        if meeting.losses:
+            last = _furthest_behind(meeting.everyone)
+            names = [term.name for term in meeting.course.stack.terms]
+            terms = dict(zip(names, last.terms, strict=False)) if len(meeting.losses) == 1 else {}
+            self._reporter.update(last.done, meeting.losses, terms, last.measures, meeting.unknowns)
+        self._tell_of_phase(meeting)
+
+    def _tell_of_phase(self, meeting: Meeting) -> None:
+        """Name the optimizer of a phase when the first course comes to it."""
+        course, phase = meeting.course, meeting.course.position.phase
+        if phase > self._phase:
+            self._phase = phase
+            name = type(course.phases[phase].optimizer).__name__
+            of_all = f"phase {phase + 1} of {len(course.phases)}"
+            self._reporter.note(f"{of_all}, from step {course.position.phase_start:,}: {name}")
+
+    def _show_records(self, meeting: Meeting) -> None:
+        course, at = meeting.course, meeting.worked
+        before = sum(each.step for each in meeting.courses[:at])
+        first = self._shown.get(course.stack.numbers, 0)
+        names = [term.name for term in course.stack.terms]
+        unknowns = course.stack.problem.unknowns
+        for steps, records in zip(course.steps[first:], course.records[first:], strict=True):
+            for step, record in zip(steps, records, strict=True):
+                running = [j for j in range(len(record)) if step <= course.last_step_of(j)]
+                if not running:
+                    continue
+                rows, parameters = np.split(record[running], [len(names)], axis=1)
+                alone = dict(zip(names, rows[0], strict=True)) if len(rows) == 1 else {}
+                losses = [float(row.sum()) for row in rows]
+                sought = named_values(unknowns, numbers_of(unknowns, parameters))
+                self._reporter.record(before + int(step), losses, alone, sought)
+        self._shown[course.stack.numbers] = len(course.steps)
+
+    def _tell_of_ended(self, meeting: Meeting) -> None:
+        ended = {rank for rank, status in enumerate(meeting.everyone) if status.not_finite}
+        new, self._ended = sorted(ended - self._ended), ended
+        if new and meeting.losses:
+            self._reporter.note(
+                f"{rank_list(new)} of {len(meeting.everyone)}: the loss is no longer finite; the "
+                f"model{'s' * (len(new) > 1)} in training there end{'s' * (len(new) == 1)}, "
+                f"the others go on"
+            )
+
+
+def _furthest_behind(everyone: Sequence[Status]) -> Status:
+    """Of the ranks at work, the one that has most steps to make; rank 0 where they cannot compare.
+
+    Ranks with other numbers of courses have other numbers of steps to make.
+    """
+    first = everyone[0]
+    running = [each for each in everyone if each.course < each.courses == first.courses]
+    return min(running, key=lambda each: each.done, default=first)
+
+
+class TimeWatcher(Watcher):
+    """Stops a training when its time is over, by rank 0's clock.
+
+    Parameters
+    ----------
+    seconds : from now on.
+    rank : of this process; only rank 0 looks at the time.
+    """
+
+    def __init__(self, seconds: float, *, rank: int) -> None:
+        self._end = time.monotonic() + seconds if rank == 0 else float("inf")
+
+    def stop(self) -> str | None:
+        """See `Watcher`."""
+        return WALL_TIME if time.monotonic() >= self._end else None

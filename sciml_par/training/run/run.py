@@ -1,0 +1,105 @@
+"""Drive the compiled loops of all ranks from the first step to the last, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.loop.course import Course, NotStackableError
+from sciml_par.training.run.meeting import Meeting, Watcher, current, status_of
+from sciml_par.training.run.replicas import bring_together, digest_of
+
+_SECONDS_PER_CHUNK = 0.5
+_FIRST_CHUNK = 1  # a step may take a second
+
+
+def run(
+    meeting: Meeting,
+    *,
+    take_apart: Callable[[Course], None],
+    group: Communicator,
+    world: Communicator,
+    watchers: Sequence[Watcher],
+) -> Meeting:
+    """Train this rank's courses, one after the other, while the others train theirs (collective).
+
+    Parameters
+    ----------
+    meeting : before the first one: with the courses of this rank's group, at least one, and the
+        same on all its ranks.
+    take_apart : makes a computation of each member of a course, where they cannot be one.
+    group : the ranks that train together.
+    world : the ranks that meet between chunks.
+    watchers : who looks on between chunks, in this order.
+
+    Returns
+    -------
+    The same meeting, at the end.
+
+    Raises
+    ------
+    TrainingError
+        The replicas of a model have parted; on all ranks of its group.
+    """
+    courses = meeting.courses
+    notes: list[str] = []
+    count, index, seconds, made = _FIRST_CHUNK, current(courses), 0.0, 0
+    while True:
+        meeting.worked = min(index, len(courses) - 1)
+        try:
+            if index < len(courses):
+                seconds, made = _work(courses[index], count, watchers)
+        except NotStackableError:
+            take_apart(courses[index])
+            seconds, made = 0.0, 0
+        _meet(meeting, group, world, watchers, seconds=seconds, notes=notes)
+        notes = [note for watcher in watchers if (note := watcher.met(meeting))]
+        if meeting.over:
+            return meeting
+        # All ranks know all durations, so those of a group agree on the next count.
+        slowest = max(meeting.everyone[rank].seconds for rank in group.world_ranks)
+        fitting = max(1, int(made * _SECONDS_PER_CHUNK / max(slowest, 1e-6)))
+        # A chunk that had to be shorter tells only that so many steps fit at least.
+        count = fitting if made >= count else max(count, fitting)
+        before, index = index, current(courses)
+        if index != before or (index < len(courses) and courses[index].needs_preparation):
+            count = _FIRST_CHUNK
+
+
+def _work(course: Course, count: int, watchers: Sequence[Watcher]) -> tuple[float, int]:
+    """Seconds and steps of a chunk; of compilation, as if all its steps had been made."""
+    if course.needs_preparation:
+        return course.prepare(), count
+    before = course.step
+    most = min([count, *(watcher.longest_chunk(course.step) for watcher in watchers)])
+    seconds = course.advance(min(most, course.longest_chunk()))
+    return seconds, course.step - before
+
+
+def _meet(
+    meeting: Meeting,
+    group: Communicator,
+    world: Communicator,
+    watchers: Sequence[Watcher],
+    *,
+    seconds: float,
+    notes: Sequence[str],
+) -> None:
+    asked = [reason for watcher in watchers if (reason := watcher.stop()) is not None]
+    mine = status_of(
+        meeting.courses,
+        meeting.worked,
+        seconds=seconds,
+        digest=digest_of(meeting.course.state),
+        stop=asked[0] if asked else None,
+        notes=notes,
+    )
+    meeting.everyone = world.allgather_object(mine)
+    stop = next((s.stop for s in meeting.everyone if s.stop is not None), None)
+    if stop is not None:
+        meeting.stop_all(stop)
+    if len({meeting.everyone[rank].digest for rank in group.world_ranks}) > 1:
+        course = meeting.course
+        course.state, drift = bring_together(course.state, course.step, group)
+        course.times_brought_together += 1
+        course.largest_drift = max(course.largest_drift, drift)

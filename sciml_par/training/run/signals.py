@@ -1,0 +1,107 @@
+"""Signals that ask a training to stop: Ctrl-C, and what schedulers send."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import FrameType
+
+from sciml_par._stderr import write_error
+from sciml_par.parallel.groups.world import World
+from sciml_par.results.member import SIGNALS
+from sciml_par.training.run.meeting import Watcher
+
+_INTERRUPTED = 128 + signal.SIGINT
+# A launcher and a terminal may both pass on one Ctrl-C.
+_SECONDS_OF_ONE_CTRL_C = 0.3
+_SECONDS_FOR_RANK_0 = 1.0
+_END = b"\0"
+
+
+class SignalWatcher(Watcher):
+    """Asks all ranks to stop when this one has got a signal.
+
+    Parameters
+    ----------
+    world : is ended by a second Ctrl-C, on whatever this rank is waiting then.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._first: str | None = None
+        self._interrupted = float("inf")
+
+    def stop(self) -> str | None:
+        """See `Watcher`."""
+        return self._first
+
+    def received(self, number: int) -> None:
+        """Take note of a signal (local; does not return at a second Ctrl-C)."""
+        now = time.monotonic()
+        if number == signal.SIGINT and now - self._interrupted > _SECONDS_OF_ONE_CTRL_C:
+            self._end_job()
+        if number == signal.SIGINT:
+            self._interrupted = min(self._interrupted, now)
+        if self._first is None:
+            self._first = signal.Signals(number).name
+
+    def _end_job(self) -> None:
+        # A launcher gives the signal to all ranks: one of them says so.
+        if self._world.communicator.rank > 0:
+            time.sleep(_SECONDS_FOR_RANK_0)
+        write_error("interrupted a second time: the job ends at once.")
+        self._world.job_end.with_code(_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def signals_caught(world: World) -> Iterator[SignalWatcher]:
+    """A watcher of the signals that this rank gets meanwhile (local).
+
+    In another thread than the main one no signals can be caught. Those that the program ignores,
+    or for which it has a handler of its own, stay with it.
+    """
+    watcher = SignalWatcher(world)
+    here = threading.current_thread() is threading.main_thread()
+    numbers = [getattr(signal, name) for name in SIGNALS if here and _is_free(name)]
+    if not numbers:
+        yield watcher
+        return
+    # Python runs handlers between its own instructions, and a rank may be in a collective for
+    # long. The number of a signal is written to a pipe at once, which a thread reads.
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    thread = threading.Thread(
+        target=_read, args=(reading, watcher, numbers), name="signals of sciml_par", daemon=True
+    )
+    thread.start()
+    pipe_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, _do_nothing) for number in numbers}
+    try:
+        yield watcher
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(pipe_before)
+        os.write(writing, _END)
+        thread.join()
+        os.close(reading)
+        os.close(writing)
+
+
+def _is_free(name: str) -> bool:
+    handler = signal.getsignal(getattr(signal, name))
+    return handler in (signal.SIG_DFL, signal.default_int_handler)
+
+
+def _read(pipe: int, watcher: SignalWatcher, numbers: Sequence[int]) -> None:
+    while (number := os.read(pipe, 1)) != _END:
+        if number[0] in numbers:  # those that the program handles are written there as well
+            watcher.received(number[0])
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """The pipe has the signal already."""
