@@ -25,13 +25,7 @@ _dropped: list[None] = []  # an entry for each; a list changes in one step, also
 
 
 class CompiledFunction:
-    """A function traced for arguments of some shapes and types; its first call compiles it.
-
-    Parameters
-    ----------
-    function : of nests of tensors.
-    specs : of each argument, a nest of specifications.
-    """
+    """A function traced for arguments of some shapes and types; its first call compiles it."""
 
     def __init__(self, function: Callable[..., Any], specs: Sequence[Any]) -> None:
         traced = tf.function(function, jit_compile=True, autograph=False)
@@ -49,7 +43,7 @@ class CompiledFunction:
         weakref.finalize(self, _dropped.append, None).atexit = False
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return the results at arguments of the shapes and types given before (local)."""
+        """Return the results at arguments of the shapes and types given before."""
         if not self._resources_last:  # as with a large array captured behind a variable
             return self._traced(*arguments)
         from tensorflow.python.eager import context, execute
@@ -67,7 +61,7 @@ class CompiledFunction:
 
 
 def release_dropped() -> None:
-    """Empty the cache of XLA, if it holds the machine code of many functions that are gone (local).
+    """Empty the cache of XLA, if it holds the machine code of many functions that are gone.
 
     Compiled functions of the user's are compiled again at their next call. The machine code of one
     that runs must stay, so nothing is released while another thread is in TensorFlow.

@@ -9,24 +9,12 @@ from typing import Any
 
 
 def draft_of(path: Path) -> Path:
-    """The hidden file beside `path` that holds its content until it is complete (local)."""
+    """The hidden file beside `path` that holds its content until it is complete."""
     return path.with_name(f".{path.stem}.part{path.suffix}")
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
-    """Put a file in place in one piece, so that a reader never sees half of it (local).
-
-    Parameters
-    ----------
-    path : the file; one that is there is replaced.
-    write : writes the content to the path that it is given, in the same folder and with the same
-        ending. If it raises, nothing is left of it, and a file that was at `path` stays.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written.
-    """
+    """Put a file in place in one piece, so that a reader never sees half of it."""
     draft = draft_of(path)
     try:
         write(draft)
@@ -36,11 +24,5 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Put a file of text, in UTF-8, in place in one piece (local).
-
-    Raises
-    ------
-    OSError
-        The file cannot be written.
-    """
+    """Put a file of text, in UTF-8, in place in one piece."""
     write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"))

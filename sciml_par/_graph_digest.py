@@ -52,17 +52,11 @@ class GraphDigest:
 
 
 def digest_of_graph(graph: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> GraphDigest:
-    """Return the digest of what a graph of TensorFlow computes of its inputs (local).
+    """Return the digest of what a graph of TensorFlow computes of its inputs.
 
     Names do not count, nor does the order of operations that do not depend on each other; types,
     attributes, constants and the bodies of functions do. There is no key where a program's author
     has defined a gradient by `tf.custom_gradient`, which the graph does not hold.
-
-    Parameters
-    ----------
-    graph : a FuncGraph.
-    inputs : its placeholders, in an order that counts.
-    outputs : tensors of it.
     """
     definition = graph.as_graph_def()
     library = {each.signature.name: each for each in definition.library.function}

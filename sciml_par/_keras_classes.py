@@ -34,7 +34,7 @@ _CLASSES = {
 
 
 def register_with_keras() -> None:
-    """Register the classes now if Keras is there, else once it has been imported (local)."""
+    """Register the classes now if Keras is there, else once it has been imported."""
     keras = sys.modules.get(_KERAS)
     if keras is not None:
         _register(keras)

@@ -87,13 +87,7 @@ def all_axes(d: int, order: int) -> list[Axes]:
 
 
 def checked_operators(operators: Any, d: int, what: str) -> tuple[Operator, ...]:
-    """Operators of third and fourth order in d dimensions in their one form.
-
-    Raises
-    ------
-    InputError
-        One is of another kind or order, of mixed order, or names an axis that there is not.
-    """
+    """Operators of third and fourth order in d dimensions in their one form."""
     try:
         found = tuple(operator_of(each) for each in operators)
     except (TypeError, ValueError):

@@ -53,7 +53,7 @@ class Rounding(NamedTuple):
 
 
 def coarse_rounding(x: FloatArray, dtype: str) -> Rounding | None:
-    """Return the axis on which `dtype` is coarsest for x: [n, d], if it is too coarse (local)."""
+    """Return the axis on which `dtype` is coarsest for x: [n, d], if it is too coarse."""
     axes = [_Axis(column, dtype) for column in x.T]
     several = [j for j, axis in enumerate(axes) if axis.count > 1]
     if not several:

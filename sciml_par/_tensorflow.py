@@ -27,7 +27,7 @@ _ALL, _ONLY_FATAL = "0", "3"
 
 
 def import_module(name: str, *, quiet: bool = True) -> ModuleType:
-    """Import TensorFlow or what is built on it, silently if `quiet` (local).
+    """Import TensorFlow or what is built on it, silently if `quiet`.
 
     Where the user has set the log level to "0", which asks for all messages, all are shown. What
     TensorFlow writes before its log level applies goes to the process's standard error, past
@@ -41,7 +41,7 @@ def import_module(name: str, *, quiet: bool = True) -> ModuleType:
 
 @contextlib.contextmanager
 def quiet_start(quiet: bool = True) -> Iterator[None]:
-    """Import TensorFlow within as `import_module` does (local)."""
+    """Import TensorFlow within as `import_module` does."""
     with contextlib.ExitStack() as stack:
         if not quiet:
             os.environ.setdefault(_LOG_LEVEL, _ALL)  # so that no import within is quiet
@@ -68,7 +68,7 @@ def hidden_from_autograph(function: F) -> F:
 
 
 def is_recorded() -> bool:
-    """Whether a gradient tape, or an accumulator of forward derivatives, looks on (local).
+    """Whether a gradient tape, or an accumulator of forward derivatives, looks on.
 
     None does so in `tape.stop_recording()`. TensorFlow has no public function for it.
     """

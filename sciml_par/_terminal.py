@@ -12,11 +12,11 @@ _OPEN_MPI = "OMPI_COMM_WORLD_RANK"
 
 
 def prints_to_terminal() -> bool:
-    """Whether standard output is the user's terminal, and no pipe, file or launcher (local)."""
+    """Whether standard output is the user's terminal, and no pipe, file or launcher."""
     return sys.stdout.isatty() and _OPEN_MPI not in os.environ
 
 
 def console(*, width: int | None = None, highlight: bool = True) -> Console:
-    """What prints to standard output, with colours on a terminal (local)."""
+    """What prints to standard output, with colours on a terminal."""
     terminal = False if _OPEN_MPI in os.environ else None  # None: it looks itself
     return Console(force_terminal=terminal, width=width, highlight=highlight)

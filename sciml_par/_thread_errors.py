@@ -8,14 +8,7 @@ from collections.abc import Callable, Iterator
 
 
 class ThreadErrors:
-    """The errors of one thread of this rank.
-
-    Parameters
-    ----------
-    thread : what messages call it.
-    rank : this process's number in the world.
-    tell : writes a line for the user.
-    """
+    """The errors of one thread of this rank."""
 
     def __init__(self, thread: str, rank: int, tell: Callable[[str], None]) -> None:
         self._thread = thread
@@ -25,7 +18,7 @@ class ThreadErrors:
 
     @contextlib.contextmanager
     def told_once(self) -> Iterator[None]:
-        """Tell an error inside, the first time that it comes from its place (local)."""
+        """Tell an error inside, the first time that it comes from its place."""
         try:
             yield
         except Exception as error:  # whatever it is, the thread is needed again in a moment

@@ -11,7 +11,7 @@ Tensor = Any
 
 
 def register_gradients() -> None:
-    """Give TensorFlow the gradients and conversions that it lacks, if it still does (local).
+    """Give TensorFlow the gradients and conversions that it lacks, if it still does.
 
     In a function that XLA compiles, the gradient of a slice is an XlaDynamicUpdateSlice, which
     has no gradient itself. The gradient of a concatenation is made of slices, so that a network

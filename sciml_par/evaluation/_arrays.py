@@ -12,13 +12,7 @@ _NOT_REAL = "cOSUMm"  # complex, objects, bytes, text, dates, durations
 
 
 def as_real(values: ArrayLike, where: str) -> np.ndarray:
-    """Return `values` as a float64 array of any shape.
-
-    Raises
-    ------
-    InputError
-        If `values` is complex, ragged, or no number at all.
-    """
+    """Return `values` as a float64 array of any shape."""
     try:
         array = np.asarray(with_gaps(values))
         # NumPy would turn None into nan, drop imaginary parts, and read numbers out of text.
@@ -34,11 +28,6 @@ def as_columns(values: ArrayLike, where: str) -> np.ndarray:
     """Return a read-only float64 copy of shape [n, columns]; a vector [n] becomes [n, 1].
 
     An array that is such a copy already is returned itself.
-
-    Raises
-    ------
-    InputError
-        If the array has no axis or more than two, or no columns.
     """
     if isinstance(values, np.ndarray) and _is_such_a_copy(values):
         return values
@@ -60,13 +49,7 @@ def _is_such_a_copy(array: np.ndarray) -> bool:
 
 
 def check_label(label: object, where: str) -> None:
-    """Refuse a label that a legend cannot show.
-
-    Raises
-    ------
-    InputError
-        If `label` is no text, or is blank, or begins with an underscore, which Matplotlib hides.
-    """
+    """Refuse a label that a legend cannot show."""
     if not isinstance(label, str) or not label.strip() or label.startswith("_"):
         raise InputError(
             f"{where}: expected a label such as 'rank 0', not blank and without a leading "

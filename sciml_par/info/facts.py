@@ -130,12 +130,7 @@ class Facts:
 
 
 def gather_facts(world: World, environment: Mapping[str, str]) -> Facts:
-    """Look around on every rank, and tell the others (collective).
-
-    Parameters
-    ----------
-    environment : of this process before `init`, which changes it.
-    """
+    """Look around on every rank, and tell the others (collective)."""
     ranks = world.communicator.allgather_object(_look_around(world, environment))
     return Facts(tuple(ranks), world.transport.obstacle, world.communicator.obstacle_to_sharing)
 
@@ -166,7 +161,7 @@ def _look_around(world: World, environment: Mapping[str, str]) -> RankFacts:
 
 
 def relevant(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that matter to sciml_par and its libraries (local)."""
+    """The variables that matter to sciml_par and its libraries."""
     return {
         name: value
         for name, value in sorted(environment.items())

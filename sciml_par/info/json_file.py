@@ -16,7 +16,7 @@ from sciml_par.info.self_test import Outcome
 
 
 def check_json_file(path: Path, *, overwrite: bool) -> None:
-    """Raise `OutputError` if `path` is there and must stay, or cannot be written (local)."""
+    """Raise `OutputError` if `path` is there and must stay, or cannot be written."""
     if path.exists() and not overwrite:
         raise OutputError(
             f"{path} is there already and stays as it is. Name another file, or ask for "
@@ -31,7 +31,7 @@ def check_json_file(path: Path, *, overwrite: bool) -> None:
 
 
 def write_json_file(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> None:
-    """Write the file in one piece (local)."""
+    """Write the file in one piece."""
     text = json.dumps(summarize(facts, outcomes), indent=2)
     try:
         write_text(path, f"{text}\n")
@@ -40,7 +40,7 @@ def write_json_file(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> No
 
 
 def summarize(facts: Facts, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What the file holds (local)."""
+    """What the file holds."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "right": all(outcome.right for outcome in outcomes if outcome.tried),

@@ -40,17 +40,7 @@ class InfoOptions(argparse.Namespace):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what the command line asks for (collective).
-
-    Parameters
-    ----------
-    arguments : the words behind the program's name; those of the process by default.
-
-    Raises
-    ------
-    SystemExit
-        With code 1 if a test went wrong, with 2 if the options or their files cannot be used.
-    """
+    """Do what the command line asks for (collective)."""
     with only_rank_0_prints():
         options = make_parser().parse_args(arguments, namespace=InfoOptions())
     run(lambda: info(json_file=options.json, overwrite=options.overwrite), program=PROGRAM)
@@ -79,22 +69,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def info(*, json_file: Path | None = None, overwrite: bool = False) -> int:
-    """Print the facts and the self-test on rank 0 (collective).
-
-    Parameters
-    ----------
-    json_file : a file for the same as JSON.
-    overwrite : allow `json_file` to be there already.
-
-    Returns
-    -------
-    The exit code, the same on all ranks: 0, or 1 if a test went wrong.
-
-    Raises
-    ------
-    OutputError
-        `json_file` cannot be written, or is there and must not be overwritten.
-    """
+    """Print the facts and the self-test on rank 0 (collective)."""
     # `init` changes it, and what the user has set is what matters.
     environment = dict(os.environ)
     # What does not work may hang, and a diagnosis has to end.

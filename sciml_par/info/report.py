@@ -38,7 +38,7 @@ class Section:
 
 
 def print_report(sections: Sequence[Section]) -> None:
-    """Print sections: with colours on a terminal, as plain text elsewhere (local)."""
+    """Print sections: with colours on a terminal, as plain text elsewhere."""
     printer = console()
     printer.width = min(printer.width, _WIDEST) if printer.is_terminal else _WIDTH_WITHOUT_TERMINAL
     with printer.capture() as report:
@@ -62,7 +62,7 @@ def _grid(rows: Sequence[Row], label_width: int) -> Table:
 
 
 def facts_sections(facts: Facts) -> list[Section]:
-    """Everything but the self-test (local)."""
+    """Everything but the self-test."""
     found = {
         "Versions": _versions(facts),
         "MPI": _mpi(facts),
@@ -75,7 +75,7 @@ def facts_sections(facts: Facts) -> list[Section]:
 
 
 def self_test_sections(outcomes: Sequence[Outcome]) -> list[Section]:
-    """The self-test and, as the last line, what it comes to (local)."""
+    """The self-test and, as the last line, what it comes to."""
     by_path: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_path.setdefault(outcome.path, []).append(outcome)

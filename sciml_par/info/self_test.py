@@ -83,7 +83,7 @@ class Outcome:
 
 
 def paths(facts: Facts) -> list[Path]:
-    """How tensors may travel between these ranks, and what stands against it (local)."""
+    """How tensors may travel between these ranks, and what stands against it."""
     alone = "a collective of one rank moves nothing" if len(facts.ranks) == 1 else ""
     compiled = _obstacle_to_compiled(facts)
     no_nccl = alone or _obstacle_to_nccl(facts)
@@ -132,7 +132,7 @@ def try_path(path: Path, context: str, communicator: Communicator) -> Outcome:
 
 
 def in_context(context: str, collective: Collective, device: str) -> Collective:
-    """`collective` on `device` as it is, in a graph, or in a function compiled by XLA (local)."""
+    """`collective` on `device` as it is, in a graph, or in a function compiled by XLA."""
 
     def on_device(x: Any) -> Any:
         with tf.device(device):
@@ -154,13 +154,7 @@ def in_context(context: str, collective: Collective, device: str) -> Collective:
 def try_collective(
     collective: Collective, device: str, communicator: Communicator
 ) -> tuple[dict[int, str], float]:
-    """Sum over the ranks by `collective`, again and again (collective).
-
-    Returns
-    -------
-    What went wrong on which rank, and the median time of a call on the slowest rank; the same on
-    every rank.
-    """
+    """Sum over the ranks by `collective`, again and again (collective)."""
     complaint, times = "", []
     try:
         xs = [_tensor(addend(communicator.rank, k), device) for k in range(1 + REPETITIONS)]
@@ -203,7 +197,7 @@ def total(size: int, repetition: int) -> np.ndarray:
 
 
 def compare(got: np.ndarray, due: np.ndarray) -> str:
-    """What is wrong with a result; empty if nothing (local)."""
+    """What is wrong with a result; empty if nothing."""
     if got.shape != due.shape:
         return f"got the shape {got.shape} where {due.shape} is due"
     # Beyond whole numbers that float32 holds, the order of the additions shows.

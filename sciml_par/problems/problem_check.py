@@ -52,12 +52,7 @@ def check_problem(
     reads_variables: bool,
     parametrized: Parametrized | None = None,
 ) -> list[Trace]:
-    """Check as `Problem.check` does, and return what each residual did (local).
-
-    Parameters
-    ----------
-    parametrized : the problem's field, for graphs that are to be functions of its parameters.
-    """
+    """Check as `Problem.check` does, and return what each residual did."""
     own_variables = _check_field(problem, network, dtype)
     u = problem.field(network, unknowns=unknowns)
     if not reads_variables:
@@ -81,7 +76,7 @@ def check_problem(
 
 
 def digest_of_ansatz(problem: Checked, dtype: str = "float64") -> GraphDigest | None:
-    """Return what tells a problem's ansatz from others, or None if it has none (local).
+    """Return what tells a problem's ansatz from others, or None if it has none.
 
     It is that of u as a function of x and of the weights of a stand-in for the network; the inputs
     of the network are scaled as the problem says. It depends on the precision.

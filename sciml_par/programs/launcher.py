@@ -26,22 +26,9 @@ _OVERSUBSCRIBE = {
 def launch(
     ranks: int, arguments: Sequence[str], *, threads: int, seconds: float, program: str
 ) -> None:
-    """Run `python arguments...` on `ranks` ranks, and wait for its end (local).
+    """Run `python arguments...` on `ranks` ranks, and wait for its end.
 
     What it prints is printed. It ends with this process, when that is interrupted or terminated.
-
-    Parameters
-    ----------
-    threads : the cores that a rank keeps busy.
-    seconds : after which it is ended.
-    program : what messages call it.
-
-    Raises
-    ------
-    InputError
-        There is no mpirun.
-    SystemExit
-        The program has failed: with its exit code, or 124 if it was ended. One line says so.
     """
     mpirun = shutil.which("mpirun")
     if mpirun is None:

@@ -15,12 +15,12 @@ from sciml_par.programs.launcher_environment import launched_rank
 
 
 def program_name() -> str:
-    """What messages call the program that runs: the name of its file (local)."""
+    """What messages call the program that runs: the name of its file."""
     return Path(sys.argv[0]).stem
 
 
 def new_parser(description: str | None, program: str | None) -> argparse.ArgumentParser:
-    """A parser without options but --help, which prints the description as it is (local)."""
+    """A parser without options but --help, which prints the description as it is."""
     return argparse.ArgumentParser(
         prog=program or program_name(),
         description=description,
@@ -51,7 +51,7 @@ def add_verbose_option(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def only_rank_0_prints() -> Iterator[None]:
-    """Print on rank 0 alone, as argparse does before there are ranks (local)."""
+    """Print on rank 0 alone, as argparse does before there are ranks."""
     if not launched_rank(os.environ):
         yield
         return

@@ -18,19 +18,7 @@ def output_folder(
     resume: bool = False,
     on_root: Callable[[Callable[[], Path]], Path],
 ) -> Iterator[Path]:
-    """The folder `named`, or `default` with the first free number (as collective as `on_root`).
-
-    Parameters
-    ----------
-    overwrite : allow `named` to hold the results of another run.
-    resume : allow it as well, because that run goes on.
-    on_root : calls a function on one process, and returns on all of them what that returns.
-
-    Raises
-    ------
-    OutputError
-        The folder holds other results, or cannot be written.
-    """
+    """The folder `named`, or `default` with the first free number (as collective as `on_root`)."""
     made: list[Path] = []
 
     def claim() -> Path:

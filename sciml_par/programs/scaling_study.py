@@ -206,7 +206,7 @@ def _finish(
     folder: Path,
     show: Callable[[Any, list[Record], Path], None],
 ) -> None:
-    """Show the records, say what they cannot tell, and write them (local)."""
+    """Show the records, say what they cannot tell, and write them."""
     show(options, records, folder)
     print(remark_on_cores(records), end="")
     arguments = {name: value for name, value in vars(options).items() if name != "record"}
@@ -221,7 +221,7 @@ def _finish(
 
 
 def remark_on_cores(records: Sequence[Record]) -> str:
-    """What is to be said of runs with more busy threads than cores, if anything (local)."""
+    """What is to be said of runs with more busy threads than cores, if anything."""
     crowded = [r for r in records if r["ranks"] * r["threads"] > r["cores"]]
     if not crowded:
         return ""

@@ -180,13 +180,7 @@ def make_solving_parser(
 
 
 def named_number(text: str) -> tuple[str, float | int]:
-    """A name and a number, of a text such as "noise=0.01" (local).
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        It is none.
-    """
+    """A name and a number, of a text such as "noise=0.01"."""
     name, _, value = text.partition("=")
     for kind in (int, float):
         try:

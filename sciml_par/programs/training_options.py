@@ -230,13 +230,7 @@ def parse_training_options(
 
 
 def check_together(options: TrainingOptions, parser: argparse.ArgumentParser) -> None:
-    """End the program where two options do not go together (local).
-
-    Raises
-    ------
-    SystemExit
-        With code 2, after a message.
-    """
+    """End the program where two options do not go together."""
     if options.mode == "data" and options.members != 1:
         parser.error("--members needs --mode ensemble: data mode trains one model on all ranks")
     if options.resume and options.output is None:

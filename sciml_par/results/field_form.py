@@ -29,12 +29,12 @@ class FieldForm:
     domain: Corners | None = field(default=None, compare=False)
 
     def is_of(self, problem: Problem, dtype: str) -> bool:
-        """Whether a problem has this form, by its own scaling or by the default one (local)."""
+        """Whether a problem has this form, by its own scaling or by the default one."""
         decided = problem.for_network(_Network(self.box is not None))
         return form_of(decided, dtype) == self
 
     def problem(self, outputs: Sequence[str]) -> Problem | None:
-        """Return a problem that makes the same of a network; None for the network itself (local).
+        """Return a problem that makes the same of a network; None for the network itself.
 
         The ansatz is not in the form: there must be none.
         """
@@ -52,7 +52,7 @@ class _Network:
 
 
 def form_of(problem: Problem, dtype: str) -> FieldForm:
-    """Return the form of a problem whose input scaling has been decided (local)."""
+    """Return the form of a problem whose input scaling has been decided."""
     around = tuple(problem.domain.lower.tolist()), tuple(problem.domain.upper.tolist())
     return FieldForm(
         around if problem.input_scaling else None,

@@ -116,7 +116,7 @@ class FoundFunction:
 
 
 def found_functions(members: Sequence[Member]) -> dict[str, FoundFunction]:
-    """The unknown functions by name, of those members that have them of the same inputs (local)."""
+    """The unknown functions by name, of those members that have them of the same inputs."""
     first: dict[str, tuple[str, ...]] = {}
     for member in members:
         for function in member.functions:

@@ -335,7 +335,7 @@ class Member:
 
 
 def in_the_mean(members: Sequence[Member]) -> list[bool]:
-    """Return which members enter mean and deviation; all, if none of them finished (local).
+    """Return which members enter mean and deviation; all, if none of them finished.
 
     They are judged by the weights that they keep: a member whose loss became infinite enters if
     its kept weights have no larger loss than those of some member of the same problem that
@@ -358,10 +358,10 @@ def in_the_mean(members: Sequence[Member]) -> list[bool]:
 
 
 def ranks_of(members: Iterable[Member]) -> list[int]:
-    """The ranks that trained these members, in order, each once (local)."""
+    """The ranks that trained these members, in order, each once."""
     return sorted({each.rank for member in members for each in member.contributions})
 
 
 def numbers_text(numbers: Sequence[int]) -> str:
-    """ "member 3", "members 0, 2 and 5" or "members 0–63", of ascending numbers (local)."""
+    """ "member 3", "members 0, 2 and 5" or "members 0–63", of ascending numbers."""
     return rank_list(numbers).replace("rank", "member", 1)

@@ -71,12 +71,7 @@ class MemberFunction:
 
 
 def function_architecture(placed: PlacedFunction, *, scaled: bool, network: str) -> str:
-    """A text that is equal for functions that differ in their weights only (local).
-
-    Parameters
-    ----------
-    network : the same of the network.
-    """
+    """A text that is equal for functions that differ in their weights only."""
     text = repr((placed.name, placed.key(scaled=scaled), network))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -88,7 +83,7 @@ def function_field(
     scaled: bool,
     dtype: str,
 ) -> TrainedField:
-    """An unknown function of its inputs z, of a model that is loaded when it is needed (local)."""
+    """An unknown function of its inputs z, of a model that is loaded when it is needed."""
 
     def make() -> tuple[Any, Any]:
         apply = function_of(model(), None, len(placed.inputs), dtype)
@@ -102,5 +97,5 @@ def function_field(
 
 
 def members_of_functions(members: Sequence[Member]) -> list[Member]:
-    """A member for each unknown function of each, as by `MemberFunction.as_member` (local)."""
+    """A member for each unknown function of each, as by `MemberFunction.as_member`."""
     return [function.as_member(member) for member in members for function in member.functions]

@@ -13,13 +13,7 @@ from sciml_par.results.member import Member
 
 
 def merge_members(groups: Sequence[Sequence[Member]]) -> tuple[Member, ...]:
-    """The members of all groups, numbered anew in order (local).
-
-    Raises
-    ------
-    InputError
-        The evaluation points or the components of two groups differ.
-    """
+    """The members of all groups, numbered anew in order."""
     check_alike(groups)
     merged: list[Member] = []
     for group in groups:
@@ -36,7 +30,7 @@ def merge_members(groups: Sequence[Sequence[Member]]) -> tuple[Member, ...]:
 
 
 def check_alike(groups: Sequence[Sequence[Member]]) -> None:
-    """See that all have been evaluated on the same points, as far as these are here (local)."""
+    """See that all have been evaluated on the same points, as far as these are here."""
     first: Prediction | None = None
     for number, group in enumerate(groups):
         found = group[0].prediction

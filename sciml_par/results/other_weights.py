@@ -17,13 +17,7 @@ _UNKNOWN: Any = {"validation_loss": math.nan, "zero_loss": math.nan, "misfits": 
 
 
 def with_weights(member: Member, kept: str) -> Member:
-    """The member with its "best" or "last" weights, and what it predicts with them (local).
-
-    Raises
-    ------
-    InputError
-        See `field_of_member`.
-    """
+    """The member with its "best" or "last" weights, and what it predicts with them."""
     if member.kept == kept:
         return member
     field = field_of_member(member)
@@ -52,7 +46,7 @@ def errors_of(member: Member) -> tuple[float, ...]:
 
 
 def with_errors(member: Member, kept: str, errors: tuple[float, ...]) -> Member:
-    """The same on a rank that has no arrays of the member: its errors, from rank 0 (local)."""
+    """The same on a rank that has no arrays of the member: its errors, from rank 0."""
     return replace(
         member,
         kept=kept,

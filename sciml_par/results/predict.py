@@ -71,17 +71,7 @@ class EnsemblePrediction:
 
 
 class Predictor:
-    """Members with their weights and fields, those of one field stacked.
-
-    Parameters
-    ----------
-    members : whose weights, predictions and fields are here.
-
-    Raises
-    ------
-    InputError
-        See `field_of_member`.
-    """
+    """Members with their weights and fields, those of one field stacked."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = len(members)
@@ -116,7 +106,7 @@ class Predictor:
             yield slice(first, first + len(part)), values
 
     def predict(self, x: Any, *, batch_size: int | None) -> EnsemblePrediction:
-        """Predict at x: [n, d]; see `Result.predict` (local)."""
+        """Predict at x: [n, d]; see `Result.predict`."""
         points = self._points(x)
         if self.left_out:
             warnings.warn(
@@ -176,13 +166,7 @@ class Predictor:
 
 
 def field_of_member(member: Member) -> TrainedField:
-    """Return the field of a member (local).
-
-    Raises
-    ------
-    InputError
-        The weights are not here, or the field cannot be computed here.
-    """
+    """Return the field of a member."""
     if member.weights is None or not isinstance(member.prediction, Prediction):
         trained = f" and on rank {member.rank}, where it was trained" if member.rank else ""
         raise InputError(

@@ -20,7 +20,7 @@ _MANY = 1e6  # more than this is written as a power of ten
 
 
 def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
-    """What is to be said of the members, a sentence for each kind of thing (local)."""
+    """What is to be said of the members, a sentence for each kind of thing."""
     never = [m for m in members if m.status == NOT_FINITE and not math.isfinite(m.best_loss)]
     ended = [m for m in members if m.status == NOT_FINITE and m not in never]
     diverged = [m for m in members if m.status == DIVERGED]

@@ -36,7 +36,7 @@ Columns = tuple[tuple[str, bool], ...]
 
 
 def print_table(members: Sequence[Member], *, mode: str) -> None:
-    """Print one row for each model, or for some of many, and what is to be said of them (local)."""
+    """Print one row for each model, or for some of many, and what is to be said of them."""
     width = None if prints_to_terminal() else _WIDTH_WITHOUT_TERMINAL
     printer = console(width=width, highlight=False)
     printer.print(make_table(members, width=printer.width))
@@ -47,7 +47,7 @@ def print_table(members: Sequence[Member], *, mode: str) -> None:
 
 
 def make_table(members: Sequence[Member], *, width: int) -> Table:
-    """One row for each model; of many, the first, those that did not finish, and ranges (local)."""
+    """One row for each model; of many, the first, those that did not finish, and ranges."""
     shown = rows_shown(members)
     columns = _columns_of_unknowns(members)
     rows = [_with_unknowns(_row(member), member, columns) for member in shown]
@@ -81,7 +81,7 @@ def make_table(members: Sequence[Member], *, width: int) -> Table:
 
 
 def rows_shown(members: Sequence[Member]) -> list[Member]:
-    """All members, or of many the first ones and the first that did not finish (local)."""
+    """All members, or of many the first ones and the first that did not finish."""
     if len(members) <= _MOST_ROWS:
         return list(members)
     unsound = [member for member in members[_FIRST_ROWS:] if member.status != FINISHED]

@@ -13,7 +13,7 @@ from sciml_par.results.unknown_values import found_unknowns
 
 
 def text_of(members: Sequence[Member], *, mode: str) -> str:
-    """Mode, members, how they ended, losses, errors and times, in at most ten lines (local)."""
+    """Mode, members, how they ended, losses, errors and times, in at most ten lines."""
     what = counted(len(members), "member") if mode == "ensemble" else "one model"
     heading = (
         f"Result of mode {mode!r}: {what}, trained by {counted(len(ranks_of(members)), 'rank')}"

@@ -42,17 +42,17 @@ class TrainedField:
         return tuple(tuple(map(int, v.shape)) for v in self.model.trainable_variables)
 
     def at(self, weights: Array, x: Array) -> Array:
-        """u with weights [p] at x: [n, d], [n, m], operation by operation (local)."""
+        """u with weights [p] at x: [n, d], [n, m], operation by operation."""
         points = tf.constant(x, weights.dtype.name)
         return np.asarray(self._of_one(tf.constant(weights), points).numpy())
 
     def of_members(self, weights: Array, x: Array) -> Array:
-        """u with the weights [M, p] of M members at x: [n, d], [M, n, m]; compiled (local)."""
+        """u with the weights [M, p] of M members at x: [n, d], [M, n, m]; compiled."""
         given = tf.constant(weights), tf.constant(x, weights.dtype.name)
         return np.asarray(self._program(*given)(*given).numpy())
 
     def parameters(self, flat: Tensor) -> list[Tensor]:
-        """The tensors of a vector [p] (local)."""
+        """The tensors of a vector [p]."""
         parts = tf.split(flat, [math.prod(shape) for shape in self.shapes])
         return [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
 

@@ -80,7 +80,7 @@ NO_UNKNOWNS = UnknownValues()
 def shapes_and_truth(
     unknowns: Mapping[str, Unknown],
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, FloatArray]]:
-    """What `UnknownValues` has of the unknowns of a problem (local)."""
+    """What `UnknownValues` has of the unknowns of a problem."""
     shapes = {name: unknown.shape for name, unknown in unknowns.items()}
     true = {
         name: np.asarray(unknown.true, np.float64)
@@ -126,7 +126,7 @@ class FoundUnknown:
 def found_unknowns(
     values: Sequence[UnknownValues], kept: Sequence[FloatArray], finished: Sequence[bool]
 ) -> dict[str, FoundUnknown]:
-    """Over members: each unknown by name, of those members that have it in one shape (local).
+    """Over members: each unknown by name, of those members that have it in one shape.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def found_unknowns(
 
 
 def relative_error(value: Any, true: Any) -> float:
-    """‖value − true‖ / ‖true‖; NaN where the truth is unknown or zero (local)."""
+    """‖value − true‖ / ‖true‖; NaN where the truth is unknown or zero."""
     if true is None or not np.any(true):
         return math.nan
     return float(np.linalg.norm(np.subtract(value, true)) / np.linalg.norm(true))

@@ -11,13 +11,7 @@ from sciml_par.errors import InputError
 
 
 def as_integer(value: Any, least: int, where: str, name: str) -> int:
-    """Return a whole number of any type as Python's, which does not overflow.
-
-    Raises
-    ------
-    InputError
-        It is not one, or below `least`.
-    """
+    """Return a whole number of any type as Python's, which does not overflow."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -28,7 +22,7 @@ def as_integer(value: Any, least: int, where: str, name: str) -> int:
 
 
 def check_number(where: str, name: str, value: Any, expected: str, good: Any) -> None:
-    """See that a value is a finite number of which `good` is true, as `expected` says (local)."""
+    """See that a value is a finite number of which `good` is true, as `expected` says."""
     if not is_number(value) or not math.isfinite(value) or not good(value):
         raise InputError(f"{where}: expected {name} to be a number {expected}; got {value!r}.")
 
@@ -39,29 +33,29 @@ def check_count(where: str, name: str, value: Any) -> None:
 
 
 def check_flag(where: str, name: str, value: Any) -> None:
-    """See that a value is True or False (local)."""
+    """See that a value is True or False."""
     if not isinstance(value, bool):
         raise InputError(f"{where}: expected {name} to be True or False; got {value!r}.")
 
 
 def check_fraction(where: str, **values: Any) -> None:
-    """See that each value is in [0, 1) (local)."""
+    """See that each value is in [0, 1)."""
     for name, value in values.items():
         check_number(where, name, value, "in [0, 1)", lambda v: 0 <= v < 1)
 
 
 def check_positive(where: str, **values: Any) -> None:
-    """See that each value is greater than zero (local)."""
+    """See that each value is greater than zero."""
     for name, value in values.items():
         check_number(where, name, value, "> 0", lambda v: v > 0)
 
 
 def check_not_negative(where: str, **values: Any) -> None:
-    """See that no value is less than zero (local)."""
+    """See that no value is less than zero."""
     for name, value in values.items():
         check_number(where, name, value, "≥ 0", lambda v: v >= 0)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a plain number, NumPy's included (local)."""
+    """Whether it is a plain number, NumPy's included."""
     return isinstance(value, Real) and not isinstance(value, bool)

@@ -74,23 +74,6 @@ def plot_weights(weights: Sequence[LossCurve], *, title: str | None = None) -> F
     """Draw what the terms of a loss are multiplied by, on a log scale, over the step.
 
     Local: call it on one rank.
-
-    Parameters
-    ----------
-    weights : sequence of LossCurve
-        One a term, with its name as label and the factors in place of the loss.
-    title : str, optional
-        Title above the panel.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As that of `plot_losses`.
-
-    Raises
-    ------
-    InputError
-        If there are none.
     """
     found = check_items(weights, LossCurve, "plot_weights")
     return _plot(found, "weight of the term", title)

@@ -32,7 +32,7 @@ _OPERATIONS = {
 
 
 def dense_chain(model: Any) -> DenseChain | None:
-    """The chain that a built Keras model is, or None if it is anything else (local).
+    """The chain that a built Keras model is, or None if it is anything else.
 
     Sequential and functional models are taken apart, nested ones included, and may be made of
     Dense, Activation, Rescaling and Normalization layers, of activations that are known, of `MLP`,

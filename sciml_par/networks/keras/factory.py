@@ -91,7 +91,7 @@ def make_network(
 
 
 def is_factory(network: Any) -> bool:
-    """Whether `network` makes models, rather than being one (local)."""
+    """Whether `network` makes models, rather than being one."""
     if isinstance(network, str):
         return True
     if inspect.isclass(network):
@@ -100,7 +100,7 @@ def is_factory(network: Any) -> bool:
 
 
 def takes(network: Any, name: str) -> bool:
-    """Whether what makes models leaves this argument, `box` or `initial_weights`, open (local)."""
+    """Whether what makes models leaves this argument, `box` or `initial_weights`, open."""
     network = _maker(network)
     try:
         found = {parameter.name: parameter for parameter in _parameters(network)}
@@ -111,7 +111,7 @@ def takes(network: Any, name: str) -> bool:
 
 
 def bound_arguments(network: Any) -> dict[str, Any]:
-    """Return what `functools.partial` binds by name, but for None (local)."""
+    """Return what `functools.partial` binds by name, but for None."""
     keywords = network.keywords if isinstance(network, partial) else {}
     return {name: value for name, value in keywords.items() if value is not None}
 

@@ -7,21 +7,10 @@ from typing import Any
 
 
 def digest_of_graph(traced: Any) -> tuple[str, bool]:
-    """A digest of all operations of a traced function, and whether these are all there is (local).
+    """A digest of all operations of a traced function, and whether these are all there is.
 
     Operations are numbered in the order in which they were made. Names, which Keras gives anew to
     each model, do not count; constants do.
-
-    Parameters
-    ----------
-    traced : a concrete function of TensorFlow.
-
-    Returns
-    -------
-    digest : str
-    complete : bool
-        False where the operations call functions of their own, or have gradients of their own:
-        equal digests do not mean equal computations then.
     """
     digest, complete = hashlib.blake2b(digest_size=16), True
     places: dict[str, tuple[int, int]] = {}

@@ -24,14 +24,7 @@ _BATCH = (
 
 
 def check_parts(model: Any) -> None:
-    """Refuse what can be told from the layers and variables of a built model (local).
-
-    Raises
-    ------
-    InputError
-        A layer that is random, couples points or keeps a state; a regularizer or a constraint; or
-        no weights to train.
-    """
+    """Refuse what can be told from the layers and variables of a built model."""
     name = described(model)
     for layer in layers_of(model):
         fault = _fault_of(layer)
@@ -51,7 +44,7 @@ def check_parts(model: Any) -> None:
 
 
 def check_behaviour(function: KerasFunction, dimension: int, dtype: str) -> None:
-    """Refuse what shows when a model is called, whatever its layers are named (local).
+    """Refuse what shows when a model is called, whatever its layers are named.
 
     It is called with weights near its own, since weights of zero would hide most faults.
 
@@ -94,18 +87,7 @@ def check_behaviour(function: KerasFunction, dimension: int, dtype: str) -> None
 
 
 def check_operations(traced: Any, name: str, dtype: str) -> None:
-    """Refuse operations that a compiled loop cannot do, or cannot repeat (local).
-
-    Parameters
-    ----------
-    traced : the concrete function of u(parameters, x).
-
-    Raises
-    ------
-    InputError
-        Random numbers, Python functions, variables of TensorFlow that are not weights of the
-        model, or another precision.
-    """
+    """Refuse operations that a compiled loop cannot do, or cannot repeat."""
     for operation in _operations(traced.graph):
         kind = operation.type
         if kind.startswith(("Random", "StatelessRandom", "Multinomial", "ParameterizedTrunc")):
@@ -129,7 +111,7 @@ def check_operations(traced: Any, name: str, dtype: str) -> None:
 
 
 def check_precision(model: Any, dtype: str) -> None:
-    """Refuse weights of another precision than the training's (local)."""
+    """Refuse weights of another precision than the training's."""
     for variable in model.trainable_variables:
         found = tf.as_dtype(variable.dtype).name
         if found != dtype:

@@ -188,12 +188,7 @@ def activation_named(name: str) -> Activation:
 
 
 def activation_of(function: Any) -> Activation | None:
-    """The activation that a function of Keras or TensorFlow is, or None (local).
-
-    Parameters
-    ----------
-    function : the function itself, such as `tf.sin` or `keras.activations.gelu`; None is linear.
-    """
+    """The activation that a function of Keras or TensorFlow is, or None."""
     if function is None:
         return LINEAR
     return next((known for other, known in _functions() if other is function), None)

@@ -11,12 +11,7 @@ from sciml_par.networks.layers.activation import LINEAR, Activation, Derivatives
 
 
 def stretched(activation: Activation, factor: float) -> Activation:
-    """z -> σ(ω z), whose k-th derivative is ω^k σ⁽ᵏ⁾(ω z) (local).
-
-    Parameters
-    ----------
-    factor : ω, not zero, dimensionless.
-    """
+    """z -> σ(ω z), whose k-th derivative is ω^k σ⁽ᵏ⁾(ω z)."""
     if factor == 1.0:
         return activation
 
@@ -34,12 +29,7 @@ class ByUnit(Activation):
 
 
 def on_some_units(activation: Activation, which: Sequence[bool]) -> Activation:
-    """σ on the units named, and nothing on the others (local).
-
-    Parameters
-    ----------
-    which : whether σ acts on a unit, [w].
-    """
+    """σ on the units named, and nothing on the others."""
     flags = tuple(map(bool, which))
     if all(flags):
         return activation

@@ -20,7 +20,7 @@ from sciml_par.networks.layers.initial_weights import (
 
 
 def dense_layers(model: Any, dtype: str) -> list[Any]:
-    """Those of the hidden layers and of the output, not built yet (local)."""
+    """Those of the hidden layers and of the output, not built yet."""
     units = [model.width] * model.depth + [model.output_size]
     names = [f"hidden_{i + 1}" for i in range(model.depth)] + ["output"]
     keras: Any = import_module("keras")
@@ -35,7 +35,7 @@ def dense_layers(model: Any, dtype: str) -> list[Any]:
 
 
 def check_initial_weights(name: Any, bounds: Any, activation: str) -> None:
-    """Check the name of initial weights, which need a box or an activation (local)."""
+    """Check the name of initial weights, which need a box or an activation."""
     checked_initial_weights(name)
     if name == CENTRES and bounds is None:
         raise InputError(

@@ -29,12 +29,7 @@ _HIDDEN_BIAS = 0.5
 def checked_initial_weights(
     value: Any, *, model: str = "MLP", without_box: bool = False
 ) -> str | None:
-    """Let the name of initial weights through, or None (local).
-
-    Parameters
-    ----------
-    without_box : whether the model has no box for centres.
-    """
+    """Let the name of initial weights through, or None."""
     known = [name for name in INITIAL_WEIGHTS if not (without_box and name == CENTRES)]
     if value is None or (isinstance(value, str) and value in known):
         return value
@@ -53,12 +48,6 @@ class Drawn:
     U(−1/w, 1/w) in the first layer and from U(−√(6/w)/ω, √(6/w)/ω) in the others (Sitzmann et al.
     2020, arXiv:2006.09661, section 3.2), biases from U(−1/√w, 1/√w). w and w' are a
     layer's numbers of inputs and of units.
-
-    Parameters
-    ----------
-    kind : one of these names.
-    seed : layers draw from seeds of their own.
-    omega : ω.
     """
 
     def __init__(self, kind: str, *, seed: int, omega: float = 1.0) -> None:
@@ -66,13 +55,7 @@ class Drawn:
         self._sequence, self._count = np.random.SeedSequence(seed), 0
 
     def layer(self, inputs: int, *, first: bool = False) -> tuple[Any, Any]:
-        """The initializers of kernel and bias of the next layer, as Keras takes them (local).
-
-        Parameters
-        ----------
-        inputs : w.
-        first : whether it sees the coordinates.
-        """
+        """The initializers of kernel and bias of the next layer, as Keras takes them."""
         keras: Any = import_module("keras")
         self._count += 1
         # The k-th number of a longer sequence is that of a shorter one.
@@ -91,13 +74,7 @@ class Drawn:
 
 
 def checked_box(box: Any, d: int) -> BoxBounds:
-    """The corners of a box, given as a pair or by an object with `lower` and `upper` (local).
-
-    Raises
-    ------
-    InputError
-        Something else; or corners that are not d finite numbers each, lower below upper.
-    """
+    """The corners of a box, given as a pair or by an object with `lower` and `upper`."""
     corners = (box.lower, box.upper) if hasattr(box, "lower") and hasattr(box, "upper") else box
     if not isinstance(corners, tuple | list | np.ndarray) or len(corners) != 2:
         raise InputError(
@@ -131,7 +108,7 @@ def _corner(values: Any, d: int, box: Any) -> tuple[float, ...]:
 def first_layer(
     box: BoxBounds, units: int, *, rng: np.random.Generator, dtype: str
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Weights [d, units] and biases [units] of units whose centres lie in a box (local).
+    """Weights [d, units] and biases [units] of units whose centres lie in a box.
 
     In coordinates z = (x − lower) / (upper − lower) unit j is σ(s_j e_j · (z − z_j)) with a random
     direction e_j, a steepness s_j from U(0.3 s, s) and a centre z_j from U([0, 1]^d), which is
@@ -140,11 +117,6 @@ def first_layer(
 
     So what the units are in the box depends neither on the units of x nor on its origin. The
     steepness s is 8 for d = 1, 3 for d = 2, and 2 otherwise, dimensionless.
-
-    Raises
-    ------
-    InputError
-        The weights cannot be held in `dtype`.
     """
     lower, upper = (np.array(corner) for corner in box)
     d = len(lower)
@@ -167,5 +139,5 @@ def first_layer(
 
 
 def hidden_biases(units: int, *, rng: np.random.Generator, dtype: str) -> npt.NDArray[Any]:
-    """Biases [units] of a later hidden layer, from U(−0.5, 0.5) (local)."""
+    """Biases [units] of a later hidden layer, from U(−0.5, 0.5)."""
     return rng.uniform(-_HIDDEN_BIAS, _HIDDEN_BIAS, units).astype(dtype)

@@ -15,7 +15,7 @@ DTYPES = ("float32", "float64")
 
 
 def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any, name: Any) -> None:
-    """Check sizes, seed, dtype and name of a model, and what Keras runs on (local)."""
+    """Check sizes, seed, dtype and name of a model, and what Keras runs on."""
     keras: Any = import_module("keras")
     if keras.backend.backend() != "tensorflow":
         raise InputError(
@@ -38,7 +38,7 @@ def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any,
 
 
 def check_seed_and_dtype(model: str, seed: Any, dtype: Any) -> None:
-    """Check both (local)."""
+    """Check both."""
     if not is_integer(seed) or seed < 0:
         raise InputError(f"{model}: seed must be a non-negative integer, got {seed!r}")
     if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -46,7 +46,7 @@ def check_seed_and_dtype(model: str, seed: Any, dtype: Any) -> None:
 
 
 def checked_factor(model: str, name: str, value: Any) -> float:
-    """Let a positive finite number through (local)."""
+    """Let a positive finite number through."""
     if not is_positive(value):
         raise InputError(f"{model}: {name} must be a number > 0, got {value!r}")
     return float(value)
@@ -54,7 +54,7 @@ def checked_factor(model: str, name: str, value: Any) -> float:
 
 @contextlib.contextmanager
 def keras_arguments(what: str) -> Iterator[None]:
-    """Raise what Keras finds wrong with arguments of a layer as an `InputError` (local)."""
+    """Raise what Keras finds wrong with arguments of a layer as an `InputError`."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -62,24 +62,19 @@ def keras_arguments(what: str) -> Iterator[None]:
 
 
 def is_positive(value: Any) -> bool:
-    """Whether a value is a positive finite number (local)."""
+    """Whether a value is a positive finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, which a truth value is not (local)."""
+    """Whether a value is an integer, which a truth value is not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def own_embedding(model: str, embedding: Any, dtype: str) -> Any:
-    """A layer like the one given, not built yet, in the precision of the model (local).
+    """A layer like the one given, not built yet, in the precision of the model.
 
     A model that is made several times, once for each member, has a layer of its own each time.
-
-    Raises
-    ------
-    InputError
-        It is no layer that propagates derivatives.
     """
     if embedding is None:
         return None

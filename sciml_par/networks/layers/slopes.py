@@ -27,13 +27,7 @@ class Slopes:
 
     @classmethod
     def checked(cls, kind: Any, factor: Any) -> Slopes:
-        """Let a kind and a factor through (local).
-
-        Raises
-        ------
-        InputError
-            Another kind, a factor that is no positive number, or one without slopes.
-        """
+        """Let a kind and a factor through."""
         if kind is not None and kind not in (LAYER, UNIT):
             raise InputError(f"MLP: adaptive must be {LAYER!r}, {UNIT!r} or None, got {kind!r}")
         n = checked_factor("MLP", "slope_factor", factor)
@@ -45,7 +39,7 @@ class Slopes:
         return cls(kind, n)
 
     def weights(self, model: Any) -> list[Any]:
-        """The slopes of a model's hidden layers, which begin at 1/n (local)."""
+        """The slopes of a model's hidden layers, which begin at 1/n."""
         keras: Any = import_module("keras")
         shape = () if self.kind == LAYER else (model.width,)
         initial = keras.initializers.Constant(1 / self.factor)

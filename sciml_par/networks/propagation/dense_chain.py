@@ -90,7 +90,7 @@ class DenseChain:
     def recorded_apply(
         self, parameters: Sequence[tf.Tensor], x: tf.Tensor, record_of: RecordOf | None = None
     ) -> tf.Tensor:
-        """As `apply`, units first inside, with a record of the products of each layer (local)."""
+        """As `apply`, units first inside, with a record of the products of each layer."""
         for scaling in self.scalings:
             x = scaling(x)
         a = tf.transpose(x)
@@ -108,12 +108,7 @@ class DenseChain:
         *,
         higher: Sequence[Any] = (),
     ) -> tuple[tf.Tensor, ...]:
-        """Value and derivatives as `sciml_par.networks.MLP.jet` (pure, local).
-
-        Parameters
-        ----------
-        record_of : makes a record of the products of each layer.
-        """
+        """Value and derivatives as `sciml_par.networks.MLP.jet` (pure, local)."""
         matrices = np.asarray(second, dtype=np.float64)
         factors = np.ones(matrices.shape[1])
         for scaling in self.scalings:

@@ -210,10 +210,6 @@ class RecordedModel:
     """A model whose trained weights are all of dense layers, with records of their products.
 
     It has what `DenseChain` has for methods of least squares.
-
-    Parameters
-    ----------
-    model : PropagatedModel
     """
 
     def __init__(self, model: PropagatedModel) -> None:

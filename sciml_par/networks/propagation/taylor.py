@@ -57,12 +57,7 @@ class Layer(NamedTuple):
     record: Record | None = None
 
     def multiply(self, parts: Sequence[tf.Tensor], *, apart: bool = False) -> list[tf.Tensor]:
-        """[w, n] each -> [w', n] each (local).
-
-        Parameters
-        ----------
-        apart : as a product each, which the compiler can drop one by one.
-        """
+        """[w, n] each -> [w', n] each."""
         products = (
             [_product(self.weight, part) for part in parts]
             if apart
@@ -72,7 +67,7 @@ class Layer(NamedTuple):
 
 
 def dense_layers(parameters: Sequence[tf.Tensor], activation: Activation) -> list[Layer]:
-    """The layers of W1, b1, W2, b2, …, of which the last is linear (local)."""
+    """The layers of W1, b1, W2, b2, …, of which the last is linear."""
     pairs = list(zip(parameters[0::2], parameters[1::2], strict=True))
     hidden = [Layer(weight, bias, activation) for weight, bias in pairs[:-1]]
     return [*hidden, Layer(*pairs[-1], LINEAR)]
@@ -107,7 +102,7 @@ def jet(
 def jet_of_layers(
     layers: Sequence[Layer], x: tf.Tensor, second: Coefficients
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """As `jet`, of dense layers of any activations, one at least (local)."""
+    """As `jet`, of dense layers of any activations, one at least."""
     first, *others = layers
     quantities = _first_layer(first, x, second)
     for layer in others[:-1]:
@@ -194,7 +189,7 @@ def _product(weight: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
 
 
 def with_bias(z: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
-    """Z + b at every point: [w, n] (local)."""
+    """Z + b at every point: [w, n]."""
     return z if bias is None else z + bias[:, None]
 
 

@@ -28,18 +28,18 @@ class Waves(NamedTuple):
     activation: Activation
 
     def layer(self, dtype: Any) -> Layer:
-        """The same for Taylor propagation (local)."""
+        """The same for Taylor propagation."""
         weight, bias = (tf.cast(tf.convert_to_tensor(v), dtype) for v in self[:2])
         return Layer(weight, bias, self.activation)
 
 
 def live(variable: Any) -> Any:
-    """What a Keras variable holds now, or what stands for it while Keras traces a model (local)."""
+    """What a Keras variable holds now, or what stands for it while Keras traces a model."""
     return variable.value
 
 
 def natural(value: Any, what: str) -> int:
-    """Let an integer of at least 1 through (local)."""
+    """Let an integer of at least 1 through."""
     if not is_integer(value) or value < 1:
         raise InputError(f"{what} must be an integer of at least 1, got {value!r}")
     return int(value)

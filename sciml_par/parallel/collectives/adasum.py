@@ -32,10 +32,6 @@ def adasum(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
     applied to pairs of ranks, to pairs of such pairs, and so on; with P = 2^k + m ranks, rank
     2^k + r is first combined into rank r. Orthogonal vectors are added, parallel ones averaged.
 
-    Parameters
-    ----------
-    tensors : of one floating-point type and of known shapes.
-
     Notes
     -----
     Whatever the tree combines is Σ_r w_r x_r, and all its products follow from x_r · x_s. So

@@ -10,7 +10,7 @@ from sciml_par.parallel.requests.request import even_rows
 
 
 def tensor_of(value: Any, where: str) -> Any:
-    """`value` as one dense tensor; or `InputError`, with what to give in its place (local)."""
+    """`value` as one dense tensor; or `InputError`, with what to give in its place."""
     if isinstance(value, tf.RaggedTensor):
         raise InputError(
             f"{where}: expected a dense tensor; got a RaggedTensor. Give its .values, or make it "
@@ -31,7 +31,7 @@ def tensor_of(value: Any, where: str) -> Any:
 
 
 def list_of(values: Any, where: str, *, of: str = "tensors") -> list[Any]:
-    """Several values, as a user gives them; or `InputError` (local)."""
+    """Several values, as a user gives them; or `InputError`."""
     try:
         return list(values)
     except TypeError as error:
@@ -45,7 +45,7 @@ def _named(value: Any) -> str:
 
 
 def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
-    """How many of `rows` rows go to each of `size` ranks, as the user says by `splits` (local)."""
+    """How many of `rows` rows go to each of `size` ranks, as the user says by `splits`."""
     if splits is None:
         if rows % size:
             raise InputError(
@@ -74,12 +74,12 @@ def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
 
 
 def unknown_splits(splits: Any) -> bool:
-    """Whether only the graph will know how many rows go to each rank (local)."""
+    """Whether only the graph will know how many rows go to each rank."""
     return tf.is_tensor(splits) and tf.get_static_value(splits) is None
 
 
 def check_rows(x: Any, where: str) -> None:
-    """Raise `InputError` for a tensor without rows (local)."""
+    """Raise `InputError` for a tensor without rows."""
     if x.shape.rank == 0:
         raise InputError(f"{where}: expected a tensor [n, ...]; got a scalar. Reshape it to [1].")
 

@@ -33,7 +33,7 @@ Gradient = Callable[[Tensor], Tensor]
 
 
 def communicator_of(communicator: Communicator | None, where: str) -> Communicator:
-    """The ranks that a user has given, all by default; or `InputError` (local)."""
+    """The ranks that a user has given, all by default; or `InputError`."""
     if communicator is None:
         return current_world().communicator
     if not isinstance(communicator, Communicator):
@@ -50,15 +50,7 @@ def gradient_name(name: str | None) -> str | None:
 
 
 class CallOptions:
-    """What the collectives of one call share with those of its gradient.
-
-    Parameters
-    ----------
-    group : the ranks that take part.
-    placement : how they are carried out where the program is.
-    kind : the function that the user has called.
-    name : what the user calls it, or None.
-    """
+    """What the collectives of one call share with those of its gradient."""
 
     __slots__ = ("group", "kind", "name", "placement")
 
@@ -74,7 +66,7 @@ class CallOptions:
     def of(
         cls, kind: str, name: str | None, communicator: Communicator | None, device: str | None
     ) -> CallOptions:
-        """The options that a user has given, checked (local)."""
+        """The options that a user has given, checked."""
         group = communicator_of(communicator, kind)
         if name is not None and not isinstance(name, str):
             raise InputError(f"{kind}: expected name to be a text or None; got {name!r}.")
@@ -82,20 +74,20 @@ class CallOptions:
         return cls(group, Placement(group, device), kind, name_in_pipeline(kind, name))
 
     def tensor(self, value: Tensor) -> Tensor:
-        """`value` as a tensor whose elements can be carried (local)."""
+        """`value` as a tensor whose elements can be carried."""
         # To convert a tensor takes TensorFlow as long as a short transfer.
         x = value if isinstance(value, tf.Tensor) else tensor_of(value, self.kind)
         element_type(x.dtype.name, where=self.kind)
         return x
 
     def of_gradient(self) -> CallOptions:
-        """The options of the gradient, to be called where that is built (local)."""
+        """The options of the gradient, to be called where that is built."""
         return CallOptions(
             self.group, self.placement.resumed(), self.kind, gradient_name(self.name)
         )
 
     def has_unknown_shape(self, x: Tensor) -> bool:
-        """Whether the shape of `x` is known only when the graph runs; or `InputError` (local).
+        """Whether the shape of `x` is known only when the graph runs; or `InputError`.
 
         XLA compiles for known shapes.
         """
@@ -114,15 +106,7 @@ class CallOptions:
         by_rows: bool = False,
         shape: Any = None,
     ) -> Tensor:
-        """Carry out on `x` the request that `request_of` makes for its shape (collective).
-
-        Parameters
-        ----------
-        again : what was called, for pfor to do the same with the tensors of all passes.
-        by_rows : whether the first dimension of x is that of rows, which ranks give or take.
-        shape : what is known of the result's if that of `x` is not all known; that of `x` by
-            default.
-        """
+        """Carry out on `x` the request that `request_of` makes for its shape (collective)."""
         if not self.has_unknown_shape(x):
             all_passes = self.all_passes(lambda xs, now: [again(xs[0], now)], by_rows=by_rows)
             return perform(self.group, request_of(shape_of(x)), x, self.placement, all_passes)
@@ -161,7 +145,7 @@ class CallOptions:
         return at_run_time(self.group, run, inputs, results, self.placement, all_passes, travel)
 
     def all_passes(self, again: AgainTogether, *, by_rows: bool = False) -> AllPasses:
-        """What pfor makes of a collective: `again`, placed where pfor has come to (local)."""
+        """What pfor makes of a collective: `again`, placed where pfor has come to."""
         group, device, kind, name = self.group, self.placement.device, self.kind, self.name
 
         def collective(xs: list[Tensor]) -> Sequence[Tensor]:

@@ -182,10 +182,6 @@ def _reduced_later(
     """`fused_allreduce` by Sum or Average when a plain graph runs, which then knows all shapes.
 
     It asks for what a rank asks for that has known them when it was traced (collective).
-
-    Parameters
-    ----------
-    order : 1 for the gradient, 2 for the gradient of that, ...
     """
     group = options.group
     if group.size == 1:

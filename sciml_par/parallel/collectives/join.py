@@ -178,7 +178,7 @@ class _Join:
 
 
 def neutral(op: ReduceOp | None, dtype: str) -> Any:
-    """What changes nothing in a reduction by `op`, as a scalar (local)."""
+    """What changes nothing in a reduction by `op`, as a scalar."""
     kind = tf.as_dtype(dtype)
     if kind.is_bool:
         return tf.constant(op in (Min, Product))

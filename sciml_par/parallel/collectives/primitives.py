@@ -58,12 +58,7 @@ def reduced(x: Tensor, op: ReduceOp, options: CallOptions) -> Tensor:
 
 
 def reduced_bundle(tensors: list[Tensor], op: ReduceOp, options: CallOptions) -> list[Tensor]:
-    """`reduced` of each tensor by Sum or Average, as one vector of XLA's (collective).
-
-    Parameters
-    ----------
-    tensors : of one element type and of known shapes.
-    """
+    """`reduced` of each tensor by Sum or Average, as one vector of XLA's (collective)."""
     assert op in (Sum, Average)
     count = sum(x.shape.num_elements() for x in tensors)
     request = Allreduce(tensors[0].dtype.name, (count,), op, name=options.name)
@@ -251,10 +246,6 @@ def _put_back(
     """All rows where `part` has this rank's of a tensor of which a graph knows no shape yet.
 
     All ranks have the same `count` of them, so they need not tell each other (collective).
-
-    Parameters
-    ----------
-    shape : what is known of the result's.
     """
     size = options.group.size
     if size == 1:

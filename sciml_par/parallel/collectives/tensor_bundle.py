@@ -24,20 +24,14 @@ Kind = tuple[Any, tuple[int, ...] | None]
 
 @dataclass(frozen=True)
 class TensorBundle:
-    """Tensors that travel in as few transfers as can be.
-
-    Parameters
-    ----------
-    tensors : in order.
-    kinds : what each of them is.
-    """
+    """Tensors that travel in as few transfers as can be."""
 
     tensors: list[Tensor]
     kinds: tuple[Kind, ...]
 
     @classmethod
     def of(cls, values: Sequence[Any], where: str) -> TensorBundle:
-        """Each of `values` as a tensor, which `where` is to carry (local)."""
+        """Each of `values` as a tensor, which `where` is to carry."""
         values = list_of(values, where)
         # To look at a tensor takes Python as long as to carry some hundred elements of it.
         if set(map(type, values)) == {_eager_tensor()}:
@@ -52,7 +46,7 @@ class TensorBundle:
         return any(shape is None for _, shape in self.kinds)
 
     def called(self, name: str | None) -> str | None:
-        """What the ranks agree on, with the shapes, which a flat buffer does not show (local)."""
+        """What the ranks agree on, with the shapes, which a flat buffer does not show."""
         if len(self.tensors) < 2:
             return name
         label = _label(self.kinds)
@@ -70,12 +64,7 @@ def fuse(
     *,
     bucket_bytes: int = BUCKET_BYTES,
 ) -> list[Tensor]:
-    """Apply an element-wise collective to all tensors, as many as fit at once.
-
-    Parameters
-    ----------
-    bucket_bytes : what a flat buffer may hold; a tensor that is longer goes alone.
-    """
+    """Apply an element-wise collective to all tensors, as many as fit at once."""
     apply = _apply_packed if can_pack() else _apply_flat
     return fuse_lists(lambda tensors: apply(collective, tensors), bundle, bucket_bytes=bucket_bytes)
 

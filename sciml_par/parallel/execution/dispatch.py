@@ -45,11 +45,6 @@ class Placement:
     graph (the backward loop of a while loop) that can only reach the order of a compiled program
     through the forward's. Elsewhere the gradient reaches it itself: TensorFlow would not see that a
     handle which one function returns, and another one takes, is that of the order.
-
-    Parameters
-    ----------
-    device : where the tensors are to be taken from, as TensorFlow names it; where they are by
-        default.
     """
 
     def __init__(self, communicator: Communicator, device: str | None = None) -> None:
@@ -78,13 +73,7 @@ def perform(
     placement: Placement,
     all_passes: AllPasses,
 ) -> Any:
-    """Carry out a collective on `x` in the context at hand (collective).
-
-    Parameters
-    ----------
-    x : tensor of the request's shape.
-    all_passes : what it is for all passes of a loop of `tf.vectorized_map`.
-    """
+    """Carry out a collective on `x` in the context at hand (collective)."""
     if communicator.size == 1:
         return tf.identity(x)  # what every collective of one rank amounts to
     if placement.eager:
@@ -104,7 +93,7 @@ def perform(
 
 
 def takes_bundles(placement: Placement) -> bool:
-    """Whether many tensors may be one operand where `placement` leads (local)."""
+    """Whether many tensors may be one operand where `placement` leads."""
     return placement.order is not None and bridge().takes_bundles
 
 
@@ -115,12 +104,7 @@ def perform_bundle(
     placement: Placement,
     all_passes: AllPasses,
 ) -> list[Any]:
-    """Carry out a collective on many tensors as on one, where `takes_bundles` (collective).
-
-    Parameters
-    ----------
-    request : for all elements of `xs`, one tensor after the other, as a vector.
-    """
+    """Carry out a collective on many tensors as on one, where `takes_bundles` (collective)."""
     check_threads_of_mpi()
     call = TensorBundleCall(communicator, request, [tuple(x.shape.as_list()) for x in xs])
     with tf.control_dependencies(last_collective()):
@@ -131,7 +115,7 @@ def perform_bundle(
 
 @lru_cache(maxsize=1)
 def check_threads_of_mpi() -> None:
-    """Raise `InputError` if MPI must not be called from the threads on which graphs run (local)."""
+    """Raise `InputError` if MPI must not be called from the threads on which graphs run."""
     from mpi4py import MPI
 
     levels = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")

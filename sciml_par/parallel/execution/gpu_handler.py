@@ -15,7 +15,7 @@ GpuHandler = Callable[[int, int, int], None]
 
 
 def gpu_handler(call_site: CallSite, *, on_host: bool = False) -> GpuHandler:
-    """How the collective at `call_site` is carried out from a GPU (local).
+    """How the collective at `call_site` is carried out from a GPU.
 
     By NCCL, enqueued on the program's own stream, which waits for nothing. Where the ranks have no
     NCCL, where NCCL does not have the element type, or with `on_host`: by MPI, with a copy to the

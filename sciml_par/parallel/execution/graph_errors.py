@@ -28,12 +28,7 @@ class MismatchInGraph:
     def caught(
         self, run: Callable[..., Sequence[Any]], blank: Callable[[], Sequence[Any]]
     ) -> Callable[..., list[Any]]:
-        """`run`, with one more result: whether the ranks did not ask for the same (local).
-
-        Parameters
-        ----------
-        blank : gives what stands for the results in that case.
-        """
+        """`run`, with one more result: whether the ranks did not ask for the same."""
 
         def caught(*tensors: Any) -> list[Any]:
             try:
@@ -45,7 +40,7 @@ class MismatchInGraph:
         return caught
 
     def checked(self, ys: Sequence[Tensor], failed: Tensor) -> list[Tensor]:
-        """`ys`, unless `failed`: then the graph ends with a `FailedPreconditionError` (local)."""
+        """`ys`, unless `failed`: then the graph ends with a `FailedPreconditionError`."""
         failed.set_shape([])
         fails = tf.cond(failed, lambda: self._fail(failed), lambda: tf.constant(False))
         for condition in fails.op.inputs:

@@ -24,7 +24,7 @@ def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: An
     """Keep `value` as long as the graph under construction, then call `afterwards(*arguments)`.
 
     A graph inside of others may be run without them, and they without it: what it needs lives until
-    all of them are gone (local).
+    all of them are gone.
     """
     holder = _Holder(value)
     for graph in _graphs_under_construction():

@@ -22,7 +22,7 @@ of TensorFlow, and gone afterwards."""
 
 
 def can_call_on_host() -> bool:
-    """Whether `call_on_host` works in the program under construction (local).
+    """Whether `call_on_host` works in the program under construction.
 
     It does not where XLA compiles the program for a GPU, nor where the installed TensorFlow has no
     foreign calls.
@@ -38,21 +38,11 @@ def can_call_on_host() -> bool:
 def call_on_host(
     function: HostFunction, tensors: Sequence[Any], shapes: Sequence[Shape]
 ) -> list[Any]:
-    """Let a program call `function` at this place, with memory of the host (local).
+    """Let a program call `function` at this place, with memory of the host.
 
     It has no gradient. Its results must depend on its arguments only: when it is called, and
     between which collectives, is the program's choice. Several calls may run at a time where
     several programs do.
-
-    Parameters
-    ----------
-    function : see `HostFunction`.
-    tensors : of one type and of known shapes.
-    shapes : of the results, which have that type.
-
-    Returns
-    -------
-    the results.
     """
     dtype = tensors[0].dtype
     sent = [shape_of(x) for x in tensors]

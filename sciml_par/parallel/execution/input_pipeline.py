@@ -23,15 +23,6 @@ def name_in_pipeline(kind: str, name: str | None) -> str | None:
 
     Such a collective is compared with those of the other ranks each time, so that a rank in which
     the program came first is found.
-
-    Parameters
-    ----------
-    kind : the function that the user has called.
-
-    Raises
-    ------
-    InputError
-        The stage of the pipeline is a parallel one.
     """
     if tf.executing_eagerly():
         return name

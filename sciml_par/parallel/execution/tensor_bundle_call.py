@@ -31,11 +31,6 @@ class TensorBundleCall(PreparedCall):
     """A collective whose flat operand is many tensors, each of which its result replaces.
 
     `execute` takes their addresses, 8 bytes each.
-
-    Parameters
-    ----------
-    request : for the flat tensor; its result is as long.
-    shapes : of the tensors, which have as many elements together.
     """
 
     def __init__(
@@ -70,7 +65,7 @@ class TensorBundleCall(PreparedCall):
 
 
 def address_of(text: bytes) -> int:
-    """Where its bytes lie (local)."""
+    """Where its bytes lie."""
     return ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
 
 
@@ -83,13 +78,7 @@ def _free(layouts: OrderedDict[bytes, MPI.Datatype]) -> None:
 
 
 class _Packing:
-    """Copies between tensors and a flat buffer (local).
-
-    Parameters
-    ----------
-    lengths : of the tensors, in bytes.
-    itself : a group of this rank alone, which nobody else uses at the same time.
-    """
+    """Copies between tensors and a flat buffer."""
 
     def __init__(self, lengths: Sequence[int], itself: MPI.Comm) -> None:
         from mpi4py import MPI

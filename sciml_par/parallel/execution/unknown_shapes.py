@@ -45,15 +45,7 @@ def at_run_time(
     all_passes: AllPasses,
     travel: int,
 ) -> list[Tensor]:
-    """Put `run` into the graph under construction, in its place among the collectives (local).
-
-    Parameters
-    ----------
-    run : `run(perform, *inputs)`, on eager tensors; it carries out requests by `perform`.
-    results : what is known of each result, as a `tf.TensorSpec`. No gradient passes through.
-    all_passes : what it is for all passes of a loop of `tf.vectorized_map`.
-    travel : how many of the inputs travel; so many results come first.
-    """
+    """Put `run` into the graph under construction, in its place among the collectives."""
 
     def perform(request: Request, x: Tensor) -> Tensor:
         return run_eagerly(CallSite(communicator, request), x)

@@ -26,8 +26,6 @@ class AllPasses:
     ----------
     collective : takes the tensors that travel, and after them others, which are the same in every
         pass; returns what came of each that travels, and then results that are the same as well.
-    kind : the function that the user has called.
-    by_rows : whether the first dimension of the tensors is that of rows, which ranks give or take.
     """
 
     collective: Callable[[list[Tensor]], Sequence[Tensor]]
@@ -35,11 +33,10 @@ class AllPasses:
     by_rows: bool = False
 
     def convert(self, operation: Operation, count: int, rest: Sequence[int | None]) -> None:
-        """Let pfor replace `operation`, which carries the collective (local).
+        """Let pfor replace `operation`, which carries the collective.
 
         Parameters
         ----------
-        count : how many of its first inputs travel.
         rest : for each result that is not the collective's: the input it stands for, or None for a
             False.
         """
@@ -69,12 +66,7 @@ class AllPasses:
 
 
 def convert_to_nothing(operation: Operation) -> None:
-    """Let pfor replace what a converted collective does itself (local).
-
-    Parameters
-    ----------
-    operation : has no result, or a bool that is false then.
-    """
+    """Let pfor replace what a converted collective does itself."""
 
     def converter(call: Any) -> Any:
         from tensorflow.python.ops.parallel_for.pfor import wrap

@@ -45,11 +45,6 @@ def on_one_tensor(handlers: Mapping[int, Callable[[int, int], object]], gone: Ac
     """Calls the handler of the call site with the addresses of its operand and of its result.
 
     Written out, because a compiled loop does this at every step.
-
-    Parameters
-    ----------
-    handlers : by the number of the call site, the only attribute of the custom call, an i64.
-    gone : what is done where there is none.
     """
     words, get, shift = memory, handlers.get, SHIFT
     attributes_at, arguments_at, results_at = _ATTRIBUTES_AT, _ARGUMENTS_AT, _RESULTS_AT
@@ -80,12 +75,7 @@ def on_frame(acts: Mapping[int, Act], gone: Act) -> Act:
 
 
 def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
-    """Calls `handler` with the addresses of the first operand and of the first result.
-
-    Parameters
-    ----------
-    handler : takes (send, receive), or (send, receive, stream).
-    """
+    """Calls `handler` with the addresses of the first operand and of the first result."""
 
     def act(frame: Frame) -> None:
         send = memory[(memory[memory[frame + _ARGUMENTS_AT] >> SHIFT] >> SHIFT) + _DATA_AT]
@@ -99,7 +89,7 @@ def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
 
 
 def all_addresses(frame: Frame, count: int) -> bytes:
-    """The addresses of the first `count` operands, 8 bytes each (local)."""
+    """The addresses of the first `count` operands, 8 bytes each."""
     items = memory[frame + _ARGUMENTS_AT]
     buffers = np.frombuffer(ctypes.string_at(items, count * _WORD), np.uint64)
     first, step = int(buffers[0]), int(buffers[-1] - buffers[0]) // max(count - 1, 1)
@@ -112,12 +102,12 @@ def all_addresses(frame: Frame, count: int) -> bytes:
 
 
 def addresses(frame: Frame, count: int) -> list[int]:
-    """The addresses of the first `count` operands (local)."""
+    """The addresses of the first `count` operands."""
     return _addresses(memory[frame + _ARGUMENTS_AT], count)
 
 
 def result_addresses(frame: Frame, count: int) -> list[int]:
-    """The addresses of the first `count` results (local)."""
+    """The addresses of the first `count` results."""
     return _addresses(memory[frame + _RESULTS_AT], count)
 
 
@@ -127,7 +117,7 @@ def _addresses(items: int, count: int) -> list[int]:
 
 
 def stream(frame: Frame) -> int:
-    """XLA's stream, a CUstream, between whose kernels the call stands (local)."""
+    """XLA's stream, a CUstream, between whose kernels the call stands."""
     arguments = StreamArguments(
         struct_size=ctypes.sizeof(StreamArguments), context=memory[frame + _CONTEXT_AT]
     )

@@ -17,11 +17,7 @@ from sciml_par.parallel.execution.xla_call_frame import Act, Frame
 
 
 class CallSites:
-    """The call sites of one target on one platform (local).
-
-    Parameters
-    ----------
-    dispatcher : makes of the handlers, by number, what does that of the call site of a frame.
+    """The call sites of one target on one platform.
 
     Attributes
     ----------
@@ -53,7 +49,7 @@ def _refuse(_: Frame) -> None:
 
 
 class CallSiteNumbers:
-    """Numbers that no other call site of this or another process has (local)."""
+    """Numbers that no other call site of this or another process has."""
 
     def __init__(self) -> None:
         # A program of another process, kept in a cache of compiled programs, must not find a call

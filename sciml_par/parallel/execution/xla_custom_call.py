@@ -48,12 +48,7 @@ if TYPE_CHECKING:
 
 
 class Bridge:
-    """What puts custom calls into programs.
-
-    Parameters
-    ----------
-    with_gpus : whether programs may run on GPUs; each then says what to do there as well.
-    """
+    """What puts custom calls into programs."""
 
     def __init__(self, *, with_gpus: bool) -> None:
         self._foreign = foreign_calls()
@@ -100,7 +95,7 @@ class Bridge:
     def _serve_by_machine_code(
         self, call: PreparedCall, number: int, resumed: CallSites, resume: Callable[..., object]
     ) -> None:
-        """Let machine code carry it out where it can; until the graph goes (local)."""
+        """Let machine code carry it out where it can; until the graph goes."""
         if call.shared is None:
             return
         resumed.add(number, resume)
@@ -128,19 +123,7 @@ class Bridge:
         *,
         on_host: bool = False,
     ) -> Any:
-        """Put a collective into the graph under construction (local).
-
-        Parameters
-        ----------
-        x : tensor of the request's shape.
-        order : what `order()` gave, here or in the forward pass that this is the gradient of.
-        all_passes : what it is for all passes of a loop of `tf.vectorized_map`.
-        on_host : carry it between host memory wherever the program runs.
-
-        Returns
-        -------
-        tensor of the request's `receive_shape`.
-        """
+        """Put a collective into the graph under construction."""
         number = self._numbers.take(self.on_host, self.on_gpu, self._resumed, self._failed)
         call = call_site.prepared(call_site.communicator.mpi_transport)
         self.on_host.add(number, call.execute)
@@ -153,16 +136,7 @@ class Bridge:
     def emit_bundle(
         self, call: TensorBundleCall, xs: Sequence[Any], order: Any, all_passes: AllPasses
     ) -> list[Any]:
-        """Put a collective on many tensors into the graph under construction, as `emit` (local).
-
-        Parameters
-        ----------
-        xs : tensors of one type.
-
-        Returns
-        -------
-        tensors of the same shapes.
-        """
+        """Put a collective on many tensors into the graph under construction, as `emit`."""
         shapes = [shape_of(x) for x in xs]
         number = self._numbers.take(self.others, self._others_resumed, self._failed)
         count = len(shapes)
@@ -188,16 +162,10 @@ class Bridge:
         xs: Sequence[Any],
         shapes: Sequence[Shape],
     ) -> list[Any]:
-        """Put a call of `act` into the graph under construction (local).
+        """Put a call of `act` into the graph under construction.
 
         It has no place in the order of collectives: programs that are to run at the same time
         must not share a variable, and what it returns depends on its operands only.
-
-        Parameters
-        ----------
-        act : takes the addresses of operands and of results.
-        xs : tensors of one type.
-        shapes : of the results, which have that type.
         """
         number = self._numbers.take(self.others)
         sent, received = len(xs), len(shapes)
@@ -215,7 +183,7 @@ class Bridge:
         )
 
     def failing(self, act: Callable[[], None], operand: Any) -> Any:
-        """A call that fails with the error that `act` raises, in a plain graph (local).
+        """A call that fails with the error that `act` raises, in a plain graph.
 
         Parameters
         ----------
@@ -292,7 +260,7 @@ def bridge() -> Bridge:
 
 
 def only_functions_under_construction() -> bool:
-    """Whether the graph under construction, and those around it, are functions' (local)."""
+    """Whether the graph under construction, and those around it, are functions'."""
     from tensorflow.python.framework.func_graph import FuncGraph
 
     graph = tf.compat.v1.get_default_graph()

@@ -86,7 +86,7 @@ class ForeignCalls:
         self._interruptions: Iterator[int] = map(create, itertools.repeat(arguments))
 
     def register(self, name: str, platform: str, act: Act) -> None:
-        """Let custom calls named `name` on `platform` run `act` (local).
+        """Let custom calls named `name` on `platform` run `act`.
 
         What it raises becomes the error of the program. A name can be registered once for each
         platform, and stays for the life of the process; once more does nothing.
@@ -95,11 +95,11 @@ class ForeignCalls:
             self.register_address(name, platform, self.entry(act))
 
     def has(self, name: str, platform: str) -> bool:
-        """Whether that target is registered (local)."""
+        """Whether that target is registered."""
         return (name, platform) in self._targets
 
     def entry(self, act: Act) -> int:
-        """The address at which C can call `act`, for the life of the process (local)."""
+        """The address at which C can call `act`, for the life of the process."""
         entry = c_function(act, self.version, self._interruptions)
         self._kept.append(entry)
         return ctypes.cast(entry, ctypes.c_void_p).value or 0
@@ -122,15 +122,9 @@ class ForeignCalls:
 
 
 def c_function(act: Act, version: Version, interruptions: Iterator[int]) -> Any:
-    """`act` as XLA can call it; keep a reference for as long as it may (local).
+    """`act` as XLA can call it; keep a reference for as long as it may.
 
     What leaves a callback of ctypes as an exception is a random pointer to XLA.
-
-    Parameters
-    ----------
-    act : takes the call frame.
-    version : of the interface, for XLA to check.
-    interruptions : an iterator written in C that makes errors of XLA.
     """
 
     words, extension_at = memory, EXTENSION_AT

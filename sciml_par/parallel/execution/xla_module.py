@@ -50,18 +50,7 @@ def custom_call(
     target: str = TARGET,
     in_place: int = 0,
 ) -> list[Any]:
-    """Put a custom call into the graph under construction (local).
-
-    Parameters
-    ----------
-    operands : tensors of the types `sent`.
-    received : the types of the results.
-    number : of the call site; the call's only attribute.
-    platforms : those that the program may be compiled for.
-    target : what XLA knows it by.
-    in_place : how many of the first results lie where the operands of the same number do. XLA
-        copies such an operand first if the program needs it later, too.
-    """
+    """Put a custom call into the graph under construction."""
     from tensorflow.compiler.tf2xla.python import xla
 
     results: list[Any] = xla.call_module(
@@ -91,12 +80,7 @@ def module_text(
     in_place: int,
     several_platforms: bool,
 ) -> str:
-    """The module in StableHLO.
-
-    Parameters
-    ----------
-    several_platforms : it is then told which of them it is compiled for, and asks nobody.
-    """
+    """The module in StableHLO."""
     platform = ["%platform: tensor<i32>"] if several_platforms else []
     names = [f"%x{i}" for i in range(len(sent))]
     parameters = [f"{name}: {each.text}" for name, each in zip(names, sent, strict=True)]

@@ -15,11 +15,6 @@ class GradientPasses:
 
     Its variables are no part of the optimizer's, so that an optimizer that is saved is a plain one.
 
-    Parameters
-    ----------
-    number : n.
-    average : hand on the sum divided by n.
-
     Attributes
     ----------
     counter : how many passes the sums are of, an integer variable; None until there are sums.
@@ -32,7 +27,7 @@ class GradientPasses:
         self._sums: dict[Hashable, Any] = {}
 
     def build(self, variables: Sequence[Any]) -> None:
-        """Make the sums for gradients by `variables` (local)."""
+        """Make the sums for gradients by `variables`."""
         with tf.init_scope():
             if self.counter is None:
                 # A GPU's integer of 32 bits would lie in host memory, where XLA cannot have it.
@@ -51,13 +46,7 @@ class GradientPasses:
         then: Callable[[list[Gradient]], Any],
         otherwise: Callable[[], Any] = lambda: None,
     ) -> None:
-        """Add `gradients` to the sums; at every n-th call run `then` on them, and begin anew.
-
-        Parameters
-        ----------
-        gradients : None where a variable has none; sparse ones are added up as dense ones.
-        otherwise : what the other calls run.
-        """
+        """Add `gradients` to the sums; at every n-th call run `then` on them, and begin anew."""
         sums = [
             None if g is None else self._sums[key_of(v)]
             for g, v in zip(gradients, variables, strict=True)

@@ -50,7 +50,7 @@ class DistributedUpdate(_Optimizer):
             self._passes = GradientPasses(self._backward_passes, average=self._average_passes)
 
     def register_local_var(self, variable: Any) -> None:
-        """From now on, leave the gradient by `variable` to this rank (local)."""
+        """From now on, leave the gradient by `variable` to this rank."""
         self._reduction = self._reduction.with_local(variable)
 
     def _update(
@@ -61,12 +61,7 @@ class DistributedUpdate(_Optimizer):
         *,
         reduce: bool = True,
     ) -> Any:
-        """`apply` the gradients of all ranks, or what n passes have summed up (collective).
-
-        Parameters
-        ----------
-        reduce : False where the gradients are those of all ranks already.
-        """
+        """`apply` the gradients of all ranks, or what n passes have summed up (collective)."""
         self._check_variables(variables)
         if self._passes is not None or self._take_state is not None:
             build(self, variables)

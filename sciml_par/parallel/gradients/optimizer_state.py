@@ -14,7 +14,7 @@ from sciml_par.errors import InputError
 
 
 def is_optimizer(given: Any) -> bool:
-    """Whether it is an optimizer of any Keras (local)."""
+    """Whether it is an optimizer of any Keras."""
     return hasattr(type(given), "apply_gradients") and hasattr(type(given), "get_config")
 
 
@@ -28,19 +28,19 @@ def keras_of(optimizer: Any) -> Any:
 
 
 def is_of_keras_3(optimizer: Any) -> bool:
-    """Whether `apply` is its way of updating variables, and not `apply_gradients` (local)."""
+    """Whether `apply` is its way of updating variables, and not `apply_gradients`."""
     keras = keras_of(optimizer)
     return keras is not None and keras.__name__ == "keras"
 
 
 def state_of(optimizer: Any) -> list[Any]:
-    """The optimizer's variables; before it is built no more than a counter and a rate (local)."""
+    """The optimizer's variables; before it is built no more than a counter and a rate."""
     variables = optimizer.variables
     return list(variables() if callable(variables) else variables)
 
 
 def build(optimizer: Any, variables: Sequence[Any]) -> None:
-    """Make the optimizer's variables for those of a model, unless it has them (local)."""
+    """Make the optimizer's variables for those of a model, unless it has them."""
     if not is_of_keras_3(optimizer):
         with tf.init_scope():
             # The legacy optimizers' way is the private one.
@@ -55,7 +55,7 @@ def build(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 def take_over(source: Any, target: Any) -> None:
-    """Give `target` the state of `source`, now or when it is built (local).
+    """Give `target` the state of `source`, now or when it is built.
 
     `target` is like it, or a `LossScaleOptimizer` around one that is.
     """

@@ -29,28 +29,7 @@ _NUMBERS_SHOWN = 8
 
 @dataclass(frozen=True, eq=False)
 class GradientReduction:
-    """How gradients are reduced over the ranks.
-
-    Parameters
-    ----------
-    op : Average, Sum or Adasum.
-    compression : what the gradients are converted to for the transfer, as for `allreduce`.
-    sparse_as_dense : add up gradients that are `tf.IndexedSlices` as dense tensors, rather than
-        gather the slices of all ranks.
-    gradient_predivide_factor : f > 0 divides an Average in two: by f before the sum and by P/f
-        after it.
-    groups : what travels together: all gradients (None), n parts of about equal length (n), or
-        the variables of each list given, with the rest together.
-    scale_local_gradients : divide the gradients of local variables by P.
-    local : keys (see `key_of`) of the variables whose gradients are not reduced.
-    communicator, device : as for `allreduce`.
-    where : how errors call the one that reduces.
-
-    Raises
-    ------
-    InputError
-        An option outside of its range, or two that exclude each other.
-    """
+    """How gradients are reduced over the ranks."""
 
     op: ReduceOp = Average
     _: KW_ONLY
@@ -105,32 +84,16 @@ class GradientReduction:
             raise InputError(f"{self.where}: a variable stands in groups twice; name it once.")
 
     def with_local(self, *variables: Any) -> GradientReduction:
-        """This reduction, with `variables` among those whose gradients are not reduced (local)."""
+        """This reduction, with `variables` among those whose gradients are not reduced."""
         return replace(self, local=self.local | {key_of(variable) for variable in variables})
 
     def is_local(self, variable: Any) -> bool:
-        """Whether the gradient of `variable` is this rank's own (local)."""
+        """Whether the gradient of `variable` is this rank's own."""
         return key_of(variable) in self.local
 
     @not_converted
     def reduce(self, gradients: Sequence[Gradient], sources: Sequence[Any]) -> list[Gradient]:
-        """The gradients of all ranks together, one for each of this rank's (collective).
-
-        Parameters
-        ----------
-        gradients : by each of `sources`. The same of them are None on every rank.
-        sources : what they are gradients by: `tf.Variable`s, `keras.Variable`s or tensors.
-
-        Returns
-        -------
-        None where the gradient is; `tf.IndexedSlices` where it is such, unless `sparse_as_dense`,
-        or unless its number of rows is unknown in a function compiled by XLA.
-
-        Raises
-        ------
-        CollectiveMismatchError
-            The ranks do not have gradients by the same sources.
-        """
+        """The gradients of all ranks together, one for each of this rank's (collective)."""
         results = [self._local_part(g, s) for g, s in zip(gradients, sources, strict=True)]
         shared = [i for i, source in enumerate(sources) if not self.is_local(source)]
         present = [i for i in shared if gradients[i] is not None]

@@ -21,13 +21,7 @@ History = Mapping[int, bytes]
 
 
 def compare(group: Group, signature: Signature, number: int) -> list[int]:
-    """Every rank's `number`, [P], if all ask for the same and always have (collective).
-
-    Raises
-    ------
-    CollectiveMismatchError
-        On all ranks alike, with what each of them asked for.
-    """
+    """Every rank's `number`, [P], if all ask for the same and always have (collective)."""
     mine = _COMPARED.pack(signature.digest, group.progress.sequence, group.progress.order_digest)
     sent = np.frombuffer(mine + _NUMBER.pack(number), np.uint8)
     everyone = np.empty((group.size, sent.size), np.uint8)

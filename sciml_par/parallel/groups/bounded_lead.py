@@ -21,7 +21,7 @@ MOST_AHEAD = 512
 def with_bounded_lead(
     group: Group, request: Request, transport: Transport, transfer: Transfer
 ) -> Transfer:
-    """`transfer`, after which the ranks meet now and then if by itself it is no meeting (local).
+    """`transfer`, after which the ranks meet now and then if by itself it is no meeting.
 
     Whether it is one is the same on all ranks, and so is the count.
     """

@@ -51,13 +51,7 @@ class PreparedCall:
         self._agreed_in = -1  # the generation of the ledger in which the signature was found
 
     def execute(self, *where: Any) -> None:
-        """Carry it out (collective).
-
-        Parameters
-        ----------
-        where : what the transfer takes: the addresses of the input and of the output, the same
-            twice for in place; by NCCL, the stream as well.
-        """
+        """Carry it out (collective)."""
         self._progress.begin(self._announcement)
         self._carry(where)
 
@@ -75,7 +69,7 @@ class PreparedCall:
             raise self._difference() from None
 
     def serve_by_machine_code(self, number: int) -> None:
-        """Let machine code carry it out for the call site of that number, where it can (local)."""
+        """Let machine code carry it out for the call site of that number, where it can."""
         if self.shared is not None:
             self.shared.enter(number, self._announcement)
 

@@ -374,7 +374,7 @@ class Communicator:
 
 
 def _pickled(value: Any) -> bytes | str:
-    """`value` as bytes, or why it has none, before others wait for it (local)."""
+    """`value` as bytes, or why it has none, before others wait for it."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
@@ -382,7 +382,7 @@ def _pickled(value: Any) -> bytes | str:
 
 
 def _unpickled(given: Mapping[int, bytes | str]) -> list[Any]:
-    """What ranks have given; or one `InputError`, the same on all ranks (local)."""
+    """What ranks have given; or one `InputError`, the same on all ranks."""
     failed = {rank: text for rank, text in given.items() if isinstance(text, str)}
     if failed:
         raise InputError(

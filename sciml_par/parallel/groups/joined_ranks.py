@@ -20,8 +20,6 @@ class JoinedRanks:
 
     Parameters
     ----------
-    ranks : their numbers in the world.
-    meeting : how often the group has met before they joined.
     last : the last collective that this rank tells of: it has joined after that.
     """
 
@@ -45,21 +43,21 @@ class JoinedRanks:
         return self.meeting != self._group.progress.meetings
 
     def begun(self, number: int, announcement: Announcement) -> None:
-        """Say what this rank's collective `number` is (local)."""
+        """Say what this rank's collective `number` is."""
         if number <= self.last and not self.is_past:
             self._mailbox.send(
                 Announced(self._group.identity, {number: announcement}), to=self.ranks
             )
 
     def ended(self, *_: Any) -> None:
-        """Joined ranks notice it by themselves (local)."""
+        """Joined ranks notice it by themselves."""
 
     def for_new_group(self, group: Group) -> None:
-        """Nobody has joined in a new group (local)."""
+        """Nobody has joined in a new group."""
 
 
 def observer_of(group: Group) -> JoinedRanks | None:
-    """What tells joined ranks of this group's collectives, if any have joined (local)."""
+    """What tells joined ranks of this group's collectives, if any have joined."""
     found = (each for each in _observers(group) if not each.is_past)
     return next(found, None)
 
@@ -69,7 +67,7 @@ def _observers(group: Group) -> list[JoinedRanks]:
 
 
 def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
-    """Tell joined ranks what is under way, and all that follows (local; repeated)."""
+    """Tell joined ranks what is under way, and all that follows (repeated)."""
     if not joined_ranks(group, mailbox):
         return
     with mailbox.telling:
@@ -98,7 +96,7 @@ def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
 
 
 def join_in(group: Group, mailbox: Mailbox) -> None:
-    """Tell all ranks of the group that this one has joined (local)."""
+    """Tell all ranks of the group that this one has joined."""
     mine = Joined(group.identity, group.progress.meetings, group.progress.sequence)
     with mailbox.telling:
         mailbox.joined[mailbox.rank, group.identity] = mine
@@ -109,7 +107,7 @@ def join_in(group: Group, mailbox: Mailbox) -> None:
 
 
 def end_meeting(group: Group, mailbox: Mailbox) -> None:
-    """All ranks have joined: from now on each goes its own way again (local)."""
+    """All ranks have joined: from now on each goes its own way again."""
     with mailbox.telling:
         group.progress.forget(observer_of(group))
         group.progress.meetings += 1

@@ -16,14 +16,10 @@ otherwise fill the memory."""
 
 
 class Ledger:
-    """The signatures that the ranks of one group have agreed on (local).
+    """The signatures that the ranks of one group have agreed on.
 
     Ranks agree together, so the ledger is the same on all of them at the same number of the group's
     collectives, and so is the moment when it is emptied.
-
-    Parameters
-    ----------
-    emptied : is told the new generation where the ledger is emptied.
 
     Attributes
     ----------

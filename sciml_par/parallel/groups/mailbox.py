@@ -30,12 +30,6 @@ class Waiting:
     """The sender has stood in a collective for a while: number `sequence` of the group.
 
     Sent to one rank, which answers with `Present`.
-
-    Parameters
-    ----------
-    rank : the sender's number in the group.
-    question : counts how often the sender has asked during this wait.
-    is_told : whether it will be told that the ranks differ, if they do, once all have come.
     """
 
     group: Identity
@@ -48,14 +42,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Present:
-    """Who waits in the collective `sequence` of the group, as far as the sender has been told.
-
-    Parameters
-    ----------
-    question : the last one of the receiver's to which this is the answer.
-    asked : {what for: the ranks of the group}.
-    are_told : those of them that will be told that the ranks differ, once all have come.
-    """
+    """Who waits in the collective `sequence` of the group, as far as the sender has been told."""
 
     group: Identity
     sequence: int
@@ -78,15 +65,7 @@ class PastQuestion:
 
 @dataclass(frozen=True)
 class PastAnswer:
-    """The sender has begun another collective `number` than the receiver, which had asked.
-
-    Parameters
-    ----------
-    sequence : of the question.
-    here, there : what the sender and the receiver asked for.
-    rank : the sender's number in the group.
-    comparing : whether it now compares what it asks for with the others, there or later.
-    """
+    """The sender has begun another collective `number` than the receiver, which had asked."""
 
     group: Identity
     sequence: int
@@ -179,7 +158,7 @@ Message = (
 
 
 class Mailbox:
-    """What the other ranks of the world have said (local; never waits for anyone).
+    """What the other ranks of the world have said (never waits for anyone).
 
     Attributes
     ----------

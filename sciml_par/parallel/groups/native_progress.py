@@ -24,12 +24,7 @@ from sciml_par.parallel.requests.signature import Signature
 
 
 class NativeProgress(Progress):
-    """See `Progress`.
-
-    Parameters
-    ----------
-    host : the group as the machine code sees it.
-    """
+    """See `Progress`."""
 
     def __init__(self, where: str, host: HostGroup) -> None:
         self._host = host

@@ -35,7 +35,7 @@ takes 1.03 to 1.19 of the time with three ranks each, and an allgather 0.80 to 1
 
 
 def share_within_hosts(hosts: Sequence[int]) -> bool:
-    """Whether the ranks of several hosts share memory with those of their own (local).
+    """Whether the ranks of several hosts share memory with those of their own.
 
     Parameters
     ----------
@@ -51,11 +51,6 @@ def own_host_group(
 
     None, on all ranks alike, where one of them has no machine code, or cannot share memory with the
     others of its host; and on several hosts without `share_within_hosts`.
-
-    Parameters
-    ----------
-    control : the group.
-    world_ranks : the members' numbers in the job.
     """
     hosts = [job.hosts[rank] for rank in world_ranks]
     if not share_within_hosts(hosts):
@@ -75,7 +70,7 @@ def own_host_group(
 def obstacle_to_sharing(
     job: NativeJob, own_host: HostGroup | None, world_ranks: Sequence[int]
 ) -> str:
-    """Why a group has no `own_host_group`; empty if it has (local)."""
+    """Why a group has no `own_host_group`; empty if it has."""
     if own_host is not None or job.obstacle:
         return job.obstacle
     hosts = [job.hosts[rank] for rank in world_ranks]
@@ -87,21 +82,14 @@ def obstacle_to_sharing(
 
 
 def shortcut(own_host: HostGroup | None, transport: MPITransport) -> Shortcut | None:
-    """What carries a group's short requests faster than the transport by itself (local)."""
+    """What carries a group's short requests faster than the transport by itself."""
     if own_host is None or transport.between is None:
         return own_host
     return OverHosts(own_host, transport.between)
 
 
 class OverHosts:
-    """A `Shortcut` for the ranks of several hosts.
-
-    Parameters
-    ----------
-    host : the ranks of the group on this rank's host, as many as on every other.
-    between : this rank and those with the same number on the other hosts. Only the first ranks of
-        the hosts use it.
-    """
+    """A `Shortcut` for the ranks of several hosts."""
 
     def __init__(self, host: HostGroup, between: MPITransport) -> None:
         self._host = host
@@ -109,7 +97,7 @@ class OverHosts:
         self._size = host.size * between.size
 
     def carries(self, request: Request) -> bool:
-        """Whether a request takes this way (local).
+        """Whether a request takes this way.
 
         16-bit types do not: the hosts' results would be rounded before they are combined.
         """
@@ -117,7 +105,7 @@ class OverHosts:
         return isinstance(request, Allreduce) and not rounded and self._host.carries(request)
 
     def transfer(self, request: Request) -> Transfer:
-        """What carries out a request that `carries` is true of (local)."""
+        """What carries out a request that `carries` is true of."""
         assert isinstance(request, Allreduce)
         asked, request = request, request.in_reals
         op, element = request.op, request.element

@@ -57,7 +57,7 @@ class Group(Protocol):
 
 
 class Observer(Protocol):
-    """Is told of the collectives of one group (local; on the thread that calls them)."""
+    """Is told of the collectives of one group (on the thread that calls them)."""
 
     def begun(self, number: int, announcement: Announcement) -> None:
         """This rank begins the group's collective `number`."""
@@ -69,8 +69,6 @@ class Observer(Protocol):
 
         Parameters
         ----------
-        size : how many bytes this rank has given; -1 where it was no tensor's.
-        compared : whether the ranks compared first what they ask for.
         enqueued : whether a GPU has been given the work, and it may not be done.
         """
 
@@ -79,11 +77,7 @@ class Observer(Protocol):
 
 
 class Progress:
-    """The collectives of one group, as this rank has come through them (local).
-
-    Parameters
-    ----------
-    where : how messages call this rank of this group.
+    """The collectives of one group, as this rank has come through them.
 
     Attributes
     ----------
@@ -124,28 +118,22 @@ class Progress:
         self._disordered: str | None = None
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` of each collective from now on (local)."""
+        """Tell `observer` of each collective from now on."""
         with self._changing_observers:
             self.observers = (*self.observers, observer)
 
     def forget(self, observer: Observer | None) -> None:
-        """Tell `observer` no more (local)."""
+        """Tell `observer` no more."""
         with self._changing_observers:
             self.observers = tuple(each for each in self.observers if each is not observer)
 
     @property
     def is_told_of_mismatch(self) -> bool:
-        """Whether who waits learns that the ranks differ, once all of them have come (local)."""
+        """Whether who waits learns that the ranks differ, once all of them have come."""
         return self.comparing
 
     def begin(self, announcement: Announcement) -> None:
-        """Note that this rank begins its next collective (local); `end` must follow.
-
-        Raises
-        ------
-        InputError
-            Another one is in progress on this rank, in another thread.
-        """
+        """Note that this rank begins its next collective; `end` must follow."""
         if not self._take_turn(False):
             raise self._disorder(announcement.signature)
         # The watchdog reads these two: a number that stands still with a signature in progress is
@@ -162,7 +150,7 @@ class Progress:
                 observer.begun(number, announcement)
 
     def end(self) -> None:
-        """Note that the collective which this rank has begun is over, or has failed (local)."""
+        """Note that the collective which this rank has begun is over, or has failed."""
         self.in_progress = None
         self._give_turn()
 
@@ -173,7 +161,7 @@ class Progress:
         compared: bool = True,
         enqueued: bool = False,
     ) -> None:
-        """Tell the observers that the last collective has ended without an error (local)."""
+        """Tell the observers that the last collective has ended without an error."""
         for observer in self.observers:
             observer.ended(self.sequence, signature, size, compared, enqueued)
 
@@ -189,11 +177,11 @@ class Progress:
             self.tell_ended(signature)
 
     def digest_before(self, signature: Signature) -> int:
-        """The order's digest before the collective in progress, which asks for this (local)."""
+        """The order's digest before the collective in progress, which asks for this."""
         return (self.order_digest - signature.key) * _INVERSE_OF_3 & KEY_MASK
 
     def recover(self, sequence: int) -> None:
-        """Go on after a mismatch of which all ranks were told, all at one number (local).
+        """Go on after a mismatch of which all ranks were told, all at one number.
 
         All are here: none is ahead of another any more, and who had joined has been told as well.
         """
@@ -206,27 +194,27 @@ class Progress:
         self.meetings += 1
 
     def visit(self) -> None:
-        """Let Python have a look at the next collective, wherever it is (local; for the watchdog).
+        """Let Python have a look at the next collective, wherever it is (for the watchdog).
 
         It handles signals there. Here every collective goes by Python anyway.
         """
 
     def refuse_all(self, refuse: Callable[..., NoReturn]) -> None:
-        """Begin nothing any more: `refuse` is called in its place (local)."""
+        """Begin nothing any more: `refuse` is called in its place."""
         self.observers = ()
         # Every collective begins there, so those of ranks pay nothing for the test.
         self.begin = refuse  # type: ignore[method-assign]
 
     def resume(self, announcement: Announcement) -> None:
-        """Go on with a collective that machine code has begun (local; see `NativeProgress`)."""
+        """Go on with a collective that machine code has begun (see `NativeProgress`)."""
         raise NotImplementedError
 
     def newest_digest(self) -> tuple[int, int] | None:
-        """The number of a collective not long ago, and the order's digest after it (local)."""
+        """The number of a collective not long ago, and the order's digest after it."""
         return self._digests[_place(self.sequence)]
 
     def digest_after(self, number: int) -> int | None:
-        """The digest after the collective `number`; None if it is not kept any more (local)."""
+        """The digest after the collective `number`; None if it is not kept any more."""
         kept = self._digests[_place(number)]
         return None if kept is None or kept[0] != number else kept[1]
 

@@ -15,7 +15,7 @@ class Service(Protocol):
     """What works beside the program, on a thread or process of its own."""
 
     def stop(self) -> None:
-        """End the work (local)."""
+        """End the work."""
 
 
 class TimelineService(Service, Protocol):
@@ -32,10 +32,10 @@ class ErrorReporter(Protocol):
     """Reports an error that ends this rank, in step with the others."""
 
     def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
-        """Print `text` once for all ranks that fail alike (local)."""
+        """Print `text` once for all ranks that fail alike."""
 
     def stop(self) -> None:
-        """Report uncaught errors no more (local)."""
+        """Report uncaught errors no more."""
 
 
 class JobEnd(Protocol):
@@ -44,10 +44,10 @@ class JobEnd(Protocol):
     sentinel: Any
 
     def with_message(self, message: str) -> None:
-        """Say `message` and end every rank of the job (local; does not return)."""
+        """Say `message` and end every rank of the job (does not return)."""
 
     def with_code(self, exit_code: int) -> None:
-        """End every rank of the job (local; does not return)."""
+        """End every rank of the job (does not return)."""
 
 
 @dataclass(frozen=True)
@@ -110,21 +110,21 @@ world: World | None = None
 
 
 def enter(new: World) -> World:
-    """Make `new` the ranks of this job (local)."""
+    """Make `new` the ranks of this job."""
     global world  # noqa: PLW0603
     world = new
     return new
 
 
 def leave() -> World | None:
-    """The ranks that this process belonged to until now, if any (local)."""
+    """The ranks that this process belonged to until now, if any."""
     global world  # noqa: PLW0603
     left, world = world, None
     return left
 
 
 def present_world() -> World | None:
-    """The ranks of this job, if it has any (local)."""
+    """The ranks of this job, if it has any."""
     return world
 
 

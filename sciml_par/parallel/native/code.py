@@ -64,17 +64,12 @@ class NativeCode:
         self._idle: list[Words] = []
 
     def set_entries(self, target: Job, entries: Mapping[Entry, int]) -> None:
-        """The addresses of Python's entries for a target, before XLA is given it (local).
-
-        Parameters
-        ----------
-        target : `Job.ONE_TENSOR` or `Job.SEVERAL`.
-        """
+        """The addresses of Python's entries for a target, before XLA is given it."""
         for entry, address in entries.items():
             self._job[target + entry] = address
 
     def site_record(self) -> Words:
-        """A record for a call site, all zero (local)."""
+        """A record for a call site, all zero."""
         if not self._idle:
             return words(Site.LENGTH)
         record = self._idle.pop()
@@ -100,7 +95,7 @@ class NativeCode:
             self._table[place] = 0
 
     def take_interrupt(self) -> bool:
-        """Whether Ctrl-C has ended a wait and nobody was told so far (local)."""
+        """Whether Ctrl-C has ended a wait and nobody was told so far."""
         found = bool(self._job[Job.INTERRUPTED])
         self._job[Job.INTERRUPTED] = 0
         return found

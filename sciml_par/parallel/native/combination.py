@@ -36,14 +36,7 @@ def can_combine(op: ReduceOp, dtype: str) -> bool:
 
 
 def combination(name: str, op: ReduceOp, dtype: str, size: int, distance: int | None) -> str:
-    """A function `name(slots, receive, count)`.
-
-    Parameters
-    ----------
-    op, dtype : what `can_combine` is true of.
-    size : how many ranks there are.
-    distance : the bytes between two ranks' slots; None if `slots` holds their addresses.
-    """
+    """A function `name(slots, receive, count)`."""
     kind = (_FLOATS | _INTEGERS)[dtype]
     stored = _HALVES.get(dtype, kind)
     lines: list[str] = []

@@ -55,12 +55,7 @@ def bytes_of_memory(size: int) -> int:
 
 
 class HostGroup:
-    """The group's records and shared memory (local).
-
-    Parameters
-    ----------
-    memory : `bytes_of_memory` of it, all zero, which the ranks share.
-    crowded : whether ranks have to share cores: then who waits lets others work.
+    """The group's records and shared memory.
 
     Attributes
     ----------
@@ -94,7 +89,7 @@ class HostGroup:
         self._announcements: list[Announcement] = []
 
     def number_of(self, announcement: Announcement) -> int:
-        """A number > 0 by which the machine code knows it, the same for equal ones (local)."""
+        """A number > 0 by which the machine code knows it, the same for equal ones."""
         number = self._numbers.get(announcement)
         if number is None:
             self._announcements.append(announcement)
@@ -102,11 +97,11 @@ class HostGroup:
         return number
 
     def announcement(self, number: int) -> Announcement:
-        """What has that number (local)."""
+        """What has that number."""
         return self._announcements[number - 1]
 
     def carries(self, request: Request) -> bool:
-        """Whether a request goes through shared memory: the same on all ranks (local)."""
+        """Whether a request goes through shared memory: the same on all ranks."""
         lengths = _lengths(request)
         if not 0 < max(lengths) <= self.longest:
             return False
@@ -119,11 +114,11 @@ class HostGroup:
         return False
 
     def transfer(self, request: Request) -> SharedTransfer:
-        """What carries out a request that `carries` is true of (local)."""
+        """What carries out a request that `carries` is true of."""
         return SharedTransfer(self, request)
 
     def announce_comparison(self) -> None:
-        """Let ranks that wait in a transfer see that this one compares its request (local).
+        """Let ranks that wait in a transfer see that this one compares its request.
 
         They compare theirs, too. Once for each comparison of all ranks, by those that begin it.
         """
@@ -131,12 +126,12 @@ class HostGroup:
         self.code.announce_comparison(self.address)
 
     def close(self) -> None:
-        """The group is given up: what comes now is refused (local)."""
+        """The group is given up: what comes now is refused."""
         self.words[Group.USELESS] = 1
         self.words[Group.GENERATION] = _GONE
 
     def refuse(self) -> None:
-        """Let Python decide about everything that comes now (local)."""
+        """Let Python decide about everything that comes now."""
         self.words[Group.GENERATION] = _GONE
 
 
@@ -186,7 +181,7 @@ class SharedTransfer:
         self.check(outcome)
 
     def in_parts(self, lengths: Sequence[int]) -> None:
-        """Let the elements be in several tensors, of so many bytes each (local).
+        """Let the elements be in several tensors, of so many bytes each.
 
         `send` and `receive` are then the address of their addresses, and results replace them.
         """
@@ -208,7 +203,7 @@ class SharedTransfer:
             raise DifferentRequestError("another rank has asked for something else here")
 
     def fail(self) -> None:
-        """Raise the error of the transfer that the machine code could not carry out (local)."""
+        """Raise the error of the transfer that the machine code could not carry out."""
         useless = self._group.words[Group.USELESS]
         self.check(Outcome.GIVEN_UP if useless else Outcome.DIFFERENT)
 
@@ -217,12 +212,7 @@ class SharedTransfer:
         self.record[Site.READY] = generation + 1
 
     def enter(self, number: int, announcement: Announcement) -> None:
-        """Let the machine code serve the call site of that number (local).
-
-        Parameters
-        ----------
-        announcement : what it is to say that it does.
-        """
+        """Let the machine code serve the call site of that number."""
         self.record[Site.ANNOUNCEMENT] = self._group.number_of(announcement)
         self.record[Site.KEY] = announcement.key
         self._code.enter(number, self.record)

@@ -14,18 +14,18 @@ kept: list[BaseException] = []
 
 
 def keep(error: BaseException) -> None:
-    """Keep an error, in place of the last one (local)."""
+    """Keep an error, in place of the last one."""
     kept[:] = [error]
 
 
 def take() -> BaseException | None:
-    """The last that was kept, once (local)."""
+    """The last that was kept, once."""
     return kept.pop() if kept else None
 
 
 @cache
 def keep_unraisable() -> None:
-    """Keep also what C code has to give up: PyErr_WriteUnraisable without an object (local)."""
+    """Keep also what C code has to give up: PyErr_WriteUnraisable without an object."""
     previous = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:

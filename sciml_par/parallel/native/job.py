@@ -36,17 +36,7 @@ class NativeJob:
 
 
 def settle_native(mpi: MPI.Comm, control: MPI.Comm, environment: Mapping[str, str]) -> NativeJob:
-    """Find out together (collective).
-
-    Parameters
-    ----------
-    mpi, control : all ranks.
-
-    Raises
-    ------
-    InputError
-        The variable SCIML_PAR_NATIVE is something else than 0 or 1.
-    """
+    """Find out together (collective)."""
     if control.Get_size() == 1:
         return NativeJob("there is one rank only", (0,), (False,))
     everyone = control.allgather((_own_obstacle(environment), _host(mpi), _cores()))
@@ -62,13 +52,7 @@ def settle_native(mpi: MPI.Comm, control: MPI.Comm, environment: Mapping[str, st
 
 
 def host_group(job: NativeJob, control: MPI.Comm, world_ranks: Sequence[int]) -> HostGroup | None:
-    """What serves a group of the job's ranks; None if they are not on one host (collective).
-
-    Parameters
-    ----------
-    control : the group.
-    world_ranks : the members' numbers in the job.
-    """
+    """What serves a group of the job's ranks; None if they are not on one host (collective)."""
     size = len(world_ranks)
     if size == 1 or job.obstacle or len({job.hosts[rank] for rank in world_ranks}) > 1:
         return None

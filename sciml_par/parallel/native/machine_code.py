@@ -20,7 +20,7 @@ _SYSTEMS = ("linux",)
 
 
 def obstacle() -> str:
-    """Why there is no machine code in this process; empty if there is (local)."""
+    """Why there is no machine code in this process; empty if there is."""
     if sys.platform not in _SYSTEMS:
         return f"it is for Linux, and this is {sys.platform}"
     if platform.machine() not in _PROCESSORS:
@@ -46,12 +46,7 @@ def _llvm() -> Any:
 
 
 class MachineCode:
-    """Functions of machine code, which live as long as this does.
-
-    Parameters
-    ----------
-    text : a module for LLVM.
-    """
+    """Functions of machine code, which live as long as this does."""
 
     def __init__(self, text: str) -> None:
         llvm = _llvm()
@@ -80,13 +75,13 @@ class MachineCode:
 
 
 def compiled(functions: Sequence[Function], constants: Mapping[str, int]) -> MachineCode:
-    """The machine code of functions that `translation.py` can translate (local)."""
+    """The machine code of functions that `translation.py` can translate."""
     return MachineCode(translated(functions, constants))
 
 
 @cache
 def combining(op: ReduceOp, dtype: str, size: int, distance: int | None) -> MachineCode:
-    """The function `combine` for an allreduce, see `combination` (local)."""
+    """The function `combine` for an allreduce, see `combination`."""
     return MachineCode(combination("combine", op, dtype, size, distance))
 
 
@@ -96,11 +91,6 @@ def combine_by_machine_code(op: ReduceOp, dtype: str, size: int) -> Any:
 
 
 def function_at(address: int, arguments: int, *, keeps_lock: bool) -> Any:
-    """The C function there, which takes and returns words (local).
-
-    Parameters
-    ----------
-    keeps_lock : that Python's lock is kept, which is faster, and right for what is over at once.
-    """
+    """The C function there, which takes and returns words."""
     kind = ctypes.PYFUNCTYPE if keeps_lock else ctypes.CFUNCTYPE
     return kind(ctypes.c_int64, *[ctypes.c_int64] * arguments)(address)

@@ -25,18 +25,9 @@ class SharedMemory:
 
     `mmap.mmap` would keep the file open as well, and a process may open about a thousand.
 
-    Parameters
-    ----------
-    file : what lies there, of at least so many bytes; it may be closed afterwards.
-
     Attributes
     ----------
     address : where it begins.
-
-    Raises
-    ------
-    OSError
-        The system has no such memory for us.
     """
 
     def __init__(self, file: int, nbytes: int) -> None:
@@ -58,16 +49,7 @@ class SharedMemory:
 
 
 def shared_between(control: MPI.Comm, nbytes: int) -> SharedMemory | None:
-    """So many bytes of memory, all zero, that all ranks of a group see (collective).
-
-    Parameters
-    ----------
-    control : the group, whose ranks are on one host.
-
-    Returns
-    -------
-    None, on all ranks alike, where one of them cannot have it.
-    """
+    """So many bytes of memory, all zero, that all ranks of a group see (collective)."""
     first = control.Get_rank() == 0
     made = _made(nbytes) if first else None
     identity = control.bcast((os.getpid(), made) if first else None)

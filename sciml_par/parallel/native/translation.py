@@ -43,12 +43,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 
 def translated(functions: Sequence[Function], constants: Mapping[str, int]) -> str:
-    """The functions, which may call one another, as one module (local).
-
-    Parameters
-    ----------
-    constants : the values of names that the functions' own module only declares.
-    """
+    """The functions, which may call one another, as one module."""
     names = {function.__name__ for function in functions}
     parts = [_Translator(function, names, constants).text() for function in functions]
     return HEADER + "\n".join(parts)

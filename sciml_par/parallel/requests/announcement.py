@@ -21,13 +21,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Announcement:
-    """One step.
-
-    Parameters
-    ----------
-    signature : what the ranks ask for alike.
-    request : what this rank asks for, of a tensor.
-    """
+    """One step."""
 
     kind: Kind
     signature: Signature

@@ -79,7 +79,7 @@ def check_scatterable(op: ReduceOp, dtype: str, *, where: str) -> None:
 
 
 def in_pairs(values: list[T], combined: Callable[[T, T], T]) -> T:
-    """Combine the ranks' values x_0 … x_{P-1} in an order that is the same on all ranks (local).
+    """Combine the ranks' values x_0 … x_{P-1} in an order that is the same on all ranks.
 
     They are combined in pairs, the results in pairs again, and so on. With P = 2^k that is
     ((x_0 ∘ x_1) ∘ (x_2 ∘ x_3)) ∘ …, the order of recursive doubling, by which MPI carries short

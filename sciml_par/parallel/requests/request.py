@@ -24,8 +24,6 @@ class Request:
 
     Parameters
     ----------
-    dtype : name of the element type.
-    shape : of this rank's tensor.
     name : what the user calls the collective; None where the user does not.
     """
 

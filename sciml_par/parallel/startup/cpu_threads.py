@@ -23,14 +23,7 @@ def cores_of_this_process() -> frozenset[int]:
 
 
 def share_of_cores(mine: frozenset[int], neighbours: Sequence[frozenset[int]]) -> int:
-    """How many cores this rank may keep busy, at least 1.
-
-    Parameters
-    ----------
-    mine : the cores that this rank may use.
-    neighbours : those of all ranks on this host, this one included. A launcher that binds gives
-        each rank cores of its own; ranks that may use the same cores divide them.
-    """
+    """How many cores this rank may keep busy, at least 1."""
     rivals = sum(1 for cores in neighbours if cores & mine)
     return max(1, len(mine) // max(1, rivals))
 
@@ -38,16 +31,11 @@ def share_of_cores(mine: frozenset[int], neighbours: Sequence[frozenset[int]]) -
 def let_waiting_ranks_yield(
     environment: MutableMapping[str, str], cores: frozenset[int] | None = None
 ) -> None:
-    """Where ranks outnumber the host's cores, have those that wait leave them to others (local).
+    """Where ranks outnumber the host's cores, have those that wait leave them to others.
 
     Call it before MPI starts. MPICH, whose launcher says how many ranks a host has, then sleeps
     where it would look for messages without a pause; a variable that the user has set stays as it
     is. Other implementations of MPI see to this themselves.
-
-    Parameters
-    ----------
-    environment : is read and changed.
-    cores : of the host; by default those of the launcher, since it may bind each rank to a few.
     """
     ranks = environment.get("MPI_LOCALNRANKS", "")
     if cores is None:
@@ -69,7 +57,7 @@ def requested_threads(environment: Mapping[str, str]) -> int | None:
 
 
 def limit_threads(threads: int, environment: MutableMapping[str, str]) -> None:
-    """Make TensorFlow and OpenMP use `threads` threads in this process (local).
+    """Make TensorFlow and OpenMP use `threads` threads in this process.
 
     Variables that the user has set stay as they are.
     """

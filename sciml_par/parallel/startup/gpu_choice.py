@@ -35,13 +35,9 @@ class VisibleGpu:
 
 
 def visible_gpus(environment: Mapping[str, str], root: Path = Path("/")) -> list[VisibleGpu]:
-    """The GPUs that this process may use, in CUDA's order (local).
+    """The GPUs that this process may use, in CUDA's order.
 
     A mask that the scheduler or the user has set is respected, whatever its entries are.
-
-    Parameters
-    ----------
-    root : where /proc and /dev are.
     """
     there = _addresses(root)
     mask = environment.get(_MASK)
@@ -109,16 +105,6 @@ def choose_gpus(
     Each rank takes, of those that it sees, the first that the fewest ranks before it have taken.
     So ranks that see the same take turns, in whatever order a launcher names the GPUs to them, and
     ranks to which the scheduler shows one each are left with it.
-
-    Parameters
-    ----------
-    visible : the GPUs that each rank of the host sees.
-    host : its name, for messages.
-
-    Raises
-    ------
-    InputError
-        Where ranks would have to share a GPU, unless `share` allows it.
     """
     chosen: list[VisibleGpu | None] = []
     used: Counter[str] = Counter()
@@ -140,17 +126,12 @@ def choose_gpus(
 
 
 def sharing_is_allowed(environment: Mapping[str, str]) -> bool:
-    """Whether the user lets ranks share GPUs (local)."""
+    """Whether the user lets ranks share GPUs."""
     return environment.get(_SHARE, "0") not in ("", "0")
 
 
 def pin(gpu: VisibleGpu | None, *, hide_others: bool = True) -> None:
-    """Let this process see `gpu` only; a no-op without one (local).
-
-    Parameters
-    ----------
-    hide_others : False leaves all GPUs visible; see `choose_in_tensorflow`.
-    """
+    """Let this process see `gpu` only; a no-op without one."""
     if gpu is None:
         return
     if hide_others:
@@ -160,7 +141,7 @@ def pin(gpu: VisibleGpu | None, *, hide_others: bool = True) -> None:
 
 
 def choose_in_tensorflow(index: int) -> None:
-    """Let TensorFlow compute on one of the GPUs that this process sees (local).
+    """Let TensorFlow compute on one of the GPUs that this process sees.
 
     A program may choose the same one again by itself. Where TensorFlow has started already, the
     program has chosen, and this does nothing.

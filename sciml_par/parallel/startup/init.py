@@ -174,7 +174,7 @@ def shutdown() -> None:
 
 
 def _end_on_another_order(world: World) -> None:
-    """End the job if ranks that have left before are known to have done something else (local).
+    """End the job if ranks that have left before are known to have done something else.
 
     What had been agreed on is not compared again, and this is the last moment to notice.
     """

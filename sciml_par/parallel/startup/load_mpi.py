@@ -22,18 +22,12 @@ _CLOSED = "closed"
 
 
 def mpi_has_started() -> bool:
-    """Return whether the program has started MPI (local)."""
+    """Return whether the program has started MPI."""
     return "mpi4py.MPI" in sys.modules and sys.modules["mpi4py.MPI"].Is_initialized()
 
 
 def load_mpi(environment: MutableMapping[str, str]) -> Any:
-    """Return mpi4py's MPI, which has started (collective).
-
-    Raises
-    ------
-    InputError
-        There is no MPI, or it cannot start in this process or on this host.
-    """
+    """Return mpi4py's MPI, which has started (collective)."""
     if not mpi_has_started():
         _check_is_rank(environment)
         check_room(environment)
@@ -76,7 +70,7 @@ def _check_is_rank(environment: Mapping[str, str]) -> None:
 
 
 def _place(environment: Mapping[str, str]) -> str | None:
-    """Return what the launcher has given to one rank alone; None without a launcher (local)."""
+    """Return what the launcher has given to one rank alone; None without a launcher."""
     with contextlib.suppress(KeyError, ValueError):
         try:
             connection = os.fstat(int(environment["PMI_FD"]))

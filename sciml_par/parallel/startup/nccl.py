@@ -44,7 +44,7 @@ class Report:
 
 
 def requested_transport(environment: Mapping[str, str]) -> str:
-    """ "auto", "mpi" or "nccl", as SCIML_PAR_TRANSPORT says (local)."""
+    """ "auto", "mpi" or "nccl", as SCIML_PAR_TRANSPORT says."""
     choice = environment.get(VARIABLE, "") or "auto"
     if choice not in _CHOICES:
         raise InputError(f"{VARIABLE}: expected one of {', '.join(_CHOICES)}; got {choice!r}.")
@@ -57,18 +57,6 @@ def set_up_transport(
     """Find out whether the ranks can use NCCL, and connect them if so (collective).
 
     It sets `gpu` and `nccl_transport` of the communicator.
-
-    Parameters
-    ----------
-    gpu : what tells this rank's GPU from all others of the job; None without one.
-    index : its number among those that this process sees.
-
-    Raises
-    ------
-    InputError
-        SCIML_PAR_TRANSPORT is unknown, differs between the ranks, or is nccl where that cannot be.
-    BindingError
-        NCCL cannot connect the ranks.
     """
     choice = everyone.attempt(lambda: requested_transport(environment))
     everyone.gpu, nccl, obstacle = _load(gpu, index)
@@ -100,13 +88,7 @@ def _load(gpu: str | None, index: int) -> tuple[Gpu | None, Nccl | None, str]:
 
 
 def decide(reports: Sequence[Report]) -> GpuTransport:
-    """What all ranks conclude from what each has said (local).
-
-    Raises
-    ------
-    InputError
-        The ranks want different things, or NCCL where that cannot be.
-    """
+    """What all ranks conclude from what each has said."""
     choices = [report.choice for report in reports]
     if len(set(choices)) > 1:
         raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(choices)}.")

@@ -19,7 +19,7 @@ _BYTES_OF_A_RANK = 1_061_440
 
 
 def check_room(environment: Mapping[str, str]) -> None:
-    """Raise `InputError` where MPICH would end by SIGBUS, as it finds no shared memory (local).
+    """Raise `InputError` where MPICH would end by SIGBUS, as it finds no shared memory.
 
     Of a host's ranks the first speaks. The others leave, and look at the size of the whole: MPI of
     a rank that came earlier may have taken its share of the room.
@@ -57,7 +57,7 @@ def unlink_shared_memory(host: Communicator) -> None:
 
 
 def unlink_mapped_files(process: int | str = "self") -> None:
-    """Take away the names of what a process shares by MPI (local)."""
+    """Take away the names of what a process shares by MPI."""
     for path in mapped_files(process):
         with contextlib.suppress(OSError):
             os.unlink(path)

@@ -45,7 +45,7 @@ _SPEAK = 2
 
 @contextlib.contextmanager
 def watched_start(environment: Mapping[str, str], patience: Patience) -> Iterator[None]:
-    """Within it MPI starts; a start that stands still is told, or ended as `patience` says (local).
+    """Within it MPI starts; a start that stands still is told, or ended as `patience` says.
 
     Without a launcher that says so there are no others, and nothing is watched; nor is it with
     SCIML_PAR_SENTINEL=0.
@@ -76,7 +76,7 @@ def watched_start(environment: Mapping[str, str], patience: Patience) -> Iterato
 
 @contextlib.contextmanager
 def _ended_by_ctrl_c() -> Iterator[None]:
-    """Let SIGINT end the process: Python cannot handle it while MPI starts (local)."""
+    """Let SIGINT end the process: Python cannot handle it while MPI starts."""
     handler = signal.getsignal(signal.SIGINT)
     here = threading.current_thread() is threading.main_thread()
     if not here or handler is not signal.default_int_handler:
@@ -90,7 +90,7 @@ def _ended_by_ctrl_c() -> Iterator[None]:
 
 
 def rank_of_several(environment: Mapping[str, str]) -> int | None:
-    """This process's number as the launcher tells it, if there are others (local)."""
+    """This process's number as the launcher tells it, if there are others."""
     for rank, size in _RANKS:
         with contextlib.suppress(KeyError, ValueError):
             if int(environment[size]) > 1:
@@ -161,7 +161,7 @@ class LocalRanks:
 
     @classmethod
     def of(cls, rank: int, environment: Mapping[str, str]) -> LocalRanks | None:
-        """Those beside the process of a rank; None under another launcher (local)."""
+        """Those beside the process of a rank; None under another launcher."""
         for (variable, size), local_size in zip(_RANKS, _LOCAL_SIZES, strict=True):
             with contextlib.suppress(OSError, KeyError, ValueError, IndexError):
                 sizes = int(environment[local_size]), int(environment[size])
@@ -169,7 +169,7 @@ class LocalRanks:
         return None
 
     def gone(self) -> str | None:
-        """Who of them has ended, in words; None if nobody has, or nobody knows (local)."""
+        """Who of them has ended, in words; None if nobody has, or nobody knows."""
         try:
             text = Path(f"/proc/{self.proxy}/task/{self.proxy}/children").read_text()
             living = [int(each) for each in text.split()]

@@ -25,13 +25,7 @@ TensorFloat32 = bool | Literal["unchanged"]
 def requested_tensor_float_32(
     environment: Mapping[str, str], given: TensorFloat32 | None
 ) -> TensorFloat32:
-    """What the program asks for, or else the user's environment; False by default (local).
-
-    Raises
-    ------
-    InputError
-        It is neither yes, no, nor "unchanged".
-    """
+    """What the program asks for, or else the user's environment; False by default."""
     if given is not None:
         if given not in (True, False, _UNCHANGED):
             raise InputError(
@@ -47,11 +41,11 @@ def requested_tensor_float_32(
 
 
 def set_tensor_float_32(wanted: TensorFloat32) -> None:
-    """Tell TensorFlow, which reads it whenever it computes or compiles (local)."""
+    """Tell TensorFlow, which reads it whenever it computes or compiles."""
     if wanted != _UNCHANGED:
         tf.config.experimental.enable_tensor_float_32_execution(wanted)
 
 
 def tensor_float_32_is_on() -> bool:
-    """Whether TensorFlow may use it in this process (local)."""
+    """Whether TensorFlow may use it in this process."""
     return bool(tf.config.experimental.tensor_float_32_execution_enabled())

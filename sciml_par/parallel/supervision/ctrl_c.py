@@ -34,7 +34,7 @@ _KEY = "interrupted in a wait"
 def watch_for_ctrl_c(
     communicators: Callable[[], Iterable[Communicator]], mailbox: Mailbox, job_end: JobEnd
 ) -> None:
-    """Let Ctrl-C end waits in C as well, unless the program reads signals' numbers (local)."""
+    """Let Ctrl-C end waits in C as well, unless the program reads signals' numbers."""
     if threading.current_thread() is not threading.main_thread():
         return  # where Python lets nobody ask for them
     reading, writing = os.pipe()
@@ -80,13 +80,13 @@ def _watch(
 
 
 def _is_reported(mailbox: Mailbox) -> bool:
-    """Whether another rank has reported that it was interrupted (local)."""
+    """Whether another rank has reported that it was interrupted."""
     mailbox.poll()
     return any(failed.key == _KEY for failed in mailbox.failed.values())
 
 
 def _place(communicators: Callable[[], Iterable[Communicator]]) -> tuple[Any, ...]:
-    """Where the main thread stands, and in which collectives this rank is (local)."""
+    """Where the main thread stands, and in which collectives this rank is."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     numbers = [each.progress.sequence for each in communicators()]
     return id(frame), frame and frame.f_lasti, numbers

@@ -18,15 +18,11 @@ class Sentinel(Protocol):
     """The process that names a rank which is lost."""
 
     def said(self) -> None:
-        """This rank ends the job, and why has been told (local)."""
+        """This rank ends the job, and why has been told."""
 
 
 class JobEnd:
     """Ends all ranks, from any thread.
-
-    Parameters
-    ----------
-    communicator : the world.
 
     Attributes
     ----------
@@ -38,12 +34,12 @@ class JobEnd:
         self.sentinel: Sentinel | None = None
 
     def with_message(self, message: str) -> None:
-        """Say `message` and end every rank of the job (local; does not return)."""
+        """Say `message` and end every rank of the job (does not return)."""
         write_error(f"{message}\nsciml_par: the job ends.")
         self.with_code(1)
 
     def with_code(self, exit_code: int) -> None:
-        """End every rank of the job (local; does not return)."""
+        """End every rank of the job (does not return)."""
         if self.sentinel is not None:
             self.sentinel.said()
         with contextlib.suppress(Exception):
@@ -63,7 +59,7 @@ class JobEnd:
 
 
 def abort_gpus(communicator: Communicator) -> None:
-    """End what the GPU is doing for the world's groups, should it wait for other ranks (local)."""
+    """End what the GPU is doing for the world's groups, should it wait for other ranks."""
     for group in communicator.all_groups:
         if group.nccl_transport is not None:
             group.nccl_transport.abort()

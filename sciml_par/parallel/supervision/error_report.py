@@ -28,14 +28,7 @@ ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None]
 
 
 class FailureReporter:
-    """Reports the errors of one rank in step with the others.
-
-    Parameters
-    ----------
-    communicator : the world.
-    mailbox : how ranks tell each other that they fail.
-    job_end : ends the ranks that do not fail.
-    """
+    """Reports the errors of one rank in step with the others."""
 
     def __init__(self, communicator: Communicator, mailbox: Mailbox, job_end: JobEnd) -> None:
         self._communicator = communicator
@@ -45,17 +38,17 @@ class FailureReporter:
         self._process = os.getpid()
 
     def install(self) -> None:
-        """Take over the report of uncaught exceptions (local)."""
+        """Take over the report of uncaught exceptions."""
         self._previous_hook = sys.excepthook
         sys.excepthook = self._hook
 
     def stop(self) -> None:
-        """Give it back (local)."""
+        """Give it back."""
         if self._previous_hook is not None and sys.excepthook == self._hook:
             sys.excepthook = self._previous_hook
 
     def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
-        """Print `text` once however many ranks fail with the same error (local, waits ≤ 1 s).
+        """Print `text` once however many ranks fail with the same error (waits ≤ 1 s).
 
         Returns where every rank failed, so that each can end by itself; otherwise the ranks that
         are still at work are ended with `exit_code`.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def watch_for_forks(current: Callable[[], World | None]) -> None:
-    """Cut children off from the ranks of the world that there is then (local; done once)."""
+    """Cut children off from the ranks of the world that there is then (done once)."""
     os.register_at_fork(after_in_child=lambda: _cut_off(current()))
 
 
@@ -43,7 +43,7 @@ def refuse(*_: Any) -> NoReturn:
 
 
 def finalize_mpi_in_the_rank_only() -> None:
-    """Let a child that ends by `sys.exit`, an error or its last line not finalize MPI (local).
+    """Let a child that ends by `sys.exit`, an error or its last line not finalize MPI.
 
     mpi4py finalizes MPI at the end of the process, also in a child, which then waits for all ranks
     for ever. Call it before MPI is loaded: only then does mpi4py look at the option.
@@ -60,7 +60,7 @@ def finalize_mpi_in_the_rank_only() -> None:
 
 
 def finalize_at_the_end() -> None:
-    """Let this process finalize MPI when it ends, and no child of it (local)."""
+    """Let this process finalize MPI when it ends, and no child of it."""
     atexit.register(_finalize, os.getpid())
 
 
@@ -75,7 +75,7 @@ def _finalize(rank: int) -> None:
 
 @lru_cache(maxsize=1)
 def _leave_early(rank: int) -> None:
-    """Let children end before mpi4py would finalize MPI, where the program has loaded it (local).
+    """Let children end before mpi4py would finalize MPI, where the program has loaded it.
 
     What Python ends a child with is known only if an error or `sys.exit` does it.
     """

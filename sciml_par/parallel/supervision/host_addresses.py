@@ -30,18 +30,7 @@ _ADDRESS_IN_ANSWER = slice(20, 24)
 
 
 def addresses_to_listen_on(environment: Mapping[str, str]) -> list[str]:
-    """The addresses at which this host awaits the others, the one to be preferred first (local).
-
-    Parameters
-    ----------
-    environment : SCIML_PAR_INTERFACE names the network interface, or several with commas between;
-        otherwise that which the launcher was given, or else `own_addresses`.
-
-    Raises
-    ------
-    InputError
-        There is no such interface, or it has no IPv4 address.
-    """
+    """The addresses at which this host awaits the others, the one to be preferred first."""
     asked = [name.strip() for name in environment.get(_INTERFACE, "").split(",") if name.strip()]
     there = interface_addresses()
     for name in asked:
@@ -58,7 +47,7 @@ def addresses_to_listen_on(environment: Mapping[str, str]) -> list[str]:
 
 
 def own_addresses() -> list[str]:
-    """The addresses under which other hosts may reach this one; loopback only without any (local).
+    """The addresses under which other hosts may reach this one; loopback only without any.
 
     They are what its name stands for, and that of the interface by which it would send; or those
     of all interfaces, where its name is not known and no route leads out of its network.
@@ -82,7 +71,7 @@ def own_addresses() -> list[str]:
 
 
 def interface_addresses() -> dict[str, str]:
-    """The IPv4 addresses of this host's interfaces, by their names (local)."""
+    """The IPv4 addresses of this host's interfaces, by their names."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
@@ -97,7 +86,7 @@ def _beyond_this_host(addresses: Sequence[str]) -> list[str]:
 
 
 def open_hubs(addresses: Sequence[str]) -> list[socket.socket]:
-    """Listen on these addresses alone, as far as they are this host's (local)."""
+    """Listen on these addresses alone, as far as they are this host's."""
     hubs = []
     for address in addresses:
         with contextlib.suppress(OSError):
@@ -106,7 +95,7 @@ def open_hubs(addresses: Sequence[str]) -> list[socket.socket]:
 
 
 def connect_to_one_of(places: Sequence[Place]) -> socket.socket | None:
-    """A connection to the first place that takes it within two seconds; None if none does (local).
+    """A connection to the first place that takes it within two seconds; None if none does.
 
     All are tried at once, since a firewall that drops what it does not like gives no answer.
     """

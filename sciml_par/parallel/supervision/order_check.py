@@ -14,7 +14,7 @@ SECONDS = 1.0
 
 
 class OrderCheck:
-    """Compares what this rank has done in its groups with what rank 0 of each has (local)."""
+    """Compares what this rank has done in its groups with what rank 0 of each has."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
@@ -40,7 +40,7 @@ class OrderCheck:
         )
 
     def forget_gone(self, groups: set[Identity]) -> None:
-        """Drop what is known of groups that are not among `groups` (local)."""
+        """Drop what is known of groups that are not among `groups`."""
         for group in [each for each in self._told if each not in groups]:
             del self._told[group]
 

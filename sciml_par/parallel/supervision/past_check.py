@@ -36,9 +36,6 @@ class Difference:
     Parameters
     ----------
     number : of the collective.
-    here, there : what this rank and the other one have asked for.
-    rank : the other one's number in the group.
-    comparing : whether it now compares what it asks for with others.
     """
 
     number: int
@@ -49,7 +46,7 @@ class Difference:
 
 
 class PastCheck:
-    """Compares what this rank has begun with what others have (local)."""
+    """Compares what this rank has begun with what others have."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
@@ -57,7 +54,7 @@ class PastCheck:
         self._seen: dict[Identity, int] = {}
 
     def ask(self, group: Group, mine: Waiting, present: Iterable[int]) -> None:
-        """Ask all ranks of the group that are not `present` where this one waits (local).
+        """Ask all ranks of the group that are not `present` where this one waits.
 
         For all that wait there, the lowest of them does it. The others say where they are, too.
         """
@@ -71,7 +68,7 @@ class PastCheck:
         self._mailbox.send(question, to=to)
 
     def answer(self, groups: Iterable[Group]) -> None:
-        """Answer where this rank has asked for another collective than who waits (local).
+        """Answer where this rank has asked for another collective than who waits.
 
         At once, it says where its program is. The rest it says once it waits itself: until then it
         may yet come to compare what it asks for, and all that do so are told.
@@ -107,11 +104,11 @@ class PastCheck:
             self._mailbox.send(PastAnswer(*said), to=[sender])
 
     def forget_gone(self, groups: set[Identity]) -> None:
-        """Drop what is known of groups that are not among `groups` (local)."""
+        """Drop what is known of groups that are not among `groups`."""
         self._seen = {group: number for group, number in self._seen.items() if group in groups}
 
     def differences(self, group: Group, mine: Waiting) -> list[Difference]:
-        """Where this rank, which waits, and others are known to differ (local)."""
+        """Where this rank, which waits, and others are known to differ."""
         answers = self._mailbox.past_answers.get(mine.group, {})
         found = [
             Difference(each.number, each.there, each.here, each.rank, each.comparing)
@@ -121,7 +118,7 @@ class PastCheck:
         return [*found, *self.from_those_who_left(group)]
 
     def from_those_who_left(self, group: Group) -> list[Difference]:
-        """Where this rank and such as have ended the program differ (local)."""
+        """Where this rank and such as have ended the program differ."""
         left = self._mailbox.left
         if not left:
             return []
@@ -137,12 +134,7 @@ class PastCheck:
 def difference_message(
     group: Group, differences: Sequence[Difference], present: Mapping[int, str]
 ) -> str:
-    """What is wrong, where at least one difference is known.
-
-    Parameters
-    ----------
-    present : what the ranks ask for that wait where this one does.
-    """
+    """What is wrong, where at least one difference is known."""
     first = min(each.number for each in differences)
     of_first = [each for each in differences if each.number == first]
     behind = group.progress.sequence - first
@@ -168,7 +160,7 @@ def first_difference(mine: Asked, theirs: Asked) -> tuple[int, str, str] | None:
 
 
 def asked_lately(progress: Progress) -> dict[str, list[int]]:
-    """What the last collectives of a group were (local)."""
+    """What the last collectives of a group were."""
     found: dict[str, list[int]] = {}
     for number, announcement in list(progress.history)[-MOST_AHEAD:]:
         found.setdefault(str(announcement.signature), []).append(number)
@@ -176,5 +168,5 @@ def asked_lately(progress: Progress) -> dict[str, list[int]]:
 
 
 def all_asked_lately(groups: Iterable[Group]) -> dict[Identity, dict[str, list[int]]]:
-    """The same of each group that has more than one rank (local)."""
+    """The same of each group that has more than one rank."""
     return {group.identity: asked_lately(group.progress) for group in groups if group.size > 1}

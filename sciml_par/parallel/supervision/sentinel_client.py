@@ -36,20 +36,7 @@ _PROGRAM = "import sys; sys.path.append({folder!r}); from {package}.main import 
 
 
 class Sentinel:
-    """This rank's connection to the process that watches it.
-
-    Parameters
-    ----------
-    path : the socket on which the sentinel of this host listens.
-    rank : this process's number in the world.
-    launcher : the file descriptor of this rank's line to MPICH's launcher, if it has one. The
-        launcher ends the job when it closes; the sentinel holds it, so as to be asked first.
-
-    Raises
-    ------
-    OSError
-        Nobody listens there.
-    """
+    """This rank's connection to the process that watches it."""
 
     def __init__(self, path: str, rank: int, launcher: int | None = None) -> None:
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -64,7 +51,7 @@ class Sentinel:
         os.register_at_fork(after_in_child=self._connection.close)
 
     def obey(self, end: Callable[[], None], starter: subprocess.Popen[bytes] | None) -> None:
-        """Call `end` from another thread once another rank is lost (local).
+        """Call `end` from another thread once another rank is lost.
 
         That thread also sees off `starter`, the process that has only started the sentinel.
         """
@@ -73,11 +60,11 @@ class Sentinel:
         ).start()
 
     def stop(self) -> None:
-        """This rank has done its part; it may go (local)."""
+        """This rank has done its part; it may go."""
         self._tell("bye")
 
     def said(self) -> None:
-        """This rank ends the job, and why has been told (local)."""
+        """This rank ends the job, and why has been told."""
         self._tell("said")
 
     def _tell(self, line: str) -> None:
@@ -133,15 +120,6 @@ def start_sentinel(
         `addresses_to_listen_on`.
     end : what to do when another rank is lost; it is called from a thread of its own.
     host_timeout : after how many seconds of silence another host counts as lost; rank 0's counts.
-
-    Returns
-    -------
-    This rank's connection; None for a single rank, or where no such process can be had.
-
-    Raises
-    ------
-    InputError
-        Rank 0's environment names a network interface that is not there.
     """
     off = environment.get("SCIML_PAR_SENTINEL", "") == "0"
     mine = (socket.gethostname(), host.world_ranks) if host.rank == 0 else None
@@ -209,14 +187,10 @@ def _neighbours(
 def start_process(
     size: int, neighbours: Neighbours
 ) -> tuple[subprocess.Popen[bytes] | None, str | None]:
-    """Start a host's sentinel (local).
+    """Start a host's sentinel.
 
     It begins in the background; the process returned is one that only starts it. The sockets of
     `neighbours` become the sentinel's own.
-
-    Returns
-    -------
-    The process, and the path on which it listens; None and None if that cannot be.
     """
     given = [each for each in (*neighbours.hubs, neighbours.link) if each is not None]
     try:

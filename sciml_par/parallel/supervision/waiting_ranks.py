@@ -12,13 +12,7 @@ from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present
 
 
 class WaitingRanks:
-    """The answers of one rank to those that wait.
-
-    Parameters
-    ----------
-    grace : seconds between the first news that ranks wait for unlike collectives and the telling
-        of it: others may be about to say where they are, and the message is better with all.
-    """
+    """The answers of one rank to those that wait."""
 
     def __init__(self, mailbox: Mailbox, grace: float) -> None:
         self._mailbox = mailbox
@@ -27,7 +21,7 @@ class WaitingRanks:
         self._told: dict[Identity, int] = {}
 
     def answer(self, now: float) -> None:
-        """Answer what has been asked, and tell ranks that contradict each other (local)."""
+        """Answer what has been asked, and tell ranks that contradict each other."""
         lists: dict[tuple[Identity, int], Present] = {}
         for sender, waiting in self._mailbox.take_unanswered():
             group, sequence = waiting.group, waiting.sequence
@@ -67,7 +61,7 @@ class WaitingRanks:
                     self._mailbox.send(answer, to=[sender])
 
     def forget_gone(self, groups: set[Identity]) -> None:
-        """Drop what is known of groups that are not among `groups` (local)."""
+        """Drop what is known of groups that are not among `groups`."""
         for kept in (self._contradictions, self._told):
             for group in [each for each in kept if each not in groups]:
                 del kept[group]

@@ -57,10 +57,7 @@ class Watchdog:
 
     Parameters
     ----------
-    mailbox : how it talks to the watchdogs of the other ranks.
-    communicators : gives the groups to watch; called at every look.
     end_job : ends all ranks with a message; must not return to a working program.
-    clock : the time in seconds.
     """
 
     def __init__(
@@ -86,17 +83,17 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="sciml_par watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch (local)."""
+        """Begin to watch."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch and wait for the thread (local)."""
+        """End the watch and wait for the thread."""
         self._stopped.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=5.0)
 
     def look(self) -> None:
-        """Take in and answer messages, and look at every group once (local; never waits)."""
+        """Take in and answer messages, and look at every group once (never waits)."""
         communicators: list[Communicator] = []
         with self._errors.told_once():
             communicators = list(self._communicators())

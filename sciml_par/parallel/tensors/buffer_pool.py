@@ -52,13 +52,7 @@ class _Buffer:
 
 
 class ResultMemory:
-    """Gives memory for results, that of dropped results first (local; for any thread).
-
-    Parameters
-    ----------
-    kept_bytes : how much it keeps for later, at the most. What it does not keep, tensors still
-        may: it is freed with them.
-    """
+    """Gives memory for results, that of dropped results first (for any thread)."""
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._kept_bytes = kept_bytes
@@ -69,16 +63,7 @@ class ResultMemory:
     def array(
         self, shape: Sequence[int], dtype: np.dtype[Any], nbytes: int
     ) -> tuple[np.ndarray, int]:
-        """An array that has its memory for itself as long as it or a tensor on it lives.
-
-        Parameters
-        ----------
-        nbytes : what it holds.
-
-        Returns
-        -------
-        The array, not yet written, and its address.
-        """
+        """An array that has its memory for itself as long as it or a tensor on it lives."""
         with self._lock:
             buffer = self._idle_buffer(nbytes)
             if buffer is None:

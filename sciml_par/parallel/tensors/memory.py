@@ -47,7 +47,7 @@ class View(NamedTuple):
 
 
 def kind_of_memory(x: Any) -> int:
-    """DLPack's number for the memory that an eager tensor lies in (local).
+    """DLPack's number for the memory that an eager tensor lies in.
 
     Its device does not tell: TensorFlow keeps some tensors of a GPU (int32) on the host.
     """
@@ -56,21 +56,16 @@ def kind_of_memory(x: Any) -> int:
 
 
 def view(x: Any) -> View:
-    """The memory of an eager tensor (local). Waits until TensorFlow has computed it."""
+    """The memory of an eager tensor. Waits until TensorFlow has computed it."""
     capsule = tf.experimental.dlpack.to_dlpack(x)
     tensor = _DLTensor.from_address(_capsule_pointer()(capsule, _NAME))
     return View((tensor.data or 0) + tensor.byte_offset, capsule)
 
 
 def empty(shape: Any, dtype: Any, device: str) -> Any:
-    """A tensor of memory of its own, not yet written (local).
+    """A tensor of memory of its own, not yet written.
 
     A collective may write there, and nowhere else: other tensors share their memory.
-
-    Parameters
-    ----------
-    shape : tensor of int32 in host memory.
-    device : TensorFlow's name of the device.
     """
     if not has_gpus():  # choosing the device costs as much as all the rest
         return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
@@ -79,7 +74,7 @@ def empty(shape: Any, dtype: Any, device: str) -> Any:
 
 
 def tensor_on(array: np.ndarray) -> Any:
-    """A tensor in host memory with the elements of an array that is not written any more (local).
+    """A tensor in host memory with the elements of an array that is not written any more.
 
     It lies on the array's own memory where that is aligned as TensorFlow wants it, and keeps it.
     """

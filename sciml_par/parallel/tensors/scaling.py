@@ -18,11 +18,6 @@ class ScalingAndCompression:
     """x · prescale_factor, compressed, reduced, decompressed, · postscale_factor.
 
     All of it is outside of the collective, so that gradients follow.
-
-    Parameters
-    ----------
-    compression : a `Compressor`, or None for none.
-    where : the function that the user has called.
     """
 
     __slots__ = ("_compression", "_idle", "_post", "_pre", "_where")
@@ -42,12 +37,12 @@ class ScalingAndCompression:
             _check_compression(compression, where)
 
     def before(self, x: Tensor) -> tuple[Tensor, Any]:
-        """What is reduced for `x`, and what `after` needs to know (local)."""
+        """What is reduced for `x`, and what `after` needs to know."""
         x = scaled(x, self._pre, self._where)
         return (x, None) if self._compression is None else self._compression.compress(x)
 
     def after(self, y: Tensor, context: Any) -> Tensor:
-        """The result for what was reduced (local)."""
+        """The result for what was reduced."""
         if self._compression is not None:
             y = self._compression.decompress(y, context)
         return scaled(y, self._post, self._where)
@@ -71,7 +66,7 @@ class ScalingAndCompression:
 
 
 def scaled(x: Tensor, factor: float, where: str) -> Tensor:
-    """x · factor in the type of x (local).
+    """x · factor in the type of x.
 
     16-bit types are multiplied in float32, and integers in float64; these then lose their fraction.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def shape_digest(shapes: Iterable[Any]) -> str:
-    """Eight digits that differ where the shapes, or their order, do (local).
+    """Eight digits that differ where the shapes, or their order, do.
 
     In a flat buffer, tensors in another order would go unnoticed if they are as long together.
     """
@@ -16,5 +16,5 @@ def shape_digest(shapes: Iterable[Any]) -> str:
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """The shape of a tensor, which is known (local)."""
+    """The shape of a tensor, which is known."""
     return tuple(x.shape.as_list())

@@ -34,17 +34,7 @@ def part_name(rank: int) -> str:
 
 
 def merge(path: Path, ranks: Iterable[Iterable[bytes]], *, end_us: float | None = None) -> None:
-    """Write what the ranks have recorded, which comes as lines, to the file `path` (local).
-
-    Parameters
-    ----------
-    end_us : when the recording ended, in microseconds of the timeline; None if it did not.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written; a file that was there is as it was.
-    """
+    """Write what the ranks have recorded, which comes as lines, to the file `path`."""
     unfinished = folder_of_parts(path) / "merged.json"
     try:
         write_array(unfinished, merged(map(read_events, ranks), end_us=end_us))
@@ -56,12 +46,7 @@ def merge(path: Path, ranks: Iterable[Iterable[bytes]], *, end_us: float | None 
 def merged(
     ranks: Iterable[Iterable[Event]], *, end_us: float | None = None, limit: int = _LIMIT
 ) -> Iterator[Event]:
-    """The ranks' events, each rank's in the order of their ends, with their waits.
-
-    Parameters
-    ----------
-    limit : how many collectives may wait for other ranks' events; the oldest go without.
-    """
+    """The ranks' events, each rank's in the order of their ends, with their waits."""
     met: dict[tuple[int, ...], list[Event]] = {}
     unmatched = 0
     for event in heapq.merge(*ranks, key=_end):
@@ -118,19 +103,7 @@ def _without_waits(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def merge_what_is_there(path: Path) -> list[str]:
-    """Merge the parts that lie beside the file `path`, and leave them there (local).
-
-    Returns
-    -------
-    Where the parts are that do not lie there, because another host wrote them.
-
-    Raises
-    ------
-    InputError
-        There are none, or not that of rank 0.
-    OutputError
-        The file cannot be written.
-    """
+    """Merge the parts that lie beside the file `path`, and leave them there."""
     parts = [folder_of_parts(path) / part_name(0)]
     if not parts[0].exists():
         raise InputError(

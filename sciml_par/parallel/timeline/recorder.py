@@ -20,20 +20,13 @@ _Note = tuple[Group, int, Signature, int, int, int, bool, bool]
 
 
 class Recorder:
-    """The collectives of this rank, as lines of Chrome's trace format (local).
+    """The collectives of this rank, as lines of Chrome's trace format.
 
     Each line also has what `merge` must know to find the same collective of the other ranks:
     `match`, with the group's identity, the number of its ranks, and the rank in the world that the
     others wait for, which is None where all wait for all.
 
     One thread notes, another may write.
-
-    Parameters
-    ----------
-    file : where the lines go; nothing may be kept back in a buffer.
-    rank : this process's number in the world.
-    origin : the time 0 of the timeline, in ns of this rank's clock.
-    limit : with so many collectives to be written, the one that notes writes them.
 
     Attributes
     ----------
@@ -65,15 +58,7 @@ class Recorder:
         agreed: bool = True,
         enqueued: bool = False,
     ) -> None:
-        """The `number`-th collective of `group`, which began at `begun`, is over.
-
-        Parameters
-        ----------
-        begun : in ns, by `now`.
-        size : how many bytes this rank gives; -1 for an exchange that is no tensor's.
-        agreed : the ranks compared first what they ask for.
-        enqueued : it ended when a GPU had been given the work, not when that was done.
-        """
+        """The `number`-th collective of `group`, which began at `begun`, is over."""
         ended = time.monotonic_ns()
         # Objects as they are: to make words of them is the writing thread's work.
         self._notes.append((group, number, signature, size, begun, ended, agreed, enqueued))
@@ -157,18 +142,18 @@ class GroupRecorder:
         self._begun: int | None = None
 
     def begun(self, number: int, announcement: Announcement) -> None:
-        """This rank begins a collective (local)."""
+        """This rank begins a collective."""
         self._begun = self._recorder.now()
 
     def ended(
         self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
     ) -> None:
-        """It is over (local). One that began before the recording did is not noted."""
+        """It is over. One that began before the recording did is not noted."""
         if self._begun is not None:
             self._recorder.note(
                 self._group, number, signature, self._begun, size, compared, enqueued
             )
 
     def for_new_group(self, group: Group) -> GroupRecorder:
-        """Groups that are made later are recorded, too (local)."""
+        """Groups that are made later are recorded, too."""
         return GroupRecorder(self._recorder, group)

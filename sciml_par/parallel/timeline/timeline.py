@@ -103,15 +103,7 @@ def stop_timeline() -> None:
 
 
 class Timeline:
-    """One rank's part in the recording of a timeline.
-
-    Parameters
-    ----------
-    everyone : the ranks of the world.
-    path : the file that rank 0 is to write in the end.
-    part : the file of this rank, without a buffer.
-    begin : the time 0, in ns of rank 0's clock.
-    """
+    """One rank's part in the recording of a timeline."""
 
     def __init__(
         self, everyone: Communicator, path: Path, part: io.FileIO, recorder: Recorder, begin: int
@@ -131,13 +123,13 @@ class Timeline:
         )
 
     def start(self) -> None:
-        """Begin to record (local)."""
+        """Begin to record."""
         for group in self._everyone.all_groups:
             group.progress.observe(GroupRecorder(self._recorder, group))
         self._thread.start()
 
     def stop(self) -> None:
-        """Record no more, and write what is left to this rank's file (local)."""
+        """Record no more, and write what is left to this rank's file."""
         for group in self._everyone.all_groups:
             for observer in group.progress.observers:
                 if isinstance(observer, GroupRecorder):
@@ -148,12 +140,7 @@ class Timeline:
         self._recorder.write()
 
     def merge(self) -> str | None:
-        """Make one file of what all ranks have recorded (collective).
-
-        Returns
-        -------
-        On every rank, what has kept it from being made; None if it is there.
-        """
+        """Make one file of what all ranks have recorded (collective)."""
         folder, own = folder_of_parts(self._path), Path(str(self._part.name)).parent
         problem = self._first_problem(self._recorder.error)
         if problem is None:
@@ -201,7 +188,7 @@ class Timeline:
 
 
 def _make_folder(path: Path, *, overwrite: bool) -> None:
-    """Make the folder of the parts, and a file that says how to merge them (local)."""
+    """Make the folder of the parts, and a file that says how to merge them."""
     folder = folder_of_parts(path)
     command = f"python -m sciml_par.parallel.timeline.merge {path}"
     try:
@@ -222,7 +209,7 @@ def _make_folder(path: Path, *, overwrite: bool) -> None:
 
 
 def _open_part(path: Path, rank: int) -> io.FileIO:
-    """This rank's file, in a temporary folder if its host does not see rank 0's (local)."""
+    """This rank's file, in a temporary folder if its host does not see rank 0's."""
     folder = folder_of_parts(path)
     try:
         if not folder.is_dir():

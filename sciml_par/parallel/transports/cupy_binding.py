@@ -35,13 +35,7 @@ class MissingBindingError(SciMLParError):
 
 
 class Gpu:
-    """This process's GPU: streams, events and copies.
-
-    Parameters
-    ----------
-    runtime : the module `cupy.cuda.runtime`.
-    index : its number among those that this process sees.
-    """
+    """This process's GPU: streams, events and copies."""
 
     def __init__(self, runtime: Any, index: int = 0) -> None:
         self._cuda = runtime
@@ -110,12 +104,7 @@ class Gpu:
 
 
 class Nccl:
-    """The library: its version, its constants, and communicators.
-
-    Parameters
-    ----------
-    nccl : the module `cupy.cuda.nccl`.
-    """
+    """The library: its version, its constants, and communicators."""
 
     def __init__(self, nccl: Any) -> None:
         self._nccl = nccl
@@ -196,7 +185,7 @@ class Link:
         return None
 
     def abort(self) -> None:
-        """End the communicator at once, whatever it is doing (local). It is of no use then."""
+        """End the communicator at once, whatever it is doing. It is of no use then."""
         self._communicator.abort()
 
 

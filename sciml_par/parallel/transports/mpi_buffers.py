@@ -139,10 +139,6 @@ def scattered_in_pieces(
 
     What lies apart in a long tensor has to lie together for MPI, which takes as much memory again,
     twice, for what it reduces at once.
-
-    Parameters
-    ----------
-    reduce : takes what is sent and received, and how many elements each rank receives.
     """
     counts = request.elements(request.rows)
     if max(counts) > piece:
@@ -188,7 +184,7 @@ def _pieces_of_parts(
 
 
 def division(op: ReduceOp, divisor: int, element: ElementType) -> Divide | None:
-    """Divides the sum of so many ranks in place, for an Average; else None (local)."""
+    """Divides the sum of so many ranks in place, for an Average; else None."""
     if op is not Average:
         return None
     dtype = element.numpy
@@ -204,7 +200,7 @@ def division(op: ReduceOp, divisor: int, element: ElementType) -> Divide | None:
 def divided(
     transfer: Transfer, divide: Divide | None, received: int, element: ElementType
 ) -> Transfer:
-    """Return `transfer`, with a division of the result behind it (local)."""
+    """Return `transfer`, with a division of the result behind it."""
     if divide is None:
         return transfer
     result = arrays(received, element)

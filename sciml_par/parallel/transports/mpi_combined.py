@@ -61,20 +61,13 @@ class Group(Protocol):
 
 
 def is_combined_here(op: ReduceOp, element: ElementType) -> bool:
-    """Return whether MPI lacks the arithmetic (local)."""
+    """Return whether MPI lacks the arithmetic."""
     is_half = element.wide is not element
     return is_half or (op in (Min, Max) and element.name in ("float32", "float64"))
 
 
 class Combination:
-    """The reduction of one call site (local).
-
-    Parameters
-    ----------
-    count : how many elements a rank gives or gets at the most.
-    longest : how many bytes one call of MPI may have.
-    machine_code : what makes it, or None; the same on all ranks.
-    """
+    """The reduction of one call site."""
 
     def __init__(
         self,
@@ -217,13 +210,13 @@ class Combination:
 
 
 def combined_allreduce(combination: Combination, request: Allreduce, size: int) -> Transfer:
-    """Return the transfer of a request by `size` ranks, in pieces (local)."""
+    """Return the transfer of a request by `size` ranks, in pieces."""
     piece = size * combination.share
     return in_pieces(combination.allreduce, request.count, piece, request.element.size)
 
 
 def combined_reducescatter(combination: Combination, request: Reducescatter) -> Transfer:
-    """Return the transfer of a request, in pieces of each rank's part (local)."""
+    """Return the transfer of a request, in pieces of each rank's part."""
     size = request.element.size
     lengths = [n * size for n in request.elements(request.rows)]
     offsets, piece = _offsets(lengths), combination.share * size

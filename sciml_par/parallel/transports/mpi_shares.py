@@ -42,14 +42,9 @@ class Group(Protocol):
 def reduction_in_shares(
     group: Group, count: int, element: ElementType, operation: MPI.Op, divide: Divide | None
 ) -> BufferTransfer:
-    """The allreduce of `count` elements of a type that MPI can add (local).
+    """The allreduce of `count` elements of a type that MPI can add.
 
     All ranks have the same result to the last bit: a share has the same on all that reduce it.
-
-    Parameters
-    ----------
-    group : of two ranks or more.
-    divide : what is done to the result, by each rank to its share alone.
     """
     from mpi4py import MPI
 

@@ -38,12 +38,6 @@ class NCCLTransport(Transport):
     reads the result does so on the same stream, or after `Gpu.synchronize`. Sums of 16-bit types
     are rounded to 16 bits on the way.
 
-    Parameters
-    ----------
-    nccl, gpu : the libraries.
-    link : the communicator of these ranks.
-    rank, size : of this process among them.
-
     Attributes
     ----------
     stream : the stream for tensors that come from elsewhere than a compiled program.
@@ -70,12 +64,7 @@ class NCCLTransport(Transport):
     def connect(
         cls, nccl: Nccl, gpu: Gpu, rank: int, size: int, share: Callable[[bytes], bytes]
     ) -> NCCLTransport:
-        """Join `size` ranks (collective).
-
-        Parameters
-        ----------
-        share : gives rank 0's value to every rank.
-        """
+        """Join `size` ranks (collective)."""
         shared_id = share(nccl.new_id() if rank == 0 else b"")
         return cls(nccl, gpu, nccl.connect(size, shared_id, rank), rank, size)
 
@@ -180,7 +169,7 @@ class NCCLTransport(Transport):
         return self._marked(request, exchange)
 
     def in_flight(self) -> Signature | None:
-        """The last collective that was enqueued, if it is not done (local; for the watchdog)."""
+        """The last collective that was enqueued, if it is not done (for the watchdog)."""
         # Read first: one that is enqueued in between is then reported at the next look.
         last = self._last
         if last is None or self._aborted:
@@ -191,7 +180,7 @@ class NCCLTransport(Transport):
             return last
 
     def error(self) -> str | None:
-        """What CUDA or NCCL has found wrong in work that was enqueued (local); None if nothing.
+        """What CUDA or NCCL has found wrong in work that was enqueued; None if nothing.
 
         None after `abort` as well: what is found then is the abort itself.
         """
@@ -204,12 +193,12 @@ class NCCLTransport(Transport):
         return self._link.error()
 
     def finish(self) -> None:
-        """Wait for what is in flight, or for an error (local)."""
+        """Wait for what is in flight, or for an error."""
         while self.in_flight() is not None and self.error() is None:
             time.sleep(_POLL_SECONDS)
 
     def abort(self) -> None:
-        """End the communicator at once (local); it is of no use then.
+        """End the communicator at once; it is of no use then.
 
         Unlike NCCL's way to destroy one, it does not wait for other ranks, which may be gone.
         """

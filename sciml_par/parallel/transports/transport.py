@@ -23,16 +23,16 @@ class Shortcut(Protocol):
     """A faster way for some of a transport's requests; which, is the same on all ranks."""
 
     def carries(self, request: Request) -> bool:
-        """Whether a request takes it, in which no rank is done before all have begun (local)."""
+        """Whether a request takes it, in which no rank is done before all have begun."""
 
     def transfer(self, request: Request) -> Transfer:
-        """What carries out such a request (local)."""
+        """What carries out such a request."""
 
 
 class Transport(ABC):
     """Carries requests between memory of one kind.
 
-    Each of the five methods prepares a request once (local, without communication) and returns
+    Each of the five methods prepares a request once (without communication) and returns
     what carries it out as often as wanted (collective): `transfer(send, receive, *where)`, where
     `send` and `receive` are addresses of this rank's input and output. Averages are divided, and
     what the transport's arithmetic does not have, it makes up for itself.
@@ -48,14 +48,14 @@ class Transport(ABC):
 
     @abstractmethod
     def carries(self, request: Request) -> bool:
-        """Whether the element type and the arithmetic are among its own (local)."""
+        """Whether the element type and the arithmetic are among its own."""
 
     def is_meeting(self, request: Request) -> bool:
-        """Whether no rank is done with it before all have begun it; alike on all ranks (local)."""
+        """Whether no rank is done with it before all have begun it; alike on all ranks."""
         return isinstance(request, Allreduce) and request.count > 0 and not self.returns_early
 
     def prepare(self, request: Request) -> Transfer:
-        """What carries out a request (local)."""
+        """What carries out a request."""
         match request:
             case Allreduce():
                 return self.allreduce(request)

@@ -25,13 +25,7 @@ UNKNOWNS_REMEDY = (
 def refuse_trainable(
     variables: Iterable[Any], reader: str, *, remedy: str = UNKNOWNS_REMEDY
 ) -> None:
-    """See that no variable among those that `reader` reads waits to be trained (local).
-
-    Raises
-    ------
-    InputError
-        Some is trainable; the message names it.
-    """
+    """See that no variable among those that `reader` reads waits to be trained."""
     found = [v for v in variables if v.trainable and not _is_frozen_by_keras(v)]
     if not found:
         return
@@ -50,7 +44,7 @@ def evaluate_data(
     *,
     what: str = "data of the residual",
 ) -> Any:
-    """The values of a function at x: [n, d], if it reads no trainable variable (local)."""
+    """The values of a function at x: [n, d], if it reads no trainable variable."""
     if "tensorflow" not in sys.modules:  # then there are no variables, and no need to import it
         return function(x)
     with tf.GradientTape() as tape:

@@ -44,18 +44,7 @@ def checked_weight(value: Any, owner: str) -> float:
 def check_takes(
     function: Callable[..., Any], arguments: str, *, what: str, more_by_name: bool = False
 ) -> None:
-    """See that a function can be called with so many arguments by their places (local).
-
-    Parameters
-    ----------
-    arguments : what it gets, as in "u, x".
-    more_by_name : whether it may need others, which are then given by their names.
-
-    Raises
-    ------
-    InputError
-        It takes fewer, or needs more.
-    """
+    """See that a function can be called with so many arguments by their places."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of functions that are not written in Python

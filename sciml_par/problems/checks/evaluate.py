@@ -29,19 +29,13 @@ def values_at(
     """The values f(x): [n, k] of a NumPy or TensorFlow function at x: [n, d], in double precision.
 
     The function is called with the array x. One that cannot take it is called with x as a tensor,
-    in double precision and then in single precision, in which its own constants may be (local).
+    in double precision and then in single precision, in which its own constants may be.
 
     Parameters
     ----------
     columns : k, where that is known; values [n] are taken as [n, 1] where k may be 1, and one
         number, the same at any points, as a constant.
     reads_variables : whether it may read trainable variables, whose values are then constants.
-
-    Raises
-    ------
-    InputError
-        The function takes other arguments than x, or the values have another shape, are no real
-        numbers, or depend on a trainable variable.
     """
     values = raw_values(function, x, what=what, reads_variables=reads_variables)
     if np.ndim(values) == 0 and len(x) > 0:
@@ -55,7 +49,7 @@ def values_at(
 def raw_values(
     function: Callable[[Any], Any], x: FloatArray, *, what: str, reads_variables: bool = False
 ) -> Any:
-    """What the function returns at x, as an array of any shape (local)."""
+    """What the function returns at x, as an array of any shape."""
     check_takes(function, "x", what=what)
 
     def evaluate(points: Any) -> Any:

@@ -13,13 +13,7 @@ def checked_names(names: Any, what: str, *, count: int | None = None) -> tuple[s
 
     Parameters
     ----------
-    what : for the message.
     count : how many there must be, if that is known.
-
-    Raises
-    ------
-    InputError
-        Something else than texts, an empty one, the same one twice, or another number of them.
     """
     found = (names,) if isinstance(names, str) else names
     if not isinstance(found, (tuple, list)) or not all(isinstance(n, str) and n for n in found):
@@ -32,19 +26,7 @@ def checked_names(names: Any, what: str, *, count: int | None = None) -> tuple[s
 
 
 def places_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str) -> tuple[int, ...]:
-    """Numbers of what is selected by names or numbers; a text is one name.
-
-    Parameters
-    ----------
-    names : of all that there are, or None where they have no names.
-    what : a word for one of them.
-    advice : what to write instead, for the message.
-
-    Raises
-    ------
-    InputError
-        None or the same one twice, one of another type, or one that there is not.
-    """
+    """Numbers of what is selected by names or numbers; a text is one name."""
     given = which if isinstance(which, (tuple, list)) else (which,)
     places = tuple(_place_of(each, names, what, advice) for each in given)
     if not places or len(set(places)) < len(places):

@@ -14,13 +14,7 @@ Components = tuple[int | str, ...]
 
 
 def as_components(component: Any, what: str) -> Components | None:
-    """A name or number, or several, as a tuple; None stands for all components.
-
-    Raises
-    ------
-    InputError
-        Something else, none, or the same one twice.
-    """
+    """A name or number, or several, as a tuple; None stands for all components."""
     if component is None:
         return None
     several = (component,) if isinstance(component, str) or is_integer(component) else component
@@ -38,13 +32,7 @@ def as_components(component: Any, what: str) -> Components | None:
 def numbers_of(
     components: Components | None, outputs: Sequence[str], what: str
 ) -> tuple[int, ...] | None:
-    """The same by their numbers, in a problem whose components have these names.
-
-    Raises
-    ------
-    InputError
-        There is no such component; the message lists those that there are.
-    """
+    """The same by their numbers, in a problem whose components have these names."""
     if components is None:
         return None
     known = ", ".join(f"{name!r} ({i})" for i, name in enumerate(outputs))
@@ -60,13 +48,7 @@ def numbers_of(
 
 
 def select(u: tf.Tensor, components: Components | None, owner: str) -> tf.Tensor:
-    """These components of values or derivatives: [n, m] -> [n, c], [n, m, d] -> [n, c, d] (local).
-
-    Raises
-    ------
-    InputError
-        A name has not been resolved, as a `Problem` does it; or u has too few components.
-    """
+    """These components of values or derivatives: [n, m] -> [n, c], [n, m, d] -> [n, c, d]."""
     if components is None:
         return u
     m = u.shape[1]

@@ -29,17 +29,11 @@ the end of the training before, meets a boundary condition up to its own error."
 def contradictions(
     conditions: Sequence[Condition], names: Sequence[str], domain: Domain, outputs: int
 ) -> list[str]:
-    """Sentences about values of u that two conditions demand at the same point (local).
+    """Sentences about values of u that two conditions demand at the same point.
 
     Conditions that give u itself, on faces or where a predicate says so, are compared at points of
     a grid on the boundary and, on a box, at corners and in the middle of edges. A difference is one
     that is larger than 0.1 % of the largest value that either demands anywhere.
-
-    Parameters
-    ----------
-    conditions : those of a problem, prepared.
-    names : of their terms in the loss.
-    outputs : the number m of components of u.
     """
     found = []
     for (one, a), (other, b) in combinations(zip(names, conditions, strict=True), 2):

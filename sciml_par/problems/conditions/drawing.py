@@ -21,7 +21,7 @@ _MOST_TRIED = 10_000_000
 
 
 def refuse_normals_in_time(domain: Domain, owner: str) -> None:
-    """Refuse the whole boundary of space and time for a condition that uses normals (local)."""
+    """Refuse the whole boundary of space and time for a condition that uses normals."""
     try:
         domain.on_faces(domain.lower[None], ("initial",))
     except InputError:  # there is no such face
@@ -43,7 +43,7 @@ def draw_on_boundary(
     method: str = GRID,
     rng: np.random.Generator | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """About n points on the boundary and outward unit normals, [k, d] each (local).
+    """About n points on the boundary and outward unit normals, [k, d] each.
 
     On a box all of them lie on the faces of these names, if there are names; on other domains
     they may lie elsewhere as well.
@@ -57,7 +57,7 @@ def draw_on_boundary(
 
 
 def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
-    """The faces of a box that have one of these names (local)."""
+    """The faces of a box that have one of these names."""
     faces = faces_of(domain.lower, domain.upper)
     centres = np.tile((domain.lower + domain.upper) / 2, (len(faces), 1))
     for centre, face in zip(centres, faces, strict=True):
@@ -67,7 +67,7 @@ def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
 
 
 def grid_of_about(condition: Any, domain: Domain, wanted: int) -> tuple[FloatArray, FloatArray]:
-    """Grid points at which a condition holds, about `wanted`, and normals, [k, d] each (local).
+    """Grid points at which a condition holds, about `wanted`, and normals, [k, d] each.
 
     The number of candidates is adjusted until so many hold as nearly as a few trials find.
     """

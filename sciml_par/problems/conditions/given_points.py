@@ -15,13 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def finite_array(value: Any, what: str) -> FloatArray:
-    """Numbers as an array of float64 that is a copy: lists, tensors and what else NumPy reads.
-
-    Raises
-    ------
-    InputError
-        It is no array of real numbers, or one of them is not finite; the message names the row.
-    """
+    """Numbers as an array of float64 that is a copy: lists, tensors and what else NumPy reads."""
     try:
         array = np.array(with_gaps(value))
     except Exception as error:  # each library raises its own for what NumPy cannot read
@@ -41,13 +35,7 @@ def finite_array(value: Any, what: str) -> FloatArray:
 
 
 def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
-    """Points [n, d], or [n] where d = 1, of the closed domain (local).
-
-    Raises
-    ------
-    InputError
-        Another shape, no points, or a point outside; the message names it.
-    """
+    """Points [n, d], or [n] where d = 1, of the closed domain."""
     d = domain.dimension
     points = x[:, None] if x.ndim == 1 and d == 1 else x
     if points.ndim != 2 or points.shape[1] != d or len(points) == 0:
@@ -67,13 +55,7 @@ def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
 
 
 def normals_at(x: FloatArray, domain: Domain, owner: str) -> FloatArray:
-    """The outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
-
-    Raises
-    ------
-    InputError
-        A point has no normal: it lies inside, or on an edge.
-    """
+    """The outward unit normals at points of the boundary: x: [n, d] -> [n, d]."""
     outward = getattr(domain, "outward_normals", None)
     normals = np.zeros_like(x) if outward is None else np.asarray(outward(x))
     alone = np.isclose(np.linalg.norm(normals, axis=1), 1.0)

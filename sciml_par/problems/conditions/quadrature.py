@@ -18,7 +18,7 @@ Rule = tuple[FloatArray, FloatArray]
 
 
 def gauss_legendre(lower: npt.ArrayLike, upper: npt.ArrayLike, n: int | Sequence[int]) -> Rule:
-    """The tensor product of Gauss–Legendre rules on a box: x: [q, k], weights: [q] (local).
+    """The tensor product of Gauss–Legendre rules on a box: x: [q, k], weights: [q].
 
     With n_i points on axis i it is exact for polynomials of degree 2 n_i − 1 in x_i.
 
@@ -41,7 +41,7 @@ def gauss_legendre(lower: npt.ArrayLike, upper: npt.ArrayLike, n: int | Sequence
 
 
 def over_domain(domain: Domain, n: int | Sequence[int]) -> Rule:
-    """x: [q, d] and weights [q] of ∫ f dx over a domain (local).
+    """x: [q, d] and weights [q] of ∫ f dx over a domain.
 
     Gauss–Legendre on a box; elsewhere equal weights at about n points of a Sobol' sequence, whose
     error decreases about like 1/n.
@@ -59,13 +59,7 @@ def over_domain(domain: Domain, n: int | Sequence[int]) -> Rule:
 
 
 def over_faces(domain: Domain, names: Sequence[str], n: int | Sequence[int]) -> Rule:
-    """x: [q, d] and weights [q] of ∫ f dS over faces of a box, n points on each (local).
-
-    Raises
-    ------
-    InputError
-        The domain is no box, or has no such face.
-    """
+    """x: [q, d] and weights [q] of ∫ f dS over faces of a box, n points on each."""
     if not isinstance(domain, Box):
         raise InputError(
             f"integrals over faces are those of a Box; for {domain} give points=(x, weights)"
@@ -75,7 +69,7 @@ def over_faces(domain: Domain, names: Sequence[str], n: int | Sequence[int]) -> 
 
 
 def at_position(domain: Domain, axis: int, position: float, n: int | Sequence[int]) -> Rule:
-    """x: [q, d] and weights [q] of an integral over all axes of a box but one (local)."""
+    """x: [q, d] and weights [q] of an integral over all axes of a box but one."""
     if not isinstance(domain, Box):
         raise InputError(
             f"integrals at one value of a coordinate are those of a Box; for {domain} give "

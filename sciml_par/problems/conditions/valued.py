@@ -183,5 +183,5 @@ def checked_value(value: Any, what: str) -> Any:
 
 
 def normal_derivative(u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
-    """Σ_i n_i ∂u_c/∂x_i: [k, m] (local)."""
+    """Σ_i n_i ∂u_c/∂x_i: [k, m]."""
     return tf.reduce_sum(jacobian(u, x) * normals[:, None, :], axis=-1)

@@ -15,7 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def checked_vector(value: npt.ArrayLike, what: str) -> FloatArray:
-    """One finite number per axis as a read-only array [d]; a number is taken as [1] (local)."""
+    """One finite number per axis as a read-only array [d]; a number is taken as [1]."""
     try:
         array = np.atleast_1d(np.array(value, dtype=np.float64))
     except (TypeError, ValueError) as error:
@@ -29,7 +29,7 @@ def checked_vector(value: npt.ArrayLike, what: str) -> FloatArray:
 
 
 def checked_points(value: npt.ArrayLike, what: str, *, d: int | None = None) -> FloatArray:
-    """Finite points as a read-only array [n, d], n >= 1; [n] is taken as [n, 1] (local)."""
+    """Finite points as a read-only array [n, d], n >= 1; [n] is taken as [n, 1]."""
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -51,13 +51,7 @@ def checked_points(value: npt.ArrayLike, what: str, *, d: int | None = None) -> 
 
 
 def counts_per_axis(n: Any, dimension: int, *, what: str, least: int) -> list[int]:
-    """How many points each axis has, from d integers of at least `least`, or one for d = 1.
-
-    Raises
-    ------
-    InputError
-        They are something else.
-    """
+    """How many points each axis has, from d integers of at least `least`, or one for d = 1."""
     counts = list(n) if isinstance(n, (Sequence, np.ndarray)) and not isinstance(n, str) else [n]
     if len(counts) != dimension or not all(is_integer(each) and each >= least for each in counts):
         raise InputError(

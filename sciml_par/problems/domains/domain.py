@@ -210,7 +210,7 @@ class Domain(ByName, BoundedRegion):
         return tuple(Part(self, slab, self.volume / count) for slab in slabs)
 
     def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
-        """Below which coordinates on an axis these shares of the volume lie (local)."""
+        """Below which coordinates on an axis these shares of the volume lie."""
         polygon = self._polygon
         if polygon is not None:
             return cuts_of_equal_volume(polygon, axis, shares)

@@ -16,14 +16,9 @@ _SUFFIXES = (".csv", ".npy", ".npz")
 
 
 def read_points(path: str | Path) -> tuple[Arrays, tuple[str, ...] | None]:
-    """The arrays of a file by their names, and the names of the coordinates if it has them (local).
+    """The arrays of a file by their names, and the names of the coordinates if it has them.
 
     That of a .csv or .npy file is called "x".
-
-    Raises
-    ------
-    InputError
-        There is no such file, or it holds no such arrays.
     """
     file = Path(path)
     if file.suffix.lower() not in _SUFFIXES:

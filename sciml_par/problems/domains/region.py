@@ -116,7 +116,7 @@ class Region(ABC):
         return ROUNDING * float(max(largest, self.extent.max()))
 
     def _lattice(self, n: int | Sequence[int], *, ends: bool) -> FloatArray:
-        """About n points in the region that are equispaced in the box around it (local).
+        """About n points in the region that are equispaced in the box around it.
 
         With `ends`, the first and last ones of every axis lie on the bounds of the box; otherwise
         all are midpoints of equal cells.
@@ -162,7 +162,7 @@ class Region(ABC):
         return (x,), kept
 
     def _estimated_volume(self) -> tuple[float, float]:
-        """The volume by quasi-random points, and its standard error; see `kept_share` (local)."""
+        """The volume by quasi-random points, and its standard error; see `kept_share`."""
         return _estimate(self)
 
 
@@ -175,7 +175,7 @@ def _estimate(region: Region) -> tuple[float, float]:
 def lattice(
     lower: FloatArray, upper: FloatArray, counts: Sequence[int], *, ends: bool
 ) -> FloatArray:
-    """Equispaced points in a box, [k, d]; the last axis varies fastest (local)."""
+    """Equispaced points in a box, [k, d]; the last axis varies fastest."""
     axes = [
         np.linspace(low, high, count)
         if ends

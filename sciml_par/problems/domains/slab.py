@@ -19,13 +19,7 @@ _BISECTIONS = 52  # halve an interval down to rounding
 
 
 class SlabRegion(Region):
-    """The box between two planes across one axis.
-
-    Parameters
-    ----------
-    lower, upper : bounds on the other axes.
-    axis, low, high : which axis, and where the planes cut it.
-    """
+    """The box between two planes across one axis."""
 
     def __init__(
         self, lower: FloatArray, upper: FloatArray, axis: int, low: float, high: float
@@ -68,7 +62,7 @@ class SlabRegion(Region):
 
 
 def cuts_of_equal_volume(polygon: Any, axis: int, shares: FloatArray) -> FloatArray:
-    """Below which coordinates these shares of the area of a geometry of shapely lie (local).
+    """Below which coordinates these shares of the area of a geometry of shapely lie.
 
     By bisection of the area below a coordinate, which shapely computes to rounding.
     """

@@ -27,7 +27,7 @@ _ACTIVE: ContextVar[tuple[tuple[Any, Answers], ...]] = ContextVar("answers", def
 
 @contextmanager
 def answering(z: Any, answers: Answers) -> Iterator[None]:
-    """Let `answers` answer at the tensor z, in this thread and this block (local)."""
+    """Let `answers` answer at the tensor z, in this thread and this block."""
     token = _ACTIVE.set((*_ACTIVE.get(), (z, answers)))
     try:
         yield

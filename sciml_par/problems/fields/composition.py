@@ -39,7 +39,7 @@ _VALUE: Operator = (((), 1.0),)
 
 
 def as_field(function: Function, x: tf.Tensor) -> Field:
-    """A function of points as a field, cheap where it is a function of fields (local).
+    """A function of points as a field, cheap where it is a function of fields.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class _Composition:
         self._function, self._asked = function, tuple(trial.asked.values())
 
     def jet(self, x: Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
-        """As that of `Field` (local)."""
+        """As that of `Field`."""
         # Tapes through everything serve where fields cannot give what is needed.
         approximate = self._approximation(x, second, higher) or self._function
 

@@ -142,15 +142,10 @@ class Field:
         return Field(self._source.function, jet=self._source.jet, **(kept | changed))
 
     def __getitem__(self, which: Selection) -> Field:
-        """The field of some components, by names or numbers (local).
+        """The field of some components, by names or numbers.
 
         ``u["p"]`` has one component; ``u["u", "v"]`` has two, in this order. What is asked of it is
         asked of the whole field, which computes everything once.
-
-        Raises
-        ------
-        InputError
-            There is no such component, or this field's components have no names.
         """
         names = self.components
         places = places_of(which, names, "component", "u(x)[:, 0:1] slices values, u[0] the field")

@@ -86,7 +86,7 @@ class Trace:
     compute: Any
 
     def digest(self) -> GraphDigest:
-        """Return what tells the residual from others, as a function of its inputs (local)."""
+        """Return what tells the residual from others, as a function of its inputs."""
         graph = self.compute.graph
         captured = {id(inside) for _, inside in graph.captures}
         inputs = [tensor for tensor in graph.inputs if id(tensor) not in captured]
@@ -114,7 +114,7 @@ def trace(
     *,
     context: str = "",
 ) -> Trace:
-    """Run a residual once in a throw-away graph (local).
+    """Run a residual once in a throw-away graph.
 
     An exception of the residual goes through, with `context` and advice as notes.
     """

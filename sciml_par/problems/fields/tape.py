@@ -34,7 +34,7 @@ def is_watched(x: tf.Tensor) -> bool:
 
 
 def value_and_jacobian(function: Function, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values and first derivatives of a pointwise function by one GradientTape (local).
+    """Values and first derivatives of a pointwise function by one GradientTape.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def value_and_jacobian(function: Function, x: tf.Tensor) -> tuple[tf.Tensor, tf.
 
 
 def jet(function: Function, x: tf.Tensor, second: npt.NDArray[np.float64]) -> Jet:
-    """Value, first derivatives and second-order operators by nested GradientTapes (local).
+    """Value, first derivatives and second-order operators by nested GradientTapes.
 
     Nested forward accumulators would be cheaper in high dimension, but under an outer tape their
     result has wrong parameter gradients, in silence.
@@ -106,7 +106,7 @@ def jet(function: Function, x: tf.Tensor, second: npt.NDArray[np.float64]) -> Je
 
 
 def higher(jet_of: SecondJet, x: tf.Tensor, operators: Sequence[Operator]) -> tf.Tensor:
-    """Operators of second, third and fourth order by tapes around a jet of second order (local).
+    """Operators of second, third and fourth order by tapes around a jet of second order.
 
     Parameters
     ----------

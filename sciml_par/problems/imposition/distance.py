@@ -22,7 +22,7 @@ class Factor:
     power: int = 1
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """x: [n, d] -> [n, 1] (local)."""
+        """x: [n, d] -> [n, 1]."""
         s = (x[:, self.axis : self.axis + 1] - self.start) / self.length
         return s**self.power if self.power > 1 else s
 
@@ -35,7 +35,7 @@ class Distance:
     scale: float = 1.0
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """x: [n, d] -> [n, 1] (local)."""
+        """x: [n, d] -> [n, 1]."""
         product = tf.fill(tf.shape(x[:, :1]), tf.constant(self.scale, x.dtype))
         product = tf.ensure_shape(product, [x.shape[0], 1])
         for factor in self.factors:

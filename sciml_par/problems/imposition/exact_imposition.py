@@ -42,7 +42,7 @@ class ImposedValue:
     distance: Callable[[Tensor], Tensor]
 
     def __call__(self, u: Any, x: Tensor) -> Tensor:
-        """(N, x: [n, d]) -> u: [n, m] (local)."""
+        """(N, x: [n, d]) -> u: [n, m]."""
         factor = self.distance(x)
         if factor.shape.rank != 2 or factor.shape[1] != 1:
             raise InputError(

@@ -94,7 +94,7 @@ class Imposed:
     components: tuple[ImposedComponent, ...]
 
     def __call__(self, u: Any, x: Tensor) -> Tensor:
-        """(N, x: [n, d]) -> u: [n, m] (local)."""
+        """(N, x: [n, d]) -> u: [n, m]."""
         values = u(x)
         if values.shape[1] != len(self.components):
             raise InputError(

@@ -25,11 +25,7 @@ SPACE, TIME = "space", "t"
 def field_and_points(
     u: Any, x: Any, call: str, component: Selection | None = None
 ) -> tuple[Field, tf.Tensor]:
-    """The field, or its components that are chosen, and the points [n, d] (local).
-
-    Parameters
-    ----------
-    call : the operator's, for messages, such as "laplacian(u, x)".
+    """The field, or its components that are chosen, and the points [n, d].
 
     Raises
     ------
@@ -52,23 +48,13 @@ def field_and_points(
 
 
 def jet(field: Field, x: tf.Tensor, *second: npt.NDArray[np.float64]) -> Jet:
-    """The field's jet of second order with these matrices [d, d] (local)."""
+    """The field's jet of second order with these matrices [d, d]."""
     d = x.shape[1]
     return field.jet(x, np.array(second, dtype=np.float64).reshape(-1, d, d))
 
 
 def axes_of(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tuple[int, ...]:
-    """Numbers of the coordinates that an operator is restricted to (local).
-
-    Parameters
-    ----------
-    over : names or numbers; "space" for all but the one named t; None for all.
-
-    Raises
-    ------
-    InputError
-        There is no such coordinate, or they have no names.
-    """
+    """Numbers of the coordinates that an operator is restricted to."""
     d = int(x.shape[1])
     names = field.coordinates
     if over is None:
@@ -84,13 +70,7 @@ def axes_of(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tuple[i
 
 
 def axes_of_sum(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tuple[int, ...]:
-    """Return `axes_of` for a sum over like derivatives, which says whether time is in it (local).
-
-    Raises
-    ------
-    InputError
-        As `axes_of`; or nothing is given, and t is one of several coordinates.
-    """
+    """Return `axes_of` for a sum over like derivatives, which says whether time is in it."""
     names = field.coordinates or ()
     if over is None and TIME in names and len(names) > 1:
         listed = ", ".join(names)
@@ -102,7 +82,7 @@ def axes_of_sum(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tup
 
 
 def axis_numbers(field: Field, x: tf.Tensor, axes: Sequence[Axis], call: str) -> tuple[int, ...]:
-    """Numbers of axes given by name or number, which may repeat (local)."""
+    """Numbers of axes given by name or number, which may repeat."""
     return tuple(_checked(field, int(x.shape[1]), axis, call)[0] for axis in axes)
 
 

@@ -19,15 +19,9 @@ _TAKEN = ("u", "x", "self")
 def checked_unknowns(
     given: Any, *, coordinates: Sequence[str], outputs: Sequence[str]
 ) -> tuple[MappingProxyType[str, Unknown], dict[str, UnknownFunction]]:
-    """Numbers and functions that are sought, by name (local).
+    """Numbers and functions that are sought, by name.
 
     A plain number is where an unknown without bounds begins.
-
-    Raises
-    ------
-    InputError
-        Something else is given, or a name cannot be that of an argument beside u and x, or is that
-        of a coordinate or an output.
     """
     if not isinstance(given, Mapping):
         raise InputError(

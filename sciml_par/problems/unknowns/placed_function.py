@@ -98,11 +98,11 @@ class PlacedFunction:
         return self.inputs, self.function.number.key, self.function.offset, box
 
     def values(self, network: Field, z: Tensor, *, scaled: bool) -> Tensor:
-        """k at inputs z: [n, e] -> [n, 1] (local)."""
+        """k at inputs z: [n, e] -> [n, 1]."""
         return self._transformed(network(self._seen(z, scaled)))
 
     def field(self, network: Field, u: Field, *, scaled: bool) -> Field:
-        """k as a field of x, beside the solution u (local).
+        """k as a field of x, beside the solution u.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class BoundFunction:
     scaled: bool
 
     def beside(self, u: Any) -> Field:
-        """The function as a field of x (local)."""
+        """The function as a field of x."""
         solution = u if isinstance(u, Field) else Field(u)
         network = Field(_nothing) if self.network is None else self.network
         return self.placed.field(network, solution, scaled=self.scaled)
@@ -240,14 +240,7 @@ class BoundFunction:
 def place(
     functions: Mapping[str, UnknownFunction], domain: Domain, outputs: Sequence[str]
 ) -> dict[str, PlacedFunction]:
-    """The unknown functions of a problem on this domain, with these components (local).
-
-    Raises
-    ------
-    InputError
-        One depends on something that is neither a coordinate nor a component, or its true function
-        has values of another shape.
-    """
+    """The unknown functions of a problem on this domain, with these components."""
     found = {}
     for name, function in functions.items():
         of = domain.names if function.of is None else function.of

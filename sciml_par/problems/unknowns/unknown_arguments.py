@@ -49,7 +49,7 @@ class WithUnknowns:
         return frozenset(self.of_residual).union(*(names for _, names in self.of_functions))
 
     def __call__(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
-        """r: [n, k] (local)."""
+        """r: [n, k]."""
         given = {**self.starts, **getattr(u, "unknowns", {})}
         values = {name: _value(given[name], u, arrays[0].dtype) for name in self.names}
         part = self.part
@@ -95,18 +95,7 @@ def _value(given: Any, u: Any, dtype: Any) -> Any:
 
 
 def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
-    """(u, *arrays) -> r of a residual or a condition, with the unknowns that it names (local).
-
-    Parameters
-    ----------
-    unknowns : where they begin, by name.
-    name : of the term, for messages.
-
-    Raises
-    ------
-    InputError
-        A function takes an argument that nothing gives, or data are to depend on an unknown.
-    """
+    """(u, *arrays) -> r of a residual or a condition, with the unknowns that it names."""
     names = tuple(unknowns)
     held = _functions_of(part)
     once = getattr(part, "not_in_residual", ())
@@ -125,13 +114,7 @@ def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
 
 
 def check_all_named(functions: Sequence[Any], unknowns: Starts) -> None:
-    """See that each unknown is an argument of some residual or condition (local).
-
-    Raises
-    ------
-    InputError
-        One is not.
-    """
+    """See that each unknown is an argument of some residual or condition."""
     named = set().union(*(f.names for f in functions if isinstance(f, WithUnknowns)))
     for name in unknowns:
         if name not in named:
@@ -143,13 +126,7 @@ def check_all_named(functions: Sequence[Any], unknowns: Starts) -> None:
 
 
 def refuse_in_ansatz(function: Any, unknowns: Starts) -> None:
-    """See that an ansatz takes no unknown (local).
-
-    Raises
-    ------
-    InputError
-        It does.
-    """
+    """See that an ansatz takes no unknown."""
     for name in _named(_parameters(function), tuple(unknowns)):
         raise InputError(
             f"Problem: the ansatz takes the unknown {name!r}, but an ansatz cannot depend on "
@@ -158,7 +135,7 @@ def refuse_in_ansatz(function: Any, unknowns: Starts) -> None:
 
 
 def named_by(function: Any, names: Names) -> Names:
-    """Which of these names a function takes as arguments; all, if it takes any (local)."""
+    """Which of these names a function takes as arguments; all, if it takes any."""
     parameters = _parameters(function)
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     # Objects that can be called, such as Keras layers, take any argument and use none.

@@ -26,14 +26,9 @@ def check_unknowns(
     *,
     problem: str,
 ) -> None:
-    """See that some residual can be differentiated by each unknown (local).
+    """See that some residual can be differentiated by each unknown.
 
     The residuals are run in a throw-away graph.
-
-    Raises
-    ------
-    InputError
-        A residual takes an unknown and makes nothing of it that can be differentiated.
     """
     found: set[str] = set()
     for term, given in zip(terms, arrays, strict=True):

@@ -32,7 +32,7 @@ _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (
 
 
 def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
-    """Write prediction, error, loss and, if there are any, unknowns as PNG and PDF (local).
+    """Write prediction, error, loss and, if there are any, unknowns as PNG and PDF.
 
     Each unknown function of one or two inputs, or of which the truth is known, has one of its own.
     Of a single member whose loss a strategy has weighed, there are its weights as well. In more
@@ -117,7 +117,7 @@ def _weight_curves(member: Member) -> list[LossCurve]:
 
 
 def drawn_prediction(member: Member, label: str, *, sound: bool) -> Prediction:
-    """The member's prediction, with what a figure says and shows of the member (local)."""
+    """The member's prediction, with what a figure says and shows of the member."""
     assert isinstance(member.prediction, Prediction)
     return replace(
         member.prediction,
@@ -128,7 +128,7 @@ def drawn_prediction(member: Member, label: str, *, sound: bool) -> Prediction:
 
 
 def labels_of(members: Sequence[Member], *, mode: str) -> list[str]:
-    """What a figure calls each member (local)."""
+    """What a figure calls each member."""
     several = len(members) > len(ranks_of(members))
     unlike = len({member.problem for member in members}) > 1
     labels = []

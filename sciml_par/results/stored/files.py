@@ -49,13 +49,7 @@ def write_results(
     title: str | None,
     arguments: dict[str, Any],
 ) -> None:
-    """Write all files of a run (local). results.json comes last and marks the run as complete.
-
-    Raises
-    ------
-    OutputError
-        A file cannot be written.
-    """
+    """Write all files of a run. results.json comes last and marks the run as complete."""
     try:
         # Until the new one is there, the folder holds no complete run.
         (folder / RESULTS).unlink(missing_ok=True)
@@ -81,13 +75,13 @@ def write_results(
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of a file (local)."""
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def summarize(members: Sequence[Member], *, mode: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What results.json holds of the run itself (local)."""
+    """What results.json holds of the run itself."""
     return {
         "format": FORMAT,
         "arguments": arguments,
@@ -261,7 +255,7 @@ def _cells(values: Any, places: Sequence[int | None]) -> list[str]:
 
 
 def _write_networks(members: Sequence[Member], folder: Path) -> list[dict[str, Any]]:
-    """One file for each architecture, as far as Keras can save it; what they are (local)."""
+    """One file for each architecture, as far as Keras can save it; what they are."""
     for left in folder.glob("network-*.keras"):
         left.unlink()
     found = []
@@ -290,7 +284,7 @@ def _write_network(member: Member, path: Path) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that results depend on (local)."""
+    """The versions of Python and of the packages that results depend on."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

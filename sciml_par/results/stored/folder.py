@@ -16,13 +16,7 @@ CHECKPOINT = "checkpoint"
 
 
 def claim_folder(directory: Path, *, overwrite: bool) -> Path:
-    """Make `directory` and see that it can be written (local).
-
-    Raises
-    ------
-    OutputError
-        It holds results and `overwrite` is false, or it cannot be made or written.
-    """
+    """Make `directory` and see that it can be written."""
     if not overwrite and any(directory.glob(f"{CHECKPOINT}*.npz")):
         raise OutputError(
             f"{directory} holds the checkpoint of another run, which stays as it is. Resume that "
@@ -38,13 +32,7 @@ def claim_folder(directory: Path, *, overwrite: bool) -> Path:
 
 
 def claim_numbered_folder(directory: Path) -> Path:
-    """`directory`, or the first of directory-2, directory-3, … that is not there yet (local).
-
-    Raises
-    ------
-    OutputError
-        None of them can be made or written.
-    """
+    """`directory`, or the first of directory-2, directory-3, … that is not there yet."""
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         for number in count(1):

@@ -21,12 +21,7 @@ Array = npt.NDArray[Any]
 
 
 class Lazy(Sequence[Any]):
-    """Objects that are made when they are asked for first.
-
-    Parameters
-    ----------
-    makers : make one each.
-    """
+    """Objects that are made when they are asked for first."""
 
     def __init__(self, makers: Sequence[Callable[[], Any]]) -> None:
         self._makers = tuple(makers)
@@ -40,7 +35,7 @@ class Lazy(Sequence[Any]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Any]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        """The object, or a list of several (local)."""
+        """The object, or a list of several."""
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
         at = range(len(self))[index]
@@ -53,13 +48,7 @@ class Lazy(Sequence[Any]):
 
 
 def copy_with(model: Any, weights: Array) -> Any:
-    """A copy of a model, with trainable weights [p] (local).
-
-    Raises
-    ------
-    InputError
-        Keras cannot copy it.
-    """
+    """A copy of a model, with trainable weights [p]."""
     keras: Any = import_module("keras")
     try:
         copy = type(model).from_config(model.get_config())
@@ -79,7 +68,7 @@ def copy_with(model: Any, weights: Array) -> Any:
 
 
 def assign(model: Any, weights: Array) -> None:
-    """Give a model trainable weights [p], in the order of `trainable_variables` (local)."""
+    """Give a model trainable weights [p], in the order of `trainable_variables`."""
     variables = model.trainable_variables
     ends = np.cumsum([int(np.prod(v.shape)) for v in variables])
     for variable, part in zip(variables, np.split(weights, ends[:-1]), strict=True):
@@ -87,12 +76,12 @@ def assign(model: Any, weights: Array) -> None:
 
 
 def flat_weights(model: Any) -> Array:
-    """The trainable weights of a model, [p] (local)."""
+    """The trainable weights of a model, [p]."""
     return np.concatenate([np.asarray(v).ravel() for v in model.trainable_variables])
 
 
 def save_model(model: Any, weights: Array, path: Path) -> None:
-    """Save a model with trainable weights [p], as Keras saves it (local).
+    """Save a model with trainable weights [p], as Keras saves it.
 
     The model itself is left as it was.
     """
@@ -105,13 +94,7 @@ def save_model(model: Any, weights: Array, path: Path) -> None:
 
 
 def load_model(path: Path) -> Any:
-    """A model that Keras has saved (local).
-
-    Raises
-    ------
-    InputError
-        Keras cannot load it, as where its class is not known here.
-    """
+    """A model that Keras has saved."""
     keras: Any = import_module("keras")
     import_module("sciml_par.networks.models.mlp")  # so that Keras knows MLP
     try:
@@ -133,16 +116,7 @@ def field_with(
     dtype: str,
     otherwise: str,
 ) -> TrainedField:
-    """Return the field of a model that is loaded when it is needed (local).
-
-    Parameters
-    ----------
-    model : gives it, the same at every call.
-    form : what the problem that it was trained on makes of it.
-    problem : what may be that problem; needed where the form has an ansatz.
-    d, outputs, dtype : dimension of the points, names of the components, what is computed in.
-    otherwise : what to say where points are predicted and the problem makes something else.
-    """
+    """Return the field of a model that is loaded when it is needed."""
 
     def make() -> tuple[Function, Any]:
         made, used = model(), problem
@@ -160,7 +134,7 @@ def _refuse(text: str, _parameters: Any, _x: Any) -> NoReturn:
 
 
 def function_of(model: Any, problem: Problem | None, d: int, dtype: str) -> Function:
-    """u(x) of a model, with what the problem makes of it, as a function of weights (local)."""
+    """u(x) of a model, with what the problem makes of it, as a function of weights."""
     apply = getattr(model, "apply", None)
     if apply is None:
         from sciml_par.networks.keras.from_model import as_network  # it imports TensorFlow

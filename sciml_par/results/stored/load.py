@@ -52,13 +52,7 @@ class Loaded:
 
 
 def load(folder: Path, *, problem: Any, network: Any) -> Loaded:
-    """Read the files of a run; see `Result.load` (local).
-
-    Raises
-    ------
-    InputError
-        The folder holds no such files, or not as they were written.
-    """
+    """Read the files of a run; see `Result.load`."""
     summary = _read_summary(folder)
     try:
         for name, digest in summary["sha256"].items():

@@ -20,7 +20,7 @@ from sciml_par.results.trained_field import TrainedField
 
 
 def as_form(entry: dict[str, Any]) -> FieldForm:
-    """Return what results.json holds of a form (local)."""
+    """Return what results.json holds of a form."""
     box, domain = (
         None if corners is None else (tuple(corners[0]), tuple(corners[1]))
         for corners in (entry["box"], entry.get("domain"))
@@ -31,15 +31,9 @@ def as_form(entry: dict[str, Any]) -> FieldForm:
 def with_fields(
     folder: Path, summary: dict[str, Any], members: Sequence[Member], problem: Any, network: Any
 ) -> tuple[Member, ...]:
-    """Return the members with the fields of their networks, saved or given (local).
+    """Return the members with the fields of their networks, saved or given.
 
     Members whose networks and problems make the same have one field.
-
-    Raises
-    ------
-    InputError
-        `problem` is not a problem, nor one for each member, or it makes something else of a
-        network.
     """
     problems = _as_problems(problem, len(members))
     files = {each["architecture"]: each["file"] for each in summary["networks"]}

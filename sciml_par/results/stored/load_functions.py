@@ -20,13 +20,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 def load_functions(
     summary: dict[str, Any], arrays: Arrays
 ) -> dict[int, tuple[MemberFunction, ...]]:
-    """The unknown functions of each member, by its number (local).
-
-    Parameters
-    ----------
-    summary : what results.json holds.
-    arrays : what functions.npz holds.
-    """
+    """The unknown functions of each member, by its number."""
     return {
         entry["member"]: tuple(
             _function(each, entry["member"], arrays) for each in entry.get("unknown_functions", [])

@@ -92,7 +92,7 @@ class Division:
 
 
 def as_mode(mode: Any) -> Ensemble | None:
-    """The ensemble that is asked for, or None where all ranks train one model (local)."""
+    """The ensemble that is asked for, or None where all ranks train one model."""
     if isinstance(mode, Ensemble):
         return mode
     if isinstance(mode, str) and mode == DATA:
@@ -105,13 +105,7 @@ def as_mode(mode: Any) -> Ensemble | None:
 
 
 def divide(ensemble: Ensemble | None, *, rank: int, size: int) -> Division:
-    """Who trains what (local).
-
-    Raises
-    ------
-    InputError
-        The numbers of ranks and members do not fit.
-    """
+    """Who trains what."""
     if ensemble is None:
         return Division(0, 1, (0,), 1)
     together = _ranks_per_member(ensemble, size)
@@ -129,7 +123,7 @@ def divide(ensemble: Ensemble | None, *, rank: int, size: int) -> Division:
 
 
 def problem_of(number: int, problem: Problem, ensemble: Ensemble | None) -> Problem:
-    """The problem of a member, where `problem` is that of the call (local)."""
+    """The problem of a member, where `problem` is that of the call."""
     if ensemble is None or ensemble.problems is None:
         return problem
     problems = ensemble.problems

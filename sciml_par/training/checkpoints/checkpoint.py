@@ -53,13 +53,7 @@ class Checkpoint(ByName):
 
 
 def check_checkpoint(checkpoint: Any, resume: Any) -> None:
-    """See that both can be used (local).
-
-    Raises
-    ------
-    InputError
-        They cannot, or there is nothing to resume from.
-    """
+    """See that both can be used."""
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         raise InputError(
             f"train: expected checkpoint=Checkpoint(folder, every=1000) of sciml_par.training, or "

@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatArray]) -> Content:
-    """The courses as they are (local).
+    """The courses as they are.
 
     Parameters
     ----------
@@ -82,13 +82,7 @@ def _shape_of_records(course: Course) -> tuple[int, int]:
 
 
 def check_identity(content: Content, identity: Identity, path: Path) -> None:
-    """See that a checkpoint is of this training (local).
-
-    Raises
-    ------
-    InputError
-        It is of another one; names what differs.
-    """
+    """See that a checkpoint is of this training."""
     texts = content.texts
     members = [course["members"] for course in texts["courses"]]
     pairs = list(zip(texts["fixed"], identity.fixed, strict=False))
@@ -102,13 +96,7 @@ def check_identity(content: Content, identity: Identity, path: Path) -> None:
 
 
 def restore(content: Content, meeting: Meeting, path: Path) -> None:
-    """Put the courses to where those of the checkpoint were (local).
-
-    Raises
-    ------
-    InputError
-        The checkpoint does not fit them.
-    """
+    """Put the courses to where those of the checkpoint were."""
     texts, arrays = content.texts, content.arrays
     saved_members = [tuple(course["members"]) for course in texts["courses"]]
     members = [course.stack.numbers for course in meeting.courses]

@@ -46,7 +46,7 @@ class Content:
 
 
 def to_bytes(content: Content) -> bytes:
-    """The content as the bytes of a file (local).
+    """The content as the bytes of a file.
 
     It is a zip archive of .npy files, as NumPy's `savez` makes it, without pickled objects. The
     archive's comment holds the version of the format, and the digest (BLAKE2b, RFC 7693) of that
@@ -62,17 +62,7 @@ def to_bytes(content: Content) -> bytes:
 
 
 def from_bytes(raw: bytes, path: Path) -> Content:
-    """The content of a file's bytes (local).
-
-    Parameters
-    ----------
-    path : where they come from, for messages.
-
-    Raises
-    ------
-    InputError
-        They are cut short, changed, of another program, or of a newer format.
-    """
+    """The content of a file's bytes."""
     archive, comment = raw[:-_LENGTH], raw[-_LENGTH:]
     if not comment.startswith(_MARK):
         raise InputError(_no_checkpoint_text(raw, path))
@@ -94,13 +84,7 @@ def from_bytes(raw: bytes, path: Path) -> Content:
 
 
 def write(content: Content, path: Path) -> None:
-    """Put the file in place in one piece: at any moment it is the old one or the new one (local).
-
-    Raises
-    ------
-    OSError
-        It cannot be written. What was at `path` stays.
-    """
+    """Put the file in place in one piece: at any moment it is the old one or the new one."""
     draft = path.with_name(f".{path.stem}.{socket.gethostname()}-{os.getpid()}.part")
     try:
         with draft.open("wb") as file:
@@ -117,13 +101,7 @@ def write(content: Content, path: Path) -> None:
 
 
 def read(path: Path) -> Content:
-    """The content of a file (local).
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or see `from_bytes`.
-    """
+    """The content of a file."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -133,12 +111,7 @@ def read(path: Path) -> Content:
 
 
 def remove_drafts(folder: Path, name: str) -> None:
-    """Remove what killed runs have left of files that were not complete (local).
-
-    Parameters
-    ----------
-    name : how the names of the files begin.
-    """
+    """Remove what killed runs have left of files that were not complete."""
     for draft in folder.glob(f".{name}*.part"):
         with contextlib.suppress(OSError):
             draft.unlink()

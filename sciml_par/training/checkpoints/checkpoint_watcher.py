@@ -26,12 +26,7 @@ class CheckpointWatcher(Watcher):
 
     Parameters
     ----------
-    path : the file.
-    every : steps between files, or None.
-    identity : of the training.
     take_apart : makes a computation of each member of a course, where they cannot be one.
-    writes : whether this rank writes; one of each group does.
-    resumed : the steps of the courses whose state the file holds, if it was resumed from.
     """
 
     def __init__(

@@ -20,13 +20,7 @@ from sciml_par.training.run.meeting import Meeting
 
 
 def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> None:
-    """See that both can be used, and are the same on all ranks (collective).
-
-    Raises
-    ------
-    InputError
-        On all ranks.
-    """
+    """See that both can be used, and are the same on all ranks (collective)."""
     world.attempt(lambda: check_checkpoint(checkpoint, resume))
     everyone = world.allgather_object(f"checkpoint={checkpoint!r}, resume={resume!r}")
     for rank, theirs in enumerate(everyone):
@@ -43,11 +37,6 @@ def scattered_before(
     """Whether the training that goes on laid out its points by Sobol's sequence (collective).
 
     Its phases decided that, and there may be others now. None if it begins anew.
-
-    Raises
-    ------
-    InputError
-        On all ranks: the checkpoint cannot be read.
     """
 
     if checkpoint is None or not resume:
@@ -68,20 +57,7 @@ def begin_from(
     ready: Preparation,
     world: Communicator,
 ) -> list[CheckpointWatcher]:
-    """Bring the courses to where a checkpoint left them, if that is asked for (collective).
-
-    Returns
-    -------
-    What writes the checkpoints of this training, if any are asked for.
-
-    Raises
-    ------
-    InputError
-        On all ranks: there are no checkpoints to resume from, they are of another training, cannot
-        be read, or would be lost.
-    OutputError
-        On all ranks: the folder cannot be made or written.
-    """
+    """Bring the courses to where a checkpoint left them, if that is asked for (collective)."""
     if checkpoint is None:
         return []
     world.on_root(lambda: _claim(checkpoint, resume))

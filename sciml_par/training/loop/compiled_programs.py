@@ -26,7 +26,7 @@ class Programs:
 
 
 def programs_of(key: Hashable | None) -> Programs:
-    """Return what has been compiled of the computation with this key (local).
+    """Return what has been compiled of the computation with this key.
 
     No program of a training runs meanwhile, so this is where dropped ones are released.
     """

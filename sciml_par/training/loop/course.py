@@ -165,25 +165,11 @@ class Course:
             self.stopped = reason
 
     def take_apart(self, loops: Loops, feed: DividedFeed) -> None:
-        """Make each member a computation of its own, from where they stand (local).
-
-        Parameters
-        ----------
-        loops, feed : of which each member is a part.
-        """
+        """Make each member a computation of its own, from where they stand."""
         self._loops, self._feed, self.apart = tuple(loops), feed, True
 
     def restore(self, position: Position, leaves: Sequence[Any]) -> bool:
-        """Put the course to where one of the same stack was (local).
-
-        Parameters
-        ----------
-        position, leaves : of that one; the leaves are the tensors of its state in order.
-
-        Returns
-        -------
-        Whether the arrays have the shapes and types of a state here; if not, nothing changes.
-        """
+        """Put the course to where one of the same stack was."""
         like = self._loops[position.phase].start(self.state.parameters)
         expected = [(tuple(leaf.shape), leaf.dtype) for leaf in tf.nest.flatten(like)]
         state = [tf.constant(leaf) for leaf in leaves]
@@ -194,12 +180,7 @@ class Course:
         return True
 
     def go_on(self, *, reopen: bool) -> None:
-        """Continue from there (local).
-
-        Parameters
-        ----------
-        reopen : let members that have ended by a target or without progress run again.
-        """
+        """Continue from there."""
         if reopen:
             self._reopen()
         if self._has_next_phase():
@@ -212,7 +193,7 @@ class Course:
         return {} if source is None else source.kept()
 
     def restore_points(self, kept: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on with the points of a checkpoint (local)."""
+        """Go on with the points of a checkpoint."""
         source = self._feed.adaptive
         if source is not None:
             source.restore(kept)
@@ -233,13 +214,7 @@ class Course:
         )
 
     def prepare(self) -> float:
-        """Compile the phase's loop by a step that is thrown away, and return the seconds.
-
-        Raises
-        ------
-        NotStackableError
-            There are several members, and they cannot be compiled as one computation.
-        """
+        """Compile the phase's loop by a step that is thrown away, and return the seconds."""
         chunk = self._try(self.state)
         self.terms = chunk.terms
         return chunk.seconds
@@ -249,11 +224,6 @@ class Course:
 
         They are those of the batch of the next step. A fresh state of the optimizer keeps it from
         taking values that it knows from the step before.
-
-        Raises
-        ------
-        NotStackableError
-            As `prepare`.
         """
         theta = self.state.parameters if parameters is None else parameters
         return self._try(self._loops[self.position.phase].start(theta)).terms

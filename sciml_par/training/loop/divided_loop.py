@@ -22,15 +22,6 @@ class DividedLoop:
     their parts can run at the same time, each in a thread: TensorFlow lets go of Python's lock
     while a compiled function runs. States and results are those of all M members in their order,
     whatever the parts are.
-
-    Parameters
-    ----------
-    whole : the loop of all members, which is not compiled.
-    parts : the loops of the first members, of those after them, and so on.
-    members : how many each of these has.
-    of_members : for every tensor of a state, whether it has an axis for the members; what has
-        none is common to them all.
-    threads : how many parts run at the same time; with 1 they run in the thread that asks.
     """
 
     def __init__(
@@ -147,13 +138,7 @@ class DividedLoop:
 def divide_loop(
     whole: Loop, parts: Sequence[Loop], parameters: Sequence[Tensor], *, threads: int
 ) -> DividedLoop | None:
-    """The loop of all members as those of its parts, if a state can be divided among them (local).
-
-    Parameters
-    ----------
-    whole, parts, threads : as of `DividedLoop`.
-    parameters : θ of the members of each part.
-    """
+    """The loop of all members as those of its parts, if a state can be divided among them."""
     members = [len(theta) for theta in parameters]
     of_all = _forms(whole.start(tf.concat(parameters, axis=0)))
     of_parts = [_forms(loop.start(theta)) for loop, theta in zip(parts, parameters, strict=True)]

@@ -99,17 +99,7 @@ class Chunk:
 
 
 class Loop:
-    """Steps of an optimizer on an objective, compiled.
-
-    Parameters
-    ----------
-    objective, optimizer : what to minimize, and how.
-    feed : gives the batch of a step; only `batch`, `steps_per_epoch` and `same_points` are used
-        here, so that the loop serves all feeds of one kind.
-    communicator : the ranks that share the objective.
-    weighting : of the objective by a strategy, or None.
-    programs : those that have been compiled of the same computation; more are added.
-    """
+    """Steps of an optimizer on an objective, compiled."""
 
     def __init__(
         self,
@@ -132,7 +122,7 @@ class Loop:
         self._programs = {} if programs is None else programs
 
     def start(self, parameters: Tensor, before: State | None = None) -> State:
-        """The state before the first step of a phase (local).
+        """The state before the first step of a phase.
 
         Parameters
         ----------
@@ -162,7 +152,7 @@ class Loop:
         )
 
     def finish(self, state: State) -> State:
-        """The state with the parameters that the phase ends with (local)."""
+        """The state with the parameters that the phase ends with."""
         parameters = self._optimizer.finish(self._objective, state.parameters, state.optimizer)
         return state._replace(parameters=parameters)
 
@@ -211,12 +201,7 @@ class Loop:
         return np.asarray(program(parameters, batch).numpy(), np.float64)
 
     def squares_at(self, parameters: Tensor, batch: Batch, counts: tuple[int, ...]) -> np.ndarray:
-        """Σ_t w_t |r_t|² over the equations, at points of all ranks: [M, N] (collective).
-
-        Parameters
-        ----------
-        batch : as of `StackedObjective.squares`; counts likewise.
-        """
+        """Σ_t w_t |r_t|² over the equations, at points of all ranks: [M, N] (collective)."""
 
         def squares(parameters: Tensor, batch: Batch) -> Tensor:
             return self._objective.squares(parameters, batch, counts)

@@ -23,19 +23,10 @@ def loop_for(
     group: Communicator,
     strategy: LossWeights | None = None,
 ) -> Loop:
-    """The loop of a stack, with the programs of loops of the same computation before it (local).
+    """The loop of a stack, with the programs of loops of the same computation before it.
 
     The key of a computation holds what its terms compute, as they were traced, and all else that
     the loop computes; where it is not known, all is compiled anew.
-
-    Parameters
-    ----------
-    strategy : weighs the loss.
-
-    Raises
-    ------
-    InputError
-        The optimizer is not for this many parameters.
     """
     check = getattr(optimizer, "check", None)
     if check is not None:

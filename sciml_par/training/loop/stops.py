@@ -105,7 +105,7 @@ class Stops:
         return math.inf if self.time is None else self.time.total
 
     def limits(self, dtype: str) -> Limits:
-        """What the compiled loop needs of them (local)."""
+        """What the compiled loop needs of them."""
         return Limits(
             target_loss=tf.constant(-1.0 if self.target is None else self.target.value, dtype),
             patience=tf.constant(_NEVER if self.progress is None else self.progress.steps),
@@ -116,13 +116,7 @@ class Stops:
 
 
 def as_stops(stop: Stop | Sequence[Stop] | None) -> Stops:
-    """One stop or several, checked; None and an empty list are none (local).
-
-    Raises
-    ------
-    InputError
-        Something else is among them, or two of one kind.
-    """
+    """One stop or several, checked; None and an empty list are none."""
     if stop is None:
         return Stops()
     given = list(stop) if isinstance(stop, list | tuple) else [stop]

@@ -13,16 +13,12 @@ _FEW = 8
 
 
 def derivatives_by(tape: Any, residual: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """∂r_i/∂a_k of residuals r: [n] by all q numbers a_k of some tensors: [q, n] (local).
+    """∂r_i/∂a_k of residuals r: [n] by all q numbers a_k of some tensors: [q, n].
 
     g(w) = Σ_i w_i ∂r_i/∂a is linear in w, so that a reverse pass through it for each a_k gives a
     row. This is a forward product by two reverse ones: a ForwardAccumulator around those of a
     residual is wrong in silence. Both passes go through what lies between a and r alone, which
     is hardly ever the network.
-
-    Parameters
-    ----------
-    tape : persistent, that has followed r from the parameters on.
     """
     w = tf.zeros_like(residual)
     zero = tf.UnconnectedGradients.ZERO

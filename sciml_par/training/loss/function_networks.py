@@ -27,21 +27,7 @@ def networks_of_functions(
     dtype: str,
     initial_weights: str | None,
 ) -> list[Network]:
-    """The networks of a member's unknown functions, in their order, before its training (local).
-
-    Parameters
-    ----------
-    beside : the network of the solution.
-    seed : of the member, from which each function has one of its own.
-    members : how many there are on all ranks.
-    dtype : of the training.
-    initial_weights : that the optimizer prefers, where the network leaves them open.
-
-    Raises
-    ------
-    InputError
-        One cannot serve, or a model is given for several functions or members.
-    """
+    """The networks of a member's unknown functions, in their order, before its training."""
     found: list[Network] = []
     models = [beside.model]
     for name, placed in problem.unknown_functions.items():
@@ -109,19 +95,19 @@ def _begin_small(network: Network) -> None:
 
 
 def is_scaled(network: Network) -> bool:
-    """Whether it sees the coordinates mapped to [−1, 1] (local)."""
+    """Whether it sees the coordinates mapped to [−1, 1]."""
     return bool(getattr(network.model, "sees_scaled_inputs", False))
 
 
 def jet_with(network: Network, weights: Sequence[Tensor]) -> Callable[..., Any] | None:
-    """The jet of a network with these weights of its own (local)."""
+    """The jet of a network with these weights of its own."""
     return None if network.jet is None else partial(network.jet, weights)
 
 
 def bound_functions(
     problem: Problem, network: Network, parameters: Sequence[Sequence[Tensor]]
 ) -> dict[str, BoundFunction]:
-    """A problem's unknown functions by name, with parameters for each (local)."""
+    """A problem's unknown functions by name, with parameters for each."""
     fields = [
         Field(partial(other.apply, own), jet=jet_with(other, own))
         for other, own in zip(network.others, parameters, strict=True)
@@ -132,7 +118,7 @@ def bound_functions(
 def functions_of(
     problem: Problem, network: Network, fields: Sequence[Field]
 ) -> dict[str, BoundFunction]:
-    """A problem's unknown functions by name, of the fields of their networks (local)."""
+    """A problem's unknown functions by name, of the fields of their networks."""
     placed = problem.unknown_functions.items()
     return {
         name: BoundFunction(each, field, scaled=is_scaled(other))
@@ -141,7 +127,7 @@ def functions_of(
 
 
 def keys_of_functions(problem: Problem, network: Network) -> tuple[Hashable, ...]:
-    """What tells what the loss makes of the networks of functions (local)."""
+    """What tells what the loss makes of the networks of functions."""
     placed = problem.unknown_functions.items()
     return tuple(
         (name, each.key(scaled=is_scaled(other)))

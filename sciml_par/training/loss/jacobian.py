@@ -24,14 +24,14 @@ FieldOf = Callable[[Sequence[Tensor]], Field]
 
 
 def weighted(residual: Tensor, weights: Tensor) -> Tensor:
-    """√w r of residuals [n, k] as one vector, a component after the other: [k n] (local)."""
+    """√w r of residuals [n, k] as one vector, a component after the other: [k n]."""
     roots = tf.sqrt(weights)
     roots = roots if weights.shape.rank == 0 else roots[:, None]
     return tf.reshape(tf.transpose(roots * residual), [-1])
 
 
 def moved(parameters: Tensor, by: float = 1.0) -> Tensor:
-    """Other parameters, where nothing vanishes that does at initial ones (local)."""
+    """Other parameters, where nothing vanishes that does at initial ones."""
     change = np.random.default_rng(0).normal(scale=by, size=parameters.shape)
     return parameters + tf.constant(change, parameters.dtype)
 
@@ -58,7 +58,7 @@ class JacobianOfTerm:
     _residuals: Any = None
 
     def prepare(self, flat: Tensor, rows: Rows) -> None:
-        """Choose the fastest way to derivatives that is right, by trying at these rows (local).
+        """Choose the fastest way to derivatives that is right, by trying at these rows.
 
         Each way tells whether its derivatives are those of all residuals together. It is asked near
         θ: [p], and farther from it, since what couples points may depend on the field.
@@ -83,12 +83,12 @@ class JacobianOfTerm:
         self._computed = tf.function(self._row_by_row, autograph=False)
 
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        """θ: [p] -> √w r: [k n], and its derivatives, transposed: [p, k n] (local)."""
+        """θ: [p] -> √w r: [k n], and its derivatives, transposed: [p, k n]."""
         r, slopes, _ = (self._computed or self._row_by_row)(flat, _of_rows(rows), *rows.arrays)
         return r, slopes
 
     def residuals(self, flat: Tensor, rows: Rows) -> Tensor:
-        """θ: [p] -> √w r: [k n] (local)."""
+        """θ: [p] -> √w r: [k n]."""
         if self._residuals is None:
             self._residuals = tf.function(self._weighted, autograph=False)
         return self._residuals(flat, rows.weights, *rows.arrays)

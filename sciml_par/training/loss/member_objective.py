@@ -156,7 +156,7 @@ class MemberObjective:
 
 
 def _along(tape: Any, r: Tensor, flat: Tensor, direction: Tensor) -> Tensor:
-    """J d, as the derivative along d of Jᵀ w by w, in which it is linear: [K] (local).
+    """J d, as the derivative along d of Jᵀ w by w, in which it is linear: [K].
 
     A ForwardAccumulator would be one pass instead of two, but around those of a residual it is
     wrong in silence.

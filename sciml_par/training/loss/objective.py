@@ -26,13 +26,13 @@ Tensor = Any
 def jacobians_of(
     problem: Problem, network: Network, layout: ParameterLayout
 ) -> list[JacobianOfTerm]:
-    """The Jacobian of each term of a problem's loss (local)."""
+    """The Jacobian of each term of a problem's loss."""
     field = partial(field_of, problem, network)
     return [JacobianOfTerm(problem, network, term, layout, field) for term in problem.terms]
 
 
 def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -> Field:
-    """The problem's field u with these parameters of a network, and of unknowns if any (local).
+    """The problem's field u with these parameters of a network, and of unknowns if any.
 
     Without parameters behind those of the network itself, it has no values of unknowns.
     """
@@ -129,7 +129,7 @@ class StackedObjective(OverRanks):
         return self.sum_over_ranks(own)
 
     def residuals(self, parameters: Tensor, batch: Batch) -> list[Tensor]:
-        """√w r of each term on this rank's points, [M, K_t] (local).
+        """√w r of each term on this rank's points, [M, K_t].
 
         L is the sum of all their squares, over terms and ranks.
         """
@@ -138,7 +138,7 @@ class StackedObjective(OverRanks):
     def residuals_and_jacobian(
         self, parameters: Tensor, batch: Batch
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """√w r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t] (local)."""
+        """√w r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t]."""
         return self._of_members(self._member.jacobian, parameters, batch)
 
     def squares(self, parameters: Tensor, batch: Batch, counts: Sequence[int]) -> Tensor:
@@ -158,27 +158,27 @@ class StackedObjective(OverRanks):
         return self.gather(tf.transpose(mine), counts)
 
     def jacobian_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> list[Tensor]:
-        """J d of each term on this rank's points: d [M, p] -> [M, K_t] (local)."""
+        """J d of each term on this rank's points: d [M, p] -> [M, K_t]."""
         both = tf.concat([parameters, direction], axis=1)
         return self._of_members(self._member.jacobian_times, both, batch)
 
     def transposed_times(self, parameters: Tensor, batch: Batch, v: Sequence[Tensor]) -> Tensor:
-        """Jᵀ v over this rank's points: [M, K_t] of each term -> [M, p] (local)."""
+        """Jᵀ v over this rank's points: [M, K_t] of each term -> [M, p]."""
         both = tf.concat([parameters, *v], axis=1)
         return self._of_members(self._member.transposed_times, both, batch)
 
     def normal_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> Tensor:
-        """JᵀJ d over this rank's points: [M, p] -> [M, p] (local)."""
+        """JᵀJ d over this rank's points: [M, p] -> [M, p]."""
         both = tf.concat([parameters, direction], axis=1)
         return self._of_members(self._member.normal_times, both, batch)
 
     def prepare_jacobian(self, parameters: Tensor, batch: Batch) -> None:
-        """Choose how each term is differentiated, by trying; outside of any graph (local)."""
+        """Choose how each term is differentiated, by trying; outside of any graph."""
         first = _select(self._stacked, batch, lambda array: array[0])
         self._member.prepare_jacobian(parameters[0], first)
 
     def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
-        """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced (local)."""
+        """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced."""
         terms = zip(self._terms, batch, self._stacked, self._rows_of_ranks, strict=True)
         of_terms = [
             [self._member.components(term, rows, flags) * n for n in counts]

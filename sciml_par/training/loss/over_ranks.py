@@ -16,12 +16,7 @@ Tensor = Any
 
 
 class OverRanks:
-    """Collectives among the ranks that share a loss.
-
-    Parameters
-    ----------
-    communicator : of these ranks.
-    """
+    """Collectives among the ranks that share a loss."""
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator

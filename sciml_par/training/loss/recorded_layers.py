@@ -51,12 +51,7 @@ class _Products:
 
 
 class RecordedLayers:
-    """What a network's layers multiply while a residual is evaluated.
-
-    Parameters
-    ----------
-    tape : that is to follow the products.
-    """
+    """What a network's layers multiply while a residual is evaluated."""
 
     def __init__(self, tape: Any) -> None:
         self._tape = tape
@@ -69,13 +64,7 @@ class RecordedLayers:
         parameters: Sequence[Tensor],
         unknowns: Mapping[str, Tensor] | None = None,
     ) -> Field:
-        """The problem's field, of networks that are chains of layers, with a record (local).
-
-        Parameters
-        ----------
-        parameters : of the network and those that are trained with it.
-        unknowns : the values of the numbers that are sought.
-        """
+        """The problem's field, of networks that are chains of layers, with a record."""
         weights, *of_functions, _ = network.parts(parameters)
         fields, first = [], len(weights)
         for other, own in zip(network.others, of_functions, strict=True):
@@ -127,14 +116,9 @@ class RecordedLayers:
         return record
 
     def derivatives(self, residual: Tensor, total: Tensor, layout: ParameterLayout) -> Tensor:
-        """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n] (local).
+        """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n].
 
         Rows of parameters that are no weights of the layers are zero.
-
-        Raises
-        ------
-        NotRecordedError
-            The network was evaluated at another number of points than there are residuals.
         """
         n = residual.shape[0]
         outputs = [list(each.outputs) for each in self._all]
@@ -160,7 +144,7 @@ class RecordedLayers:
         return tf.concat(rows, axis=0)
 
     def separates_rows(self, residual: Tensor, n: int) -> Tensor:
-        """Whether row i of r: [k n] depends on the products of point i only; a boolean (local).
+        """Whether row i of r: [k n] depends on the products of point i only; a boolean.
 
         Then a factor s_i of row i is a factor of δ_q[:, i], where a sum over other rows has others.
         Powers of two are such factors without any rounding.

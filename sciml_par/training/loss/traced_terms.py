@@ -94,20 +94,7 @@ def trace_terms(
     rows: Sequence[int] | None = None,
     in_step: Sequence[int] | None = None,
 ) -> TracedTerms:
-    """Run the residuals once without computing, and tell what they are (local).
-
-    Parameters
-    ----------
-    arrays : this rank's points for each term, on which residuals are tried.
-    rows : how many points of each term all ranks have together, at which the digests are taken,
-        so that they are equal on all ranks; by default this rank's.
-    in_step : how many points of each term a step has on this rank; by default all of them.
-
-    Raises
-    ------
-    InputError
-        A residual cannot be used as it is, or not for some of the points.
-    """
+    """Run the residuals once without computing, and tell what they are."""
     layout = ParameterLayout.of(network.trainable_variables, problem.unknowns)
     asked: list[bool] = []
 

@@ -23,21 +23,7 @@ def network_of_member(
     dtype: str,
     optimizers: Sequence[Any] = (),
 ) -> Network:
-    """A member's network before its training (local).
-
-    Parameters
-    ----------
-    network : what makes a model, or a model, as for `sciml_par.networks.make_network`.
-    members : how many there are on all ranks.
-    dtype : of the training.
-    optimizers : of the phases. Where one has an attribute `prefers_centres` that is true, and
-        `network` leaves open what its initial weights are, they have centres in the domain.
-
-    Raises
-    ------
-    InputError
-        It cannot serve as the problem's field, or one model is given for several members.
-    """
+    """A member's network before its training."""
     # It imports TensorFlow, which is not to be there before `init`.
     from sciml_par.networks.keras.factory import is_factory, make_network, takes
     from sciml_par.networks.models.mlp import MLP
@@ -79,7 +65,7 @@ def network_of_member(
 
 
 def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The corners of the box in which the network's inputs lie, if scaled then so (local)."""
+    """The corners of the box in which the network's inputs lie, if scaled then so."""
     domain = problem.domain
     if problem.input_scaling:
         return (-1.0,) * domain.dimension, (1.0,) * domain.dimension
@@ -87,7 +73,7 @@ def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...
 
 
 def _of_initial_weights(model: Any, open_to_it: bool, optimizer: str) -> tuple[str, ...]:
-    """What there is to say of a network made for an optimizer that prefers centres (local)."""
+    """What there is to say of a network made for an optimizer that prefers centres."""
     if open_to_it and model.initial_weights == CENTRES:
         return (
             f"the units of the network's first layer begin with centres spread over the domain, "

@@ -90,12 +90,7 @@ def make_stacks(
     join: Callable[[Sequence[Any]], Feed],
     precision: str,
 ) -> list[Stack]:
-    """Divide a rank's members into as few stacks as there are different computations (local).
-
-    Parameters
-    ----------
-    join : makes one feed of those of several members.
-    """
+    """Divide a rank's members into as few stacks as there are different computations."""
     alike: dict[Hashable, list[MemberSetup]] = {}
     for setup in setups:
         key = _computation(setup)
@@ -110,12 +105,7 @@ def make_stacks(
 def divided(
     stack: Stack, count: int, *, join: Callable[[Sequence[Any]], Feed], precision: str
 ) -> list[Stack]:
-    """`count` stacks of its members in their order, as equal as can be (local).
-
-    Parameters
-    ----------
-    join : as of `make_stacks`.
-    """
+    """`count` stacks of its members in their order, as equal as can be."""
     members = len(stack.setups)
     ends = [members * k // count for k in range(count + 1)]
     return [

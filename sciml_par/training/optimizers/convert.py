@@ -16,18 +16,7 @@ _EXPECTED = "expected an optimizer, such as Adam(1e-3), LBFGS() or keras.optimiz
 
 
 def as_optimizer(value: Any) -> Optimizer:
-    """The optimizer that `train` was asked for: ours, or any of Keras 3 (local).
-
-    Parameters
-    ----------
-    value : None for `Adam()`; an object with the methods of `Optimizer`; or an optimizer of
-        Keras 3, whose configuration is copied and which is not changed.
-
-    Raises
-    ------
-    InputError
-        It is something else, or one that cannot work in a compiled loop; in one sentence or two.
-    """
+    """The optimizer that `train` was asked for: ours, or any of Keras 3."""
     if value is None:
         return Adam()
     if isinstance(value, type):

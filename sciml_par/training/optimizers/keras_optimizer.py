@@ -69,13 +69,7 @@ class KerasOptimizer(Described):
 
     @classmethod
     def of(cls, optimizer: Any) -> KerasOptimizer:
-        """What is needed to make the same optimizer again; it is left as it is (local).
-
-        Raises
-        ------
-        InputError
-            It cannot be made again.
-        """
+        """What is needed to make the same optimizer again; it is left as it is."""
         kind = type(optimizer)
         config = _config_of(optimizer)
         try:
@@ -109,13 +103,7 @@ class KerasOptimizer(Described):
         return self
 
     def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
-        """See that weight decay leaves unknowns of the problem alone (local).
-
-        Raises
-        ------
-        InputError
-            It would draw them away from their values.
-        """
+        """See that weight decay leaves unknowns of the problem alone."""
         sought = [name.rpartition("/")[2] for name in layout.names[-layout.unknowns :]]
         if not layout.unknowns or not self.config.get("weight_decay"):
             return
@@ -160,7 +148,7 @@ class KerasOptimizer(Described):
         rate_factor: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, State]:
-        """One update of θ: [M, p] by ∇L: [M, p] (local).
+        """One update of θ: [M, p] by ∇L: [M, p].
 
         Parameters
         ----------

@@ -118,7 +118,7 @@ class StatelessUpdate(keras.optimizers.Optimizer):
 
 @lru_cache(maxsize=64)
 def stateless_class(plain: type) -> Any:
-    """A class like that of a Keras optimizer, for use in a stateless scope (local)."""
+    """A class like that of a Keras optimizer, for use in a stateless scope."""
     return type(plain)(plain.__name__, (plain, StatelessUpdate), {"__module__": plain.__module__})
 
 
@@ -132,11 +132,6 @@ class Parameter(keras.Variable):
 
 class PureOptimizer:
     """An optimizer built for given parameters, whose updates are functions of tensors.
-
-    Parameters
-    ----------
-    optimizer : of a class from `stateless_class`, not built; it is used up.
-    values, names : of the parameters.
 
     Attributes
     ----------
@@ -164,13 +159,7 @@ class PureOptimizer:
         factor: Tensor,
         done: Tensor,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """New values and a new state (local).
-
-        Parameters
-        ----------
-        factor : what the learning rate is multiplied by.
-        done : how many updates there have been, int64.
-        """
+        """New values and a new state."""
         self._optimizer.rate_factor = factor
 
         def apply() -> None:
@@ -189,7 +178,7 @@ class PureOptimizer:
         return self._in_scope(apply, values, state, done)
 
     def finish(self, values: Sequence[Tensor], state: Sequence[Tensor]) -> list[Tensor]:
-        """What Keras' `fit` makes of the values at its end (local)."""
+        """What Keras' `fit` makes of the values at its end."""
 
         def finalize() -> None:
             self._optimizer.finalize_variable_values(self._parameters)

@@ -35,7 +35,7 @@ class Objective(Protocol):
         """The terms of the loss, [M, T], and ∇L, [M, p] (collective)."""
 
     def residuals(self, parameters: Tensor, batch: Batch) -> list[Tensor]:
-        """√(w/N) r of each term on this rank's points, [M, K_t] (local).
+        """√(w/N) r of each term on this rank's points, [M, K_t].
 
         L is the sum of all their squares, over terms and ranks.
         """
@@ -43,25 +43,25 @@ class Objective(Protocol):
     def residuals_and_jacobian(
         self, parameters: Tensor, batch: Batch
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """√(w/N) r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t] (local)."""
+        """√(w/N) r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t]."""
 
     def jacobian_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> list[Tensor]:
-        """J d of each term on this rank's points: d [M, p] -> [M, K_t] (local)."""
+        """J d of each term on this rank's points: d [M, p] -> [M, K_t]."""
 
     def transposed_times(self, parameters: Tensor, batch: Batch, v: Sequence[Tensor]) -> Tensor:
-        """Jᵀ v over this rank's points: [M, K_t] of each term -> [M, p] (local)."""
+        """Jᵀ v over this rank's points: [M, K_t] of each term -> [M, p]."""
 
     def normal_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> Tensor:
-        """JᵀJ d over this rank's points: [M, p] -> [M, p] (local)."""
+        """JᵀJ d over this rank's points: [M, p] -> [M, p]."""
 
     def prepare_jacobian(self, parameters: Tensor, batch: Batch) -> None:
-        """Called by `prepare` of optimizers that use `residuals_and_jacobian` (local)."""
+        """Called by `prepare` of optimizers that use `residuals_and_jacobian`."""
 
     def sum_over_ranks(self, tensor: Tensor) -> Tensor:
         """Σ over the ranks that share the loss (collective)."""
 
     def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
-        """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced (local)."""
+        """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced."""
 
     def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
         """The ranks' rows one below the other, of which each has counts[rank] (collective)."""
@@ -157,13 +157,13 @@ class Optimizer(Protocol):
         """See above."""
 
     def describe(self) -> dict[str, str]:
-        """The hyper-parameters as short texts, equal on ranks that were given the same (local)."""
+        """The hyper-parameters as short texts, equal on ranks that were given the same."""
 
     def with_ranks(self, size: int) -> Optimizer:
-        """The same optimizer in a training whose loss is shared by `size` ranks (local)."""
+        """The same optimizer in a training whose loss is shared by `size` ranks."""
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """The state before the first step from θ: [M, p] (local)."""
+        """The state before the first step from θ: [M, p]."""
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
@@ -178,7 +178,7 @@ class Optimizer(Protocol):
         """
 
     def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
-        """The parameters that a phase ends with, [M, p], after its last step (local)."""
+        """The parameters that a phase ends with, [M, p], after its last step."""
 
 
 class FirstOrder(Described, ABC):

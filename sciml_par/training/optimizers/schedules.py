@@ -203,13 +203,7 @@ class KerasSchedule(Schedule):
 
 
 def as_schedule(rate: Any, *, where: str = "learning_rate") -> Schedule:
-    """A schedule as it is, a number as a constant one, one of Keras within ours (local).
-
-    Raises
-    ------
-    InputError
-        It is none of these.
-    """
+    """A schedule as it is, a number as a constant one, one of Keras within ours."""
     if isinstance(rate, Schedule):
         return rate
     if is_number(rate) and math.isfinite(rate) and rate > 0:
@@ -220,14 +214,14 @@ def as_schedule(rate: Any, *, where: str = "learning_rate") -> Schedule:
 
 
 def take_learning_rate(owner: Any) -> None:
-    """Check the `learning_rate` of a frozen dataclass, and put one of Keras within ours (local)."""
+    """Check the `learning_rate` of a frozen dataclass, and put one of Keras within ours."""
     schedule = as_schedule(owner.learning_rate, where=type(owner).__name__)
     if isinstance(schedule, KerasSchedule):
         object.__setattr__(owner, "learning_rate", schedule)
 
 
 def is_keras_schedule(value: Any) -> bool:
-    """Whether it is a schedule of Keras 3 (local)."""
+    """Whether it is a schedule of Keras 3."""
     keras = sys.modules.get("keras")  # without which nobody can have made one
     return keras is not None and isinstance(value, keras.optimizers.schedules.LearningRateSchedule)
 

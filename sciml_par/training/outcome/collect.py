@@ -23,7 +23,7 @@ _POINTS_IN_A_FIGURE = 2000
 
 
 def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
-    """As many of a rank's points as it may add to a figure: [k, d] of [n, d], in order (local).
+    """As many of a rank's points as it may add to a figure: [k, d] of [n, d], in order.
 
     First and last are among them. They are chosen at random, since every tenth point of a grid
     lies on other lines than the grid; and alike for alike numbers of points.
@@ -44,13 +44,6 @@ def collect(
 
     Every rank learns the numbers. Predictions, weights, networks and samples of points go to rank
     0 alone, so that the memory of no other rank grows with the number of ranks and points.
-
-    Parameters
-    ----------
-    found : the members that this rank has trained, each with this rank's contribution. The first
-        rank of those that trained a member speaks for it.
-    problem_of : the problem of the member of this number, as far as this rank knows; only rank 0
-        asks for it, and only where a member of another rank has an ansatz.
     """
     mine = [member for member in found if member.rank == communicator.rank]
     numbers = communicator.allgather_object([_without_arrays(member) for member in found])

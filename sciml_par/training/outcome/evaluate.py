@@ -37,7 +37,7 @@ def evaluate(
     domain: Domain,
     settings: Settings,
 ) -> Prediction:
-    """The prediction with weights [p] on equispaced points of `domain` (local).
+    """The prediction with weights [p] on equispaced points of `domain`.
 
     Other points are marked as outside, so that no figure draws over a hole; see `points_of`.
     """
@@ -61,7 +61,7 @@ def evaluate(
 
 
 def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Where a prediction is evaluated: x: [k, d], and which of them lie in the domain (local).
+    """Where a prediction is evaluated: x: [k, d], and which of them lie in the domain.
 
     So many equispaced points, about; in more than three dimensions scattered ones. In the plane,
     those of a grid on the whole box around the domain, together with points of its boundary and
@@ -95,5 +95,5 @@ def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArr
 
 
 def values_of(problem: Problem, network: Network) -> Function:
-    """u(x) of a problem by a network, as a pure function (parameters, x) -> u (local)."""
+    """u(x) of a problem by a network, as a pure function (parameters, x) -> u."""
     return lambda parameters, x: field_of(problem, network, parameters)(x)

@@ -18,7 +18,7 @@ from sciml_par.training.loss.function_networks import is_scaled
 
 
 def described(placed: PlacedFunction, network: Network) -> MemberFunction:
-    """What tells an unknown function with its network from others, without any arrays (local)."""
+    """What tells an unknown function with its network from others, without any arrays."""
     scaled = is_scaled(network)
     of_network = architecture_of(network.model)
     return MemberFunction(
@@ -31,6 +31,6 @@ def described(placed: PlacedFunction, network: Network) -> MemberFunction:
 
 
 def field_of_function(placed: PlacedFunction, network: Network, *, dtype: str) -> TrainedField:
-    """The function of its inputs z by this network (local)."""
+    """The function of its inputs z by this network."""
     found = described(placed, network)
     return function_field(lambda: network.model, found.placed, scaled=found.scaled, dtype=dtype)

@@ -21,12 +21,7 @@ _ON_THE_HOST = "/CPU:0"
 
 
 def objects_to_root(own: Any, communicator: Communicator) -> list[Any]:
-    """Send every rank's object to rank 0, pickled (collective).
-
-    Returns
-    -------
-    On rank 0 the objects of the ranks in their order, its own among them; elsewhere nothing.
-    """
+    """Send every rank's object to rank 0, pickled (collective)."""
     on_root = communicator.rank == 0
     raw = np.frombuffer(b"" if on_root else pickle.dumps(own), np.uint8)
     counts = communicator.allgather_object(len(raw))

@@ -34,13 +34,7 @@ def functions_found(
     settings: Settings,
     fields: Sequence[TrainedField],
 ) -> tuple[MemberFunction, ...]:
-    """The unknown functions of a member, in the order of the problem (local).
-
-    Parameters
-    ----------
-    prediction : of the solution, at whose points functions of all coordinates are evaluated.
-    fields : those of the functions.
-    """
+    """The unknown functions of a member, in the order of the problem."""
     found = []
     first = sum(layout.sizes[: len(setup.network.own_variables)])
     placed = setup.problem.unknown_functions.values()

@@ -44,7 +44,7 @@ class Sent:
 
     @classmethod
     def of(cls, found: Sequence[Member], rank: int, models: Mapping[str, Any]) -> Sent:
-        """Gather what a rank has to send: arrays of the members that it speaks for (local)."""
+        """Gather what a rank has to send: arrays of the members that it speaks for."""
         names = ("prediction", "on_own_domain", "weights", "functions")
         arrays = {}
         for member in found:
@@ -62,14 +62,7 @@ class Sent:
 
 
 class FieldsElsewhere:
-    """The fields of the members of other ranks, on rank 0; of equal members it is one object.
-
-    Parameters
-    ----------
-    found : rank 0's own members, whose networks serve where architectures are equal.
-    sent : by all ranks.
-    problem_of : see `sciml_par.training.outcome.collect.collect`.
-    """
+    """The fields of the members of other ranks, on rank 0; of equal members it is one object."""
 
     def __init__(
         self,

@@ -63,11 +63,6 @@ def at_other_points(
     kept : of each course, θ of its members, [p] each.
     points : as `train` was given them.
     group : the ranks that trained the members.
-
-    Returns
-    -------
-    the losses and what they are compared with; NaN where there are no other points, and where the
-    residuals are not finite there or cannot be computed, such as those with measured values.
     """
     here = [
         _sums_of_course(course, weights, points, settings, group)
@@ -96,7 +91,7 @@ def _judged(problem: Problem, sums: FloatArray) -> AtOtherPoints:
 def _sums_of_course(
     course: Course, kept: Kept, points: Any, settings: Settings, group: Communicator
 ) -> FloatArray:
-    """What this rank's points contribute for each member and term, [M, 5, T]; or NaN (local).
+    """What this rank's points contribute for each member and term, [M, 5, T]; or NaN.
 
     They are the squares with its weights and with N = 0, those of the `Condition.quantity` in the
     interior, the weights of the squares, and the number of interior points.
@@ -128,7 +123,7 @@ def _squares(residuals: Sequence[Any]) -> list[float]:
 
 
 def _zeroed(stack: Stack, theta: Any, x: Any) -> Any:
-    """θ with a network N = 0, or NaN where that is not what weights of zero make (local)."""
+    """θ with a network N = 0, or NaN where that is not what weights of zero make."""
     own = stack.network.own_variables
     count = sum(stack.layout.sizes[: len(own)])
     zeros = stack.network.apply([tf.zeros(v.shape, theta.dtype) for v in own], x)
@@ -137,7 +132,7 @@ def _zeroed(stack: Stack, theta: Any, x: Any) -> Any:
 
 
 def _sizes(stack: Stack, u: Field, x: Any) -> list[float]:
-    """The squares at x of what each condition is about; NaN of other terms (local)."""
+    """The squares at x of what each condition is about; NaN of other terms."""
     problem = stack.problem
     asked = [each.quantity(u, x, problem.domain) for each in problem.conditions]
     of_conditions = [math.nan if q is None else _squares([q])[0] for q in asked]

@@ -223,13 +223,7 @@ class RAR(Adapting):
 
 
 def checked_adapting(value: object) -> Adapting | None:
-    """Let what `Points` takes as adapt through.
-
-    Raises
-    ------
-    InputError
-        It is something else; a class is told from an object.
-    """
+    """Let what `Points` takes as adapt through."""
     if value is None or isinstance(value, (RAD, RAR)):
         return value
     raise InputError(

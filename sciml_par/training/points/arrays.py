@@ -15,13 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def as_array(value: Any, what: str) -> FloatArray:
-    """Numbers as a NumPy array: lists, tensors, data frames and what else NumPy reads (local).
-
-    Raises
-    ------
-    InputError
-        It is no array of real numbers, or one of them is not finite.
-    """
+    """Numbers as a NumPy array: lists, tensors, data frames and what else NumPy reads."""
     try:
         array = np.asarray(with_gaps(value))
     except Exception as error:  # each library raises its own for what NumPy cannot read
@@ -44,14 +38,9 @@ def as_array(value: Any, what: str) -> FloatArray:
 
 
 def as_points(array: FloatArray, domain: Domain, what: str) -> FloatArray:
-    """Points of the domain: [n, d], or [n] where d = 1 (local).
+    """Points of the domain: [n, d], or [n] where d = 1.
 
     What lies outside by no more than the rounding of single precision is moved onto the boundary.
-
-    Raises
-    ------
-    InputError
-        Another shape, no points, or points outside.
     """
     d = domain.dimension
     x = array[:, None] if array.ndim == 1 and d == 1 else array
@@ -74,15 +63,10 @@ def as_points(array: FloatArray, domain: Domain, what: str) -> FloatArray:
 def as_boundary_points(
     value: tuple[FloatArray, FloatArray | None], domain: Domain, what: str
 ) -> tuple[FloatArray, FloatArray]:
-    """Points of the boundary with outward unit normals, [n, d] each (local).
+    """Points of the boundary with outward unit normals, [n, d] each.
 
     Normals that are not given are those of the faces. On an edge, which belongs to several faces,
     that is the mean direction, which suits conditions that do not use it.
-
-    Raises
-    ------
-    InputError
-        As for `as_points`; or a point lies inside, or the normals have another shape or length.
     """
     array, normals = value
     if normals is not None:

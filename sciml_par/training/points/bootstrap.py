@@ -9,7 +9,7 @@ from sciml_par.training.points.generators import Purpose, generator
 
 
 def bootstrap_counts(total: int, seed: int, number: int = 0) -> npt.NDArray[np.float64]:
-    """Return multinomial counts of mean 1 and sum N, one for each of N points: [N] (local).
+    """Return multinomial counts of mean 1 and sum N, one for each of N points: [N].
 
     Efron, "Bootstrap methods: another look at the jackknife", Ann. Statist. 7, 1979. The same on
     all ranks, and another sample for each number of a set of points.

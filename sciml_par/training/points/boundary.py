@@ -46,13 +46,7 @@ class BoundaryPoints:
 
     @classmethod
     def of(cls, domain: Domain, points: Points, interior: int) -> BoundaryPoints:
-        """What `points` say of the boundary, where the equations have `interior` points (local).
-
-        Raises
-        ------
-        InputError
-            Points that were given do not lie where they should.
-        """
+        """What `points` say of the boundary, where the equations have `interior` points."""
         number, initial = points.boundary, points.initial
         derived = []
         if number is None:
@@ -85,7 +79,7 @@ class BoundaryPoints:
         return (self.domain, self.number, self.initial, self.method, self.initial_method)
 
     def draw(self, rng: np.random.Generator) -> Given:
-        """Points x and outward unit normals, [n, d] each (local)."""
+        """Points x and outward unit normals, [n, d] each."""
         parts = [self._most(rng)]
         if isinstance(self.initial, int):
             parts.append(self.domain.initial(self.initial, method=self.initial_method, rng=rng))
@@ -133,7 +127,7 @@ def _check_initial(x: FloatArray, domain: Domain) -> None:
 
 
 def check_normals(condition: Condition, given: Given, domain: Domain, what: str) -> None:
-    """Refuse points on edges where a condition uses the normal (local)."""
+    """Refuse points on edges where a condition uses the normal."""
     x, normals = given
     on_edges = int(np.count_nonzero(domain.on_edges(x)))
     if on_edges and condition.needs_normals:
@@ -146,7 +140,7 @@ def check_normals(condition: Condition, given: Given, domain: Domain, what: str)
 
 
 def check_known(condition: Condition, normals: FloatArray, what: str) -> None:
-    """Refuse points without a normal where a condition uses it (local).
+    """Refuse points without a normal where a condition uses it.
 
     Only a cloud of points may have such.
     """

@@ -16,17 +16,7 @@ from sciml_par.training.points.points import INTERIOR, Points
 
 
 def condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
-    """The points of the conditions, in their order (local).
-
-    Parameters
-    ----------
-    interior : how many points the equations have.
-
-    Raises
-    ------
-    InputError
-        Points were given for a condition that there is not, or that cannot have them.
-    """
+    """The points of the conditions, in their order."""
     boundary = BoundaryPoints.of(problem.domain, points, interior)
     names = [term.name for term in problem.terms[len(problem.residuals) :]]
     at_conditions = points.conditions or {}

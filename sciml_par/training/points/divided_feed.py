@@ -11,10 +11,6 @@ from sciml_par.training.points.feed import Feed
 class DividedFeed:
     """What `DividedLoop` is given: the points of each of its parts.
 
-    Parameters
-    ----------
-    parts : the feeds of the parts, in their order, all of one form.
-
     Attributes
     ----------
     steps_per_epoch : as of a `Feed`.
@@ -31,9 +27,9 @@ class DividedFeed:
         return min(part.longest_chunk(step) for part in self._parts)
 
     def chunk(self, step: int) -> tuple[Any, ...]:
-        """What a chunk of each part needs that begins after `step` updates (local)."""
+        """What a chunk of each part needs that begins after `step` updates."""
         return tuple(part.chunk(step) for part in self._parts)
 
     def whole(self, step: int) -> tuple[Any, ...]:
-        """All points of each part as they are after `step` updates (local)."""
+        """All points of each part as they are after `step` updates."""
         return tuple(part.whole(step) for part in self._parts)

@@ -20,12 +20,7 @@ def piece(n: int, rank: int, size: int) -> tuple[int, int]:
 
 
 def own_rows(x: FloatArray, axis: int | None, *, rank: int, size: int) -> IntArray:
-    """The numbers of the rows of x: [n, d] that are this rank's (local).
-
-    Parameters
-    ----------
-    axis : along which a rank has neighbouring points; None where rows stay in their order.
-    """
+    """The numbers of the rows of x: [n, d] that are this rank's."""
     first, end = piece(len(x), rank, size)
     # One rank has the points in their own order, which captured arrays may rely on.
     if axis is None or size == 1:
@@ -34,7 +29,7 @@ def own_rows(x: FloatArray, axis: int | None, *, rank: int, size: int) -> IntArr
 
 
 def slab(x: FloatArray, domain: Domain, *, rank: int, size: int) -> Domain | None:
-    """The part of the box around a domain between the points of neighbouring ranks (local).
+    """The part of the box around a domain between the points of neighbouring ranks.
 
     x: [n, d], all points. None where the part is empty or has no thickness.
     """

@@ -30,20 +30,14 @@ class Draws(Protocol):
         """What is equal where two have the same rows at every step, for each array."""
 
     def window(self, first: int, count: int) -> Arrays:
-        """The rows of `count` periods from period `first` on: arrays [count, n, …] (local)."""
+        """The rows of `count` periods from period `first` on: arrays [count, n, …]."""
 
     def whole(self, step: int) -> Arrays:
-        """This rank's rows of all points as they are after `step` updates (local)."""
+        """This rank's rows of all points as they are after `step` updates."""
 
 
 class WholeDraws:
-    """All points of a draw are used at every step; see `Draws`.
-
-    Parameters
-    ----------
-    every : after how many steps points are drawn.
-    axis : along which a rank has neighbouring points; None where they stay in order.
-    """
+    """All points of a draw are used at every step; see `Draws`."""
 
     def __init__(
         self, point_set: PointSet, every: int, *, axis: int | None, rank: int, size: int
@@ -75,15 +69,7 @@ class WholeDraws:
 
 
 class BatchesOfDraws:
-    """Every step uses a batch of the points of the draw; see `Draws`.
-
-    Parameters
-    ----------
-    draws : the points.
-    size : of the batches of the whole job.
-    seed, key : from which the order in each draw is drawn.
-    columns : from which to which place of a batch this rank has its slice.
-    """
+    """Every step uses a batch of the points of the draw; see `Draws`."""
 
     period = 1
 

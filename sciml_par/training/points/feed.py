@@ -53,27 +53,22 @@ class Feed(Protocol):
         """See the attributes."""
 
     def candidates(self, arrays: Sequence[Any], dtype: str) -> Batch:
-        """Candidates of the interior points as rows of the equations, with the weights w (local).
-
-        Parameters
-        ----------
-        arrays : of each member, what the interior points have beside their weights.
-        """
+        """Candidates of the interior points as rows of the equations, with the weights w."""
 
     def longest_chunk(self, step: int) -> int:
-        """How many steps one chunk may have at most, beginning after `step` updates (local)."""
+        """How many steps one chunk may have at most, beginning after `step` updates."""
 
     def chunk(self, step: int) -> Data:
-        """What a chunk needs that begins after `step` updates: a nest of tensors (local).
+        """What a chunk needs that begins after `step` updates: a nest of tensors.
 
         Shapes and types are the same for every chunk.
         """
 
     def batch(self, data: Data, step: Tensor) -> Batch:
-        """The batch of the update after `step` updates; traced into the loop (local).
+        """The batch of the update after `step` updates; traced into the loop.
 
         `step` counts from the beginning of the run, as that of `chunk`.
         """
 
     def whole(self, step: int) -> Batch:
-        """All of this rank's points as they are after `step` updates (local)."""
+        """All of this rank's points as they are after `step` updates."""

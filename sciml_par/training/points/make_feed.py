@@ -33,25 +33,7 @@ def make_feed(
     bootstrap: int | None = None,
     scattered: bool = False,
 ) -> RankFeed:
-    """The points of rank `rank` among `size` ranks that share a model (local).
-
-    Parameters
-    ----------
-    problem : the same on every rank of the group.
-    points : `Points`, or what these take as `interior`; the numbers are those of all ranks.
-    points_per_rank : in place of the interior points, how many equispaced points each rank has in
-        its slab of the domain, both ends included; or a tuple of one number per axis.
-    seed : of the run; that of `Points` takes its place.
-    dtype : of the tensors.
-    bootstrap : the member's seed, where its interior points and its rows of `Observations` are to
-        be samples of them with replacement; other conditions keep theirs.
-    scattered : whether methods that are left open are Sobol's; see `Points.scattered`.
-
-    Raises
-    ------
-    InputError
-        Something cannot be used as given; the message says what to do.
-    """
+    """The points of rank `rank` among `size` ranks that share a model."""
     wanted = Points.of(points)
     batch_sizes = _batch_sizes(problem, wanted)
     domain, given = problem.domain, wanted

@@ -35,12 +35,7 @@ class Order:
     size: int
 
     def batches(self, first: int, count: int, columns: tuple[int, int]) -> npt.NDArray[np.int32]:
-        """Which points `count` batches have, from batch `first` on: [count, n] (local).
-
-        Parameters
-        ----------
-        columns : from which to which place of a batch, for a rank's slice of it; n in all.
-        """
+        """Which points `count` batches have, from batch `first` on: [count, n]."""
         start = np.arange(first, first + count, dtype=np.int64)[:, None] * self.size
         places = (start + np.arange(*columns, dtype=np.int64)).ravel()
         chosen = np.empty(len(places), np.int32)

@@ -46,7 +46,7 @@ class OwnCandidates:
         return (self.domain, self.number, self.method, self.condition.on_boundary, kind)
 
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Points and normals, [n, d] each (local)."""
+        """Points and normals, [n, d] each."""
         if not self.random:
             return grid_of_about(self.condition, self.domain, self.number)
         return self.condition.draw(self.domain, self.number, method=self.method, rng=rng)

@@ -22,13 +22,7 @@ from sciml_par.training.points.sources.part import Part, Place, remarks_on_round
 
 
 def check_per_rank(number: Any, points: Points) -> None:
-    """See that `points_per_rank` goes together with the other points (local).
-
-    Raises
-    ------
-    InputError
-        It is an array, or the interior points are determined otherwise as well.
-    """
+    """See that `points_per_rank` goes together with the other points."""
     if hasattr(number, "__array__") and np.ndim(number) > 0:
         raise InputError(
             "train: points_per_rank is a number of points, or a tuple of one per axis; give an "
@@ -60,7 +54,7 @@ def check_per_rank(number: Any, points: Points) -> None:
 def make_per_rank(
     residuals: Sequence[Residual], terms: Sequence[Term], domain: Domain, number: Any, place: Place
 ) -> tuple[Part, Domain]:
-    """This rank's equispaced points, both ends included, and its slab of the domain (local)."""
+    """This rank's equispaced points, both ends included, and its slab of the domain."""
     slabs = domain.split(place.size)
     if isinstance(domain, Box) and isinstance(number, Integral):
         # The slabs together have about equally many points on each axis.

@@ -41,10 +41,10 @@ class PointSet(Protocol):
     identity: tuple[Any, ...]
 
     def points(self, draw: int) -> Arrays:
-        """The points of a draw, in the same number every time, and what comes with them (local)."""
+        """The points of a draw, in the same number every time, and what comes with them."""
 
     def complete(self, points: Arrays) -> Arrays:
-        """Some of these rows with the data that the terms need there (local)."""
+        """Some of these rows with the data that the terms need there."""
 
 
 class InteriorSet:
@@ -78,7 +78,7 @@ class InteriorSet:
         return (self._domain.interior(self._number, method=self._method, rng=rng),)
 
     def candidates(self, number: int, rng: np.random.Generator) -> FloatArray:
-        """Random points of the domain, of which some may be chosen: [number, d] (local).
+        """Random points of the domain, of which some may be chosen: [number, d].
 
         There are fewer where the domain is a cloud of fewer points.
         """
@@ -101,18 +101,12 @@ def columns_of(residuals: Sequence[Residual]) -> tuple[tuple[int, ...], ...]:
 
 
 def with_data(residuals: Sequence[Residual], x: FloatArray) -> Arrays:
-    """x: [n, d] and, for each residual that has data, these at x (local)."""
+    """x: [n, d] and, for each residual that has data, these at x."""
     return (x, *(each.payload(x)[1] for each in residuals if each.data is not None))
 
 
 def check_pointwise(point_set: PointSet) -> None:
-    """See that data are functions of the point, not of its place in an array (local).
-
-    Raises
-    ------
-    InputError
-        The points in another order do not have their data in that order.
-    """
+    """See that data are functions of the point, not of its place in an array."""
     points = point_set.points(0)
     backwards = tuple(each[::-1] for each in points)
     there, back = point_set.complete(points), point_set.complete(backwards)
@@ -147,7 +141,7 @@ class Candidates(Protocol):
     def identity(self) -> object: ...
 
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Points and normals, [n, d] each (local)."""
+        """Points and normals, [n, d] each."""
 
 
 class ConditionSet:
@@ -155,10 +149,6 @@ class ConditionSet:
 
     Every draw of any seed has equally many points: where the condition holds at more points of the
     boundary, some of them at random, and where it holds at fewer, those of further points.
-
-    Parameters
-    ----------
-    wanted : how many points it has; by default as many as hold in the first draw.
     """
 
     def __init__(
@@ -261,13 +251,7 @@ class GivenSet:
 def given_set(
     condition: Condition, name: str, value: tuple[FloatArray, FloatArray | None], domain: Domain
 ) -> GivenSet:
-    """The points that `Points.conditions` has for a condition (local).
-
-    Raises
-    ------
-    InputError
-        The points are not on the boundary, or the condition needs a normal that they do not have.
-    """
+    """The points that `Points.conditions` has for a condition."""
     what = f"points of the condition {name!r}"
     x, normals = as_boundary_points(value, domain, what)
     if value[1] is None:

@@ -94,12 +94,7 @@ class SourcesFeed:
         return first if isinstance(first, Adaptive) else None
 
     def candidates(self, arrays: Sequence[Arrays], dtype: str) -> Batch:
-        """Candidates of the interior points as rows of the equations, with the weights w (local).
-
-        Parameters
-        ----------
-        arrays : of each member, what the interior points have beside their weights.
-        """
+        """Candidates of the interior points as rows of the equations, with the weights w."""
         source = self.adaptive
         assert source is not None
         joined = [np.stack(each) for each in zip(*arrays, strict=True)]
@@ -181,17 +176,7 @@ class RankFeed(SourcesFeed):
 
 
 class StackedFeed(SourcesFeed):
-    """The points of M stacked members as one `Feed`; arrays that all members share are there once.
-
-    Parameters
-    ----------
-    feeds : of the members, with equal numbers of points.
-
-    Raises
-    ------
-    InputError
-        The feeds are not of one form, so that one computation cannot serve them.
-    """
+    """The points of M stacked members as one `Feed`; arrays that all members share come once."""
 
     def __init__(self, feeds: Sequence[RankFeed]) -> None:
         fault = difference(feeds)
@@ -202,7 +187,7 @@ class StackedFeed(SourcesFeed):
 
 
 def difference(feeds: Sequence[RankFeed]) -> str | None:
-    """What keeps members from being stacked, in words; None where they can be (local)."""
+    """What keeps members from being stacked, in words; None where they can be."""
     first = feeds[0]
     for other in feeds[1:]:
         if len(other.terms) != len(first.terms):
@@ -228,13 +213,7 @@ def _stack(sources: Sequence[Any]) -> Source:
 
 
 def count_points(feed: RankFeed, communicator: Communicator) -> tuple[int, ...]:
-    """N for each term, the points of all ranks of the group together (collective).
-
-    Raises
-    ------
-    InputError
-        On all ranks, where a term has no point on any of them.
-    """
+    """N for each term, the points of all ranks of the group together (collective)."""
     counts = communicator.allgather_object(feed.counts)
     totals = tuple(sum(per_rank) for per_rank in zip(*counts, strict=True))
     for term, total in zip(feed.terms, totals, strict=True):

@@ -9,7 +9,7 @@ from sciml_par.training.optimizers.phases import Phase
 
 
 def advice(phases: Sequence[Phase], setup: MemberSetup, precision: str) -> Iterator[str]:
-    """Sentences on precision and minibatches (local)."""
+    """Sentences on precision and minibatches."""
     optimizers = [phase.optimizer for phase in phases]
     names = [type(o).__name__ for o in optimizers if getattr(o, "least_squares", False)]
     if not names:
@@ -28,7 +28,7 @@ def advice(phases: Sequence[Phase], setup: MemberSetup, precision: str) -> Itera
 
 
 def residuals_of(setup: MemberSetup) -> int:
-    """The rows of the vector of residuals over all ranks: points times components (local)."""
+    """The rows of the vector of residuals over all ranks: points times components."""
     assert setup.traced is not None
     pairs = zip(setup.feed.totals, setup.traced.components, strict=True)
     return sum(total * components for total, components in pairs)

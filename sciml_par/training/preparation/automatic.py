@@ -49,7 +49,7 @@ class Size:
 
 
 def largest(sizes: Sequence[Size | None]) -> Size | None:
-    """One that is at least each of them, of those that are known (local)."""
+    """One that is at least each of them, of those that are known."""
     known = [size for size in sizes if size is not None]
     if not known:
         return None
@@ -61,13 +61,7 @@ def largest(sizes: Sequence[Size | None]) -> Size | None:
 
 
 def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tuple[Pairs, str]:
-    """The phases for problems of this size, and a line that says so (local).
-
-    Parameters
-    ----------
-    steps : of all phases; None for as many as are usual.
-    rates : whether members have learning rates of their own.
-    """
+    """The phases for problems of this size, and a line that says so."""
     parameters, residuals = size.parameters, size.residuals
     against = None
     if rates:
@@ -122,7 +116,7 @@ def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments,
 
 
 def _size_of(given: Arguments, everyone: Communicator) -> Size:
-    """Of the first member of this rank's group (local)."""
+    """Of the first member of this rank's group."""
     ensemble = as_mode(given.mode)
     division = divide(ensemble, rank=everyone.rank, size=everyone.size)
     number = division.numbers[0]

@@ -19,15 +19,6 @@ class ConditionWeight:
 
     An optimizer may have an attribute `condition_weight`, a number. The largest one of all phases
     holds in all of them, so that the loss is the same throughout.
-
-    Parameters
-    ----------
-    phases : of the training.
-
-    Raises
-    ------
-    InputError
-        An optimizer's `condition_weight` is no weight.
     """
 
     def __init__(self, phases: Sequence[Phase]) -> None:
@@ -40,7 +31,7 @@ class ConditionWeight:
         self._first: Condition | None = None
 
     def applied_to(self, problem: Problem) -> Problem:
-        """The problem with that weight, or as it is where the user has said all weights (local)."""
+        """The problem with that weight, or as it is where the user has said all weights."""
         weight = self._weight
         terms = problem.terms[len(problem.residuals) :]
         own = [

@@ -28,13 +28,7 @@ _REMEDIES = {
 
 
 def check_consistency(description: Description, communicator: Communicator) -> None:
-    """See that all ranks describe the same run (collective).
-
-    Raises
-    ------
-    InputError
-        On all ranks, naming the first thing that differs, the ranks, and what they have.
-    """
+    """See that all ranks describe the same run (collective)."""
     digest = hashlib.blake2b(repr(list(description.items())).encode(), digest_size=16).digest()
     if len(set(communicator.allgather_object(digest))) == 1:
         return
@@ -57,7 +51,7 @@ def _first_difference(everyone: Sequence[Description]) -> str:
 
 
 def check_evaluation_domain(domain: Domain | None, problem: Problem) -> None:
-    """Raise an error if a prediction cannot be made there (local)."""
+    """Raise an error if a prediction cannot be made there."""
     there = problem.domain
     if domain is None or (isinstance(domain, Domain) and domain.dimension == there.dimension):
         return

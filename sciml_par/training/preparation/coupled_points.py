@@ -31,7 +31,7 @@ def remarks_on_coupled_points(
     ranks: int,
     batches: bool = False,
 ) -> list[str]:
-    """A sentence for each term whose residual depends on the number of points or on chance (local).
+    """A sentence for each term whose residual depends on the number of points or on chance.
 
     The residuals are tried at all points of this rank, as they were traced.
 
@@ -40,11 +40,6 @@ def remarks_on_coupled_points(
     parameters : θ: [p], near which they are tried.
     ranks : how many share a model.
     batches : whether a step uses some of the points only.
-
-    Raises
-    ------
-    InputError
-        A residual at one point depends on others, of which each rank or batch has a part only.
     """
     theta = moved(tf.constant(parameters))
     trials = [
@@ -115,13 +110,7 @@ class _Trial:
 
 
 def refuse_coupling_ansatz(problem: Problem, network: Any, dtype: str) -> None:
-    """See that an ansatz gives the same at a point, whichever others are with it (local).
-
-    Raises
-    ------
-    InputError
-        It does not: predictions, conditions and ranks have other points than the equations.
-    """
+    """See that an ansatz gives the same at a point, whichever others are with it."""
     if problem.ansatz is None:
         return
     domain, u = problem.domain, problem.field(network)

@@ -41,7 +41,7 @@ def describe_run(
     problem: Problem,
     evaluation_domain: Domain | None,
 ) -> Description:
-    """What all ranks must have in common, in the order in which it is compared (local)."""
+    """What all ranks must have in common, in the order in which it is compared."""
     found = {name: of_value(value) for name, value in asdict(settings).items()}
     found["steps"] = of_value([phase.steps for phase in phases])
     found["members"] = f"{division.members} in {division.groups} groups"
@@ -63,7 +63,7 @@ def describe_model(
     strategy: LossWeights | None = None,
     ranks: int = 1,
 ) -> Description:
-    """What the ranks that train one model must have in common as well (local).
+    """What the ranks that train one model must have in common as well.
 
     It is all that decides the result. Members of an ensemble may differ in it.
     """

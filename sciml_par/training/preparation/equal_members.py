@@ -22,13 +22,7 @@ _PASS_ON = (
 
 
 def refuse_shared_models(setups: Sequence[MemberSetup]) -> None:
-    """See that no two members have one model (local).
-
-    Raises
-    ------
-    InputError
-        What makes networks has returned the same object twice.
-    """
+    """See that no two members have one model."""
     first: dict[int, int] = {}
     for setup in setups:
         for network in (setup.network, *setup.network.others):
@@ -48,12 +42,7 @@ def remarks_on_equal_members(
     group: Communicator,
     world: Communicator,
 ) -> list[str]:
-    """Return what to say of members that have one seed or do not use theirs (collective).
-
-    Parameters
-    ----------
-    setups, models : this group's members, and the description of each, in the same order.
-    """
+    """Return what to say of members that have one seed or do not use theirs (collective)."""
     mine = [
         (_digest(setup, model), setup.seed, setup.number)
         for setup, model in zip(setups, models, strict=True)

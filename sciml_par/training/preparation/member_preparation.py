@@ -32,7 +32,7 @@ from sciml_par.training.weights.loss_weights import LossWeights
 
 @dataclass(frozen=True)
 class MemberPreparation:
-    """Makes the members of a training one by one (local).
+    """Makes the members of a training one by one.
 
     Attributes
     ----------
@@ -59,13 +59,7 @@ class MemberPreparation:
     scattered: bool
 
     def make(self, number: int) -> tuple[Description, MemberSetup]:
-        """The member of that number, and what its ranks must have in common.
-
-        Raises
-        ------
-        InputError
-            See `train`.
-        """
+        """The member of that number, and what its ranks must have in common."""
         seed = self._seed(number)
         problem = problem_of(number, self.given.problem, self.ensemble)
         problem = self.condition_weight.applied_to(self.term_weights.applied_to(problem))

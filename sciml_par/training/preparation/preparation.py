@@ -104,17 +104,11 @@ class Preparation:
         return [setup.network.model for setup in sorted(setups, key=lambda setup: setup.number)]
 
     def courses(self) -> list[Course]:
-        """One for each stack, before its first step (local)."""
+        """One for each stack, before its first step."""
         return [self._course(stack) for stack in self.stacks]
 
     def take_apart(self, course: Course) -> None:
-        """Train the members of a course, which cannot be one computation, one by one (local).
-
-        Raises
-        ------
-        InputError
-            The state of an optimizer cannot be divided.
-        """
+        """Train the members of a course, which cannot be one computation, one by one."""
         if course.stack.feed.adaptive is not None:
             raise InputError(
                 "train: the members cannot be compiled as one computation, and points that follow "
@@ -166,17 +160,7 @@ class Preparation:
 
 
 def prepare(given: Arguments, world: World, *, scattered: bool | None = None) -> Preparation:
-    """Check the arguments, see that the ranks agree, and make networks and points (collective).
-
-    Parameters
-    ----------
-    scattered : whether points whose method is left open are Sobol's; None leaves it to the phases.
-
-    Raises
-    ------
-    InputError
-        On all ranks; see `train`.
-    """
+    """Check the arguments, see that the ranks agree, and make networks and points (collective)."""
     everyone = world.communicator
     given, chosen = with_optimizer(given, everyone)
 
@@ -272,7 +256,7 @@ def _tried(
     strategy: LossWeights | None,
     ranks: int,
 ) -> list[str]:
-    """What there is to say of the networks, once the residuals have been tried (local)."""
+    """What there is to say of the networks, once the residuals have been tried."""
     remarks: list[str] = []
     for stack in stacks:
         if strategy is not None:

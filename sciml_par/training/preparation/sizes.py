@@ -20,16 +20,6 @@ def for_sizes(
 
     The largest stack decides, on the rank that has least memory and most points; all ranks of a
     group decide alike. An optimizer is asked if it has ``for_size``, as `LevenbergMarquardt`.
-
-    Parameters
-    ----------
-    group : the ranks that share this rank's members.
-    everyone : all ranks of the job.
-
-    Raises
-    ------
-    InputError
-        On all ranks; what one of them is asked for does not fit into the memory.
     """
     asked = [hasattr(phase.optimizer, "for_size") for phase in phases]
     # Where programs run on a GPU, they take its memory, and there is no choice yet.

@@ -26,7 +26,7 @@ def remarks_on_unread_outputs(
     arrays: Sequence[Arrays],
     parameters: npt.NDArray[Any],
 ) -> list[str]:
-    """A sentence if some outputs change no term, whatever they are (local).
+    """A sentence if some outputs change no term, whatever they are.
 
     The terms are computed as they were traced, at all points of this rank, once more for each
     output with other values of the weights that it alone depends on, and compared bit by bit. Where

@@ -142,13 +142,7 @@ class _Function(Callback):
 
 
 def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    """One callback or several; a function is called at the end of chunks (local).
-
-    Raises
-    ------
-    InputError
-        Something else is among them; of Keras' callbacks it says what to use here.
-    """
+    """One callback or several; a function is called at the end of chunks."""
     given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     return tuple(_as_callback(each) for each in given)
 
@@ -193,13 +187,7 @@ def _keras_text(kind: type, of_keras: Sequence[type]) -> str:
 
 
 class CallbackWatcher(Watcher):
-    """Calls callbacks, and lets any of them stop all ranks before another step.
-
-    Parameters
-    ----------
-    callbacks : in this order.
-    world : the ranks that meet.
-    """
+    """Calls callbacks, and lets any of them stop all ranks before another step."""
 
     def __init__(self, callbacks: Sequence[Callback], world: Communicator) -> None:
         self._callbacks, self._world = callbacks, world
@@ -263,7 +251,7 @@ class CallbackWatcher(Watcher):
 
 
 def _computes_something_else(course: Course) -> bool:
-    """Return whether the terms of the loss, traced again, are others than those trained (local)."""
+    """Return whether the terms of the loss, traced again, are others than those trained."""
     setup = course.stack.setups[0]
     before = None if setup.traced is None else setup.traced.key
     if before is None:

@@ -81,7 +81,7 @@ class Meeting:
     stop: str | None = None
 
     def stop_all(self, reason: str) -> None:
-        """Let no course make more steps; all ranks say the same (local)."""
+        """Let no course make more steps; all ranks say the same."""
         self.stop = reason
         for course in self.courses:
             course.stop(reason)
@@ -126,14 +126,14 @@ class Watcher:
     """What is done between chunks, beside training. This one does nothing."""
 
     def longest_chunk(self, step: int) -> int:
-        """How many steps the next chunk may have at most, after `step` steps of a course (local).
+        """How many steps the next chunk may have at most, after `step` steps of a course.
 
         The same on all ranks of a group.
         """
         return NO_LIMIT
 
     def stop(self) -> str | None:
-        """Why all are to stop, or None; one rank's word is enough (local)."""
+        """Why all are to stop, or None; one rank's word is enough."""
         return None
 
     def met(self, meeting: Meeting) -> str | None:
@@ -150,7 +150,7 @@ def status_of(
     stop: str | None,
     notes: Sequence[str],
 ) -> Status:
-    """What this rank has to tell (local)."""
+    """What this rank has to tell."""
     shown = courses[worked]
     running = np.flatnonzero(shown.ended == RUNNING)
     bad = [
@@ -188,17 +188,17 @@ def _unknowns(course: Course, running: npt.NDArray[Any]) -> dict[str, list[float
 
 
 def named_values(unknowns: Unknowns, values: FloatArray) -> dict[str, list[float]]:
-    """Of the values [M, q] of M members, by the names of the q numbers (local)."""
+    """Of the values [M, q] of M members, by the names of the q numbers."""
     return dict(zip(names_of_numbers(unknowns), values.T.tolist(), strict=True))
 
 
 def current(courses: Sequence[Course]) -> int:
-    """The number of the first course that is not done, or how many there are (local)."""
+    """The number of the first course that is not done, or how many there are."""
     return next((i for i, course in enumerate(courses) if not course.finished), len(courses))
 
 
 def failure_text(everyone: Sequence[Status]) -> str:
-    """What to say where no member has ever had a finite loss (local)."""
+    """What to say where no member has ever had a finite loss."""
     bad = [rank for rank, status in enumerate(everyone) if status.not_finite]
     return (
         f"the loss or its gradient is not finite on {rank_list(bad)} of {len(everyone)}, from the "

@@ -45,15 +45,7 @@ class Reporter:
         measures: Mapping[str, float] = _NONE,
         unknowns: Unknowns = _NO_UNKNOWNS,
     ) -> None:
-        """`done` steps are made.
-
-        Parameters
-        ----------
-        losses : of the members in training.
-        terms : of the loss by name, where only one member is in training.
-        measures : what the optimizer tells of its last step, by name.
-        unknowns : of the problem, by name, the values of all members in training.
-        """
+        """`done` steps are made."""
 
     def note(self, text: str) -> None:
         """Something happened that is to be known at once."""
@@ -190,7 +182,7 @@ class Line(Reporter):
 
 
 def make_reporter(*, shown: bool, total: int) -> Reporter:
-    """The reporter of `total` steps that fits standard output, or a silent one (local)."""
+    """The reporter of `total` steps that fits standard output, or a silent one."""
     if not shown:
         return Reporter()
     return Line(total) if prints_to_terminal() else Lines(total)

@@ -15,13 +15,7 @@ from sciml_par.training.run.progress import Reporter
 
 
 class ProgressWatcher(Watcher):
-    """Tells a reporter of every meeting.
-
-    Parameters
-    ----------
-    reporter : shows it, on rank 0; elsewhere it is silent.
-    all_records : show every recorded loss of rank 0's members, and not only those of meetings.
-    """
+    """Tells a reporter of every meeting."""
 
     def __init__(self, reporter: Reporter, *, all_records: bool) -> None:
         self._reporter = reporter
@@ -32,7 +26,7 @@ class ProgressWatcher(Watcher):
         self._phase = 0
 
     def met(self, meeting: Meeting) -> None:
-        """See `Watcher` (local)."""
+        """See `Watcher`."""
         for note in dict.fromkeys(note for s in meeting.everyone for note in s.notes):
             self._reporter.note(note)
         self._tell_of_ended(meeting)
@@ -99,13 +93,7 @@ def _furthest_behind(everyone: Sequence[Status]) -> Status:
 
 
 class TimeWatcher(Watcher):
-    """Stops a training when its time is over, by rank 0's clock.
-
-    Parameters
-    ----------
-    seconds : from now on.
-    rank : of this process; only rank 0 looks at the time.
-    """
+    """Stops a training when its time is over, by rank 0's clock."""
 
     def __init__(self, seconds: float, *, rank: int) -> None:
         self._end = time.monotonic() + seconds if rank == 0 else float("inf")

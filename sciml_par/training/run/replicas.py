@@ -16,7 +16,7 @@ from sciml_par.training.loop.loop import State
 
 
 def digest_of(state: State) -> bytes:
-    """Sixteen bytes that differ where the weights do, in any bit (local)."""
+    """Sixteen bytes that differ where the weights do, in any bit."""
     return hashlib.blake2b(state.parameters.numpy().tobytes(), digest_size=16).digest()
 
 
@@ -25,16 +25,6 @@ def bring_together(state: State, step: int, group: Communicator) -> tuple[State,
 
     All ranks compute the same updates from the same gradients. Processors of two kinds may round
     them differently, and what differs in the last digit grows with the steps.
-
-    Returns
-    -------
-    The state, and the largest ‖θ − θ₀‖ / ‖θ₀‖ that was found, θ₀ being rank 0's weights.
-
-    Raises
-    ------
-    TrainingError
-        On all ranks, where that is more than the square root of the type's precision, which means
-        that not even half of the digits agree: that is not rounding.
     """
     leaves = fused_broadcast(tf.nest.flatten(state), 0, communicator=group)
     together = tf.nest.pack_sequence_as(state, leaves)

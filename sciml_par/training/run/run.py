@@ -25,21 +25,7 @@ def run(
 
     Parameters
     ----------
-    meeting : before the first one: with the courses of this rank's group, at least one, and the
-        same on all its ranks.
     take_apart : makes a computation of each member of a course, where they cannot be one.
-    group : the ranks that train together.
-    world : the ranks that meet between chunks.
-    watchers : who looks on between chunks, in this order.
-
-    Returns
-    -------
-    The same meeting, at the end.
-
-    Raises
-    ------
-    TrainingError
-        The replicas of a model have parted; on all ranks of its group.
     """
     courses = meeting.courses
     notes: list[str] = []

@@ -23,12 +23,7 @@ _END = b"\0"
 
 
 class SignalWatcher(Watcher):
-    """Asks all ranks to stop when this one has got a signal.
-
-    Parameters
-    ----------
-    world : is ended by a second Ctrl-C, on whatever this rank is waiting then.
-    """
+    """Asks all ranks to stop when this one has got a signal."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -40,7 +35,7 @@ class SignalWatcher(Watcher):
         return self._first
 
     def received(self, number: int) -> None:
-        """Take note of a signal (local; does not return at a second Ctrl-C)."""
+        """Take note of a signal (does not return at a second Ctrl-C)."""
         now = time.monotonic()
         if number == signal.SIGINT and now - self._interrupted > _SECONDS_OF_ONE_CTRL_C:
             self._end_job()
@@ -59,7 +54,7 @@ class SignalWatcher(Watcher):
 
 @contextlib.contextmanager
 def signals_caught(world: World) -> Iterator[SignalWatcher]:
-    """A watcher of the signals that this rank gets meanwhile (local).
+    """A watcher of the signals that this rank gets meanwhile.
 
     In another thread than the main one no signals can be caught. Those that the program ignores,
     or for which it has a handler of its own, stay with it.

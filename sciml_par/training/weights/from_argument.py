@@ -19,17 +19,7 @@ _STRATEGIES = (
 
 
 def strategy_of(weights: Any, problem: Problem) -> LossWeights | None:
-    """The strategy that is given; None where there are numbers or nothing (local).
-
-    Parameters
-    ----------
-    problem : whose terms messages name.
-
-    Raises
-    ------
-    InputError
-        It is neither a strategy nor a mapping of names of terms.
-    """
+    """The strategy that is given; None where there are numbers or nothing."""
     if weights is None or isinstance(weights, Mapping | LossWeights):
         return weights if isinstance(weights, LossWeights) else None
     if inspect.isclass(weights) and issubclass(weights, LossWeights):
@@ -53,12 +43,7 @@ def strategy_of(weights: Any, problem: Problem) -> LossWeights | None:
 
 
 class TermWeights:
-    """Weights by the names of terms, where such are given.
-
-    Parameters
-    ----------
-    weights : as the user gives them; strategies and None change nothing.
-    """
+    """Weights by the names of terms, where such are given."""
 
     def __init__(self, weights: Any) -> None:
         self._weights = weights if isinstance(weights, Mapping) else {}
@@ -66,13 +51,7 @@ class TermWeights:
         self._made: dict[int, tuple[Problem, Problem]] = {}
 
     def applied_to(self, problem: Problem) -> Problem:
-        """The problem with these weights (local).
-
-        Raises
-        ------
-        InputError
-            There is no term of such a name, or a weight is not a finite number, or negative.
-        """
+        """The problem with these weights."""
         if not self._weights:
             return problem
         if id(problem) not in self._made:
@@ -84,13 +63,7 @@ class TermWeights:
 
 
 def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bool) -> None:
-    """See that a strategy suits the loss and the points (local).
-
-    Raises
-    ------
-    InputError
-        It does not.
-    """
+    """See that a strategy suits the loss and the points."""
     strategy.check(terms)
     if strategy.of_points and not same_points:
         name = type(strategy).__name__
@@ -102,13 +75,7 @@ def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bo
 
 
 def check_names(problems: Sequence[Problem]) -> None:
-    """See that the terms of stacked members have the same names (local).
-
-    Raises
-    ------
-    InputError
-        They have others.
-    """
+    """See that the terms of stacked members have the same names."""
     names = [tuple(term.name for term in each.terms) for each in problems]
     other = next((each for each in names if each != names[0]), None)
     if other is not None:
@@ -120,13 +87,7 @@ def check_names(problems: Sequence[Problem]) -> None:
 
 
 def terms_of_loss(problems: Sequence[Problem], points: Sequence[int]) -> TermsOfLoss:
-    """What a strategy is to know of the loss of stacked members (local).
-
-    Parameters
-    ----------
-    problems : of the members, which differ in data, weights and domain at most.
-    points : how many each term has in a step, on all ranks.
-    """
+    """What a strategy is to know of the loss of stacked members."""
     first = problems[0]
     return TermsOfLoss(
         names=tuple(term.name for term in first.terms),

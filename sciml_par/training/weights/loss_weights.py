@@ -78,13 +78,13 @@ class LossAt(Protocol):
         """Σ_i |∂ρ_ti/∂θ|² of each term's weighted residuals ρ = √(w/N) r, [M, T] (collective)."""
 
     def squares(self) -> list[Tensor]:
-        """|r_t(x_i)|² without any weight at this rank's points, [M, n_t] for each term (local)."""
+        """|r_t(x_i)|² without any weight at this rank's points, [M, n_t] for each term."""
 
     def weighted_squares(self) -> list[Tensor]:
-        """w_t |r_t(x_i)|² at this rank's points, [M, n_t] for each term (local)."""
+        """w_t |r_t(x_i)|² at this rank's points, [M, n_t] for each term."""
 
     def coordinate(self, axis: int) -> list[Tensor]:
-        """That coordinate of this rank's points, [n_t]; [M, n_t] where members differ (local)."""
+        """That coordinate of this rank's points, [n_t]; [M, n_t] where members differ."""
 
     def sum_over_ranks(self, tensor: Tensor) -> Tensor:
         """Σ over the ranks that share the loss (collective)."""
@@ -142,7 +142,7 @@ def ones_of_terms(terms: TermsOfLoss, members: int, dtype: Any) -> Tensor:
 
 
 def where_positive(divisor: Tensor, quotient: Any, otherwise: Tensor) -> Tensor:
-    """`quotient(divisor)` where the divisor is positive and the result finite (local).
+    """`quotient(divisor)` where the divisor is positive and the result finite.
 
     A term that is zero everywhere, such as one that an ansatz satisfies, has no scale of its own.
     """
@@ -154,13 +154,7 @@ def where_positive(divisor: Tensor, quotient: Any, otherwise: Tensor) -> Tensor:
 def chosen_terms(
     where: str, terms: TermsOfLoss, names: Sequence[str] | None, usual: int
 ) -> tuple[bool, ...]:
-    """Which terms a strategy has been asked to weigh; the first `usual` where it has not (local).
-
-    Raises
-    ------
-    InputError
-        There is no term of such a name.
-    """
+    """Which terms a strategy has been asked to weigh; the first `usual` where it has not."""
     if names is None:
         return tuple(t < usual for t in range(terms.count))
     for name in names:
@@ -170,7 +164,7 @@ def chosen_terms(
 
 
 def checked_names(where: str, names: Any) -> None:
-    """See that names of terms are a sequence of texts, or None (local)."""
+    """See that names of terms are a sequence of texts, or None."""
     if names is None:
         return
     if isinstance(names, str) or not isinstance(names, tuple | list):

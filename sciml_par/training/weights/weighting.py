@@ -71,11 +71,11 @@ class Weighting:
             self._plain.prepare_jacobian(parameters, batch)
 
     def start(self, members: int, dtype: Any) -> WeightState:
-        """The state before the first step, with the points of all ranks (local)."""
+        """The state before the first step, with the points of all ranks."""
         return self._strategy.start(self._terms, members, dtype)
 
     def of_rank(self, state: WeightState) -> WeightState:
-        """What a chunk of steps needs of a state: of points, those of this rank (local)."""
+        """What a chunk of steps needs of a state: of points, those of this rank."""
         own = []
         for values, rows in zip(state.of_points, cycle(self._rows), strict=False):
             ends = [0, *accumulate(rows)]

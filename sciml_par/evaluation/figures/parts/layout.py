@@ -83,15 +83,7 @@ def make_grid(
     *,
     engine: Literal["constrained", "compressed"] = "constrained",
 ) -> Grid:
-    """Return a figure with a panel in each of the `cells` (row, column).
-
-    Parameters
-    ----------
-    heights : of the rows, in inches.
-    columns : how many.
-    cells : of them, those that hold a panel.
-    engine : "constrained", or "compressed" for panels whose axes are equal.
-    """
+    """Return a figure with a panel in each of the `cells` (row, column)."""
     rows = len(heights)
     # Figure, not pyplot: no window, no list of open figures, no choice of a display.
     figure = Figure((ONE_COLUMN if columns == 1 else TWO_COLUMNS, sum(heights)))

@@ -52,12 +52,7 @@ def marks_of(curves: Sequence[Prediction], indices: Sequence[int]) -> list[Mark]
 def draw_marks(
     axes: Axes, marks: Sequence[Mark], *, named: bool, ticks: bool = True
 ) -> list[Entry]:
-    """Shade the sub-domains and draw the ticks; set the limits of the x axis before.
-
-    Returns
-    -------
-    What the legend says of them: one entry a shard if they are `named`, else one a kind of mark.
-    """
+    """Shade the sub-domains and draw the ticks; set the limits of the x axis before."""
     regions = _regions(marks, axes.get_xlim())
     for (low, high), color in regions.items():
         axes.axvspan(low, high, facecolor=color, alpha=SHADE, linewidth=0.0, zorder=0.5)

@@ -49,15 +49,7 @@ def exact_label(curve: Prediction, component: int) -> str:
 
 
 def fit(text: str, inches: float, size: str, *, lines: int = 1) -> str:
-    """Break a text into lines no wider than `inches`; what is too much for them ends in "…".
-
-    Parameters
-    ----------
-    text : without line breaks.
-    inches : the width.
-    size : the setting of Matplotlib that names the size of the letters, such as "axes.titlesize".
-    lines : at most so many.
-    """
+    """Break a text into lines no wider than `inches`; what is too much for them ends in "…"."""
     settings: Any = matplotlib.rcParams
     font = FontProperties(size=settings[size])
     mathematics = is_math_text(text)

@@ -21,13 +21,7 @@ Item = TypeVar("Item")
 
 
 def check_items(items: Iterable[Item], kind: type[Item], where: str) -> tuple[Item, ...]:
-    """Return `items` as a tuple of at least one `kind`.
-
-    Raises
-    ------
-    InputError
-        If there are none, or something else is among them.
-    """
+    """Return `items` as a tuple of at least one `kind`."""
     if isinstance(items, kind):
         raise InputError(f"{where}: expected a sequence of {kind.__name__}; pass [it].")
     try:
@@ -42,13 +36,7 @@ def check_items(items: Iterable[Item], kind: type[Item], where: str) -> tuple[It
 
 
 def check_curves(curves: Iterable[Prediction], where: str) -> tuple[Prediction, ...]:
-    """Return `curves` as a tuple, all of one d and m, with NaN for values outside the domain.
-
-    Raises
-    ------
-    InputError
-        If they are none, or differ in d or m.
-    """
+    """Return `curves` as a tuple, all of one d and m, with NaN for values outside the domain."""
     found = check_items(curves, Prediction, where)
     shapes = {(curve.dimension, curve.components) for curve in found}
     if len(shapes) > 1:

@@ -20,15 +20,12 @@ _LONGEST_WAIT = 10**6
 
 
 def keep_asking(connection: socket.socket, seconds: float, *, first: bool) -> None:
-    """Let a TCP connection end with an error before the other end was silent for long (local).
+    """Let a TCP connection end with an error before the other end was silent for long.
 
     Parameters
     ----------
     seconds : how long is too long; at least 5, for the probes are whole seconds apart; infinite
         for never.
-    first : whether this end is to be the first one to notice that the network between them is
-        lost. It ends its connection two probes earlier, and the answers to the last probes before
-        a loss are at most one probe apart.
 
     References
     ----------

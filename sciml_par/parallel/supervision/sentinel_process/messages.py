@@ -56,14 +56,7 @@ def host_and_ranks(host: str, ranks: Sequence[int]) -> str:
 
 
 def loss(who: str, here: str, seconds: float, error: OSError) -> str:
-    """Why a host is thought to be lost, for the user.
-
-    Parameters
-    ----------
-    who, here : the host that is lost, and the one that says so.
-    seconds : how long a host may be silent.
-    error : what has ended the connection to it.
-    """
+    """Why a host is thought to be lost, for the user."""
     if error.errno in (errno.ECONNRESET, errno.EPIPE):
         return (
             f"sciml_par: {who} has broken off its connection to {here}: it has restarted, or heard "

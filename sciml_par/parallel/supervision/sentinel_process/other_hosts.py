@@ -51,12 +51,7 @@ class Neighbours:
 
     Parameters
     ----------
-    host, ranks : of this host.
-    hubs : where the sentinels of other hosts connect, on the host of rank 0 of several.
-    link : the connection to that one, on the others.
     token : what they must know.
-    expected : (host, ranks) of those that are to connect, or of rank 0's host on the others.
-    seconds : how long a host may be silent before it counts as lost.
     """
 
     host: str
@@ -92,13 +87,7 @@ def introduce(link: socket.socket, token: str, host: str, ranks: Sequence[int]) 
 
 
 class OtherHosts:
-    """The connections to the sentinels of other hosts: a star around that of rank 0.
-
-    Parameters
-    ----------
-    job : what is to be done with what they say.
-    watch, forget : begin and end to call a function when something comes on a connection.
-    """
+    """The connections to the sentinels of other hosts: a star around that of rank 0."""
 
     def __init__(
         self,

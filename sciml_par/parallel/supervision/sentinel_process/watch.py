@@ -28,12 +28,6 @@ _SECONDS_TO_BEGIN = 60.0
 class Watch:
     """Watches the ranks of one host, until all have gone.
 
-    Parameters
-    ----------
-    size : the number of ranks of the job.
-    listener : where the ranks of this host connect.
-    neighbours : how it finds the sentinels of other hosts.
-
     Attributes
     ----------
     told : whether somebody has said why the job ends.
@@ -147,12 +141,7 @@ class Watch:
         )
 
     def announce(self, message: str, *, hidden: bool = False) -> None:
-        """Say it, or let the sentinel of rank 0 say it; only the first loss of a job is told.
-
-        Parameters
-        ----------
-        hidden : whether the launcher may see nothing but exit code 0 of it.
-        """
+        """Say it, or let the sentinel of rank 0 say it; only the first loss of a job is told."""
         if self.told:
             return
         if not self._others.report(message):

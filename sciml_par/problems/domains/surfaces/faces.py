@@ -23,7 +23,7 @@ class Face(NamedTuple):
 
 
 def faces_of(lower: FloatArray, upper: FloatArray) -> list[Face]:
-    """The 2d faces, the lower before the upper one of each axis (local)."""
+    """The 2d faces, the lower before the upper one of each axis."""
     return [
         Face(axis, float(bound[axis]), sign)
         for axis in range(len(lower))
@@ -87,7 +87,7 @@ def points_on(
     method: str,
     rng: np.random.Generator | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Points on some faces, equally many on each, and outward unit normals (local).
+    """Points on some faces, equally many on each, and outward unit normals.
 
     The areas of faces do not compare where the coordinates have several units. At least one point
     is on each face. On a grid there are about n of them, at the midpoints of equal cells; by a

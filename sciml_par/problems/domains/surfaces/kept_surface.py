@@ -28,14 +28,6 @@ class KeptSurface(Surface):
 
     That side is where the inward normal points to. The rule needs no case for each operation, and
     holds where operands share a part of their boundaries.
-
-    Parameters
-    ----------
-    surface : of one of the operands.
-    region : what these are combined to.
-    earlier : the operands before it, whose surfaces have the points that lie on theirs as well.
-    numbers : for names that other operands have too, the names with their numbers.
-    step : how far from the surface the sides are looked at, in units of the coordinates.
     """
 
     def __init__(

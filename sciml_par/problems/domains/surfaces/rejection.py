@@ -30,7 +30,7 @@ def exactly(
     method: str,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, ...]:
-    """The first n points that `place` keeps, and what comes with them (local).
+    """The first n points that `place` keeps, and what comes with them.
 
     Parameters
     ----------
@@ -38,11 +38,6 @@ def exactly(
     coordinates : k.
     share : about which part of them it keeps; 1, or NaN where it is unknown, if it is all.
     method, rng : see `sciml_par.problems.domains.surfaces.sampling.unit_points`.
-
-    Raises
-    ------
-    InputError
-        Hardly any are kept.
     """
     found: list[tuple[FloatArray, ...]] = []
     missing, tried = n, 0
@@ -62,12 +57,12 @@ def exactly(
 
 
 def in_unit_cube(method: str, n: int, k: int, rng: np.random.Generator) -> FloatArray:
-    """n points of the unit cube in k dimensions, of which there may be none (local)."""
+    """n points of the unit cube in k dimensions, of which there may be none."""
     return unit_points(method, n, k, rng) if k else np.empty((n, 0))
 
 
 def kept_share(keeps: Callable[[FloatArray], BoolArray], k: int) -> tuple[float, float]:
-    """Which part of the unit cube in k dimensions is kept, and its standard error (local).
+    """Which part of the unit cube in k dimensions is kept, and its standard error.
 
     It is the mean over 16 random digital shifts of the first 4096 points of Sobol's sequence; the
     error is that of the mean of 16 independent values (Owen, Monte Carlo theory, methods and

@@ -36,14 +36,9 @@ _SYNONYMS = {
 
 
 def method_name(value: Any, what: str, *, allowed: tuple[str, ...] = METHODS) -> str:
-    """The name of a method in the form that this package uses (local).
+    """The name of a method in the form that this package uses.
 
     Capitals, underscores and a few other names are accepted, such as "LHS", "pseudo" and "random".
-
-    Raises
-    ------
-    InputError
-        There is no such method, or it is not among `allowed`.
     """
     text = (
         value.strip().lower().replace("_", "-").replace(" ", "-") if isinstance(value, str) else ""
@@ -56,7 +51,7 @@ def method_name(value: Any, what: str, *, allowed: tuple[str, ...] = METHODS) ->
 
 
 def unit_points(method: str, n: int, d: int, rng: np.random.Generator) -> FloatArray:
-    """n points in the unit cube by one of the random methods: [n, d] (local).
+    """n points in the unit cube by one of the random methods: [n, d].
 
     "uniform" has independent points. "latin-hypercube" has one point in each of n equal layers of
     every axis (McKay, Beckman and Conover, Technometrics 21, 1979). "sobol" is SciPy's scrambled
@@ -122,7 +117,7 @@ def proportional(extent: FloatArray, total: int, *, least: int) -> list[int]:
 
 
 def allotted(total: int, sizes: FloatArray) -> npt.NDArray[np.int64]:
-    """`total` points dealt out in proportion to sizes, at least one each: [k] (local).
+    """`total` points dealt out in proportion to sizes, at least one each: [k].
 
     The sum is `total` wherever that is at least k; the largest remainders are rounded up.
     """

@@ -60,15 +60,15 @@ class Surface(ABC):
 
     @abstractmethod
     def place(self, unit: FloatArray) -> OnSurface:
-        """Map the unit cube onto candidates, equally likely in surface measure: [n, k] (local)."""
+        """Map the unit cube onto candidates, equally likely in surface measure: [n, k]."""
 
     @abstractmethod
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """About n evenly spread points, none on an edge, and normals (local)."""
+        """About n evenly spread points, none on an edge, and normals."""
 
     @abstractmethod
     def project(self, x: FloatArray) -> OnSurface:
-        """The nearest points of the surface, for points x: [n, d] close to it (local).
+        """The nearest points of the surface, for points x: [n, d] close to it.
 
         Where two of its normals meet, their mean stands for the normal, and is shorter than 1.
         """
@@ -78,14 +78,14 @@ class Surface(ABC):
         return name in self.names or name in self.aliases
 
     def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
-        """Which points lie on it, or on its part of that name: x: [n, d] -> [n] (local)."""
+        """Which points lie on it, or on its part of that name: x: [n, d] -> [n]."""
         foot, _, kept = self.project(x)
         return np.asarray(kept & (np.linalg.norm(x - foot, axis=1) <= tolerance))
 
     def points(
         self, n: int, method: str, rng: np.random.Generator | None
     ) -> tuple[FloatArray, FloatArray]:
-        """n points by any method, and normals; about n on a grid (local)."""
+        """n points by any method, and normals; about n on a grid."""
         if self.coordinates == 0:
             return self.place(np.empty((1, 0)))[:2]
         if method == GRID:
@@ -107,5 +107,5 @@ class Surface(ABC):
 
 
 def all_kept(x: FloatArray, normals: FloatArray) -> OnSurface:
-    """Points that belong to the surface, all of them (local)."""
+    """Points that belong to the surface, all of them."""
     return OnSurface(x, normals, np.ones(len(x), np.bool_))

@@ -18,7 +18,7 @@ _ours = threading.local()
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let the calling thread share its products among `count` threads meanwhile (local).
+    """Let the calling thread share its products among `count` threads meanwhile.
 
     Until the last of several programs that compute at the same time is done, BLAS has one thread;
     afterwards it has as many as before.
@@ -32,12 +32,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def in_blocks(function: Callable[[int, int], None], rows: int, *, triangle: bool = False) -> None:
-    """Call function(start, end) for blocks of so many rows, in threads (local).
-
-    Parameters
-    ----------
-    triangle : the work of a row grows with its number, so the first block is the highest.
-    """
+    """Call function(start, end) for blocks of so many rows, in threads."""
     count = min(getattr(_ours, "count", 1), rows // _LEAST_ROWS)
     if count <= 1:
         function(0, rows)
@@ -86,7 +81,7 @@ _blas_limit = _Limit()
 
 
 def _take_control() -> None:
-    """Let this thread change the number of threads of BLAS (local).
+    """Let this thread change the number of threads of BLAS.
 
     threadpoolctl leaves that to the first thread that has changed it, and does nothing in others,
     in silence; here the last of several programs may end in another thread than the first began.

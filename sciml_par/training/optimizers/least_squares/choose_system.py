@@ -44,17 +44,9 @@ class Choice:
 
 
 def needed_memory(solver: str, p: int, rows: int, ranks: int, members: int = 1) -> int:
-    """Bytes that a rank needs for J and the matrices of a step, at most (local).
+    """Bytes that a rank needs for J and the matrices of a step, at most.
 
     What the residuals themselves take is not counted.
-
-    Parameters
-    ----------
-    solver : a name; not "auto".
-    p : parameters of a member.
-    rows : residuals of the rank that has most, K.
-    ranks : that share the loss.
-    members : of a rank, M.
     """
     # J, and the parts that it is put together of.
     jacobian = 2 * p * rows
@@ -75,7 +67,7 @@ def needed_memory(solver: str, p: int, rows: int, ranks: int, members: int = 1) 
 
 
 def multiplications(p: int, rows: int, ranks: int) -> float:
-    """Of a rank in a step by normal equations that are divided over the ranks (local)."""
+    """Of a rank in a step by normal equations that are divided over the ranks."""
     return float(p) ** 2 * rows + float(p) ** 3 / (3 * ranks)
 
 
@@ -88,22 +80,11 @@ def choose_system(
     solver: str = AUTO,
     members: int = 1,
 ) -> Choice:
-    """The solver that is taken, which a function of these numbers decides (local).
+    """The solver that is taken, which a function of these numbers decides.
 
     The kernel where there are fewer residuals than parameters. Else normal equations as long as
     they fit and take no more than `MOST_MULTIPLICATIONS`; divided over the ranks where there are
     several, and from 2,000 parameters on; without any matrix beyond.
-
-    Parameters
-    ----------
-    p, rows, ranks, members : see `needed_memory`.
-    memory : bytes that a rank can take; None where that is not known.
-    solver : what the user asks for.
-
-    Raises
-    ------
-    InputError
-        What is asked for, or all that there is, does not fit.
     """
 
     def fits(name: str) -> bool:

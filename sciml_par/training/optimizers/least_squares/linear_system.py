@@ -57,7 +57,7 @@ class LinearSystem(ABC):
         """d for v of each term on this rank, [M, K_t] (collective)."""
 
     def along(self, objective: Objective, at: Linearization, direction: Tensor) -> list[Tensor]:
-        """J d of each term on this rank: [M, p] -> [M, K_t] (local)."""
+        """J d of each term on this rank: [M, p] -> [M, K_t]."""
         row = tf.expand_dims(direction, 1)
         return [tf.matmul(tf.cast(row, j.dtype), j)[:, 0, :] for j in at.jacobian]
 
@@ -68,7 +68,7 @@ class LinearSystem(ABC):
 
 
 def transposed(at: Linearization, v: list[Tensor]) -> Tensor:
-    """Jᵀ v over this rank's rows: [M, K_t] -> [M, p], in double precision (local)."""
+    """Jᵀ v over this rank's rows: [M, K_t] -> [M, p], in double precision."""
     parts = [
         tf.matmul(j, each[:, :, None])[:, :, 0] for j, each in zip(at.jacobian, v, strict=True)
     ]

@@ -64,12 +64,6 @@ class MatrixFree(LinearSystem):
 
     Each product is summed over the ranks. Whether to go on is decided by what the first rank finds,
     which travels with the products; and its solution is given to all.
-
-    Parameters
-    ----------
-    rank : k, the products JᵀJ x that an approximation takes.
-    iterations : the largest number of them in a solution.
-    tolerance : |D⁻¹ (JᵀJ + λ D²) d − D⁻¹ Jᵀ v| / |D⁻¹ Jᵀ v| at which it ends.
     """
 
     rank: int = 100
@@ -93,7 +87,7 @@ class MatrixFree(LinearSystem):
         return objective.jacobian_times(theta, at.matrix.batch, tf.cast(direction, theta.dtype))
 
     def squared_column_norms(self, objective: Objective, at: Linearization) -> Tensor:
-        """The diagonal of the Nyström approximation, which is at most that of JᵀJ (local)."""
+        """The diagonal of the Nyström approximation, which is at most that of JᵀJ."""
         return tf.reduce_sum(at.matrix.root**2, axis=2)
 
     def factorize(
@@ -199,7 +193,7 @@ class MatrixFree(LinearSystem):
 
 
 def _products(objective: Objective, theta: Tensor, batch: Batch, direction: Tensor) -> Tensor:
-    """JᵀJ d over this rank's rows: [M, p] -> [M, p] (local)."""
+    """JᵀJ d over this rank's rows: [M, p] -> [M, p]."""
     found = objective.normal_times(theta, batch, tf.cast(direction, theta.dtype))
     return tf.cast(found, tf.float64)
 

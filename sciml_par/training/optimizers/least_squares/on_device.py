@@ -31,10 +31,10 @@ def linearize(
 
 
 def factorize(at: Linearization, damping: Tensor, scale: Tensor) -> Tensor:
-    """L of JᵀJ + λ D² = L Lᵀ, [M, p, p]; not finite where there is none (local)."""
+    """L of JᵀJ + λ D² = L Lᵀ, [M, p, p]; not finite where there is none."""
     return tf.linalg.cholesky(at.matrix + tf.linalg.diag(damping[:, None] * scale * scale))
 
 
 def solve(factor: Tensor, right: Tensor) -> Tensor:
-    """(L Lᵀ)⁻¹ v: [M, p] (local)."""
+    """(L Lᵀ)⁻¹ v: [M, p]."""
     return tf.linalg.cholesky_solve(factor, right[:, :, None])[:, :, 0]

@@ -16,12 +16,7 @@ _COLUMNS_PER_THREAD = 500
 def algebra_on_host(
     function: HostFunction, tensors: Sequence[Any], shapes: Sequence[Shape], *, columns: int
 ) -> list[Any]:
-    """As `call_on_host`, for a function that calls BLAS (local).
-
-    Parameters
-    ----------
-    columns : of the matrices. More threads than one make products of few columns slower.
-    """
+    """As `call_on_host`, for a function that calls BLAS."""
     threads = max(1, min(current_world().threads, columns // _COLUMNS_PER_THREAD))
 
     def limited(arguments: Sequence[Array], results: Sequence[Array]) -> None:

@@ -35,19 +35,7 @@ _SYSTEMS: dict[str, Callable[[], LinearSystem]] = {
 def make_system(
     solver: str, objective: Objective, batch: Batch, parameters: int, *, scaled: bool
 ) -> LinearSystem:
-    """The solver for p parameters, the same on every rank (local).
-
-    Parameters
-    ----------
-    solver : its name; "auto" takes the kernel where all ranks together have fewer residuals than
-        parameters, and normal equations elsewhere.
-    scaled : whether D may differ from 1.
-
-    Raises
-    ------
-    InputError
-        See `system_of`.
-    """
+    """The solver for p parameters, the same on every rank."""
     if solver in (AUTO, KERNEL):
         counts = objective.residuals_of_ranks(batch)
         if solver == KERNEL or sum(counts) < parameters:
@@ -56,13 +44,7 @@ def make_system(
 
 
 def system_of(solver: str) -> LinearSystem:
-    """The solver of this name but for the kernel; normal equations for "auto" (local).
-
-    Raises
-    ------
-    InputError
-        It calls LAPACK, which programs that XLA compiles for a GPU cannot.
-    """
+    """The solver of this name but for the kernel; normal equations for "auto"."""
     made = _SYSTEMS.get(solver, NormalEquations)()
     if not isinstance(made, NormalEquations) and not can_call_on_host():
         raise InputError(
@@ -73,7 +55,7 @@ def system_of(solver: str) -> LinearSystem:
 
 
 def check_solver(where: str, solver: Any, names: Sequence[str] = ALL) -> None:
-    """See that it is one of the names (local)."""
+    """See that it is one of the names."""
     if not isinstance(solver, str) or solver not in names:
         raise InputError(
             f"{where}: expected solver to be one of {', '.join(map(repr, names))}; got {solver!r}."

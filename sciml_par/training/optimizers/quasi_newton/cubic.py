@@ -29,12 +29,12 @@ class Point(NamedTuple):
     slope: Tensor
 
     def where(self, chosen: Tensor, other: Point) -> Point:
-        """This point for the members that are chosen, [M], the other one for the rest (local)."""
+        """This point for the members that are chosen, [M], the other one for the rest."""
         return Point(*(tf.where(chosen, a, b) for a, b in zip(self, other, strict=True)))
 
 
 def minimizer(a: Point, b: Point) -> Tensor:
-    """The local minimizer of the cubic with these values and slopes, [M] (local).
+    """The local minimizer of the cubic with these values and slopes, [M].
 
     Nocedal and Wright (2006), eq. 3.59. Not finite where the cubic has none.
     """
@@ -45,7 +45,7 @@ def minimizer(a: Point, b: Point) -> Tensor:
 
 
 def between(low: Point, high: Point, *, halve: Tensor) -> Tensor:
-    """A length between two points, away from both, [M] (local).
+    """A length between two points, away from both, [M].
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def between(low: Point, high: Point, *, halve: Tensor) -> Tensor:
 
 
 def beyond(before: Point, last: Point) -> Tensor:
-    """A length greater than that of the last point, where the function still falls, [M] (local)."""
+    """A length greater than that of the last point, where the function still falls, [M]."""
     step = last.length - before.length
     least, most = last.length + _LEAST_BEYOND * step, last.length + _MOST_BEYOND * step
     found = minimizer(before, last)

@@ -25,15 +25,6 @@ class Adaptive(Source):
     """Points of all ranks that are chosen by the residual between chunks; this rank has its share.
 
     What is chosen depends on the weights, so that it is kept in checkpoints, by `kept`.
-
-    Parameters
-    ----------
-    sets : the interior points of each member.
-    adapting : how they follow the residual.
-    weights : of each member, w of each equation.
-    rank, size : in the group that shares the model.
-    seed : of candidates and choice.
-    dtype : of the tensors.
     """
 
     take = TakeAll()
@@ -74,7 +65,7 @@ class Adaptive(Source):
         return self.adapting.every - step % self.adapting.every
 
     def due(self, step: int) -> bool:
-        """Whether points are to be chosen before the update after `step` updates (local)."""
+        """Whether points are to be chosen before the update after `step` updates."""
         full = self.adapting.grows and len(self._points[0]) == self.capacity
         on_time = step > 0 and step % self.adapting.every == 0
         return on_time and step != self._adapted_at and not full
@@ -99,11 +90,11 @@ class Adaptive(Source):
         self._adapted_at, self._part = step, None
 
     def kept(self) -> dict[str, npt.NDArray[Any]]:
-        """What a checkpoint holds of the points (local)."""
+        """What a checkpoint holds of the points."""
         return {"points": np.stack(self._points), "adapted_at": np.asarray(self._adapted_at)}
 
     def restore(self, kept: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on with the points of a checkpoint (local)."""
+        """Go on with the points of a checkpoint."""
         self._points = list(kept["points"])
         self._adapted_at, self._part = int(kept["adapted_at"]), None
 
@@ -122,7 +113,7 @@ class Adaptive(Source):
         return self._part
 
     def rows(self) -> tuple[list[FloatArray], list[FloatArray]]:
-        """This rank's weights, for each equation, and arrays (local)."""
+        """This rank's weights, for each equation, and arrays."""
         begin, end = piece(self.capacity, self.rank, self.size)
         members = [
             each.complete((self._filled(x)[begin:end],))
@@ -151,7 +142,7 @@ class Adaptive(Source):
 
 
 def stack_adaptive(sources: Sequence[Adaptive]) -> Adaptive:
-    """Those of M members as one (local)."""
+    """Those of M members as one."""
     first = sources[0]
     pairs = [source.of_members for source in sources]
     return Adaptive(

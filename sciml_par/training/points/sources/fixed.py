@@ -52,7 +52,7 @@ class Fixed(Source):
         self._part: Any = None
 
     def stacked_as(self, wanted: tuple[Flags, Flags], members: int) -> Fixed:
-        """The same with copies for the members of what is to be stacked and is not (local)."""
+        """The same with copies for the members of what is to be stacked and is not."""
         leaves = [
             [
                 np.repeat(leaf[None], members, axis=0) if flag and not now else leaf
@@ -79,7 +79,7 @@ class Fixed(Source):
 
 
 def stack_fixed(sources: Sequence[Fixed]) -> Fixed:
-    """Those of M members as one (local)."""
+    """Those of M members as one."""
     weights, weights_stacked = stack_all([source.weights for source in sources])
     arrays, arrays_stacked = stack_all([source.arrays for source in sources])
     return Fixed(weights, arrays, sources[0].dtype, stacked=(weights_stacked, arrays_stacked))

@@ -59,14 +59,6 @@ class Minibatches(Source):
     All points are on every rank, since a batch may have any of them. The host draws which points
     the next steps use, for a window of steps at a time, and the loop gathers them. Windows begin at
     fixed steps, so that it does not matter where chunks begin.
-
-    Parameters
-    ----------
-    weights, arrays : of all N points of all ranks; weights are scalars [] or have a row a point.
-    all_points : this rank's points if it used all that it has.
-    orders : of each member; one where all have the same.
-    columns : from which to which place of a batch this rank has its slice.
-    stacked : which of weights and arrays are stacked.
     """
 
     def __init__(
@@ -130,7 +122,7 @@ def _rows_of(values: Tensor, rows: Tensor, stacked: bool) -> Tensor:
 
 
 def stack_minibatches(sources: Sequence[Minibatches]) -> Minibatches:
-    """Those of M members as one (local)."""
+    """Those of M members as one."""
     orders = [source.orders[0] for source in sources]
     orders = orders[:1] if len(set(orders)) == 1 else orders
     weights, weights_stacked = stack_all([each.source.weights for each in sources])

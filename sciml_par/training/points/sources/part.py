@@ -83,18 +83,7 @@ def make_part(
     batch_size: int | None,
     resample_every: int | None,
 ) -> Part:
-    """This rank's part of a set of points (local).
-
-    Parameters
-    ----------
-    terms : those of the loss that have these points.
-    number : of the set, which tells its random numbers from those of others.
-
-    Raises
-    ------
-    InputError
-        There are no points, or fewer than a batch has, or what is asked for does not go together.
-    """
+    """This rank's part of a set of points."""
     every_row = point_set.complete(point_set.points(0))
     total = len(every_row[0])
     _check(total, terms, batch_size)
@@ -128,13 +117,7 @@ def make_part(
 def make_adaptive_part(
     interior: InteriorSet, terms: Sequence[Term], place: Place, adapting: Adapting
 ) -> Part:
-    """This rank's part of interior points that follow the residual (local).
-
-    Raises
-    ------
-    InputError
-        They are to be a bootstrap sample as well, or there are too few candidates.
-    """
+    """This rank's part of interior points that follow the residual."""
     if place.bootstrap is not None:
         raise InputError(
             f"train: bootstrap gives every member a sample of the same points, and "
@@ -162,13 +145,7 @@ def make_adaptive_part(
 
 
 def remarks_on_rounding(x: FloatArray, terms: Sequence[Term], place: Place) -> tuple[str, ...]:
-    """Return a sentence if the precision is coarse for the points x: [n, d] (local).
-
-    Raises
-    ------
-    InputError
-        Neighbouring points are one in the precision.
-    """
+    """Return a sentence if the precision is coarse for the points x: [n, d]."""
     found = coarse_rounding(x, place.dtype)
     if found is None:
         return ()

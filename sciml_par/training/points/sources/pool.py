@@ -113,7 +113,7 @@ def _differing(draws: Sequence[Draws]) -> Flags:
 
 
 def stack_pools(pools: Sequence[Pool]) -> Pool:
-    """Those of M members as one (local)."""
+    """Those of M members as one."""
     draws = [pool.draws[0] for pool in pools]
     weights, stacked = stack_all([pool.weights for pool in pools])
     all_weights, _ = stack_all([pool.all_weights for pool in pools])

@@ -26,7 +26,7 @@ class Take(Protocol):
     """
 
     def __call__(self, data: Data, step: Tensor) -> tuple[Any, Any]:
-        """The weights of the terms, and the arrays of the set, after `step` updates (local)."""
+        """The weights of the terms, and the arrays of the set, after `step` updates."""
 
     def __hash__(self) -> int:
         """Equal for equal ones."""
@@ -51,20 +51,20 @@ class Source(ABC):
     form: tuple[Any, ...]
 
     def longest_chunk(self, step: int) -> int:
-        """As that of a feed (local)."""
+        """As that of a feed."""
         return ENDLESS
 
     @abstractmethod
     def chunk(self, step: int) -> Data:
-        """As that of a feed (local)."""
+        """As that of a feed."""
 
     @abstractmethod
     def whole(self, step: int) -> tuple[Any, Any]:
-        """The weights and arrays of all of this rank's points (local)."""
+        """The weights and arrays of all of this rank's points."""
 
 
 def stack(arrays: Sequence[Array]) -> tuple[Array, bool]:
-    """One array for all members where theirs are equal, else [M, …] and True (local)."""
+    """One array for all members where theirs are equal, else [M, …] and True."""
     first = arrays[0]
     if all(np.array_equal(first, other) for other in arrays[1:]):
         return first, False
@@ -72,6 +72,6 @@ def stack(arrays: Sequence[Array]) -> tuple[Array, bool]:
 
 
 def stack_all(members: Sequence[Sequence[Array]]) -> tuple[tuple[Array, ...], Flags]:
-    """`stack` for each of several arrays (local)."""
+    """`stack` for each of several arrays."""
     pairs = [stack(arrays) for arrays in zip(*members, strict=True)]
     return tuple(array for array, _ in pairs), tuple(flag for _, flag in pairs)
