@@ -135,8 +135,8 @@ test-all: export XLA_FLAGS ?=
 test-all: test ## the same with every case of every product, on every number of ranks
 
 # Much of the tests' time is that of XLA's compiler, for loops that then run a few steps. It has a
-# quicker way; on two ranks, and in test-all, it goes the one that users have.
-test-serial $(filter-out test-mpi-2,$(MPI_RUNS)): export XLA_FLAGS ?= \
+# quicker way; on four ranks, and in test-all, it goes the one that users have.
+test-serial $(filter-out test-mpi-4,$(MPI_RUNS)): export XLA_FLAGS ?= \
     --xla_cpu_use_fusion_emitters=false
 
 # Two runs side by side, since the tests that start programs mostly wait. What the second one prints
