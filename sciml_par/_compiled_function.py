@@ -16,7 +16,7 @@ from typing import Any
 from sciml_par._tensorflow import tf
 
 # The cache of XLA is emptied as a whole, and what is still in use is then compiled again.
-MOST_DROPPED = 32
+MOST_DROPPED = 8
 _CACHE = "xla_device_compiler"
 _TYPE_OF_CACHE = "N10tensorflow14DeviceCompilerIN3xla15LocalExecutableENS1_11LocalClientEEE"
 _HASH_OF_TYPE = 0x6B406BD7CBE180FF  # tsl::Hash64 of the name

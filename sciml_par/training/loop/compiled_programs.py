@@ -10,7 +10,7 @@ from typing import Any
 from sciml_par._compiled_function import release_dropped
 from sciml_par.parallel.groups.world import current_world
 
-_MOST = 16  # computations: a training may have one for each of its phases, whole and in parts
+_MOST = 8  # computations; a training may have one for each of its phases, whole and in parts
 
 
 @dataclass
