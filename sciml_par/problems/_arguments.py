@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sciml_par._checks import checked_integer, checked_weight
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_integer, checked_weight
 from sciml_par.problems.checks.names import checked_names, component_names
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain

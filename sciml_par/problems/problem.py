@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_weight
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems._arguments import (
@@ -26,7 +27,6 @@ from sciml_par.problems._arguments import (
     checked_term_weights,
     unique,
 )
-from sciml_par.problems.checks.checks import checked_weight
 from sciml_par.problems.checks.evaluate import values_at
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain

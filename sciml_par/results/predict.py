@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import as_integer
 from sciml_par._masked import with_gaps
 from sciml_par._rounding import coarse_rounding
 from sciml_par._text import counted
@@ -194,13 +194,5 @@ def _left_out(members: Sequence[Member]) -> tuple[int, ...]:
 
 
 def _checked_size(value: Any) -> int:
-    try:
-        size = operator.index(value)
-    except TypeError:
-        size = 0
-    if size < 1 or isinstance(value, bool):
-        raise InputError(
-            f"Result.predict: expected batch_size, the points to predict at a time, to be an "
-            f"integer ≥ 1; got {value!r}."
-        )
-    return size
+    what = "batch_size, the points to predict at a time,"
+    return as_integer(value, 1, "Result.predict", what)

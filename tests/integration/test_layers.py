@@ -54,7 +54,6 @@ FLOORS = {
     },
     "networks": {"layers": 1, "propagation": 2, "models": 3, "keras": 4},
     "training": {
-        "_checks": 0,
         "_results": 0,
         "identity": 1,
         "arguments": 1,

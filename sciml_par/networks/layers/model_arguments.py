@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping
-from numbers import Integral, Real
 from typing import Any
 
+from sciml_par._checks import is_integer, is_positive
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 
@@ -59,16 +58,6 @@ def keras_arguments(what: str) -> Iterator[None]:
         yield
     except (TypeError, ValueError) as error:
         raise InputError(f"{what}: {str(error).strip().splitlines()[0]}") from error
-
-
-def is_positive(value: Any) -> bool:
-    """Whether a value is a positive finite number."""
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
-
-
-def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, which a truth value is not."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def own_embedding(model: str, embedding: Any, dtype: str) -> Any:

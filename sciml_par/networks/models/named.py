@@ -7,8 +7,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from sciml_par._checks import is_integer
 from sciml_par.errors import InputError
-from sciml_par.networks.layers.model_arguments import checked_factor, is_integer
+from sciml_par.networks.layers.model_arguments import checked_factor
 from sciml_par.networks.models.fourier_features import FourierFeatures
 from sciml_par.networks.models.mlp import MLP
 from sciml_par.networks.models.modified_mlp import ModifiedMLP

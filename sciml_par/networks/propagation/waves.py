@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.activation import ACTIVATIONS, Activation
-from sciml_par.networks.layers.model_arguments import is_integer
 from sciml_par.networks.propagation.taylor import Layer
 
 ValueOf = Callable[[Any], Any]

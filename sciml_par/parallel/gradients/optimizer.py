@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
+from sciml_par._checks import as_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
@@ -129,11 +129,7 @@ def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
 
 
 def _check_passes(number: Any) -> None:
-    if not isinstance(number, Integral) or isinstance(number, bool) or number < 1:
-        raise InputError(
-            f"DistributedOptimizer: expected backward_passes_per_step to be an integer ≥ 1; got "
-            f"{number!r}."
-        )
+    as_integer(number, 1, "DistributedOptimizer", "backward_passes_per_step")
 
 
 def _check_optimizer(optimizer: Any) -> None:

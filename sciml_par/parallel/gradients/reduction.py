@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
+from sciml_par._checks import is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.allreduce import allreduce
@@ -70,7 +71,7 @@ class GradientReduction:
 
     def _check_groups(self) -> None:
         groups = self.groups
-        if groups is None or (_is_integer(groups) and groups >= 1):  # type: ignore[operator]
+        if groups is None or (is_integer(groups) and groups >= 1):  # type: ignore[operator]
             return
         if not isinstance(groups, Sequence) or not all(
             isinstance(group, Sequence) and not isinstance(group, str) for group in groups
@@ -207,7 +208,3 @@ def _name(number: int, missing: list[int]) -> str:
 
 def _is_compiled() -> bool:
     return not tf.executing_eagerly() and in_compiled_function()
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._checks import is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
-from sciml_par.problems.checks.checks import is_integer
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.operators.operators import laplacian

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._checks import checked_integer
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import cos, row_sum
-from sciml_par.problems.checks.checks import checked_integer
 from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.operators.operators import laplacian

@@ -1,44 +1,15 @@
-"""Checks of numbers and arrays that several modules of this package share."""
+"""Checks of functions and arrays that users pass."""
 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-
-
-def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, NumPy's included and booleans excluded."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def checked_integer(value: Any, what: str, *, least: int) -> int:
-    """Let an integer of at least `least` through."""
-    if not is_integer(value) or value < least:
-        raise InputError(f"{what} must be an integer of at least {least}, got {value!r}")
-    return int(value)
-
-
-def checked_number(value: Any, what: str) -> float:
-    """Let a finite real number through."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-        raise InputError(f"{what} must be a finite number, got {value!r}")
-    return float(value)
-
-
-def checked_weight(value: Any, owner: str) -> float:
-    """Let a finite weight of at least 0 through."""
-    weight = checked_number(value, f"{owner}: weight")
-    if weight < 0:
-        raise InputError(f"{owner}: weight must not be negative, got {value!r}")
-    return weight
 
 
 def check_takes(

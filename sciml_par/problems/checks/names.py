@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
+from sciml_par._checks import is_integer
 from sciml_par.errors import InputError
 
 
@@ -44,7 +44,7 @@ def _place_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str)
         if which not in names:
             raise InputError(f"there is no {what} {which!r}; there are {', '.join(names)}")
         return names.index(which)
-    if not isinstance(which, Integral) or isinstance(which, bool) or int(which) < 0:
+    if not is_integer(which) or int(which) < 0:
         raise InputError(
             f"a {what} is given by its name or its number from 0 on, got {which!r}; {advice}"
         )

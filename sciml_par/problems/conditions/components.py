@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sciml_par._checks import is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import is_integer
 
 Component = int | str | Sequence[int | str]
 Components = tuple[int | str, ...]

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_weight, is_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import check_takes, checked_weight, is_integer
+from sciml_par.problems.checks.checks import check_takes
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_number, is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import as_columns, checked_number, is_integer
+from sciml_par.problems.checks.checks import as_columns
 from sciml_par.problems.checks.evaluate import raw_values
 from sciml_par.problems.conditions.axes import axis_number, checked_axis
 from sciml_par.problems.conditions.condition import Arrays, Condition

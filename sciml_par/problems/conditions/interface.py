@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_number
 from sciml_par.problems.conditions.axes import axis_number, checked_axis
 from sciml_par.problems.conditions.components import (
     Component,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_integer, is_integer
 from sciml_par.problems.conditions.drawing import faces_named
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
-from sciml_par.problems.checks.checks import checked_number
 from sciml_par.problems.conditions.components import Component
 from sciml_par.problems.conditions.condition import On, Predicate
 from sciml_par.problems.conditions.valued import Value, ValuedCondition, normal_derivative

@@ -12,9 +12,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import check_takes, checked_number
+from sciml_par.problems.checks.checks import check_takes
 from sciml_par.problems.checks.evaluate import values_at
 from sciml_par.problems.conditions.components import (
     Component,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import is_integer
 
 FloatArray = npt.NDArray[np.float64]
 

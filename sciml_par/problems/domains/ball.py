@@ -8,8 +8,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_number
 from sciml_par.problems.checks.names import checked_names, coordinate_names
 from sciml_par.problems.domains._vectors import checked_vector
 from sciml_par.problems.domains.domain import Domain

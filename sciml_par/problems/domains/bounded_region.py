@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_integer
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.sampling import (
     GRID,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.checks.checks import checked_integer
+from sciml_par._checks import checked_integer
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import ROUNDING
 from sciml_par.problems.domains.surfaces.faces import BoxFace, Face, faces_of, points_on

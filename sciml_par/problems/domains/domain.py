@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_integer
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_integer
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.problems.domains.bounded_region import BoundedRegion
 from sciml_par.problems.domains.combined_regions import (

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_integer, is_integer
 from sciml_par.problems.checks.names import checked_names, coordinate_names
 from sciml_par.problems.domains._vectors import checked_points
 from sciml_par.problems.domains.domain import Domain

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.checks.checks import checked_integer, is_integer
+from sciml_par._checks import checked_integer, is_integer
 from sciml_par.problems.domains._vectors import counts_per_axis
 from sciml_par.problems.domains.surfaces.rejection import exactly, kept_share
 from sciml_par.problems.domains.surfaces.sampling import proportional

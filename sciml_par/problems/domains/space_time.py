@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_integer, checked_number, is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_integer, checked_number, is_integer
 from sciml_par.problems.checks.names import checked_names
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box, Interval

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_number
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_number
 
 FloatArray = npt.NDArray[np.float64]
 Tensor = Any

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from sciml_par._checks import as_integer, is_integer, is_positive
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
-from sciml_par.training._checks import as_integer
 
 DATA, ENSEMBLE = "data", "ensemble"
 
@@ -68,7 +66,7 @@ class Ensemble(ByName):
                 f"of the member's number; got {self.problems!r}."
             )
         _check_each("seeds", self.seeds, _is_seed, "integers ≥ 0")
-        _check_each("learning_rates", self.learning_rates, _is_rate, "numbers > 0")
+        _check_each("learning_rates", self.learning_rates, is_positive, "numbers > 0")
         if not isinstance(self.bootstrap, bool):
             raise InputError(f"Ensemble: expected bootstrap to be a bool; got {self.bootstrap!r}.")
 
@@ -171,8 +169,4 @@ def _check_each(name: str, values: Any, good: Callable[[Any], bool], expected: s
 
 
 def _is_seed(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
-
-
-def _is_rate(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+    return is_integer(value) and int(value) >= 0

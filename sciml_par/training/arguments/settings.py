@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import as_integer
 from sciml_par.errors import InputError
-from sciml_par.training._checks import as_integer
 
 PRECISIONS = ("float32", "float64")
 BEST, LAST = "best", "last"

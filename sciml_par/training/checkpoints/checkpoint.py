@@ -7,10 +7,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
+from sciml_par._checks import as_integer
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.results.stored.folder import CHECKPOINT
-from sciml_par.training._checks import as_integer
 
 AUTO = "auto"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import fields
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
+from sciml_par._checks import is_integer, is_number
 from sciml_par._other_names import ByName
 
 _SIMPLE = (bool, int, float, str, type(None))
@@ -39,9 +40,9 @@ def text_of(value: Any) -> str:
         found = value.describe()
         inner = ", ".join(f"{n}={text}" for n, text in found.items() if n != "kind")
         return f"{found['kind']}({inner})"
-    if isinstance(value, Integral) and not isinstance(value, bool):
+    if is_integer(value):
         return repr(int(value))
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if is_number(value):
         return repr(float(value))
     if isinstance(value, _SIMPLE):
         return repr(value)

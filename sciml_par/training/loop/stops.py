@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from sciml_par._checks import as_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training._checks import as_integer
 from sciml_par.training.loop.loop import Limits
 
 _NEVER = 2**31 - 1

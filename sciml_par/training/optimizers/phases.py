@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sciml_par._checks import as_integer
 from sciml_par.errors import InputError
-from sciml_par.training._checks import as_integer
 from sciml_par.training.optimizers.convert import as_optimizer
 from sciml_par.training.optimizers.optimizer import FirstOrder, Optimizer
 

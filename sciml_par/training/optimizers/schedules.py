@@ -10,9 +10,7 @@ from collections.abc import Hashable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
-from sciml_par.training._checks import (
+from sciml_par._checks import (
     check_count,
     check_flag,
     check_not_negative,
@@ -20,6 +18,8 @@ from sciml_par.training._checks import (
     check_positive,
     is_number,
 )
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.training.identity.described import Described, key_of, text_of
 
 Tensor = Any

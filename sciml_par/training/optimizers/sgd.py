@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from sciml_par._checks import check_flag, check_fraction
 from sciml_par._tensorflow import tf
-from sciml_par.training._checks import check_flag, check_fraction
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.optimizer import FirstOrder
 from sciml_par.training.optimizers.schedules import Schedule, take_learning_rate

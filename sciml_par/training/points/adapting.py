@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_integer, checked_number
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import checked_integer, checked_number
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

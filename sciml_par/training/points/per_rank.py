@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._checks import is_integer
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
@@ -29,9 +30,7 @@ def check_per_rank(number: Any, points: Points) -> None:
             "array as points=..., which is dealt out to the ranks."
         )
     several = number if isinstance(number, tuple | list) else [number]
-    if not all(
-        isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 2 for n in several
-    ):
+    if not all(is_integer(n) and int(n) >= 2 for n in several):
         raise InputError(
             f"train: points_per_rank must be a number of points of at least 2, or a tuple of such "
             f"numbers, one per axis; got {number!r}."

@@ -6,12 +6,12 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_integer, is_integer
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.domain import Domain
@@ -89,7 +89,9 @@ class Points(ByName):
         put(self, "batch_size", _batch_sizes(self.batch_size))
         for name, least in (("resample_every", 1), ("seed", 0)):
             if getattr(self, name) is not None:
-                put(self, name, _integer(getattr(self, name), f"Points: {name}", least))
+                put(
+                    self, name, checked_integer(getattr(self, name), f"Points: {name}", least=least)
+                )
         put(self, "adapt", checked_adapting(self.adapt))
         put(self, "conditions", _conditions(self.conditions))
         self._check_method()
@@ -184,21 +186,21 @@ class Points(ByName):
 
 def _interior(value: Any) -> Number | FloatArray | None:
     what = "Points: interior"
-    if isinstance(value, list | tuple) and value and all(map(_is_integer, value)):
-        return tuple(_integer(each, what, 1) for each in value)
+    if isinstance(value, list | tuple) and value and all(map(is_integer, value)):
+        return tuple(checked_integer(each, what, least=1) for each in value)
     return _number_or_array(value, what)
 
 
 def _number_or_array(value: Any, what: str) -> int | FloatArray | None:
-    if value is None or _is_integer(value):
-        return None if value is None else _integer(value, what, 1)
+    if value is None or is_integer(value):
+        return None if value is None else checked_integer(value, what, least=1)
     if isinstance(value, str | bytes | bool | float) or not _is_array_like(value):
         raise InputError(
             f"{what} must be an integer of at least 1 or an array of points, got {value!r}"
         )
     array = as_array(value, what)
     if array.ndim == 0:
-        return _integer(int(array) if array == int(array) else value, what, 1)
+        return checked_integer(int(array) if array == int(array) else value, what, least=1)
     return array
 
 
@@ -246,21 +248,11 @@ def _batch_sizes(value: Any) -> dict[str, int]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        return {INTERIOR: _integer(value, "Points: batch_size", 1)}
+        return {INTERIOR: checked_integer(value, "Points: batch_size", least=1)}
     return {
-        str(name): _integer(each, f"Points: batch_size of {name!r}", 1)
+        str(name): checked_integer(each, f"Points: batch_size of {name!r}", least=1)
         for name, each in value.items()
     }
-
-
-def _integer(value: Any, what: str, least: int) -> int:
-    if not _is_integer(value) or value < least:
-        raise InputError(f"{what} must be an integer of at least {least}, got {value!r}")
-    return int(value)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _is_array_like(value: Any) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, NamedTuple
 
+from sciml_par._checks import check_count, check_number, check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training._checks import check_count, check_number, check_positive
 from sciml_par.training.weights.loss_weights import LossAt, LossWeights, TermsOfLoss, WeightState
 
 Tensor = Any

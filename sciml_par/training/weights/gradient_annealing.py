@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from sciml_par._checks import check_count, check_fraction
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training._checks import check_count, check_fraction
 from sciml_par.training.weights.loss_weights import (
     LossAt,
     LossWeights,

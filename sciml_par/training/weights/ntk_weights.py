@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+from sciml_par._checks import check_count, check_fraction
 from sciml_par._tensorflow import tf
-from sciml_par.training._checks import check_count, check_fraction
 from sciml_par.training.weights.loss_weights import (
     LossAt,
     LossWeights,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
-from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
-from sciml_par.training._checks import (
+from sciml_par._checks import (
     check_count,
     check_fraction,
     check_number,
     check_positive,
 )
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.training.weights.loss_weights import (
     LossAt,
     LossWeights,

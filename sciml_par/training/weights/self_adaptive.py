@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+from sciml_par._checks import check_count, check_positive
 from sciml_par._tensorflow import tf
-from sciml_par.training._checks import check_count, check_positive
 from sciml_par.training.weights.loss_weights import (
     LossAt,
     LossWeights,

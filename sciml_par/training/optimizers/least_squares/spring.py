@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from sciml_par._checks import check_count, check_fraction, check_positive
 from sciml_par._tensorflow import tf
-from sciml_par.training._checks import check_count, check_fraction, check_positive
 from sciml_par.training.identity.described import Described
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,

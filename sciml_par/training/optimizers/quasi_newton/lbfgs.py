@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
+from sciml_par._checks import check_count
 from sciml_par._tensorflow import tf
-from sciml_par.training._checks import check_count
 from sciml_par.training.optimizers.quasi_newton.method import Pair, QuasiNewton
 
 Tensor = Any

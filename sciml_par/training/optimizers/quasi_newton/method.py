@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from sciml_par._checks import check_count, check_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training._checks import check_count, check_number
 from sciml_par.training.identity.described import Described
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._checks import check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training._checks import check_positive
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.quasi_newton.method import Pair, QuasiNewton
 
