@@ -142,7 +142,7 @@ def test_all_points_at_every_step_cost_nothing(name: str) -> None:
 def test_chunks_may_begin_and_end_anywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiled loop over all steps has the points that single steps of other feeds have."""
     for module in ("minibatches._MOST_BATCHES", "pool._MOST_STEPS"):
-        monkeypatch.setattr(f"sciml_par.training.points.{module}", 5)
+        monkeypatch.setattr(f"sciml_par.training.points.sources.{module}", 5)
     made = feed(WANTED[name], 1, 2)
 
     @tf.function(jit_compile=True)
