@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
-from sciml_par.results.field_form import FieldForm
+from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
 FloatArray = npt.NDArray[np.float64]

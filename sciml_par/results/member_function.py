@@ -15,8 +15,7 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import Member, PredictionElsewhere, Weights
-from sciml_par.results.stored.keras_models import function_of
-from sciml_par.results.trained_field import TrainedField
+from sciml_par.results.trained_field import TrainedField, function_of
 
 FloatArray = npt.NDArray[np.float64]
 Tensor = Any

@@ -17,10 +17,9 @@ from sciml_par.results.member import FINISHED, History, Member, in_the_mean, ran
 from sciml_par.results.merge import check_alike, merge_members
 from sciml_par.results.other_weights import errors_of, with_errors, with_weights
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
-from sciml_par.results.stored.files import write_results
+from sciml_par.results.stored.files import load, write_results
 from sciml_par.results.stored.folder import claim_folder
 from sciml_par.results.stored.keras_models import Lazy, copy_with
-from sciml_par.results.stored.load import load
 from sciml_par.results.table import print_table, remarks
 from sciml_par.results.text import text_of
 from sciml_par.results.unknown_values import found_unknowns
@@ -270,9 +269,9 @@ class Result:
             The folder holds no results, or not as they were written, or those of a version that
             saved no weights or of a newer one.
         """
-        found = load(Path(directory), problem=problem, network=network)
-        read = Result(found.mode, found.members, [], arguments=found.arguments)
-        return replace(read, networks=read._copies(found.members))
+        mode, arguments, members = load(Path(directory), problem=problem, network=network)
+        read = Result(mode, members, [], arguments=arguments)
+        return replace(read, networks=read._copies(members))
 
     @staticmethod
     def merge(results: Sequence[Result]) -> Result:

@@ -28,8 +28,8 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Interval, Problem, laplacian, poisson
 from sciml_par.results import Member, Result
-from sciml_par.results.field_form import form_of
 from sciml_par.results.stored.keras_models import flat_weights
+from sciml_par.results.trained_field import form_of
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: reads files without ranks")
 X = np.linspace(-1, 1, 20)[:, None]
@@ -176,12 +176,12 @@ def test_what_is_no_result_is_refused(copy: Path, tmp_path: Path) -> None:
     summary = copy / "results.json"
     whole = summary.read_text()
     for content, match in (
-        (whole[:100], "results.json cannot be read .*It is truncated, or no file of"),
-        ("[1, 2]", "no file of sciml_par: it lacks 'versions'"),
-        ('{"accuracy": 1}', "no file of sciml_par"),
-        ('{"versions": {}, "runs": []}', "compares numbers of ranks. Read it with json.load"),
-        ('{"versions": {"sciml-par": "0.1.0"}, "members": []}', "0.1.0, which saved no weights"),
-        (whole.replace('"format": 3', '"format": 4'), "format 4, of sciml-par .* reads format 3"),
+        (whole[:100], "results.json cannot be read .*It is truncated, or not a file of"),
+        ("[1, 2]", "expected .*results.json to have 'versions' and 'members', .*; got neither"),
+        ('{"accuracy": 1}', "got 'accuracy'. Name the folder of a training"),
+        ('{"versions": {}, "runs": []}', "got 'versions' and 'runs'.*, json.load reads"),
+        (whole.replace('"format": 3', '"format": 4'), "format 3; got 4, of sciml-par .* Load it"),
+        (whole.replace('"format": 3,', ""), "expected .* to have format 3; got None"),
         (whole.replace('"stacked_with"', '"other"'), "not as Result.save writes them .*KeyError"),
         (
             whole.replace('"rank_trained"', "1").replace('"members": [', '"members": 3, "x": ['),
