@@ -179,7 +179,7 @@ def test_what_is_no_result_is_refused(copy: Path, tmp_path: Path) -> None:
         (whole[:100], "results.json cannot be read .*It is truncated, or not a file of"),
         ("[1, 2]", "expected .*results.json to have 'versions' and 'members', .*; got neither"),
         ('{"accuracy": 1}', "got 'accuracy'. Name the folder of a training"),
-        ('{"versions": {}, "runs": []}', "got 'versions' and 'runs'.*, json.load reads"),
+        ('{"versions": {}, "runs": []}', "got 'versions', 'runs'.*, json.load reads"),
         (whole.replace('"format": 3', '"format": 4'), "format 3; got 4, of sciml-par .* Load it"),
         (whole.replace('"format": 3,', ""), "expected .* to have format 3; got None"),
         (whole.replace('"stacked_with"', '"other"'), "not as Result.save writes them .*KeyError"),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._files import draft_of, write_text, write_whole
-from sciml_par._text import listed, one_line
+from sciml_par._text import one_line
 from sciml_par.errors import InputError, OutputError
 from sciml_par.results.member import Member, ranks_of
 from sciml_par.results.member_function import members_of_functions
@@ -102,13 +102,13 @@ def _save(save: Callable[..., None], arrays: Arrays, path: Path) -> None:
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write_networks(members: Sequence[Member], folder: Path) -> list[dict[str, Any]]:
-    """One file for each architecture, as far as Keras can save it; what they are."""
+    """Write a file for each architecture that Keras can save, and return what they are."""
     for left in folder.glob("network-*.keras"):
         left.unlink()
     found = []
@@ -122,7 +122,7 @@ def _write_networks(members: Sequence[Member], folder: Path) -> list[dict[str, A
 
 
 def _write_network(member: Member, path: Path) -> str | None:
-    """Write the network of a member with its weights; why it cannot be, or None."""
+    """Write the network of a member with its weights, or return why it cannot be written."""
     if not isinstance(member.field, TrainedField):
         return str(member.field or "it was not here")
     model = member.field.model
@@ -137,7 +137,7 @@ def _write_network(member: Member, path: Path) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that results depend on."""
+    """Return the versions of Python and of the packages that results depend on."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -181,8 +181,8 @@ def _read_summary(folder: Path) -> dict[str, Any]:
     if not {"versions", "members"}.issubset(given):
         raise InputError(
             f"Result.load: expected {path} to have 'versions' and 'members', as Result.save "
-            f"writes it; got {listed([repr(key) for key in given]) or 'neither'}. Name the folder "
-            f"of a training; what programs that compare numbers of ranks write, json.load reads."
+            f"writes it; got {', '.join(map(repr, given)) or 'neither'}. Name the folder of a "
+            f"training; what programs that compare numbers of ranks write, json.load reads."
         )
     if summary.get("format") != FORMAT:
         raise InputError(
