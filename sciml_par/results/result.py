@@ -12,17 +12,16 @@ from typing import Any, SupportsIndex
 from sciml_par._other_names import by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.results.found_functions import found_functions
-from sciml_par.results.member import FINISHED, History, Member, in_the_mean, ranks_of
+from sciml_par.results.found import unknowns_of
+from sciml_par.results.member import FINISHED, History, Member, ranks_of
 from sciml_par.results.merge import check_alike, merge_members
 from sciml_par.results.other_weights import errors_of, with_errors, with_weights
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
 from sciml_par.results.stored.files import load, write_results
 from sciml_par.results.stored.folder import claim_folder
 from sciml_par.results.stored.keras_models import Lazy, copy_with
-from sciml_par.results.table import print_table, remarks
-from sciml_par.results.text import text_of
-from sciml_par.results.unknown_values import found_unknowns
+from sciml_par.results.table import print_table
+from sciml_par.results.text import remarks, text_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +71,7 @@ class Result:
         A number or an array of these is a `FoundUnknown`; a function is a `FoundFunction`, which
         is called at points.
         """
-        numbers = found_unknowns(
-            [member.unknown_values for member in self.members],
-            [member.kept_unknowns for member in self.members],
-            in_the_mean(self.members),
-        )
-        return {**numbers, **found_functions(self.members)}
+        return {**unknowns_of(self.members)}
 
     @property
     def remarks(self) -> list[str]:

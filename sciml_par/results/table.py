@@ -13,8 +13,7 @@ from rich.table import Table
 
 from sciml_par._terminal import console, prints_to_terminal
 from sciml_par.results.member import FINISHED, Member, ranks_of
-from sciml_par.results.remarks import remarks as remarks
-from sciml_par.results.text import unknowns_text
+from sciml_par.results.text import remarks, unknowns_text
 from sciml_par.results.unknown_values import relative_error
 
 _WIDTH_WITHOUT_TERMINAL, _WIDE = 120, 10_000

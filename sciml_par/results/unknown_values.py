@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,86 +90,8 @@ def shapes_and_truth(
     return shapes, true
 
 
-@dataclass(frozen=True, eq=False)
-class FoundUnknown:
-    """An unknown as all members of a training have found it.
-
-    Attributes
-    ----------
-    name : of the unknown.
-    mean : over the members that finished, as in `Result.predict`; a float, or an array of the
-        shape of the unknown.
-    deviation : their standard deviation, with M − 1 in the denominator; NaN for one.
-    members : what each found, [M, *shape], those that did not finish included.
-    true : what it is known to be, or None.
-    """
-
-    name: str
-    mean: Any
-    deviation: Any
-    members: FloatArray
-    true: Any = None
-
-    @property
-    def relative_error(self) -> float:
-        """‖mean − true‖ / ‖true‖; NaN where the truth is unknown or zero."""
-        return relative_error(self.mean, self.true)
-
-    def __repr__(self) -> str:
-        text = _text(self.mean)
-        if np.isfinite(self.deviation).all():
-            text += f" ± {_text(self.deviation, digits=2)}"
-        error = self.relative_error
-        return text if math.isnan(error) else f"{text} (relative error {error:.1e})"
-
-
-def found_unknowns(
-    values: Sequence[UnknownValues], kept: Sequence[FloatArray], finished: Sequence[bool]
-) -> dict[str, FoundUnknown]:
-    """Over members: each unknown by name, of those members that have it in one shape.
-
-    Parameters
-    ----------
-    values : of each member.
-    kept : which of its numbers belong to the weights that predict, [q].
-    finished : whether it is to be in the mean; all are where none is.
-    """
-    shapes = {name: shape for each in values for name, shape in each.shapes.items()}
-    found = {}
-    for name, shape in shapes.items():
-        rows, used, true = [], [], None
-        for each, numbers, good in zip(values, kept, finished, strict=True):
-            if each.shapes.get(name) == shape:
-                rows.append(np.asarray(each.by_name(numbers)[name]))
-                used.append(good)
-                true = each.true.get(name) if true is None else true
-        members = np.stack(rows)
-        mean_of = members[used] if any(used) else members
-        deviation = mean_of.std(axis=0, ddof=1) if len(mean_of) > 1 else np.full(shape, np.nan)
-        found[name] = FoundUnknown(
-            name, _plain(mean_of.mean(axis=0)), _plain(deviation), members, _plain(true)
-        )
-    return found
-
-
 def relative_error(value: Any, true: Any) -> float:
-    """‖value − true‖ / ‖true‖; NaN where the truth is unknown or zero."""
+    """Return ‖value − true‖ / ‖true‖; NaN where the truth is unknown or zero."""
     if true is None or not np.any(true):
         return math.nan
     return float(np.linalg.norm(np.subtract(value, true)) / np.linalg.norm(true))
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or np.ndim(value) else float(value)
-
-
-def _text(value: Any, digits: int = 8) -> str:
-    """A number, or the first few of an array."""
-    if not np.ndim(value):
-        return f"{value:.{digits}g}"
-    numbers = np.ravel(value)
-    shown = [f"{number:.{digits}g}" for number in numbers[:_SHOWN]]
-    return f"[{', '.join(shown + ['…'] * (len(numbers) > _SHOWN))}]"
-
-
-_SHOWN = 4
