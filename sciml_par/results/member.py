@@ -146,8 +146,7 @@ class Member:
     steps : updates made.
     steps_asked : updates that were to be made, over all phases.
     ended : why there were no more: "all steps", "target loss", "no progress", "not finite", "no
-        further decrease", "wall
-        time", the name of a signal, or what a callback gave as its reason.
+        further decrease", "wall time", the name of a signal, or what a callback gave as its reason.
     loss : after the last update, over the points of all ranks that trained it; where that is not
         finite, that of the best weights.
     best_loss, best_step : the least loss, and after how many updates.
@@ -219,16 +218,6 @@ class Member:
         if not self.term_weights.size:
             none = np.empty((len(self.loss_steps), self.term_weights.shape[1]))
             object.__setattr__(self, "term_weights", none)
-
-    @property
-    def own(self) -> Prediction | PredictionElsewhere:
-        """The former name of `on_own_domain`."""
-        return self.on_own_domain
-
-    @property
-    def portions(self) -> tuple[RankContribution, ...]:
-        """The former name of `contributions`."""
-        return self.contributions
 
     @property
     def history(self) -> History:

@@ -12,10 +12,9 @@ from typing import Any, SupportsIndex
 from sciml_par._other_names import by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.results.changed import all_with_weights, check_alike, merge_members
 from sciml_par.results.found import unknowns_of
 from sciml_par.results.member import FINISHED, History, Member, ranks_of
-from sciml_par.results.merge import check_alike, merge_members
-from sciml_par.results.other_weights import errors_of, with_errors, with_weights
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
 from sciml_par.results.stored.files import load, write_results
 from sciml_par.results.stored.folder import claim_folder
@@ -71,7 +70,7 @@ class Result:
         A number or an array of these is a `FoundUnknown`; a function is a `FoundFunction`, which
         is called at points.
         """
-        return {**unknowns_of(self.members)}
+        return dict(unknowns_of(self.members))
 
     @property
     def remarks(self) -> list[str]:
@@ -165,22 +164,7 @@ class Result:
         """
         if weights not in ("best", "last"):
             raise InputError(f"Result.using: expected 'best' or 'last'; got {weights!r}.")
-        here = [member for member in self.members if member.weights is not None]
-
-        def compute() -> dict[int, Member]:
-            return {m.number: with_weights(m, weights) for m in here}
-
-        if self.communicator is None:
-            found = compute()
-            members = tuple(found[member.number] for member in self.members)
-        else:
-            found = self.communicator.attempt(compute)
-            told = [errors_of(member) for member in found.values()]
-            errors = self.communicator.broadcast_object(told)
-            members = tuple(
-                found.get(member.number) or with_errors(member, weights, each)
-                for member, each in zip(self.members, errors, strict=True)
-            )
+        members = all_with_weights(self.members, weights, self.communicator)
         return replace(self, members=members, networks=self._copies(members))
 
     def _copies(self, members: Sequence[Member]) -> Lazy:
@@ -260,8 +244,7 @@ class Result:
         Raises
         ------
         InputError
-            The folder holds no results, or not as they were written, or those of a version that
-            saved no weights or of a newer one.
+            The folder holds no results, or not as they were written, or files of another format.
         """
         mode, arguments, members = load(Path(directory), problem=problem, network=network)
         read = Result(mode, members, [], arguments=arguments)

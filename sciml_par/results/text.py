@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from sciml_par._text import counted, listed
 from sciml_par.results.found import unknowns_of
@@ -29,19 +30,17 @@ _MANY = 1e6  # more than this is written as a power of ten
 
 
 def text_of(members: Sequence[Member], *, mode: str) -> str:
-    """Mode, members, how they ended, losses, errors and times, in at most ten lines."""
+    """Return mode, members, how they ended, losses, errors and times, in at most ten lines."""
     what = counted(len(members), "member") if mode == "ensemble" else "one model"
     heading = (
         f"Result of mode {mode!r}: {what}, trained by {counted(len(ranks_of(members)), 'rank')}"
     )
     entries = {
-        "problem": shown({member.problem: None for member in members if member.problem}),
-        "ended": counts_text(member.ended for member in members),
-        "steps": range_of([member.steps for member in members], "{:,}"),
-        "loss": loss_text(members),
-        "rel. L2 error": range_of(
-            [member.on_own_domain.relative_l2_error for member in members], "{:.2e}"
-        ),
+        "problem": _shown({member.problem: None for member in members if member.problem}),
+        "ended": _counts_text(member.ended for member in members),
+        "steps": _range(members, "steps", "{:,}"),
+        "loss": _loss_text(members),
+        "rel. L2 error": _range(members, "on_own_domain.relative_l2_error"),
         "unknowns": unknowns_text(members),
         "time": f"{max(m.seconds_train for m in members):.2f} s, and "
         f"{max(m.seconds_compile for m in members):.2f} s of compilation, on the slowest rank",
@@ -51,37 +50,38 @@ def text_of(members: Sequence[Member], *, mode: str) -> str:
     return "\n".join([heading, *lines])
 
 
-def loss_text(members: Sequence[Member]) -> str:
-    """The losses of the weights that predict."""
-    losses = range_of([member.kept_loss for member in members], "{:.2e}")
-    kept = {member.kept for member in members}
-    return f"{losses} ({' or '.join(sorted(kept))} weights)" if losses else "never finite"
-
-
 def unknowns_text(members: Sequence[Member]) -> str:
-    """ "D = 0.1 ± 0.001 (relative error 1e-03); k = 3" of the members that finished."""
-    return shown([f"{name} = {each!r}" for name, each in unknowns_of(members).items()], most=8)
+    """Return "D = 0.1 ± 0.001 (relative error 1e-03); k = 3" of the members that finished."""
+    return _shown([f"{name} = {each!r}" for name, each in unknowns_of(members).items()], most=8)
 
 
-def counts_text(values: Iterable[str]) -> str:
-    """ "all steps", or "62 all steps, 2 not finite" of values that differ."""
+def _loss_text(members: Sequence[Member]) -> str:
+    losses, kept = _range(members, "kept_loss"), sorted({member.kept for member in members})
+    return f"{losses} ({' or '.join(kept)} weights)" if losses else "never finite"
+
+
+def _counts_text(values: Iterable[str]) -> str:
+    """Return "all steps", or "62 all steps, 2 not finite" of values that differ."""
     counts = Counter(values)
     if len(counts) == 1:
         return next(iter(counts))
     return ", ".join(f"{count:,} {value}" for value, count in counts.most_common())
 
 
-def range_of(values: Iterable[float], form: str) -> str:
-    """ "1 to 3" of values that differ, those that are not finite left out."""
+def _range(members: Sequence[Member], name: str, form: str = "{:.2e}") -> str:
+    return _range_of(map(attrgetter(name), members), form)
+
+
+def _range_of(values: Iterable[float], form: str) -> str:
+    """Return "1 to 3" of values that differ, those that are not finite left out."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return ""
-    texts = dict.fromkeys((form.format(min(finite)), form.format(max(finite))))
-    return " to ".join(texts)
+    return " to ".join(dict.fromkeys((form.format(min(finite)), form.format(max(finite)))))
 
 
-def shown(names: Iterable[str], *, most: int = 3) -> str:
-    """The names, or the first of them and how many more there are."""
+def _shown(names: Iterable[str], *, most: int = 3) -> str:
+    """Return the names, or the first of them and how many more there are."""
     given = list(names)
     more = [f"and {len(given) - most} more"] if len(given) > most else []
     return "; ".join([*given[:most], *more])
@@ -118,9 +118,7 @@ def _never(who: str, members: Sequence[Member]) -> str:
 
 
 def _ended(who: str, members: Sequence[Member]) -> str:
-    steps, asked = (
-        range_of([getattr(m, name) for m in members], "{:,}") for name in ("steps", "steps_asked")
-    )
+    steps, asked = (_range(members, name, "{:,}") for name in ("steps", "steps_asked"))
     text = f"! {who}: ended at step {steps} of {asked}, after which the loss is not finite"
     (kept, *others) = {member.kept for member in members}
     if kept == "last" and not others:
@@ -131,9 +129,7 @@ def _ended(who: str, members: Sequence[Member]) -> str:
 
 
 def _diverged(who: str, members: Sequence[Member]) -> str:
-    last, best = (
-        range_of([getattr(m, n) for m in members], "{:.2e}") for n in ("loss", "best_loss")
-    )
+    last, best = _range(members, "loss"), _range(members, "best_loss")
     return (
         f"! {who}: diverged; the loss ended at {last}, more than {FAR_ABOVE:,.0f} times its best, "
         f"{best}; {_kept(members)}."
@@ -141,10 +137,8 @@ def _diverged(who: str, members: Sequence[Member]) -> str:
 
 
 def _risen(who: str, members: Sequence[Member]) -> str:
-    times = range_of([member.rise for member in members], "{:.0f}")
-    last, best = (
-        range_of([getattr(m, n) for m in members], "{:.2e}") for n in ("loss", "best_loss")
-    )
+    times = _range(members, "rise", "{:.0f}")
+    last, best = _range(members, "loss"), _range(members, "best_loss")
     after = f" after step {members[0].best_step:,}" if len(members) == 1 else ""
     return (
         f"{who}: the loss ended at {last}, {times} times its best, {best}{after}; {_kept(members)}."
@@ -152,10 +146,9 @@ def _risen(who: str, members: Sequence[Member]) -> str:
 
 
 def _over_fitted(who: str, members: Sequence[Member]) -> str:
-    names = ("kept_loss", "validation_loss")
-    loss, other = (range_of([getattr(m, n) for m in members], "{:.2e}") for n in names)
+    loss, other = _range(members, "kept_loss"), _range(members, "validation_loss")
     factors = [m.validation_loss / m.kept_loss for m in members if m.kept_loss]
-    times = range_of(factors, "{:,.0f}" if max(factors, default=0) < _MANY else "{:.0e}")
+    times = _range_of(factors, "{:,.0f}" if max(factors, default=0) < _MANY else "{:.0e}")
     return (
         f"{who}: the loss is {loss} at the training points and {other} at others (validation_loss"
         f"{f', {times} times' if times else ''}); the second tells how good the solution is. Train "
@@ -165,8 +158,7 @@ def _over_fitted(who: str, members: Sequence[Member]) -> str:
 
 
 def _found_little(who: str, members: Sequence[Member]) -> str:
-    names = ("validation_loss", "zero_loss")
-    loss, zero = (range_of([getattr(m, n) for m in members], "{:.2e}") for n in names)
+    loss, zero = _range(members, "validation_loss"), _range(members, "zero_loss")
     return (
         f"{who}: the loss at other points is {loss}, and that of a network of zeros is {zero}: "
         f"little of the solution has been found, or there is none. Train longer; {_UNITS}."
@@ -175,7 +167,7 @@ def _found_little(who: str, members: Sequence[Member]) -> str:
 
 def _missed(who: str, members: Sequence[Member]) -> str:
     names = dict.fromkeys(name for member in members for name in member.missed)
-    ratios = range_of([m.misfits[n] for m in members for n in m.missed], "{:.2g}")
+    ratios = _range_of([m.misfits[n] for m in members for n in m.missed], "{:.2g}")
     which = listed([repr(name) for name in names])
     one = len(names) == 1
     return (
@@ -193,7 +185,7 @@ def _kept(members: Sequence[Member]) -> str:
 
 def _apart(who: str, members: Sequence[Member]) -> str:
     drift = max(member.largest_drift for member in members)
-    times = range_of([member.times_brought_together for member in members], "{:,}")
+    times = _range(members, "times_brought_together", "{:,}")
     return (
         f"{who}: rounding drove the ranks' weights apart by {drift:.0e} at most; they got the "
         f"first rank's {times} times."

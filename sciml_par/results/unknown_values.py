@@ -19,12 +19,8 @@ FloatArray = npt.NDArray[np.float64]
 class UnknownValues:
     """The values of a member's unknowns: q numbers, those of arrays one after the other.
 
-    Attributes
-    ----------
-    shapes : of the unknowns by name, in order.
-    true : what they are known to be, by name, as far as that is known.
-    best, last : with the weights of the least loss, and after the last update, [q].
-    history : where the loss was recorded, [s, q].
+    `best` and `last`: [q] belong to the weights of the least loss, and after the last update;
+    `history`: [s, q] is where the loss was recorded. `true` has those that are known.
     """
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -35,7 +31,7 @@ class UnknownValues:
 
     @property
     def size(self) -> int:
-        """How many numbers q they are."""
+        """The number q."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     @property
@@ -44,14 +40,14 @@ class UnknownValues:
         return [label for _, label, _ in self._places()]
 
     def true_numbers(self) -> list[float | None]:
-        """What each of the q numbers is known to be, if it is."""
+        """Return what each of the q numbers is known to be, if it is."""
         return [
             float(self.true[name][place]) if name in self.true else None
             for name, _, place in self._places()
         ]
 
     def by_name(self, numbers: FloatArray) -> dict[str, Any]:
-        """[..., q] as [..., *shape] for each unknown; a single number as a float."""
+        """Return [..., q] as [..., *shape] for each unknown; a single number as a float."""
         found: dict[str, Any] = {}
         at = 0
         for name, shape in self.shapes.items():
@@ -62,7 +58,7 @@ class UnknownValues:
         return found
 
     def without_history(self) -> UnknownValues:
-        """The same without what was recorded."""
+        """Return the same without what was recorded."""
         return replace(self, history=self.history[:0])
 
     def _places(self) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -80,7 +76,7 @@ NO_UNKNOWNS = UnknownValues()
 def shapes_and_truth(
     unknowns: Mapping[str, Unknown],
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, FloatArray]]:
-    """What `UnknownValues` has of the unknowns of a problem."""
+    """Return what `UnknownValues` has of the unknowns of a problem."""
     shapes = {name: unknown.shape for name, unknown in unknowns.items()}
     true = {
         name: np.asarray(unknown.true, np.float64)

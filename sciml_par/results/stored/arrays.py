@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,8 @@ def arrays_of_functions(members: Sequence[Member]) -> dict[str, Array]:
 def prediction_of_function(arrays: Arrays, owner: str, inputs: Sequence[str]) -> Prediction:
     """Return the values of an unknown function, which its "number_name" names."""
     _, name = owner.split("_", 1)
-    return _prediction([arrays[f"{key}_{owner}"] for key in _FUNCTION], inputs, [name])
+    found = _prediction([arrays[f"{key}_{owner}"] for key in _FUNCTION], inputs, [name])
+    return found if found.known else replace(found, u_exact=None)
 
 
 def _columns(member: Member) -> Columns:

@@ -151,7 +151,7 @@ def load(
     folder: Path, *, problem: Any, network: Any
 ) -> tuple[str, dict[str, Any], tuple[Member, ...]]:
     """Return mode, arguments and members of the files of a run; see `Result.load`."""
-    summary = _read_summary(folder)
+    summary = _read_summary(folder / RESULTS)
     try:
         for name, digest in summary["sha256"].items():
             _check_file(folder / name, digest)
@@ -166,10 +166,12 @@ def load(
         ) from error
 
 
-def _read_summary(folder: Path) -> dict[str, Any]:
-    path = folder / RESULTS
+def _read_summary(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise InputError(_no_summary(folder))
+        raise InputError(
+            f"Result.load: expected a folder that Result.save has written; there is no file {path} "
+            f"(in {Path.cwd()}). It is written last: a run that was saved in part only has none."
+        )
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
@@ -178,32 +180,19 @@ def _read_summary(folder: Path) -> dict[str, Any]:
             f"file of sciml_par."
         ) from error
     given = list(summary) if isinstance(summary, dict) else []
-    if not {"versions", "members"}.issubset(given):
+    if "members" not in given:
         raise InputError(
-            f"Result.load: expected {path} to have 'versions' and 'members', as Result.save "
-            f"writes it; got {', '.join(map(repr, given)) or 'neither'}. Name the folder of a "
-            f"training; what programs that compare numbers of ranks write, json.load reads."
+            f"Result.load: expected {path} to have 'members', as Result.save writes it; got "
+            f"{', '.join(map(repr, given)) or 'none'}. Name the folder of a training; what "
+            f"programs that compare numbers of ranks write, json.load reads."
         )
     if summary.get("format") != FORMAT:
         raise InputError(
             f"Result.load: expected {path} to have format {FORMAT}; got "
-            f"{summary.get('format')!r}, of sciml-par {summary['versions'].get('sciml-par')}. Load "
-            f"it with that version."
+            f"{summary.get('format')!r}. Load it with the version that wrote it: "
+            f"{summary.get('versions')}."
         )
     return summary
-
-
-def _no_summary(folder: Path) -> str:
-    if folder.is_file():
-        return f"Result.load: expected the folder that Result.save has written; {folder} is a file."
-    if not folder.exists():
-        return f"Result.load: there is no folder {folder} (in {Path.cwd()})."
-    if (folder / PREDICTIONS).exists():
-        return (
-            f"Result.load: {folder} has no {RESULTS}, which is written last: the run was saved in "
-            f"part only."
-        )
-    return f"Result.load: {folder} holds no results: there is no {RESULTS} in it."
 
 
 def _check_file(path: Path, digest: str) -> None:
