@@ -91,7 +91,7 @@ class Predictor:
         self.dtype = np.result_type(*(weights for _, _, weights in self._stacks))
 
     def batches(self, x: Array, size: int) -> Iterator[tuple[slice, Array]]:
-        """Yield up to `size` rows of x: [n, d] at a time, and values [M, rows, m] of all members."""
+        """Yield up to `size` rows of x: [n, d] at a time, and all members' values [M, rows, m]."""
         # The rows are filled up to a power of four, so that few numbers of points are compiled for.
         length = _FEWEST_ROWS
         while length < len(x):
