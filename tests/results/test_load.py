@@ -117,6 +117,14 @@ def test_the_network_file_is_one_of_keras_with_the_kept_weights(folder: Path) ->
     np.testing.assert_allclose(model(X), tiny(0)(X), atol=1e-6)
 
 
+def test_weights_of_a_strategy_stay_with_the_members_that_had_one(tmp_path: Path) -> None:
+    weights = np.array([[1.0, 2.0], [1.5, 3.0], [2.0, 4.0], [2.5, 5.0]])
+    result = of_this_process(trained(0, term_weights=weights), trained(1))
+    weighed, other = Result.load(result.save(tmp_path / "run", plots=False)).members
+    np.testing.assert_array_equal(weighed.term_weights, weights)
+    assert other.term_weights.shape == (4, 0) and other.history.weights == {}
+
+
 def test_saved_again_it_is_the_same(folder: Path, tmp_path: Path) -> None:
     again = Result.load(folder).save(tmp_path / "again", plots=False)
     names = {path.name for path in folder.iterdir()}
