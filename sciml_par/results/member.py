@@ -92,7 +92,7 @@ class RankContribution:
         return self.shard.training_points
 
     def with_sample(self, sample: FloatArray) -> RankContribution:
-        """The same contribution with other training points for the figures."""
+        """Return the same contribution with other training points for the figures."""
         return replace(self, shard=replace(self.shard, training_points=sample))
 
 
@@ -347,10 +347,10 @@ def in_the_mean(members: Sequence[Member]) -> list[bool]:
 
 
 def ranks_of(members: Iterable[Member]) -> list[int]:
-    """The ranks that trained these members, in order, each once."""
+    """Return the ranks that trained these members, in order, each once."""
     return sorted({each.rank for member in members for each in member.contributions})
 
 
 def numbers_text(numbers: Sequence[int]) -> str:
-    """ "member 3", "members 0, 2 and 5" or "members 0–63", of ascending numbers."""
+    """Return "member 3", "members 0, 2 and 5" or "members 0–63", of ascending numbers."""
     return rank_list(numbers).replace("rank", "member", 1)
