@@ -1,4 +1,5 @@
-from .found_functions import FoundFunction as FoundFunction
+from .found import FoundFunction as FoundFunction
+from .found import FoundUnknown as FoundUnknown
 from .member import History as History
 from .member import Member as Member
 from .member import PredictionElsewhere as PredictionElsewhere
@@ -6,4 +7,3 @@ from .member import RankContribution as RankContribution
 from .member import Weights as Weights
 from .predict import EnsemblePrediction as EnsemblePrediction
 from .result import Result as Result
-from .unknown_values import FoundUnknown as FoundUnknown

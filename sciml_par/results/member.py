@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
-from sciml_par.results.field_form import FieldForm
+from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
 FloatArray = npt.NDArray[np.float64]
@@ -92,7 +92,7 @@ class RankContribution:
         return self.shard.training_points
 
     def with_sample(self, sample: FloatArray) -> RankContribution:
-        """The same contribution with other training points for the figures."""
+        """Return the same contribution with other training points for the figures."""
         return replace(self, shard=replace(self.shard, training_points=sample))
 
 
@@ -146,8 +146,7 @@ class Member:
     steps : updates made.
     steps_asked : updates that were to be made, over all phases.
     ended : why there were no more: "all steps", "target loss", "no progress", "not finite", "no
-        further decrease", "wall
-        time", the name of a signal, or what a callback gave as its reason.
+        further decrease", "wall time", the name of a signal, or what a callback gave as its reason.
     loss : after the last update, over the points of all ranks that trained it; where that is not
         finite, that of the best weights.
     best_loss, best_step : the least loss, and after how many updates.
@@ -219,16 +218,6 @@ class Member:
         if not self.term_weights.size:
             none = np.empty((len(self.loss_steps), self.term_weights.shape[1]))
             object.__setattr__(self, "term_weights", none)
-
-    @property
-    def own(self) -> Prediction | PredictionElsewhere:
-        """The former name of `on_own_domain`."""
-        return self.on_own_domain
-
-    @property
-    def portions(self) -> tuple[RankContribution, ...]:
-        """The former name of `contributions`."""
-        return self.contributions
 
     @property
     def history(self) -> History:
@@ -358,10 +347,10 @@ def in_the_mean(members: Sequence[Member]) -> list[bool]:
 
 
 def ranks_of(members: Iterable[Member]) -> list[int]:
-    """The ranks that trained these members, in order, each once."""
+    """Return the ranks that trained these members, in order, each once."""
     return sorted({each.rank for member in members for each in member.contributions})
 
 
 def numbers_text(numbers: Sequence[int]) -> str:
-    """ "member 3", "members 0, 2 and 5" or "members 0–63", of ascending numbers."""
+    """Return "member 3", "members 0, 2 and 5" or "members 0–63", of ascending numbers."""
     return rank_list(numbers).replace("rank", "member", 1)

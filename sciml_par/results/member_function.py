@@ -15,8 +15,7 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import Member, PredictionElsewhere, Weights
-from sciml_par.results.stored.keras_models import function_of
-from sciml_par.results.trained_field import TrainedField
+from sciml_par.results.trained_field import TrainedField, function_of
 
 FloatArray = npt.NDArray[np.float64]
 Tensor = Any
@@ -24,16 +23,10 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class MemberFunction:
-    """An unknown function as one member has found it.
+    """An unknown function as one member has found it; weights and field are as those of a member.
 
-    Attributes
-    ----------
-    placed : what it makes of its network, without that network and the true function.
-    scaled : whether the network sees coordinates mapped to [−1, 1].
-    architecture : of the network, with what is made of it; as that of a `TrainedField`.
-    prediction : the function and, where that is known, the true one over the points z: [n, e].
-    weights : of its network, best and last, where those of the member are; None elsewhere.
-    field : as that of a `sciml_par.results.member.Member`.
+    `placed` is without network and true function; if `scaled`, its network sees coordinates mapped
+    to [−1, 1]. `prediction` has the function over its inputs z: [n, e].
     """
 
     placed: PlacedFunction
@@ -45,20 +38,20 @@ class MemberFunction:
 
     @property
     def name(self) -> str:
-        """Of the function."""
+        """The name of the function."""
         return self.placed.name
 
     def elsewhere(self) -> MemberFunction:
-        """The same without arrays."""
+        """Return the same without arrays."""
         return self.with_error(self.prediction.relative_l2_error)
 
     def with_error(self, error: float) -> MemberFunction:
-        """The same without arrays, with the error of other weights."""
+        """Return the same without arrays, with the error of other weights."""
         seen = PredictionElsewhere(self.prediction.known, error)
         return replace(self, prediction=seen, weights=None, field=None)
 
     def as_member(self, member: Member) -> Member:
-        """The member with this function in place of the solution, for all that predicts."""
+        """Return the member with this function in place of the solution, for all that predicts."""
         return replace(
             member,
             prediction=self.prediction,
@@ -71,7 +64,7 @@ class MemberFunction:
 
 
 def function_architecture(placed: PlacedFunction, *, scaled: bool, network: str) -> str:
-    """A text that is equal for functions that differ in their weights only."""
+    """Return a text that is equal for functions that differ in their weights only."""
     text = repr((placed.name, placed.key(scaled=scaled), network))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -83,7 +76,7 @@ def function_field(
     scaled: bool,
     dtype: str,
 ) -> TrainedField:
-    """An unknown function of its inputs z, of a model that is loaded when it is needed."""
+    """Return an unknown function of its inputs z, of a model that is loaded when it is needed."""
 
     def make() -> tuple[Any, Any]:
         apply = function_of(model(), None, len(placed.inputs), dtype)
@@ -97,5 +90,5 @@ def function_field(
 
 
 def members_of_functions(members: Sequence[Member]) -> list[Member]:
-    """A member for each unknown function of each, as by `MemberFunction.as_member`."""
+    """Return a member for each unknown function of each, as by `MemberFunction.as_member`."""
     return [function.as_member(member) for member in members for function in member.functions]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import as_integer
+from sciml_par._checks import checked_integer
 from sciml_par._masked import with_gaps
 from sciml_par._rounding import coarse_rounding
 from sciml_par._text import counted
@@ -91,7 +91,7 @@ class Predictor:
         self.dtype = np.result_type(*(weights for _, _, weights in self._stacks))
 
     def batches(self, x: Array, size: int) -> Iterator[tuple[slice, Array]]:
-        """Rows of x: [n, d], at most `size` at a time, and all members' values [M, rows, m]."""
+        """Yield up to `size` rows of x: [n, d] at a time, and all members' values [M, rows, m]."""
         # The rows are filled up to a power of four, so that few numbers of points are compiled for.
         length = _FEWEST_ROWS
         while length < len(x):
@@ -126,11 +126,11 @@ class Predictor:
             )
         size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
         if batch_size is not None:
-            size = _checked_size(batch_size)
+            size = checked_integer(batch_size, "Result.predict: batch_size", least=1)
         return EnsemblePrediction(self, points, batch_size=size)
 
     def _outside(self, x: Array) -> Array:
-        """Which rows lie outside of the boxes around the domains of all members in the mean."""
+        """Return the rows outside of the boxes around the domains of all members in the mean."""
         outside = np.ones(len(x), np.bool_)
         for domain in self._domains:
             if domain is None:
@@ -182,17 +182,12 @@ def field_of_member(member: Member) -> TrainedField:
 
 
 def kept_weights(member: Member) -> Array:
-    """The weights that predict, [p]."""
+    """Return the weights that predict, [p]."""
     assert member.weights is not None
     return member.weights.best if member.kept == "best" else member.weights.last
 
 
 def _left_out(members: Sequence[Member]) -> tuple[int, ...]:
-    """The members that are not in the mean: none where no member finished."""
+    """Return the members that are not in the mean: none where no member finished."""
     entering = zip(members, in_the_mean(members), strict=True)
     return tuple(member.number for member, enters in entering if not enters)
-
-
-def _checked_size(value: Any) -> int:
-    what = "batch_size, the points to predict at a time,"
-    return as_integer(value, 1, "Result.predict", what)

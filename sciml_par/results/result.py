@@ -12,18 +12,15 @@ from typing import Any, SupportsIndex
 from sciml_par._other_names import by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.results.found_functions import found_functions
-from sciml_par.results.member import FINISHED, History, Member, in_the_mean, ranks_of
-from sciml_par.results.merge import check_alike, merge_members
-from sciml_par.results.other_weights import errors_of, with_errors, with_weights
+from sciml_par.results.changed import all_with_weights, check_alike, merge_members
+from sciml_par.results.found import unknowns_of
+from sciml_par.results.member import FINISHED, History, Member, ranks_of
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
-from sciml_par.results.stored.files import write_results
+from sciml_par.results.stored.files import load, write_results
 from sciml_par.results.stored.folder import claim_folder
 from sciml_par.results.stored.keras_models import Lazy, copy_with
-from sciml_par.results.stored.load import load
-from sciml_par.results.table import print_table, remarks
-from sciml_par.results.text import text_of
-from sciml_par.results.unknown_values import found_unknowns
+from sciml_par.results.table import print_table
+from sciml_par.results.text import remarks, text_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +70,7 @@ class Result:
         A number or an array of these is a `FoundUnknown`; a function is a `FoundFunction`, which
         is called at points.
         """
-        numbers = found_unknowns(
-            [member.unknown_values for member in self.members],
-            [member.kept_unknowns for member in self.members],
-            in_the_mean(self.members),
-        )
-        return {**numbers, **found_functions(self.members)}
+        return dict(unknowns_of(self.members))
 
     @property
     def remarks(self) -> list[str]:
@@ -172,22 +164,7 @@ class Result:
         """
         if weights not in ("best", "last"):
             raise InputError(f"Result.using: expected 'best' or 'last'; got {weights!r}.")
-        here = [member for member in self.members if member.weights is not None]
-
-        def compute() -> dict[int, Member]:
-            return {m.number: with_weights(m, weights) for m in here}
-
-        if self.communicator is None:
-            found = compute()
-            members = tuple(found[member.number] for member in self.members)
-        else:
-            found = self.communicator.attempt(compute)
-            told = [errors_of(member) for member in found.values()]
-            errors = self.communicator.broadcast_object(told)
-            members = tuple(
-                found.get(member.number) or with_errors(member, weights, each)
-                for member, each in zip(self.members, errors, strict=True)
-            )
+        members = all_with_weights(self.members, weights, self.communicator)
         return replace(self, members=members, networks=self._copies(members))
 
     def _copies(self, members: Sequence[Member]) -> Lazy:
@@ -267,12 +244,11 @@ class Result:
         Raises
         ------
         InputError
-            The folder holds no results, or not as they were written, or those of a version that
-            saved no weights or of a newer one.
+            The folder holds no results, or not as they were written, or files of another format.
         """
-        found = load(Path(directory), problem=problem, network=network)
-        read = Result(found.mode, found.members, [], arguments=found.arguments)
-        return replace(read, networks=read._copies(found.members))
+        mode, arguments, members = load(Path(directory), problem=problem, network=network)
+        read = Result(mode, members, [], arguments=arguments)
+        return replace(read, networks=read._copies(members))
 
     @staticmethod
     def merge(results: Sequence[Result]) -> Result:

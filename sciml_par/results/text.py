@@ -1,31 +1,46 @@
-"""A result in a few lines."""
+"""A result in words: a few lines, and remarks on members that did not simply finish."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
-from sciml_par._text import counted
-from sciml_par.results.found_functions import found_functions
-from sciml_par.results.member import Member, in_the_mean, ranks_of
-from sciml_par.results.unknown_values import found_unknowns
+from sciml_par._text import counted, listed
+from sciml_par.results.found import unknowns_of
+from sciml_par.results.member import (
+    DIVERGED,
+    FAR_ABOVE,
+    FINISHED,
+    NOT_FINITE,
+    Member,
+    numbers_text,
+    ranks_of,
+)
+
+_RISE = 2.0  # as a multiple of the best loss: what is worth a remark
+_KEPT = {"best": "the weights of {} are kept", "last": "the last weights are kept, as was asked"}
+_MOST_STACKS = 3
+_UNITS = (
+    "where u or a term of the equation is far from 1 in size, write the problem in units in which "
+    "they are about 1"
+)
+_MANY = 1e6  # more than this is written as a power of ten
 
 
 def text_of(members: Sequence[Member], *, mode: str) -> str:
-    """Mode, members, how they ended, losses, errors and times, in at most ten lines."""
+    """Return mode, members, how they ended, losses, errors and times, in at most ten lines."""
     what = counted(len(members), "member") if mode == "ensemble" else "one model"
     heading = (
         f"Result of mode {mode!r}: {what}, trained by {counted(len(ranks_of(members)), 'rank')}"
     )
     entries = {
-        "problem": shown({member.problem: None for member in members if member.problem}),
-        "ended": counts_text(member.ended for member in members),
-        "steps": range_of([member.steps for member in members], "{:,}"),
-        "loss": loss_text(members),
-        "rel. L2 error": range_of(
-            [member.on_own_domain.relative_l2_error for member in members], "{:.2e}"
-        ),
+        "problem": _shown({member.problem: None for member in members if member.problem}),
+        "ended": _counts_text(member.ended for member in members),
+        "steps": _range(members, "steps", "{:,}"),
+        "loss": _loss_text(members),
+        "rel. L2 error": _range(members, "on_own_domain.relative_l2_error"),
         "unknowns": unknowns_text(members),
         "time": f"{max(m.seconds_train for m in members):.2f} s, and "
         f"{max(m.seconds_compile for m in members):.2f} s of compilation, on the slowest rank",
@@ -35,43 +50,166 @@ def text_of(members: Sequence[Member], *, mode: str) -> str:
     return "\n".join([heading, *lines])
 
 
-def loss_text(members: Sequence[Member]) -> str:
-    """The losses of the weights that predict."""
-    losses = range_of([member.kept_loss for member in members], "{:.2e}")
-    kept = {member.kept for member in members}
-    return f"{losses} ({' or '.join(sorted(kept))} weights)" if losses else "never finite"
-
-
 def unknowns_text(members: Sequence[Member]) -> str:
-    """ "D = 0.1 ± 0.001 (relative error 1e-03); k = 3" of the members that finished."""
-    found = found_unknowns(
-        [member.unknown_values for member in members],
-        [member.kept_unknowns for member in members],
-        in_the_mean(members),
-    )
-    every = {**found, **found_functions(members)}
-    return shown([f"{name} = {each!r}" for name, each in every.items()], most=8)
+    """Return "D = 0.1 ± 0.001 (relative error 1e-03); k = 3" of the members that finished."""
+    return _shown([f"{name} = {each!r}" for name, each in unknowns_of(members).items()], most=8)
 
 
-def counts_text(values: Iterable[str]) -> str:
-    """ "all steps", or "62 all steps, 2 not finite" of values that differ."""
+def _loss_text(members: Sequence[Member]) -> str:
+    losses, kept = _range(members, "kept_loss"), sorted({member.kept for member in members})
+    return f"{losses} ({' or '.join(kept)} weights)" if losses else "never finite"
+
+
+def _counts_text(values: Iterable[str]) -> str:
+    """Return "all steps", or "62 all steps, 2 not finite" of values that differ."""
     counts = Counter(values)
     if len(counts) == 1:
         return next(iter(counts))
     return ", ".join(f"{count:,} {value}" for value, count in counts.most_common())
 
 
-def range_of(values: Iterable[float], form: str) -> str:
-    """ "1 to 3" of values that differ, those that are not finite left out."""
+def _range(members: Sequence[Member], name: str, form: str = "{:.2e}") -> str:
+    return _range_of(map(attrgetter(name), members), form)
+
+
+def _range_of(values: Iterable[float], form: str) -> str:
+    """Return "1 to 3" of values that differ, those that are not finite left out."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return ""
-    texts = dict.fromkeys((form.format(min(finite)), form.format(max(finite))))
-    return " to ".join(texts)
+    return " to ".join(dict.fromkeys((form.format(min(finite)), form.format(max(finite)))))
 
 
-def shown(names: Iterable[str], *, most: int = 3) -> str:
-    """The names, or the first of them and how many more there are."""
+def _shown(names: Iterable[str], *, most: int = 3) -> str:
+    """Return the names, or the first of them and how many more there are."""
     given = list(names)
     more = [f"and {len(given) - most} more"] if len(given) > most else []
     return "; ".join([*given[:most], *more])
+
+
+def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
+    """Return a sentence for each kind of thing that is to be said of members."""
+    lost = [m for m in members if m.status == NOT_FINITE]
+    told = {
+        _never: [m for m in lost if not math.isfinite(m.best_loss)],
+        _ended: [m for m in lost if math.isfinite(m.best_loss)],
+        _diverged: [m for m in members if m.status == DIVERGED],
+        _risen: [m for m in members if m.status == FINISHED and m.rise > _RISE],
+        _over_fitted: [m for m in members if m.over_fitted],
+        _found_little: [m for m in members if m.found_little],
+        _missed: [m for m in members if m.missed and not m.found_little],
+        _apart: [m for m in members if m.times_brought_together],
+    }
+    found = [say(_who(which, mode), which) for say, which in told.items() if which]
+    return [*found, *_one_after_the_other(members)]
+
+
+def _who(members: Sequence[Member], mode: str) -> str:
+    if mode == "data":
+        return "the model"
+    if len(members) == 1:
+        return f"member {members[0].number}, rank {members[0].rank}"
+    return numbers_text([member.number for member in members])
+
+
+def _never(who: str, members: Sequence[Member]) -> str:
+    has = "which it has" if len(members) == 1 else "which they have"
+    return f"! {who}: the loss is not finite at the initial weights, {has}."
+
+
+def _ended(who: str, members: Sequence[Member]) -> str:
+    steps, asked = (_range(members, name, "{:,}") for name in ("steps", "steps_asked"))
+    text = f"! {who}: ended at step {steps} of {asked}, after which the loss is not finite"
+    (kept, *others) = {member.kept for member in members}
+    if kept == "last" and not others:
+        return f"{text}; the best weights take the place of the last."
+    if len(members) > 1:
+        return f"{text}; each has the weights of its least loss."
+    return f"{text}; it has the weights of step {members[0].best_step:,}, of the least loss."
+
+
+def _diverged(who: str, members: Sequence[Member]) -> str:
+    last, best = _range(members, "loss"), _range(members, "best_loss")
+    return (
+        f"! {who}: diverged; the loss ended at {last}, more than {FAR_ABOVE:,.0f} times its best, "
+        f"{best}; {_kept(members)}."
+    )
+
+
+def _risen(who: str, members: Sequence[Member]) -> str:
+    times = _range(members, "rise", "{:.0f}")
+    last, best = _range(members, "loss"), _range(members, "best_loss")
+    after = f" after step {members[0].best_step:,}" if len(members) == 1 else ""
+    return (
+        f"{who}: the loss ended at {last}, {times} times its best, {best}{after}; {_kept(members)}."
+    )
+
+
+def _over_fitted(who: str, members: Sequence[Member]) -> str:
+    loss, other = _range(members, "kept_loss"), _range(members, "validation_loss")
+    factors = [m.validation_loss / m.kept_loss for m in members if m.kept_loss]
+    times = _range_of(factors, "{:,.0f}" if max(factors, default=0) < _MANY else "{:.0e}")
+    return (
+        f"{who}: the loss is {loss} at the training points and {other} at others (validation_loss"
+        f"{f', {times} times' if times else ''}); the second tells how good the solution is. Train "
+        f"with twice the points: if the factor falls, they were too few; if it stays, the residual "
+        f"is not resolved somewhere, as at a corner or a jump."
+    )
+
+
+def _found_little(who: str, members: Sequence[Member]) -> str:
+    loss, zero = _range(members, "validation_loss"), _range(members, "zero_loss")
+    return (
+        f"{who}: the loss at other points is {loss}, and that of a network of zeros is {zero}: "
+        f"little of the solution has been found, or there is none. Train longer; {_UNITS}."
+    )
+
+
+def _missed(who: str, members: Sequence[Member]) -> str:
+    names = dict.fromkeys(name for member in members for name in member.missed)
+    ratios = _range_of([m.misfits[n] for m in members for n in m.missed], "{:.2g}")
+    which = listed([repr(name) for name in names])
+    one = len(names) == 1
+    return (
+        f"{who}: the condition{'' if one else 's'} {which} {'is' if one else 'are'} missed by "
+        f"{ratios} times the size of what {'it is' if one else 'they are'} about, u or its slope: "
+        f"no solution has all conditions, or other terms of the loss outweigh "
+        f"{'it' if one else 'them'}. Train longer, or give larger weights; {_UNITS}."
+    )
+
+
+def _kept(members: Sequence[Member]) -> str:
+    one = len(members) == 1
+    return _KEPT[members[0].kept].format("that step" if one else "the least loss")
+
+
+def _apart(who: str, members: Sequence[Member]) -> str:
+    drift = max(member.largest_drift for member in members)
+    times = _range(members, "times_brought_together", "{:,}")
+    return (
+        f"{who}: rounding drove the ranks' weights apart by {drift:.0e} at most; they got the "
+        f"first rank's {times} times."
+    )
+
+
+def _one_after_the_other(members: Sequence[Member]) -> Iterator[str]:
+    """Say which members of one group of ranks were not one stacked computation."""
+    stacks: dict[int, dict[tuple[int, ...], None]] = {}
+    for member in members:
+        stacks.setdefault(member.rank, {})[member.stacked_with] = None
+    several = {rank: list(each) for rank, each in stacks.items() if len(each) > 1}
+    if not several:
+        return
+    rank, parts = next(iter(several.items()))
+    shown = [numbers_text(numbers) for numbers in parts[:_MOST_STACKS]]
+    if len(parts) > _MOST_STACKS:
+        shown.append(f"{len(parts) - _MOST_STACKS} more")
+    if all(len(numbers) == 1 for numbers in parts):
+        shown = [numbers_text(sorted(number for (number,) in parts))]
+    others = ""
+    if len(several) > 1:
+        others = f", and likewise on {counted(len(several) - 1, 'other rank')}"
+    yield (
+        f"{listed(shown)} on rank {rank} were trained one after the other{others}. Members are "
+        f"one computation where networks, equations and numbers of points are known to be alike."
+    )

@@ -1,30 +1,89 @@
-"""The field u(x; θ) of trained networks, as a function of their weights."""
+"""The field u(x; θ) of trained networks: what a problem makes of a network, and its values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._compiled_function import CompiledFunction
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.domains.box import Box
+from sciml_par.problems.problem import Problem
 
 Tensor = Any
 Array = npt.NDArray[Any]
 Function = Callable[[Sequence[Tensor], Tensor], Tensor]
+Corners = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class FieldForm:
+    """What a problem makes of a network N, as files and other ranks can know it: u(x) = A(N, z(x)).
+
+    `box` has the corners of the box that z maps to [−1, 1]^d, None for z = x; `ansatz` is a digest
+    of A as it was traced, None for u = N; `domain` has the corners around the problem's domain.
+    """
+
+    box: Corners | None = None
+    ansatz: str | None = None
+    domain: Corners | None = field(default=None, compare=False)
+
+    def is_of(self, problem: Problem, dtype: str) -> bool:
+        """Return whether a problem has this form, by its own scaling or by the default one."""
+        decided = problem.for_network(_Network(self.box is not None))
+        return form_of(decided, dtype) == self
+
+    def problem(self, outputs: Sequence[str]) -> Problem | None:
+        """Return a problem that makes the same without an ansatz; None for the network itself."""
+        assert self.ansatz is None
+        if self.box is None:
+            return None
+        return Problem(Box(*self.box), lambda u, x: u(x), outputs=outputs, input_scaling=True)
+
+
+@dataclass(frozen=True)
+class _Network:
+    """What `Problem.for_network` asks of a network."""
+
+    sees_scaled_inputs: bool
+
+
+def form_of(problem: Problem, dtype: str) -> FieldForm:
+    """Return the form of a problem whose input scaling has been decided."""
+    around = tuple(problem.domain.lower.tolist()), tuple(problem.domain.upper.tolist())
+    return FieldForm(
+        around if problem.input_scaling else None,
+        None if problem.ansatz is None else _digest(problem, dtype),
+        around,
+    )
+
+
+def _digest(problem: Problem, dtype: str) -> str:
+    """Return a digest of u(x) = A(tanh(x W), x), in which W stands for any network."""
+    from sciml_par._graph_digest import digest_of_graph
+
+    d, k = problem.domain.dimension, problem.network_outputs
+
+    def value(x: Any, w: Any) -> Any:
+        return problem.field(lambda z: tf.tanh(z @ w))(x)
+
+    specs = tf.TensorSpec([3, d], dtype), tf.TensorSpec([d, k], dtype)
+    traced = tf.function(value, autograph=False).get_concrete_function(*specs).graph
+    return digest_of_graph(traced, traced.inputs[:2], traced.outputs).text
 
 
 class TrainedField:
     """u(x; θ) for all members whose networks, and what problems make of these, are alike.
 
-    Parameters
-    ----------
-    make : gives the function (parameters, x: [n, d]) -> u: [n, m], which is pure, and the Keras
-        model of which it is made; called when one of them is needed.
+    `make` gives the function (parameters, x: [n, d]) -> u: [n, m], which is pure, and the Keras
+    model of which it is made; it is called when one of them is needed.
     """
 
     def __init__(self, make: Callable[[], tuple[Function, Any]]) -> None:
@@ -38,21 +97,21 @@ class TrainedField:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of the parameters, in order."""
+        """The shapes of the parameters, in order."""
         return tuple(tuple(map(int, v.shape)) for v in self.model.trainable_variables)
 
     def at(self, weights: Array, x: Array) -> Array:
-        """u with weights [p] at x: [n, d], [n, m], operation by operation."""
+        """Return u with weights [p] at x: [n, d], [n, m], operation by operation."""
         points = tf.constant(x, weights.dtype.name)
         return np.asarray(self._of_one(tf.constant(weights), points).numpy())
 
     def of_members(self, weights: Array, x: Array) -> Array:
-        """u with the weights [M, p] of M members at x: [n, d], [M, n, m]; compiled."""
+        """Return u with the weights [M, p] of M members at x: [n, d], [M, n, m]; compiled."""
         given = tf.constant(weights), tf.constant(x, weights.dtype.name)
         return np.asarray(self._program(*given)(*given).numpy())
 
     def parameters(self, flat: Tensor) -> list[Tensor]:
-        """The tensors of a vector [p]."""
+        """Return the tensors of a vector [p]."""
         parts = tf.split(flat, [math.prod(shape) for shape in self.shapes])
         return [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
 
@@ -64,7 +123,7 @@ class TrainedField:
         return self  # it never changes
 
     def _program(self, *given: Tensor) -> Any:
-        """Compiled for arguments of these shapes; what is compiled is made before.
+        """Return what is compiled for arguments of these shapes, after the model is made.
 
         Called directly, TensorFlow would warn of tracing where there are results of many trainings.
         """
@@ -81,3 +140,47 @@ class TrainedField:
         if weights.shape[0] == 1:
             return self._of_one(weights[0], x)[None]
         return tf.vectorized_map(lambda flat: self._of_one(flat, x), weights)
+
+
+def field_with(
+    model: Callable[[], Any],
+    form: FieldForm,
+    problem: Problem | None,
+    *,
+    d: int,
+    outputs: Sequence[str],
+    dtype: str,
+    otherwise: str,
+) -> TrainedField:
+    """Return the field of a model that is loaded when it is needed.
+
+    If the problem does not make of it what the form says, using the field raises `otherwise`.
+    """
+
+    def make() -> tuple[Function, Any]:
+        made, used = model(), problem
+        if used is None and form.ansatz is None:
+            used = form.problem(outputs)
+        elif used is None or not form.is_of(used, dtype):
+            return partial(_refuse, otherwise), made
+        return function_of(made, used, d, dtype), made
+
+    return TrainedField(make)
+
+
+def _refuse(text: str, _parameters: Any, _x: Any) -> NoReturn:
+    raise InputError(f"Result: {text}")
+
+
+def function_of(model: Any, problem: Problem | None, d: int, dtype: str) -> Function:
+    """Return u(x) of a model, with what the problem makes of it, as a function of weights."""
+    apply = getattr(model, "apply", None)
+    if apply is None:
+        from sciml_par.networks.keras.from_model import as_network  # it imports TensorFlow
+
+        components = int(model(tf.zeros([1, d], dtype)).shape[1])
+        apply = as_network(model, d, components, dtype=dtype).apply
+    if problem is None:
+        return apply
+    problem = problem.for_network(model)
+    return lambda parameters, x: problem.field(partial(apply, parameters))(x)

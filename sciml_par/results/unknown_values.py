@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,12 +19,8 @@ FloatArray = npt.NDArray[np.float64]
 class UnknownValues:
     """The values of a member's unknowns: q numbers, those of arrays one after the other.
 
-    Attributes
-    ----------
-    shapes : of the unknowns by name, in order.
-    true : what they are known to be, by name, as far as that is known.
-    best, last : with the weights of the least loss, and after the last update, [q].
-    history : where the loss was recorded, [s, q].
+    `best` and `last`: [q] belong to the weights of the least loss, and after the last update;
+    `history`: [s, q] is where the loss was recorded. `true` has those that are known.
     """
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -35,7 +31,7 @@ class UnknownValues:
 
     @property
     def size(self) -> int:
-        """How many numbers q they are."""
+        """The number q."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     @property
@@ -44,14 +40,14 @@ class UnknownValues:
         return [label for _, label, _ in self._places()]
 
     def true_numbers(self) -> list[float | None]:
-        """What each of the q numbers is known to be, if it is."""
+        """Return what each of the q numbers is known to be, if it is."""
         return [
             float(self.true[name][place]) if name in self.true else None
             for name, _, place in self._places()
         ]
 
     def by_name(self, numbers: FloatArray) -> dict[str, Any]:
-        """[..., q] as [..., *shape] for each unknown; a single number as a float."""
+        """Return [..., q] as [..., *shape] for each unknown; a single number as a float."""
         found: dict[str, Any] = {}
         at = 0
         for name, shape in self.shapes.items():
@@ -62,7 +58,7 @@ class UnknownValues:
         return found
 
     def without_history(self) -> UnknownValues:
-        """The same without what was recorded."""
+        """Return the same without what was recorded."""
         return replace(self, history=self.history[:0])
 
     def _places(self) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -80,7 +76,7 @@ NO_UNKNOWNS = UnknownValues()
 def shapes_and_truth(
     unknowns: Mapping[str, Unknown],
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, FloatArray]]:
-    """What `UnknownValues` has of the unknowns of a problem."""
+    """Return what `UnknownValues` has of the unknowns of a problem."""
     shapes = {name: unknown.shape for name, unknown in unknowns.items()}
     true = {
         name: np.asarray(unknown.true, np.float64)
@@ -90,86 +86,8 @@ def shapes_and_truth(
     return shapes, true
 
 
-@dataclass(frozen=True, eq=False)
-class FoundUnknown:
-    """An unknown as all members of a training have found it.
-
-    Attributes
-    ----------
-    name : of the unknown.
-    mean : over the members that finished, as in `Result.predict`; a float, or an array of the
-        shape of the unknown.
-    deviation : their standard deviation, with M − 1 in the denominator; NaN for one.
-    members : what each found, [M, *shape], those that did not finish included.
-    true : what it is known to be, or None.
-    """
-
-    name: str
-    mean: Any
-    deviation: Any
-    members: FloatArray
-    true: Any = None
-
-    @property
-    def relative_error(self) -> float:
-        """‖mean − true‖ / ‖true‖; NaN where the truth is unknown or zero."""
-        return relative_error(self.mean, self.true)
-
-    def __repr__(self) -> str:
-        text = _text(self.mean)
-        if np.isfinite(self.deviation).all():
-            text += f" ± {_text(self.deviation, digits=2)}"
-        error = self.relative_error
-        return text if math.isnan(error) else f"{text} (relative error {error:.1e})"
-
-
-def found_unknowns(
-    values: Sequence[UnknownValues], kept: Sequence[FloatArray], finished: Sequence[bool]
-) -> dict[str, FoundUnknown]:
-    """Over members: each unknown by name, of those members that have it in one shape.
-
-    Parameters
-    ----------
-    values : of each member.
-    kept : which of its numbers belong to the weights that predict, [q].
-    finished : whether it is to be in the mean; all are where none is.
-    """
-    shapes = {name: shape for each in values for name, shape in each.shapes.items()}
-    found = {}
-    for name, shape in shapes.items():
-        rows, used, true = [], [], None
-        for each, numbers, good in zip(values, kept, finished, strict=True):
-            if each.shapes.get(name) == shape:
-                rows.append(np.asarray(each.by_name(numbers)[name]))
-                used.append(good)
-                true = each.true.get(name) if true is None else true
-        members = np.stack(rows)
-        mean_of = members[used] if any(used) else members
-        deviation = mean_of.std(axis=0, ddof=1) if len(mean_of) > 1 else np.full(shape, np.nan)
-        found[name] = FoundUnknown(
-            name, _plain(mean_of.mean(axis=0)), _plain(deviation), members, _plain(true)
-        )
-    return found
-
-
 def relative_error(value: Any, true: Any) -> float:
-    """‖value − true‖ / ‖true‖; NaN where the truth is unknown or zero."""
+    """Return ‖value − true‖ / ‖true‖; NaN where the truth is unknown or zero."""
     if true is None or not np.any(true):
         return math.nan
     return float(np.linalg.norm(np.subtract(value, true)) / np.linalg.norm(true))
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or np.ndim(value) else float(value)
-
-
-def _text(value: Any, digits: int = 8) -> str:
-    """A number, or the first few of an array."""
-    if not np.ndim(value):
-        return f"{value:.{digits}g}"
-    numbers = np.ravel(value)
-    shown = [f"{number:.{digits}g}" for number in numbers[:_SHOWN]]
-    return f"[{', '.join(shown + ['…'] * (len(numbers) > _SHOWN))}]"
-
-
-_SHOWN = 4

@@ -12,10 +12,9 @@ from sciml_par.evaluation import Prediction, Shard
 from sciml_par.networks import MLP
 from sciml_par.problems import Box
 from sciml_par.results import Member, RankContribution, Result
-from sciml_par.results.field_form import FieldForm, form_of
 from sciml_par.results.member import Weights
-from sciml_par.results.stored.keras_models import field_with, flat_weights
-from sciml_par.results.trained_field import TrainedField
+from sciml_par.results.stored.keras_models import flat_weights
+from sciml_par.results.trained_field import FieldForm, TrainedField, field_with, form_of
 
 STEPS = 25
 

@@ -28,8 +28,8 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Interval, Problem, laplacian, poisson
 from sciml_par.results import Member, Result
-from sciml_par.results.field_form import form_of
 from sciml_par.results.stored.keras_models import flat_weights
+from sciml_par.results.trained_field import form_of
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: reads files without ranks")
 X = np.linspace(-1, 1, 20)[:, None]
@@ -117,6 +117,14 @@ def test_the_network_file_is_one_of_keras_with_the_kept_weights(folder: Path) ->
     np.testing.assert_allclose(model(X), tiny(0)(X), atol=1e-6)
 
 
+def test_weights_of_a_strategy_stay_with_the_members_that_had_one(tmp_path: Path) -> None:
+    weights = np.array([[1.0, 2.0], [1.5, 3.0], [2.0, 4.0], [2.5, 5.0]])
+    result = of_this_process(trained(0, term_weights=weights), trained(1))
+    weighed, other = Result.load(result.save(tmp_path / "run", plots=False)).members
+    np.testing.assert_array_equal(weighed.term_weights, weights)
+    assert other.term_weights.shape == (4, 0) and other.history.weights == {}
+
+
 def test_saved_again_it_is_the_same(folder: Path, tmp_path: Path) -> None:
     again = Result.load(folder).save(tmp_path / "again", plots=False)
     names = {path.name for path in folder.iterdir()}
@@ -176,12 +184,15 @@ def test_what_is_no_result_is_refused(copy: Path, tmp_path: Path) -> None:
     summary = copy / "results.json"
     whole = summary.read_text()
     for content, match in (
-        (whole[:100], "results.json cannot be read .*It is truncated, or no file of"),
-        ("[1, 2]", "no file of sciml_par: it lacks 'versions'"),
-        ('{"accuracy": 1}', "no file of sciml_par"),
-        ('{"versions": {}, "runs": []}', "compares numbers of ranks. Read it with json.load"),
-        ('{"versions": {"sciml-par": "0.1.0"}, "members": []}', "0.1.0, which saved no weights"),
-        (whole.replace('"format": 3', '"format": 4'), "format 4, of sciml-par .* reads format 3"),
+        (whole[:100], "results.json cannot be read .*It is truncated, or not a file of"),
+        ("[1, 2]", "expected .*results.json to have 'members', as Result.save writes it; got none"),
+        ('{"accuracy": 1}', "got 'accuracy'. Name the folder of a training"),
+        ('{"versions": {}, "runs": []}', "got 'versions', 'runs'.*, json.load reads"),
+        (
+            whole.replace('"format": 3', '"format": 4'),
+            "format 3; got 4. Load it with .*sciml-par",
+        ),
+        (whole.replace('"format": 3,', ""), "expected .* to have format 3; got None"),
         (whole.replace('"stacked_with"', '"other"'), "not as Result.save writes them .*KeyError"),
         (
             whole.replace('"rank_trained"', "1").replace('"members": [', '"members": 3, "x": ['),
@@ -192,15 +203,9 @@ def test_what_is_no_result_is_refused(copy: Path, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=match):
             Result.load(copy)
     summary.unlink()
-    with pytest.raises(InputError, match="has no results.json, which is written last"):
-        Result.load(copy)
-    with pytest.raises(InputError, match="there is no folder .*nowhere"):
-        Result.load(tmp_path / "nowhere")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no results: there is no results.json in it"):
-        Result.load(tmp_path / "empty")
-    with pytest.raises(InputError, match="expected the folder that .*; .*csv is a file"):
-        Result.load(copy / "history.csv")
+    for folder in (copy, tmp_path / "nowhere", copy / "history.csv"):
+        with pytest.raises(InputError, match=f"no file {folder}/results.json .*is written last"):
+            Result.load(folder)
 
 
 class Unsavable(MLP):

@@ -84,7 +84,7 @@ def test_other_points_are_refused(x: Any, said: str) -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, "many", True])
 def test_a_batch_has_at_least_one_point(size: Any) -> None:
-    with pytest.raises(InputError, match="expected batch_size, the points to predict at a time"):
+    with pytest.raises(InputError, match="batch_size must be an integer of at least 1, got"):
         of_this_process(trained(0)).predict(X, batch_size=size)
 
 

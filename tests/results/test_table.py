@@ -206,6 +206,13 @@ def test_the_table_fits_the_terminal_and_loses_no_number(width: int) -> None:
         assert "points: 9" in " ".join(lines)  # the same for all, so that it needs no column
 
 
+def test_no_heading_is_cut_where_names_of_problems_are_short() -> None:
+    members = [make_member(number, problem="short", steps=0) for number in range(2)]
+    for width in range(90, 110):
+        (heading, *_) = table_of(ensemble(*members), width)
+        assert heading.endswith("compilation") and "…" not in heading
+
+
 @pytest.mark.parametrize(
     ("losses", "status"),
     [

@@ -156,7 +156,7 @@ def test_prediction_on_another_domain_than_trained() -> None:
             continue
         part = whole.split(sp.size())[rank]
         np.testing.assert_allclose(member.prediction.x[[0, -1], 0], [-2, 1])
-        np.testing.assert_allclose(member.own.x[[0, -1]], [part.lower, part.upper])
+        np.testing.assert_allclose(member.on_own_domain.x[[0, -1]], [part.lower, part.upper])
 
 
 @pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
@@ -179,7 +179,7 @@ def test_two_dimensions_and_given_points() -> None:
     member = result.members[0]
     assert sum(p.points for p in member.contributions) == 21
     assert member.contributions[0].lower is None
-    assert not member.own.known
+    assert not member.on_own_domain.known
     assert np.isnan(member.on_own_domain.relative_l2_error)
     assert np.isnan(member.on_own_domain.u_exact).all()
 

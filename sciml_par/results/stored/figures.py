@@ -71,7 +71,7 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
 def _write_functions(
     members: Sequence[Member], labels: Sequence[str], folder: Path, title: str | None
 ) -> None:
-    """The unknown functions, a figure for each name."""
+    """Write a figure for each name of an unknown function."""
     found: dict[str, list[Prediction]] = {}
     for label, member, enters in zip(labels, members, in_the_mean(members), strict=True):
         for each in member.functions:
@@ -85,7 +85,7 @@ def _write_functions(
 
 
 def _loss_curve(member: Member, label: str) -> LossCurve:
-    """The member's loss with its terms, of which one alone would be the loss again."""
+    """Return the loss with its terms, of which one alone would be the loss again."""
     several = len(member.terms) > 1
     if label.startswith(_ONE):
         label = label.replace(_ONE, "total" if several else "loss", 1)
@@ -111,13 +111,13 @@ def _unknown_curves(member: Member, label: str) -> list[UnknownCurve]:
 
 
 def _weight_curves(member: Member) -> list[LossCurve]:
-    """What a strategy has multiplied the member's terms by."""
+    """Return what a strategy has multiplied the terms by."""
     columns = zip(member.terms, member.term_weights.T, strict=True)
     return [LossCurve(name, member.loss_steps, values) for name, values in columns]
 
 
 def drawn_prediction(member: Member, label: str, *, sound: bool) -> Prediction:
-    """The member's prediction, with what a figure says and shows of the member."""
+    """Return the prediction, with what a figure says and shows of the member."""
     assert isinstance(member.prediction, Prediction)
     return replace(
         member.prediction,
@@ -128,7 +128,7 @@ def drawn_prediction(member: Member, label: str, *, sound: bool) -> Prediction:
 
 
 def labels_of(members: Sequence[Member], *, mode: str) -> list[str]:
-    """What a figure calls each member."""
+    """Return what a figure calls each member."""
     several = len(members) > len(ranks_of(members))
     unlike = len({member.problem for member in members}) > 1
     labels = []

@@ -1,27 +1,31 @@
-"""Keras models of trained networks: saved, loaded, and copied with other weights."""
+"""Keras models of trained networks: saved, copied with other weights, and loaded or given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NoReturn, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import import_module
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
-from sciml_par.results.field_form import FieldForm
-from sciml_par.results.trained_field import Function, TrainedField
+from sciml_par.results.member import Member
+from sciml_par.results.member_function import MemberFunction, function_field
+from sciml_par.results.trained_field import TrainedField, field_with
 
 Array = npt.NDArray[Any]
 
 
 class Lazy(Sequence[Any]):
-    """Objects that are made when they are asked for first."""
+    """Objects that are made at the first use."""
 
     def __init__(self, makers: Sequence[Callable[[], Any]]) -> None:
         self._makers = tuple(makers)
@@ -30,12 +34,8 @@ class Lazy(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._makers)
 
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        """The object, or a list of several."""
+    def __getitem__(self, index: Any) -> Any:
+        """Return an object, or a list of those of a slice."""
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
         at = range(len(self))[index]
@@ -48,7 +48,7 @@ class Lazy(Sequence[Any]):
 
 
 def copy_with(model: Any, weights: Array) -> Any:
-    """A copy of a model, with trainable weights [p]."""
+    """Return a copy of a model, with trainable weights [p]."""
     keras: Any = import_module("keras")
     try:
         copy = type(model).from_config(model.get_config())
@@ -76,15 +76,12 @@ def assign(model: Any, weights: Array) -> None:
 
 
 def flat_weights(model: Any) -> Array:
-    """The trainable weights of a model, [p]."""
+    """Return the trainable weights of a model, [p]."""
     return np.concatenate([np.asarray(v).ravel() for v in model.trainable_variables])
 
 
 def save_model(model: Any, weights: Array, path: Path) -> None:
-    """Save a model with trainable weights [p], as Keras saves it.
-
-    The model itself is left as it was.
-    """
+    """Save a copy of a model with trainable weights [p]; the model keeps its own."""
     before = flat_weights(model)
     assign(model, weights)
     try:
@@ -94,7 +91,7 @@ def save_model(model: Any, weights: Array, path: Path) -> None:
 
 
 def load_model(path: Path) -> Any:
-    """A model that Keras has saved."""
+    """Return a model that Keras has saved."""
     keras: Any = import_module("keras")
     import_module("sciml_par.networks.models.mlp")  # so that Keras knows MLP
     try:
@@ -106,42 +103,112 @@ def load_model(path: Path) -> Any:
         ) from error
 
 
-def field_with(
-    model: Callable[[], Any],
-    form: FieldForm,
-    problem: Problem | None,
-    *,
-    d: int,
-    outputs: Sequence[str],
-    dtype: str,
-    otherwise: str,
-) -> TrainedField:
-    """Return the field of a model that is loaded when it is needed."""
+def with_fields(
+    folder: Path, summary: dict[str, Any], members: Sequence[Member], problem: Any, network: Any
+) -> tuple[Member, ...]:
+    """Return the members with the fields of their networks, saved or given.
 
-    def make() -> tuple[Function, Any]:
-        made, used = model(), problem
-        if used is None and form.ansatz is None:
-            used = form.problem(outputs)
-        elif used is None or not form.is_of(used, dtype):
-            return partial(_refuse, otherwise), made
-        return function_of(made, used, d, dtype), made
+    Members whose networks and problems make the same have one field.
+    """
+    problems = _as_problems(problem, len(members))
+    files = {each["architecture"]: each["file"] for each in summary["networks"]}
+    models: dict[str, Callable[[], Any]] = {
+        name: cache(partial(load_model, folder / file)) for name, file in files.items() if file
+    }
+    fields: dict[Any, TrainedField] = {}
+    found = []
+    for member, given in zip(members, problems, strict=True):
+        assert isinstance(member.prediction, Prediction) and member.weights is not None
+        name, dtype = member.architecture, member.weights.best.dtype.name
+        if given is not None and not member.form.is_of(given, dtype):
+            raise InputError(f"Result.load: {_other_problem(member, given)}")
+        if network is not None:
+            models.setdefault(f"given {name}", cache(partial(_given_model, network, given, member)))
+            name = f"given {name}"
+        key = name, dtype, member.form, given
+        if name in models and key not in fields:
+            fields[key] = field_with(
+                models[name],
+                member.form,
+                given,
+                d=member.prediction.dimension,
+                outputs=member.prediction.fields,
+                dtype=dtype,
+                otherwise=_other_problem(member, given),
+            )
+        functions = tuple(_with_field(each, models) for each in member.functions)
+        field = fields.get(key, _not_saved(member))
+        found.append(replace(member, field=field, functions=functions))
+    return tuple(found)
 
-    return TrainedField(make)
+
+def _with_field(function: MemberFunction, models: Mapping[str, Any]) -> MemberFunction:
+    assert function.weights is not None
+    model = models.get(function.architecture)
+    if model is None:
+        return replace(function, field=f"Keras could not save the network of {function.name!r}.")
+    dtype = function.weights.best.dtype.name
+    made = function_field(model, function.placed, scaled=function.scaled, dtype=dtype)
+    return replace(function, field=made)
 
 
-def _refuse(text: str, _parameters: Any, _x: Any) -> NoReturn:
-    raise InputError(f"Result: {text}")
+def _not_saved(member: Member) -> str:
+    return (
+        f"the network of member {member.number} is not here, since Keras could not save it. Give "
+        f"the model, or what makes it: Result.load(folder, network=…)."
+    )
 
 
-def function_of(model: Any, problem: Problem | None, d: int, dtype: str) -> Function:
-    """u(x) of a model, with what the problem makes of it, as a function of weights."""
-    apply = getattr(model, "apply", None)
-    if apply is None:
-        from sciml_par.networks.keras.from_model import as_network  # it imports TensorFlow
-
-        components = int(model(tf.zeros([1, d], dtype)).shape[1])
-        apply = as_network(model, d, components, dtype=dtype).apply
+def _other_problem(member: Member, problem: Problem | None) -> str:
     if problem is None:
-        return apply
-    problem = problem.for_network(model)
-    return lambda parameters, x: problem.field(partial(apply, parameters))(x)
+        return (
+            f"member {member.number} was trained with an ansatz, which files do not hold. Give the "
+            f"problem that it was trained on: Result.load(folder, problem=…)."
+        )
+    return (
+        f"the problem {problem.name!r} makes something else of a network than that of member "
+        f"{member.number}: its ansatz or its input scaling is another one. Give the problem that "
+        f"it was trained on, or a list with one for each member: Result.load(folder, problem=…)."
+    )
+
+
+def _given_model(network: Any, problem: Problem | None, member: Member) -> Any:
+    """Return the model that is given or made, if it has as many weights as the member."""
+    assert isinstance(member.prediction, Prediction) and member.weights is not None
+    from sciml_par.networks.keras.factory import make_network  # it imports TensorFlow
+
+    weights, d = member.weights.best, member.prediction.dimension
+    m = member.prediction.components if problem is None else problem.network_outputs
+    # Initial weights that need a box may have any: the saved ones take their place.
+    box = (-1.0,) * d, (1.0,) * d
+    model = make_network(network, d, m, dtype=weights.dtype.name, box=box).model
+    variables = model.trainable_variables
+    count = sum(math.prod(v.shape) for v in variables)
+    dtypes = {str(v.dtype) for v in variables}
+    if count != len(weights) or dtypes != {weights.dtype.name}:
+        raise InputError(
+            f"Result.load: expected a network with {len(weights):,} weights of "
+            f"{weights.dtype.name}, as member {member.number} has; got one with {count:,} of "
+            f"{', '.join(sorted(dtypes)) or 'no type'}. Give the network that was trained."
+        )
+    return model
+
+
+def _as_problems(problem: Any, members: int) -> list[Problem | None]:
+    """Return the problem of each member."""
+    if problem is None:
+        return [None] * members
+    several = isinstance(problem, list | tuple)
+    problems = list(problem) if several else [problem]
+    for each in problems:
+        if not isinstance(each, Problem):
+            raise InputError(
+                f"Result.load: expected problem to be a Problem, or a list of those of the "
+                f"members; got {each!r}."
+            )
+    if several and len(problems) != members:
+        raise InputError(
+            f"Result.load: expected one problem, or a list with one for each of the {members} "
+            f"members in their order; got {len(problems)}."
+        )
+    return problems if several else problems * members

@@ -13,9 +13,8 @@ from sciml_par.evaluation.figures.parts.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.unknowns.unknowns import Unknowns, numbers_of
-from sciml_par.results.field_form import form_of
 from sciml_par.results.member import Member, RankContribution, Weights
-from sciml_par.results.trained_field import TrainedField
+from sciml_par.results.trained_field import TrainedField, form_of
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, shapes_and_truth
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.identity.model_architecture import architecture_of

@@ -16,8 +16,8 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member, PredictionElsewhere, Weights
 from sciml_par.results.member_function import MemberFunction, function_field
-from sciml_par.results.stored.keras_models import field_with, load_model
-from sciml_par.results.trained_field import TrainedField
+from sciml_par.results.stored.keras_models import load_model
+from sciml_par.results.trained_field import TrainedField, field_with
 
 FloatArray = npt.NDArray[np.float64]
 

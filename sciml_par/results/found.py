@@ -1,9 +1,10 @@
-"""Unknown functions as all members of a training have found them."""
+"""Unknowns as all members of a training have found them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +15,45 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.results.member import Member, in_the_mean
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.predict import EnsemblePrediction, Predictor
+from sciml_par.results.unknown_values import relative_error
 
 Array = npt.NDArray[Any]
+FloatArray = npt.NDArray[np.float64]
+
+_SHOWN = 4
+
+
+@dataclass(frozen=True, eq=False)
+class FoundUnknown:
+    """An unknown as all members of a training have found it.
+
+    Attributes
+    ----------
+    name : of the unknown.
+    mean : over the members that finished, as in `Result.predict`; a float, or an array of the
+        shape of the unknown.
+    deviation : their standard deviation, with M − 1 in the denominator; NaN for one.
+    members : what each found, [M, *shape], those that did not finish included.
+    true : what it is known to be, or None.
+    """
+
+    name: str
+    mean: Any
+    deviation: Any
+    members: FloatArray
+    true: Any = None
+
+    @property
+    def relative_error(self) -> float:
+        """‖mean − true‖ / ‖true‖; NaN where the truth is unknown or zero."""
+        return relative_error(self.mean, self.true)
+
+    def __repr__(self) -> str:
+        text = _text(self.mean)
+        if np.isfinite(self.deviation).all():
+            text += f" ± {_text(self.deviation, digits=2)}"
+        error = self.relative_error
+        return text if math.isnan(error) else f"{text} (relative error {error:.1e})"
 
 
 class FoundFunction:
@@ -95,7 +133,7 @@ class FoundFunction:
         return self._predictor.predict(self._inputs_at(x), batch_size=None)
 
     def _inputs_at(self, x: Any) -> Any:
-        """Of points of the whole domain, the coordinates that matter."""
+        """Return the coordinates that matter of points of the whole domain, [n, e]."""
         d, inputs = len(self._placed.coordinates), self._placed.inputs
         points = np.asarray(x)
         if points.ndim != 2 or points.shape[1] != d or d == len(inputs):
@@ -115,19 +153,47 @@ class FoundFunction:
         return f"{of} from {np.min(values[0]):.4g} to {np.max(values[0]):.4g}"
 
 
-def found_functions(members: Sequence[Member]) -> dict[str, FoundFunction]:
-    """The unknown functions by name, of those members that have them of the same inputs."""
-    first: dict[str, tuple[str, ...]] = {}
+def unknowns_of(members: Sequence[Member]) -> dict[str, FoundUnknown | FoundFunction]:
+    """Return each unknown by name, of those members that have it in one shape."""
+    shapes = {n: shape for m in members for n, shape in m.unknown_values.shapes.items()}
+    found: dict[str, FoundUnknown | FoundFunction] = {
+        name: _found_unknown(name, shape, members) for name, shape in shapes.items()
+    }
+    inputs: dict[str, tuple[str, ...]] = {}
     for member in members:
         for function in member.functions:
-            first.setdefault(function.name, function.placed.names)
-    found = {}
-    for name, inputs in first.items():
+            inputs.setdefault(function.name, function.placed.names)
+    for name, names in inputs.items():
         pairs = [
             (member, function)
             for member in members
             for function in member.functions
-            if function.name == name and function.placed.names == inputs
+            if function.name == name and function.placed.names == names
         ]
         found[name] = FoundFunction([m for m, _ in pairs], [f for _, f in pairs])
     return found
+
+
+def _found_unknown(name: str, shape: tuple[int, ...], members: Sequence[Member]) -> FoundUnknown:
+    entering = zip(members, in_the_mean(members), strict=True)
+    alike = [(m, used) for m, used in entering if m.unknown_values.shapes.get(name) == shape]
+    values = np.stack([np.asarray(member.unknowns[name]) for member, _ in alike])
+    used = [enters for _, enters in alike]
+    mean_of = values[used] if any(used) else values
+    deviation = mean_of.std(axis=0, ddof=1) if len(mean_of) > 1 else np.full(shape, np.nan)
+    known = [m.unknown_values.true[name] for m, _ in alike if name in m.unknown_values.true]
+    true = known[0] if known else None
+    return FoundUnknown(name, _plain(mean_of.mean(axis=0)), _plain(deviation), values, _plain(true))
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or np.ndim(value) else float(value)
+
+
+def _text(value: Any, digits: int = 8) -> str:
+    """Return a number, or the first few of an array."""
+    if not np.ndim(value):
+        return f"{value:.{digits}g}"
+    numbers = np.ravel(value)
+    shown = [f"{number:.{digits}g}" for number in numbers[:_SHOWN]]
+    return f"[{', '.join(shown + ['…'] * (len(numbers) > _SHOWN))}]"

@@ -1,0 +1,189 @@
+"""The arrays of a run and its history, as they are written next to results.json and read again."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.results.member import FINISHED, Member, Weights
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+
+PREDICTIONS, WEIGHTS, FUNCTIONS = "predictions.npz", "weights.npz", "functions.npz"
+HISTORY = "history.csv"
+
+Columns = Mapping[tuple[str, str], Array]  # of history.csv by kind and name, [s] each
+
+TERM, UNKNOWN, WEIGHT = "", "unknown_", "weight_"
+"""Kinds of columns, and how their names begin: what terms contributed, unknowns, and weights by
+which a strategy has multiplied terms."""
+_FIRST = ("step", "member", "loss")
+
+# The attributes of a prediction, and what files call them on own domains and of functions.
+_PREDICTION = ("x", "u", "exact", "inside")
+_OWN = ("x_own", "u_own", "u_own_exact", "inside_own")
+_FUNCTION = ("x", "k", "true", "inside")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The rows of one member in history.csv: steps and losses [s], and further columns."""
+
+    steps: npt.NDArray[np.int64]
+    losses: Array
+    columns: Columns
+
+    def table(self, kind: str, names: Sequence[str]) -> Array:
+        """Return the columns of these names, [s, k], or [s, 0] if there are no such numbers."""
+        found = [self.columns.get((kind, name)) for name in names]
+        if kind == WEIGHT and all(each is None or np.isnan(each).all() for each in found):
+            return np.empty((len(self.steps), 0))
+        return np.stack(found, axis=1)  # type: ignore[arg-type]
+
+
+def arrays_of_predictions(members: Sequence[Member]) -> dict[str, Array]:
+    """Return what predictions.npz holds."""
+    own = [member.on_own_domain for member in members]
+    samples = [(m.number, each) for m in members for each in m.contributions]
+    lengths = [len(each.sample) for _, each in samples]
+    pairs = zip(_OWN, _PREDICTION, strict=True)
+    inside: Any = members[0].prediction.inside
+    return {
+        "x": members[0].prediction.x,
+        "u": np.stack([m.prediction.u for m in members]),
+        "u_exact": np.stack([m.prediction.exact for m in members]),
+        "inside": inside,
+        **{key: np.concatenate([getattr(each, name) for each in own]) for key, name in pairs},
+        "member_own": np.repeat([m.number for m in members], [len(each.x) for each in own]),
+        "x_trained": np.concatenate([each.sample for _, each in samples]),
+        "member_trained": np.repeat([number for number, _ in samples], lengths),
+        "rank_trained": np.repeat([each.rank for _, each in samples], lengths),
+        "rank": np.array([m.rank for m in members]),
+        "member": np.array([m.number for m in members]),
+        "finished": np.array([m.status == FINISHED for m in members]),
+    }
+
+
+def predictions_of(
+    arrays: Arrays, number: int, coordinates: Sequence[str], fields: Sequence[str]
+) -> tuple[Prediction, Prediction]:
+    """Return what a member predicts on the common points, and on its own domain."""
+    at = int(np.flatnonzero(arrays["member"] == number)[0])
+    values = arrays["x"], arrays["u"][at], arrays["u_exact"][at], arrays["inside"]
+    prediction = _prediction(values, coordinates, fields)
+    mine = arrays["member_own"] == number
+    own = [arrays[key][mine] for key in _OWN]
+    same = np.array_equal(own[0], arrays["x"])
+    return prediction, prediction if same else _prediction(own, coordinates, fields)
+
+
+def _prediction(
+    values: Iterable[Array], coordinates: Sequence[str], fields: Sequence[str]
+) -> Prediction:
+    x, u, exact, inside = values
+    return Prediction(
+        "prediction",
+        x,
+        u,
+        exact,
+        inside=inside,
+        coordinates=tuple(coordinates),
+        fields=tuple(fields),
+    )
+
+
+def sample_of(arrays: Arrays, number: int, rank: int) -> Array:
+    """Return the points that a rank trained a member on, [k, d]."""
+    mine = (arrays["member_trained"] == number) & (arrays["rank_trained"] == rank)
+    return arrays["x_trained"][mine]
+
+
+def arrays_of_weights(members: Sequence[Member]) -> dict[str, Array]:
+    """Return what weights.npz holds."""
+    return {
+        key: array for m in members for key, array in _best_and_last(m.weights, m.number).items()
+    }
+
+
+def _best_and_last(weights: Weights | None, owner: int | str) -> dict[str, Array]:
+    assert weights is not None
+    return {f"best_{owner}": weights.best, f"last_{owner}": weights.last}
+
+
+def weights_of(arrays: Arrays, owner: int | str) -> Weights:
+    """Return the weights of a member by its number, or of a function by "number_name"."""
+    return Weights(arrays[f"best_{owner}"], arrays[f"last_{owner}"])
+
+
+def arrays_of_functions(members: Sequence[Member]) -> dict[str, Array]:
+    """Return what functions.npz holds, of which there is none without unknown functions."""
+    found: dict[str, Array] = {}
+    for member in members:
+        for each in member.functions:
+            owner = f"{member.number}_{each.name}"
+            for key, name in zip(_FUNCTION, _PREDICTION, strict=True):
+                found[f"{key}_{owner}"] = getattr(each.prediction, name)
+            found |= _best_and_last(each.weights, owner)
+    return found
+
+
+def prediction_of_function(arrays: Arrays, owner: str, inputs: Sequence[str]) -> Prediction:
+    """Return the values of an unknown function, which its "number_name" names."""
+    _, name = owner.split("_", 1)
+    found = _prediction([arrays[f"{key}_{owner}"] for key in _FUNCTION], inputs, [name])
+    return found if found.known else replace(found, u_exact=None)
+
+
+def _columns(member: Member) -> Columns:
+    unknowns = member.unknown_values
+    tables = {
+        TERM: (member.terms, member.term_losses),
+        UNKNOWN: (unknowns.names, unknowns.history),
+        WEIGHT: (member.terms, member.term_weights),
+    }
+    return {
+        (kind, name): column
+        for kind, (names, table) in tables.items()
+        if table.size
+        for name, column in zip(names, table.T, strict=True)
+    }
+
+
+def write_history(members: Sequence[Member], path: Path) -> None:
+    """Write a row for each recorded loss; cells of columns that a member lacks stay empty."""
+    recorded = [_columns(member) for member in members]
+    names = list(dict.fromkeys(column for columns in recorded for column in columns))
+    names.sort(key=lambda column: (TERM, UNKNOWN, WEIGHT).index(column[0]))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*_FIRST, *(kind + name for kind, name in names)])
+        for member, columns in zip(members, recorded, strict=True):
+            for k, (step, loss) in enumerate(zip(member.loss_steps, member.losses, strict=True)):
+                cells = [repr(float(columns[c][k])) if c in columns else "" for c in names]
+                writer.writerow([int(step), member.number, repr(float(loss)), *cells])
+
+
+def read_history(path: Path, terms: int) -> dict[int, Recorded]:
+    """Return the rows of each member; the first columns are those of all terms."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = csv.reader(file)
+        names = next(rows)[len(_FIRST) :]
+        table = np.array([[float(cell or "nan") for cell in row] for row in rows])
+    columns = [(TERM, name) for name in names[:terms]]
+    for name in names[terms:]:
+        kind = UNKNOWN if name.startswith(UNKNOWN) else WEIGHT
+        columns.append((kind, name.removeprefix(kind)))
+    found = {}
+    for number in map(int, np.unique(table[:, 1])):
+        steps, _, losses, *values = table[table[:, 1] == number].T
+        by_column = dict(zip(columns, values, strict=True))
+        found[number] = Recorded(steps.astype(np.int64), losses, by_column)
+    return found
