@@ -12,9 +12,8 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
-from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import ENSEMBLE, Ensemble
-from sciml_par.training.arguments.texts import texts_of
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, scattered_before
 from sciml_par.training.loop.stops import Stop

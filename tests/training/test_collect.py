@@ -17,9 +17,8 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems import Box, Interval, Problem, function_approximation
 from sciml_par.results import PredictionElsewhere, Result
 from sciml_par.training import Ensemble, train
-from sciml_par.training.outcome import gather
-from sciml_par.training.outcome.collect import sample_for_figures
-from sciml_par.training.outcome.gather import objects_to_root, rows_to_all
+from sciml_par.training.outcome import collect as gather
+from sciml_par.training.outcome.collect import objects_to_root, rows_to_all, sample_for_figures
 
 SEVERAL = pytest.mark.skipif("sp.size() == 1", reason="all arrays are on rank 0")
 

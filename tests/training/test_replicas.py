@@ -16,7 +16,7 @@ from sciml_par.problems import Interval, function_approximation
 from sciml_par.results import Result
 from sciml_par.training import Adam, train
 from sciml_par.training.loop.loop import State
-from sciml_par.training.run.replicas import bring_together, digest_of
+from sciml_par.training.run.run import bring_together, digest_of
 
 several = pytest.mark.skipif("sp.size() == 1", reason="one replica is alone")
 small = partial(

@@ -9,8 +9,14 @@ remember it: nobody can be further ahead than they do (see `groups/bounded_lead.
 
 from __future__ import annotations
 
+import linecache
+import os
+import sys
+import sysconfig
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sciml_par.parallel.groups.bounded_lead import MOST_AHEAD
 from sciml_par.parallel.groups.mailbox import (
@@ -23,10 +29,12 @@ from sciml_par.parallel.groups.mailbox import (
 )
 from sciml_par.parallel.groups.progress import Group, Progress
 from sciml_par.parallel.requests.mismatch_message import mismatch_message
-from sciml_par.parallel.supervision.place import place_of_program
 
 Asked = Mapping[str, Sequence[int]]
 """{signature: numbers of the collectives}."""
+_INSTALLED = (sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+_FOLDERS = (str(Path(__file__).parents[2]), *_INSTALLED)
+_LIBRARIES = (*(os.path.join(folder, "") for folder in _FOLDERS), "<frozen ")
 
 
 @dataclass(frozen=True)
@@ -170,3 +178,18 @@ def asked_lately(progress: Progress) -> dict[str, list[int]]:
 def all_asked_lately(groups: Iterable[Group]) -> dict[Identity, dict[str, list[int]]]:
     """The same of each group that has more than one rank."""
     return {group.identity: asked_lately(group.progress) for group in groups if group.size > 1}
+
+
+def place_of_program() -> str:
+    """The line at which the main thread is, or has called what it is in, as `file:line, in text`.
+
+    That is the innermost line which lies in no library; empty if there is none.
+    """
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    path = frame.f_code.co_filename
+    text = linecache.getline(path, frame.f_lineno).strip()
+    return f"{Path(path).name}:{frame.f_lineno}" + (text and f", in {text}")

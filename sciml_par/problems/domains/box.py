@@ -14,7 +14,6 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, coordinate_names
 from sciml_par.problems.domains._vectors import checked_vector, counts_per_axis
 from sciml_par.problems.domains.box_boundary import BoxBoundary
-from sciml_par.problems.domains.gauss_legendre import gauss_legendre
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.sampling import proportional, unit_points
 
@@ -262,3 +261,17 @@ class Interval(Box):
 
     def __repr__(self) -> str:
         return f"Interval({self._lower[0]}, {self._upper[0]}{self._names_given(one=True)})"
+
+
+def gauss_legendre(
+    lower: FloatArray, upper: FloatArray, counts: Sequence[int]
+) -> tuple[FloatArray, FloatArray]:
+    """Points [k, d] and weights [k] of the product of one-dimensional rules; see `Box`."""
+    rules = [np.polynomial.legendre.leggauss(count) for count in counts]
+    half, centre = (upper - lower) / 2, (lower + upper) / 2
+    axes = [c + h * nodes for c, h, (nodes, _) in zip(centre, half, rules, strict=True)]
+    x = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(lower))
+    weights = np.ones(1)
+    for h, (_, rule) in zip(half, rules, strict=True):
+        weights = np.multiply.outer(weights, h * rule).ravel()
+    return x, weights

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
@@ -30,3 +33,30 @@ class Arguments:
     log_every: int | None
     evaluation_points: int | None
     evaluation_domain: Domain | None
+
+
+_LONGEST, _LONGEST_LIST = 200, 20
+
+
+def texts_of(arguments: Arguments) -> dict[str, Any]:
+    """The arguments by name, those that were given as objects in words."""
+    return {each.name: _plain(getattr(arguments, each.name)) for each in fields(arguments)}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):  # NumPy's included
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, Problem):
+        return value.name
+    if isinstance(value, tuple | list) and len(value) <= _LONGEST_LIST:
+        return [_plain(each) for each in value]
+    if isinstance(value, np.ndarray) or hasattr(value, "numpy"):
+        return f"array of shape {list(value.shape)}"
+    if callable(value):
+        return str(getattr(value, "__qualname__", None) or type(value).__qualname__)
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from sciml_par._compiled_function import release_dropped
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.training.loop.compiled_programs import Programs, programs_of
+from sciml_par.parallel.groups.world import current_world
 from sciml_par.training.loop.loop import Loop, compiles_collectives
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.members.stack import Stack
@@ -15,6 +18,8 @@ from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.weights.from_argument import terms_of_loss
 from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss
 from sciml_par.training.weights.weighting import Weighting
+
+_MOST = 8  # computations; a training may have one for each of its phases, whole and in parts
 
 
 def loop_for(
@@ -90,3 +95,33 @@ def _make(
         weighting=weighting,
         programs=programs.functions,
     )
+
+
+@dataclass
+class Programs:
+    """What has been compiled of one computation, and is the same for all trainings of its kind.
+
+    Attributes
+    ----------
+    functions : of loops, by what they compute and the shapes of their arguments.
+    """
+
+    functions: dict[Any, Any] = field(default_factory=dict)
+
+
+def programs_of(key: Hashable | None) -> Programs:
+    """Return what has been compiled of the computation with this key.
+
+    No program of a training runs meanwhile, so this is where dropped ones are released.
+    """
+    release_dropped()
+    if key is None:
+        return Programs()
+    kept: OrderedDict[Hashable, Programs] = current_world().kept.setdefault(
+        "programs", OrderedDict()
+    )
+    found = kept.setdefault(key, Programs())
+    kept.move_to_end(key)
+    if len(kept) > _MOST:
+        kept.popitem(last=False)
+    return found

@@ -14,13 +14,13 @@ from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
 from sciml_par.problems.unknowns.unknowns import values_of
-from sciml_par.training.loss.by_unknowns import derivatives_by
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.recorded_layers import NotRecordedError, RecordedLayers
 from sciml_par.training.points.feed import Rows
 
 Tensor = Any
 FieldOf = Callable[[Sequence[Tensor]], Field]
+_FEW = 8
 
 
 def weighted(residual: Tensor, weights: Tensor) -> Tensor:
@@ -174,3 +174,24 @@ def _agree(slopes: Tensor, signs: Tensor, expected: Tensor) -> Tensor:
 
 def _gradient(tape: Any, value: Tensor, flat: Tensor, along: Tensor | None = None) -> Tensor:
     return tape.gradient(value, flat, along, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+
+def derivatives_by(tape: Any, residual: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    """∂r_i/∂a_k of residuals r: [n] by all q numbers a_k of some tensors: [q, n].
+
+    g(w) = Σ_i w_i ∂r_i/∂a is linear in w, so that a reverse pass through it for each a_k gives a
+    row. This is a forward product by two reverse ones: a ForwardAccumulator around those of a
+    residual is wrong in silence. Both passes go through what lies between a and r alone, which
+    is hardly ever the network.
+    """
+    w = tf.zeros_like(residual)
+    zero = tf.UnconnectedGradients.ZERO
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
+        outer.watch(w)
+        back = tape.gradient(residual, parameters, w, unconnected_gradients=zero)
+        flat = tf.concat([tf.reshape(each, [-1]) for each in back], axis=0)
+        alone = tf.unstack(flat) if flat.shape[0] <= _FEW else []
+    if alone:
+        return tf.stack([outer.gradient(a, w, unconnected_gradients=zero) for a in alone])
+    found = outer.jacobian(flat, w)
+    return tf.zeros([flat.shape[0], *w.shape], w.dtype) if found is None else found

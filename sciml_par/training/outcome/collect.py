@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,17 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.collectives.allgather import allgather
+from sciml_par.parallel.collectives.alltoall import alltoall
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.member_function import members_of_functions
-from sciml_par.training.outcome.gather import objects_to_root, rows_to_all
 from sciml_par.training.outcome.sent_members import FieldsElsewhere, Sent, elsewhere
 
 FloatArray = npt.NDArray[np.float64]
 
 # More marks than this in a figure are one dark band.
 _POINTS_IN_A_FIGURE = 2000
+_BYTES_PER_PART = 1 << 24
+"""What rank 0 receives at a time."""
+_ON_THE_HOST = "/CPU:0"
 
 
 def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
@@ -139,3 +145,35 @@ def _history(rows: FloatArray, member: Member) -> dict[str, Any]:
         "term_weights": rows[:, ends[1] : ends[2]],
         "unknown_values": replace(unknowns, history=rows[:, ends[2] : ends[3]]),
     }
+
+
+def objects_to_root(own: Any, communicator: Communicator) -> list[Any]:
+    """Send every rank's object to rank 0, pickled (collective)."""
+    on_root = communicator.rank == 0
+    raw = np.frombuffer(b"" if on_root else pickle.dumps(own), np.uint8)
+    counts = communicator.allgather_object(len(raw))
+    length = max(1, _BYTES_PER_PART // communicator.size)
+    whole = [np.empty(n, np.uint8) for n in counts] if on_root else []
+    for first in range(0, max(counts), length):
+        part = raw[first : first + length]
+        splits = [len(part)] + [0] * (communicator.size - 1)
+        with tf.device(_ON_THE_HOST):
+            tensor = tf.constant(part, tf.uint8)
+        received, lengths = alltoall(
+            tensor, splits, communicator=communicator, device=_ON_THE_HOST, name="train.gather"
+        )
+        if on_root:
+            pieces = np.split(received.numpy(), np.cumsum(lengths)[:-1])
+            for array, piece in zip(whole, pieces, strict=True):
+                array[first : first + len(piece)] = piece
+    return [pickle.loads(each.tobytes()) if len(each) else own for each in whole]
+
+
+def rows_to_all(rows: FloatArray, communicator: Communicator) -> FloatArray:
+    """Every rank's rows, one below the other, on every rank (collective)."""
+    with tf.device(_ON_THE_HOST):
+        tensor = tf.constant(rows, tf.float64)
+    gathered = allgather(
+        tensor, communicator=communicator, device=_ON_THE_HOST, name="train.histories"
+    )
+    return np.asarray(gathered.numpy(), np.float64)

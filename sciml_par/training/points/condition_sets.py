@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.conditions.drawing import grid_of_about
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.problem import Problem
 from sciml_par.training.points.boundary import LEAST, BoundaryPoints
-from sciml_par.training.points.own_points import OwnCandidates
 from sciml_par.training.points.point_sets import ConditionSet, GivenSet, PointSet, given_set
 from sciml_par.training.points.points import INTERIOR, Points
+
+FloatArray = npt.NDArray[np.float64]
 
 
 def condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
@@ -90,3 +97,40 @@ def _is_open(condition: Condition, points: Points, domain: Domain) -> bool:
 def listed(names: list[str]) -> str:
     """The names of conditions in a sentence."""
     return "the conditions " + ", ".join(map(repr, names)) if names else "no conditions"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnCandidates:
+    """See `sciml_par.training.points.point_sets.Candidates`.
+
+    Attributes
+    ----------
+    condition : whose points they are.
+    domain : in which they lie.
+    number : how many there are; where the condition holds, on a grid about.
+    method : by which they are chosen.
+    """
+
+    condition: Condition
+    domain: Domain
+    number: int
+    method: str
+
+    @property
+    def random(self) -> bool:
+        """Whether another draw has other points; in one dimension a face is one point."""
+        one = self.domain.dimension == 1 and self.condition.on_boundary
+        return self.method != GRID and not one
+
+    @property
+    def identity(self) -> object:
+        """What is equal where two have the same points."""
+        drawn_by = type(self.condition).draw
+        kind = None if drawn_by is Condition.draw else id(self.condition)
+        return (self.domain, self.number, self.method, self.condition.on_boundary, kind)
+
+    def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Points and normals, [n, d] each."""
+        if not self.random:
+            return grid_of_about(self.condition, self.domain, self.number)
+        return self.condition.draw(self.domain, self.number, method=self.method, rng=rng)
