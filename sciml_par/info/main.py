@@ -23,7 +23,7 @@ from sciml_par.programs.launcher_environment import launched_rank, launched_size
 from sciml_par.programs.options import only_rank_0_prints
 
 _PROGRAM = "sciml-par"
-_INFO = """\
+_DESCRIPTION = """\
 Print versions, MPI, ranks, hosts and GPUs, and try a collective in every way
 in which it can run. Under mpirun all ranks take part, and rank 0 prints:
 
@@ -50,7 +50,7 @@ def make_parser() -> argparse.ArgumentParser:
     info = commands.add_parser(
         "info",
         help="show what this machine has, and test collectives",
-        description=_INFO,
+        description=_DESCRIPTION,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -102,8 +102,8 @@ def _write_file(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> None:
         "transport_obstacle": facts.transport_obstacle,
         "native_obstacle": facts.native_obstacle,
         "self_test": [
-            asdict(outcome) | {"tried": outcome.tried, "right": outcome.right}
-            for outcome in outcomes
+            asdict(each) | {"tried": not each.obstacle, "right": not (each.obstacle or each.wrong)}
+            for each in outcomes
         ],
         "ranks": [asdict(rank) for rank in facts.ranks],
     }

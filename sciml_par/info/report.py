@@ -18,25 +18,14 @@ from sciml_par.info.self_test import COUNT, Outcome
 GOOD, ODD, BAD = "green", "yellow", "bold red"
 """What a text reports, as its colour on a terminal."""
 
-_WIDEST = 100
-_UUID_SHOWN = len("GPU-12345678")
-
 Row = tuple[str, Text | Table]
 """A label, empty if the row continues the one above, and its content."""
 
-# Whether a rank has a GPU and whether its TensorFlow computes on one.
+# (whether a rank has a GPU, whether its TensorFlow computes on one): report on these ranks
 _TENSORFLOW = {
     (True, True): ("computes on the GPU on {}", GOOD),
-    (True, False): (
-        "finds no GPU on {} and computes on the CPU; pip install 'sciml-par[gpu]' brings one that "
-        "does.",
-        BAD,
-    ),
-    (False, True): (
-        "computes on a GPU on {} that was not given to the rank, since /proc/driver/nvidia lists "
-        "none; set CUDA_VISIBLE_DEVICES to the GPUs of the host.",
-        BAD,
-    ),
+    (True, False): ("finds no GPU on {} and uses the CPU: pip install 'sciml-par[gpu]'", BAD),
+    (False, True): ("computes on a GPU not given to {}: set CUDA_VISIBLE_DEVICES", BAD),
 }
 
 
@@ -66,7 +55,7 @@ def _print_section(title: str, rows: Iterable[Row]) -> None:
 def _print(*content: Text | Padding) -> None:
     """Print with colours on a terminal, as plain text elsewhere."""
     printer = console()
-    printer.width = min(printer.width, _WIDEST) if printer.is_terminal else 80
+    printer.width = min(printer.width, 100) if printer.is_terminal else 80
     with printer.capture() as page:
         printer.print(*content, sep="\n")
     for line in page.get().splitlines():
@@ -92,10 +81,7 @@ def _mpi(facts: Facts) -> Iterator[Row]:
     yield "library", _common(rank.mpi_library for rank in facts.ranks)
     yield "standard", _common(rank.mpi_standard for rank in facts.ranks)
     for level, ranks in ranks_by(rank.thread_level for rank in facts.ranks).items():
-        text = (
-            f"{level} on {rank_list(ranks)}, not MULTIPLE: there is no watchdog, so ranks that "
-            f"wait for each other in vain are not noticed."
-        )
+        text = f"{level} on {rank_list(ranks)}, not MULTIPLE: nothing notices ranks that hang"
         yield "thread level", Text(level) if level == "MULTIPLE" else Text(text, BAD)
 
 
@@ -103,10 +89,7 @@ def _ranks(facts: Facts) -> Iterator[Row]:
     hosts, launched = _hosts(facts), facts.ranks[0].launched
     yield "in all", Text(f"{counted(len(facts.ranks), 'rank')} on {counted(len(hosts), 'host')}")
     if launched_apart(len(facts.ranks), launched):
-        text = (
-            f"The launcher has started {launched} processes, and each is alone: mpirun belongs to "
-            f"another MPI than the library above."
-        )
+        text = f"mpirun started {launched} processes, and each is alone: mpi4py uses another MPI"
         yield "", Text(text, BAD)
     for ranks in hosts:
         yield facts.ranks[ranks[0]].host, _threads_and_cores(facts, ranks)
@@ -137,7 +120,7 @@ def _gpus(facts: Facts) -> Iterator[Row]:
     yield "TensorFloat-32", bits
     nccl = _finding([rank.nccl for rank in facts.ranks])
     if nccl.style == BAD and not any(rank.gpu for rank in facts.ranks):
-        nccl = Text(f"none, and without a GPU none is needed. {nccl}.")
+        nccl = Text(f"not needed without a GPU: {nccl}")
     yield "NCCL", nccl
     yield "between GPUs", _transport(facts)
 
@@ -150,7 +133,7 @@ def _gpus_of_host(facts: Facts, ranks: Sequence[int]) -> Iterator[Row]:
     for identity, entry in entries.items():
         users = [r for r in ranks if (gpu := facts.ranks[r].gpu) and gpu.identity == identity]
         names = dict.fromkeys(facts.ranks[r].gpu_name for r in users)
-        uuid = "" if identity == entry else identity[:_UUID_SHOWN]
+        uuid = "" if identity == entry else identity[: len("GPU-12345678")]
         known = ", ".join(filter(None, [f"GPU {entry}", *names, uuid]))
         yield host, Text(f"{known}: {rank_list(users) if users else 'no rank'}")
         host = ""
@@ -163,21 +146,21 @@ def _transport(facts: Facts) -> Text:
         return Text("nothing travels: there is one rank")
     if not any(rank.gpu for rank in facts.ranks):
         return Text("nothing travels: no rank has a GPU")
-    text = "tensors travel by MPI through host memory, which is slow. The obstacle to NCCL:"
-    return Text(f"{text} {facts.transport_obstacle}.", BAD)
+    text = f"tensors travel by MPI through host memory, which is slow: {facts.transport_obstacle}"
+    return Text(text, BAD)
 
 
 def _compiled(facts: Facts) -> Iterator[Row]:
     found = _finding([rank.foreign_calls for rank in facts.ranks])
     if found.style == BAD:
-        yield "collectives", Text(f"do not work with jit_compile=True. {found}.", BAD)
+        yield "collectives", Text(f"do not work with jit_compile=True: {found}", BAD)
         return
     version = f"XLA's foreign-call interface, version {found}"
     yield "collectives", Text(f"work with jit_compile=True ({version})", found.style or GOOD)
     if len(facts.ranks) > 1:
         obstacle = facts.native_obstacle
         by_code = Text("by machine code, through the host's shared memory", GOOD)
-        yield "short ones", Text(f"by Python and MPI: {obstacle}.") if obstacle else by_code
+        yield "short ones", Text(f"by Python and MPI: {obstacle}") if obstacle else by_code
 
 
 def _environment(facts: Facts) -> Iterator[Row]:
@@ -216,24 +199,18 @@ def _path(outcomes: Sequence[Outcome]) -> Text | Table:
 
 
 def _outcome(outcome: Outcome) -> Text:
-    if not outcome.tried:
+    if outcome.seconds is None:
         return Text(f"not tried: {outcome.obstacle}", ODD)
-    if outcome.seconds is not None and outcome.right:
-        return Text(f"right {_duration(outcome.seconds):>10}", GOOD)
+    if not outcome.wrong:
+        return Text(f"right  {1e3 * outcome.seconds:8.2f} ms", GOOD)
     (rank, fault), *others = outcome.wrong.items()
     also = f" ({rank_list([r for r, _ in others])} went wrong, too)" if others else ""
     return Text(f"WRONG: rank {rank} {fault}{also}", BAD)
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 1e-3:
-        return f"{1e6 * seconds:.0f} µs"
-    return f"{1e3 * seconds:.1f} ms" if seconds < 1.0 else f"{seconds:.1f} s"
-
-
 def _verdict(outcomes: Sequence[Outcome]) -> Text:
-    tried = [outcome for outcome in outcomes if outcome.tried]
-    wrong = sum(not outcome.right for outcome in tried)
+    tried = [outcome for outcome in outcomes if not outcome.obstacle]
+    wrong = sum(bool(outcome.wrong) for outcome in tried)
     if not tried:
         return Text("Nothing was tried. Try two ranks: mpirun -np 2 sciml-par info", ODD)
     if wrong:

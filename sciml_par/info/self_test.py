@@ -41,16 +41,6 @@ class Outcome:
     wrong: Mapping[int, str] = field(default_factory=dict)  # {rank: fault}
     seconds: float | None = None  # median time until a result can be read, on the slowest rank
 
-    @property
-    def tried(self) -> bool:
-        """Return whether it was tried."""
-        return not self.obstacle
-
-    @property
-    def right(self) -> bool:
-        """Return whether it was tried and every rank got the exact result."""
-        return self.tried and not self.wrong
-
 
 def self_test(facts: Facts, communicator: Communicator) -> list[Outcome]:
     """Try every path in every context (collective)."""
