@@ -25,7 +25,10 @@ Row = tuple[str, Text | Table]
 _TENSORFLOW = {
     (True, True): ("computes on the GPU on {}", GOOD),
     (True, False): ("finds no GPU on {} and uses the CPU: pip install 'sciml-par[gpu]'", BAD),
-    (False, True): ("computes on a GPU not given to {}: set CUDA_VISIBLE_DEVICES", BAD),
+    (False, True): (
+        "computes on a GPU not given to {}: set CUDA_VISIBLE_DEVICES to the GPUs of the host",
+        BAD,
+    ),
 }
 
 

@@ -15,13 +15,26 @@ from launch import ROOT, Ended, launch
 
 from sciml_par.info.facts import Facts, Finding, gather_facts
 from sciml_par.info.report import print_facts
-from sciml_par.info.self_test import CONTEXTS, addend, compare, in_context, total, try_collective
+from sciml_par.info.self_test import (
+    CONTEXTS,
+    addend,
+    compare,
+    in_context,
+    planned,
+    total,
+    try_collective,
+)
 from sciml_par.parallel import current_world
 from sciml_par.parallel.startup.gpu_choice import VisibleGpu
 
 launches = pytest.mark.launches
 PAGE = (ROOT / "docs" / "info.md").read_text(encoding="utf-8")
 TITLES = ["Versions", "MPI", "Ranks", "GPUs", "Compiled functions", "Environment"]
+RANK = """
+import os
+from sciml_par.programs.launcher_environment import launched_rank
+rank = launched_rank(os.environ)
+"""
 
 
 def info(ranks: int | None, folder: Path, *options: str, change: str = "") -> Ended:
@@ -29,15 +42,8 @@ def info(ranks: int | None, folder: Path, *options: str, change: str = "") -> En
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     module, _, function = scripts["sciml-par"].partition(":")
     program = folder / "program.py"
-    program.write_text(
-        f"import os\n"
-        f"from sciml_par.programs.launcher_environment import launched_rank\n"
-        f"rank = launched_rank(os.environ)\n"
-        f"{change}\n"
-        f"from {module} import {function}\n"
-        f"{function}()\n"
-    )
-    return launch(ranks, program, *options, folder=folder, threads=1)
+    program.write_text(f"{RANK}\n{change}\nfrom {module} import {function}\n{function}()\n")
+    return launch(ranks, program, "info", *options, folder=folder, threads=1)
 
 
 def words(out: str) -> str:
@@ -46,9 +52,8 @@ def words(out: str) -> str:
 
 @launches
 def test_the_page_and_the_json_are_as_documented(tmp_path: Path) -> None:
-    ended = launch(
-        2, "-m", "sciml_par.info", "--json", "info.json", folder=tmp_path, threads=1
-    ).succeeded()
+    options = ("-m", "sciml_par.info", "--json", "info.json")
+    ended = launch(2, *options, folder=tmp_path, threads=1).succeeded()
     assert [line for line in ended.out.splitlines() if line in TITLES] == TITLES  # rank 0 prints
     assert [line for line in ended.out.splitlines() if len(line) > 80 or "\x1b" in line] == []
     assert ended.out.splitlines()[-1] == "All 3 tests that could be tried went right."
@@ -68,7 +73,7 @@ def test_the_page_and_the_json_are_as_documented(tmp_path: Path) -> None:
 @launches
 def test_one_rank_tests_nothing_and_replaces_a_file_on_request(tmp_path: Path) -> None:
     (tmp_path / "info.json").write_text("old")
-    ended = info(None, tmp_path, "info", "--json", "info.json", "--overwrite").succeeded()
+    ended = info(None, tmp_path, "--json", "info.json", "--overwrite").succeeded()
     assert json.loads((tmp_path / "info.json").read_text())["right"] is True
     assert "mpirun -np 2 sciml-par info" in ended.out.splitlines()[-1]
 
@@ -85,11 +90,11 @@ def test_one_rank_tests_nothing_and_replaces_a_file_on_request(tmp_path: Path) -
 def test_a_wrong_option_is_reported_once_before_the_page(
     options: list[str], message: str, tmp_path: Path
 ) -> None:
-    ended = info(2, tmp_path, "info", *options)
+    ended = info(2, tmp_path, *options)
     assert ended.code == 2 and ended.out == ""
     assert ended.err.count(f"sciml-par: error: {message}") == 1 and "Traceback" not in ended.err
     assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
-    assert (tmp_path / "program.py").read_text().startswith("import os")
+    assert RANK in (tmp_path / "program.py").read_text()
 
 
 BROKEN = """
@@ -108,11 +113,10 @@ self_test.allreduce = broken
 @launches
 def test_faults_are_reported_with_their_ranks_and_an_exit_code(tmp_path: Path) -> None:
     change = BROKEN.format(eager=True)
-    ended = info(3, tmp_path, "info", "--json", "info.json", change=change)
+    ended = info(3, tmp_path, "--json", "info.json", change=change)
     assert ended.code == 1 and "Traceback" not in ended.err
     page = words(ended.out)
-    failed = "eager WRONG: rank 0 failed with OSError: the cable is out (ranks 1 and 2 went wrong"
-    assert failed in page
+    assert "eager WRONG: rank 0 failed with OSError: the cable is out (ranks 1 and 2 " in page
     for context in CONTEXTS[1:]:  # Σ r² = 5 at the first place of the first call
         assert f"{context} WRONG: rank 2 got 12 where 5 is due, at place 0," in page
     assert page.endswith("3 of 3 tests went WRONG.")
@@ -124,7 +128,7 @@ def test_faults_are_reported_with_their_ranks_and_an_exit_code(tmp_path: Path) -
 
 @launches
 def test_ranks_that_would_wait_for_ever_end_after_the_facts(tmp_path: Path) -> None:
-    ended = info(2, tmp_path, "info", change=BROKEN.format(eager="rank == 1"))
+    ended = info(2, tmp_path, change=BROKEN.format(eager="rank == 1"))
     assert ended.code != 0 and "did not ask for the same collective" in ended.err
     assert "\nEnvironment\n" in ended.out and "Self-test" not in ended.out
 
@@ -138,7 +142,7 @@ del os.environ["OMP_NUM_THREADS"]  # `init` sets it again
 from sciml_par.parallel.execution import xla_ffi
 xla_ffi.TESTED_VERSIONS = ((9, 9),)
 """
-    page = words(info(3, tmp_path, "info", change=change).succeeded().out)
+    page = words(info(3, tmp_path, change=change).succeeded().out)
     assert (
         " Environment NCCL_DEBUG differs: INFO on ranks 0 and 2; WARN on rank 1 "
         "SCIML_PAR_STALL_WARNING set, and empty Self-test: "
@@ -158,7 +162,7 @@ from mpi4py import MPI
 launcher = "PMI" if MPI.get_vendor()[0] == "Open MPI" else "OMPI_COMM_WORLD"
 os.environ[f"{launcher}_SIZE"], os.environ[f"{launcher}_RANK"] = "4", sys.argv.pop()
 """
-    first, second = (info(None, tmp_path, "info", number, change=change) for number in "01")
+    first, second = (info(None, tmp_path, number, change=change) for number in "01")
     assert "started 4 processes, and each is alone" in words(first.succeeded().out)
     assert second.succeeded().out == ""
 
@@ -205,9 +209,8 @@ GPUS = tuple(VisibleGpu(str(i), f"GPU-{i}{i}{i}{i}ffff-aaaa") for i in range(2))
 @pytest.mark.parametrize(
     ("changes", "obstacle", "sentence"),
     [
-        ({}, "", "GPU 0, H100, GPU-0000ffff: rank 0 GPU 1, H100, GPU-1111ffff: rank 1"),
-        ({}, "", "computes on the GPU on ranks 0 and 1"),
-        ({}, "", "between GPUs tensors travel by NCCL"),
+        ({}, "", "node1 GPU 0, H100, GPU-0000ffff: rank 0 GPU 1, H100, GPU-1111ffff: rank 1"),
+        ({}, "", "computes on the GPU on ranks 0 and 1 TensorFloat-32 off NCCL 2.30.7"),
         ({}, "rank 1: none", "through host memory, which is slow: rank 1: none"),
         ({"host_number": 1}, "", "in all 2 ranks on 2 hosts"),
         ({"threads": 9}, "", "1 to 9 threads each, on 2 cores: too many threads"),
@@ -225,13 +228,17 @@ def test_the_page_of_two_ranks_with_gpus(
 ) -> None:
     first = replace(
         gather_facts(current_world(), {}).ranks[0],
-        **{"host": "n", "cores": (0, 1), "threads": 1, "mpi_library": "Some MPI"},
+        **{"host": "node1", "cores": (0, 1), "threads": 1, "mpi_library": "Some MPI"},
         **{"visible": GPUS, "gpu": GPUS[0], "gpu_name": "H100", "tensorflow_on_gpu": True},
         **{"nccl": Finding("2.30.7")},
     )
     second = replace(first, **{"gpu": GPUS[1]} | changes)
-    print_facts(Facts((first, second), obstacle))
+    facts = Facts((first, second), obstacle)
+    print_facts(facts)
     assert sentence in words(capsys.readouterr().out)
+    ways = {(path, context): why for path, context, why in planned(facts)}
+    assert ways["MPI, host memory", "jit_compile"] == ""
+    assert ("MPI, GPU memory", "eager") in ways if obstacle else len(ways) == 6
 
 
 def test_a_terminal_shows_what_is_good_and_what_is_bad_in_colour(
