@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sciml_par._text import counted, listed, rank_list
+from sciml_par._text import counted, listed, one_line, rank_list
 
 
 def test_counted() -> None:
@@ -31,3 +31,8 @@ def test_listed() -> None:
 )
 def test_ranks(ranks: list[int], text: str) -> None:
     assert rank_list(ranks) == text
+
+
+def test_one_line() -> None:
+    errors = [ValueError("a\n  b"), ValueError(), ValueError("x" * 999)]
+    assert [one_line(error) for error in errors] == ["a b", "ValueError", "x" * 299 + "…"]

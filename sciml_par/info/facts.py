@@ -1,12 +1,13 @@
-"""What the ranks find: versions, MPI, hosts, GPUs, and what the environment says."""
+"""What the ranks find: versions, MPI, hosts, GPUs and the environment."""
 
 from __future__ import annotations
 
 import platform
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any, TypeVar
 
 from sciml_par._tensorflow import import_module
 from sciml_par._text import one_line
@@ -21,28 +22,17 @@ from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.parallel.transports.cupy_binding import load_nccl
 from sciml_par.programs.launcher_environment import launched_size
 
-NOT_INSTALLED = "not installed"
-_MODULES = {
-    "TensorFlow": "tensorflow",
-    "Keras": "keras",
-    "NumPy": "numpy",
-    "mpi4py": "mpi4py",
-    "CuPy": "cupy",
-    "llvmlite": "llvmlite",
-}
+T = TypeVar("T")
+
+_NOT_INSTALLED = "not installed"
+_PACKAGES = ("TensorFlow", "Keras", "NumPy", "mpi4py", "CuPy", "llvmlite")
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 _PREFIXES = ("SCIML_PAR_", "NCCL_")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is there, in some version, or is not.
-
-    Attributes
-    ----------
-    version : empty if it is not there.
-    obstacle : why it is not there, or cannot be used; empty if it can.
-    """
+    """The version of a piece of software, or the obstacle to its use; the other is empty."""
 
     version: str
     obstacle: str = ""
@@ -50,29 +40,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class RankFacts:
-    """What one rank finds.
-
-    Attributes
-    ----------
-    host : its host's name.
-    host_number : the lowest rank on the same host, which tells hosts of one name apart.
-    cores : the numbers of those that it may run on.
-    threads : how many cores it may keep busy.
-    launched : how many processes the launcher says it has started; None if it does not say.
-    versions : {software: version}.
-    mpi_library, mpi_standard, thread_level : of MPI.
-    visible : the GPUs that it could see before `init`.
-    gpu : the one that it is pinned to, or None.
-    gpu_name : as the driver calls that; empty where CuPy does not tell.
-    tensorflow_on_gpu : whether its TensorFlow computes on a GPU.
-    tensor_float_32 : whether TensorFlow may multiply float32 matrices with fewer bits.
-    copies : whether its compiled programs can copy between a GPU and the host.
-    nccl, foreign_calls : NCCL, and XLA's interface for collectives in compiled functions.
-    environment : the variables that matter to sciml_par, before `init`.
-    """
+    """What one rank finds: the keys of `ranks` in the JSON file, described in docs/info.md."""
 
     host: str
-    host_number: int
+    host_number: int  # the lowest rank on the host, which tells hosts with the same name apart
     cores: tuple[int, ...]
     threads: int
     launched: int | None
@@ -80,7 +51,7 @@ class RankFacts:
     mpi_library: str
     mpi_standard: str
     thread_level: str
-    visible: tuple[VisibleGpu, ...]
+    visible: tuple[VisibleGpu, ...]  # before `init` pins the rank to one of them
     gpu: VisibleGpu | None
     gpu_name: str
     tensorflow_on_gpu: bool
@@ -88,49 +59,33 @@ class RankFacts:
     copies: bool
     nccl: Finding
     foreign_calls: Finding
-    environment: Mapping[str, str]
+    environment: Mapping[str, str]  # before `init`, which changes it
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What all ranks find.
-
-    Attributes
-    ----------
-    ranks : each rank's facts, [P].
-    transport_obstacle : why tensors do not travel between GPUs by NCCL; empty if they do.
-    native_obstacle : why machine code does not carry short tensors through shared memory; empty if
-        it does.
-    """
+    """The facts of each rank, [P], and the obstacles to NCCL and to native code, or empty."""
 
     ranks: tuple[RankFacts, ...]
     transport_obstacle: str
     native_obstacle: str = ""
 
-    def ranks_where(self, true_of: Callable[[RankFacts], bool]) -> list[int]:
-        """The ranks of whose facts something is true."""
-        return [r for r, facts in enumerate(self.ranks) if true_of(facts)]
 
-    def by_answer(self, question: Callable[[RankFacts], str]) -> dict[str, list[int]]:
-        """The ranks that answer a question alike: {answer: ranks}."""
-        answers: dict[str, list[int]] = {}
-        for rank, facts in enumerate(self.ranks):
-            answers.setdefault(question(facts), []).append(rank)
-        return answers
+def ranks_by(values: Iterable[T]) -> dict[T, list[int]]:
+    """Return {value: the ranks that have it} of one value a rank."""
+    ranks: dict[T, list[int]] = {}
+    for rank, value in enumerate(values):
+        ranks.setdefault(value, []).append(rank)
+    return ranks
 
-    @property
-    def any_gpu(self) -> bool:
-        """Whether any rank has been given a GPU."""
-        return any(rank.gpu is not None for rank in self.ranks)
 
-    @property
-    def launched_apart(self) -> bool:
-        """Whether the launcher has started several processes that know nothing of each other."""
-        return len(self.ranks) == 1 and (self.ranks[0].launched or 1) > 1
+def launched_apart(ranks: int, launched: int | None) -> bool:
+    """Return whether the launcher started several processes that do not know each other."""
+    return ranks == 1 and (launched or 1) > 1
 
 
 def gather_facts(world: World, environment: Mapping[str, str]) -> Facts:
-    """Look around on every rank, and tell the others (collective)."""
+    """Return what every rank finds (collective)."""
     ranks = world.communicator.allgather_object(_look_around(world, environment))
     return Facts(tuple(ranks), world.transport.obstacle, world.communicator.obstacle_to_sharing)
 
@@ -154,43 +109,38 @@ def _look_around(world: World, environment: Mapping[str, str]) -> RankFacts:
         tensorflow_on_gpu=has_gpus(),
         tensor_float_32=tensor_float_32_is_on(),
         copies=world.communicator.gpu is not None,
-        nccl=_nccl(),
-        foreign_calls=_foreign_calls(),
-        environment=relevant(environment),
+        nccl=_finding(load_nccl),
+        foreign_calls=_finding(foreign_calls),
+        environment={
+            name: value
+            for name, value in sorted(environment.items())
+            if name in _VARIABLES or name.startswith(_PREFIXES)
+        },
     )
-
-
-def relevant(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that matter to sciml_par and its libraries."""
-    return {
-        name: value
-        for name, value in sorted(environment.items())
-        if name in _VARIABLES or name.startswith(_PREFIXES)
-    }
 
 
 def _versions() -> dict[str, str]:
     try:
         own = metadata.version("sciml-par")
     except metadata.PackageNotFoundError:
-        own = NOT_INSTALLED
+        own = _NOT_INSTALLED
     found = {"sciml_par": own, "Python": platform.python_version()}
-    return found | {name: _version(module) for name, module in _MODULES.items()}
+    return found | {name: _version(name.lower()) for name in _PACKAGES}
 
 
 def _version(module: str) -> str:
     try:
         return str(import_module(module).__version__)
     except ModuleNotFoundError as error:
-        return NOT_INSTALLED if error.name == module else f"cannot be imported ({error})"
-    except Exception as error:  # whatever a broken installation may raise
+        return _NOT_INSTALLED if error.name == module else f"cannot be imported ({error})"
+    except Exception as error:  # a broken installation may raise anything
         return f"cannot be imported ({one_line(error)})"
 
 
 def _mpi() -> tuple[str, str, str]:
     from mpi4py import MPI
 
-    # What follows a comma is about the build: Open MPI names the host that it was built on.
+    # Behind a comma, the text is about the build: Open MPI names the host that it was built on.
     library = MPI.Get_library_version().strip("\0 \n").partition("\n")[0].partition(",")[0]
     levels = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
     numbers = {getattr(MPI, f"THREAD_{level}"): level for level in levels}
@@ -205,15 +155,8 @@ def _gpu_name(communicator: Communicator) -> str:
         return f"name unknown: {one_line(error)}"
 
 
-def _nccl() -> Finding:
+def _finding(load: Callable[[], Any]) -> Finding:
     try:
-        return Finding(".".join(map(str, load_nccl().version)))
-    except SciMLParError as error:
-        return Finding("", str(error))
-
-
-def _foreign_calls() -> Finding:
-    try:
-        return Finding(".".join(map(str, foreign_calls().version)))
-    except UnavailableError as error:
+        return Finding(".".join(map(str, load().version)))
+    except (SciMLParError, UnavailableError) as error:
         return Finding("", str(error))

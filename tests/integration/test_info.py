@@ -1,275 +1,253 @@
-"""The command `sciml-par info`, run as a user runs it, and where something is broken."""
+"""The command `sciml-par info`, run as a user runs it, and its page on machines not at hand."""
 
 from __future__ import annotations
 
 import json
 import re
 import socket
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from info_page import sections_of
 from launch import ROOT, Ended, launch
 
-from sciml_par._text import rank_list
-from sciml_par.info.self_test import CONTEXTS
+from sciml_par.info.facts import Facts, Finding, gather_facts
+from sciml_par.info.report import print_facts
+from sciml_par.info.self_test import (
+    CONTEXTS,
+    addend,
+    compare,
+    in_context,
+    planned,
+    total,
+    try_collective,
+)
+from sciml_par.parallel import current_world
+from sciml_par.parallel.startup.gpu_choice import VisibleGpu
 
-pytestmark = pytest.mark.launches
-
+launches = pytest.mark.launches
 PAGE = (ROOT / "docs" / "info.md").read_text(encoding="utf-8")
 TITLES = ["Versions", "MPI", "Ranks", "GPUs", "Compiled functions", "Environment"]
-PROGRAM = """
+RANK = """
 import os
-import sys
-
 from sciml_par.programs.launcher_environment import launched_rank
-
 rank = launched_rank(os.environ)
-{change}
-from sciml_par.info.main import main
-
-main(["info", *sys.argv[1:]])
 """
-"""The command, on a machine that is a little different."""
 
 
-def run_changed(ranks: int | None, change: str, folder: Path, *options: str) -> Ended:
-    """Run the command after `change`, Python that may use `rank`."""
+def info(ranks: int | None, folder: Path, *options: str, change: str = "") -> Ended:
+    """Run the command as installed, after `change`, Python that may use `rank`."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["sciml-par"].partition(":")
     program = folder / "program.py"
-    program.write_text(PROGRAM.format(change=change))
-    return launch(ranks, program, *options, folder=folder, threads=1)
+    program.write_text(f"{RANK}\n{change}\nfrom {module} import {function}\n{function}()\n")
+    return launch(ranks, program, "info", *options, folder=folder, threads=1)
 
 
-def verdict_of(out: str) -> str:
-    return out.splitlines()[-1]
+def words(out: str) -> str:
+    return " ".join(out.split())
 
 
-# --- the command as it is
-
-
-@pytest.mark.parametrize("ranks", (2, 3))
-def test_every_context_is_tried_and_right_on_several_ranks(ranks: int, tmp_path: Path) -> None:
+@launches
+def test_the_page_and_the_json_are_as_documented(tmp_path: Path) -> None:
     options = ("-m", "sciml_par.info", "--json", "info.json")
-    ended = launch(ranks, *options, folder=tmp_path, threads=1).succeeded()
-    found = sections_of(ended.out)
-    assert [*found][: len(TITLES)] == TITLES  # each once, since one rank prints
-    assert f"in all {ranks} ranks on 1 host" in found["Ranks"]
-    assert f"{rank_list(range(ranks))}: 1 thread each" in found["Ranks"]
-    assert "OMP_NUM_THREADS 1" in found["Environment"]
-    tests = found["Self-test"]
-    for context in CONTEXTS:
-        assert re.search(rf"{re.escape(context)} right [\d.]+ (µs|ms|s)\b", tests), tests
-    assert "NCCL, GPU memory not tried: " in tests
-    assert verdict_of(ended.out) == "All 3 tests that could be tried went right."
-    check_width(ended.out)
-    check_documentation(ended.out)
-    check_json(json.loads((tmp_path / "info.json").read_text()), ranks=ranks)
-    assert [path.name for path in tmp_path.iterdir()] == ["info.json"]
-
-
-def check_width(out: str) -> None:
-    """Nothing but words that cannot be broken is wider than a terminal, or coloured."""
-    assert "\x1b" not in out
-    assert [line for line in out.splitlines() if len(line) > 80 or line != line.rstrip()] == []
-
-
-def check_documentation(out: str) -> None:
-    """The page in the documentation has every label of this one but hosts and variables."""
-    labels = re.findall(r"^  (\S.*?)(?:  |$)", out, re.MULTILINE)
-    shown = PAGE.partition("```text\n")[2].partition("```")[0]
-    assert len(labels) > 15
-    ours = [e for e in labels if e != socket.gethostname() and not ("_" in e and e.isupper())]
-    assert [each for each in ours if f"\n  {each} " not in shown] == []
-    assert [title for title in TITLES if f"{title}\n" not in shown] == []
-
-
-def check_json(found: dict, *, ranks: int) -> None:
-    assert found["right"] is True
-    assert found["transport_obstacle"]
-    assert len(found["ranks"]) == ranks
-    for rank in found["ranks"]:
-        assert rank["versions"]["TensorFlow"].startswith("2.")
-        assert rank["foreign_calls"]["version"] and not rank["foreign_calls"]["obstacle"]
-        assert rank["threads"] == 1 and rank["launched"] in (None, ranks)
-    right = {test["context"] for test in found["self_test"] if test["right"]}
-    assert right == set(CONTEXTS)
-    assert all(test["seconds"] > 0 for test in found["self_test"] if test["tried"])
+    ended = launch(2, *options, folder=tmp_path, threads=1).succeeded()
+    assert [line for line in ended.out.splitlines() if line in TITLES] == TITLES  # rank 0 prints
+    assert [line for line in ended.out.splitlines() if len(line) > 80 or "\x1b" in line] == []
+    assert ended.out.splitlines()[-1] == "All 3 tests that could be tried went right."
+    found = json.loads((tmp_path / "info.json").read_text())
+    assert found["right"] is True and len(found["ranks"]) == 2
+    tried = {test["context"] for test in found["self_test"] if test["right"] and test["seconds"]}
+    assert tried == set(CONTEXTS)
     keys = {*found, *found["ranks"][0], *found["self_test"][0], *found["ranks"][0]["nccl"]}
     assert [key for key in keys if f"`{key}`" not in PAGE] == []
+    labels = {*re.findall(r"^  (\S.*?)(?:  |$)", ended.out, re.MULTILINE)}
+    varying = {socket.gethostname(), *found["ranks"][0]["environment"]}
+    shown = PAGE.partition("```text\n")[2].partition("```")[0]
+    assert len(labels) > 15
+    assert [label for label in labels - varying if f"\n  {label} " not in shown] == []
 
 
-def test_one_rank_tests_nothing_says_how_to_and_overwrites_on_request(tmp_path: Path) -> None:
+@launches
+def test_one_rank_tests_nothing_and_replaces_a_file_on_request(tmp_path: Path) -> None:
     (tmp_path / "info.json").write_text("old")
-    options = ("-m", "sciml_par.info", "--json", "info.json", "--overwrite")
-    ended = launch(None, *options, folder=tmp_path).succeeded()
+    ended = info(None, tmp_path, "--json", "info.json", "--overwrite").succeeded()
     assert json.loads((tmp_path / "info.json").read_text())["right"] is True
-    found = sections_of(ended.out)
-    assert "in all 1 rank on 1 host" in found["Ranks"]
-    assert "moves nothing" in found["Self-test"]
-    assert "mpirun -np 2 sciml-par info" in verdict_of(ended.out)
-    assert "right" not in ended.out
-    versions = found["Versions"]
-    for name in ("sciml_par", "Python", "TensorFlow", "Keras", "NumPy", "mpi4py"):
-        assert re.search(rf"\b{name} \d+\.\d+", versions), versions
-    assert re.search(r"CuPy (\d+\.|not installed)", versions)
-    assert re.search(r"library \S.* standard \d\.\d thread level MULTIPLE", found["MPI"])
+    assert "mpirun -np 2 sciml-par info" in ended.out.splitlines()[-1]
 
 
+@launches
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("info", "--json", "kept.json"), "kept.json is there already and stays as it is"),
-        (("info", "--json", "nowhere/info.json"), "cannot write the file nowhere/info.json"),
-        (("information",), "invalid choice: 'information'"),
-        ((), "the following arguments are required: COMMAND"),
-        (("info", "--frobnicate"), "unrecognized arguments: --frobnicate"),
+        (["--json", "program.py"], "program.py already exists"),
+        (["--json", "nowhere/info.json"], "cannot write the file nowhere/info.json"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_cannot_be_done_is_said_once_before_anything_is_printed(
-    options: tuple[str, ...], message: str, tmp_path: Path
+def test_a_wrong_option_is_reported_once_before_the_page(
+    options: list[str], message: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "kept.json").write_text("kept")
-    command = "from sciml_par.info.main import main; main()"
-    ended = launch(2, "-c", command, *options, folder=tmp_path, threads=1)
-    assert ended.code == 2
-    assert ended.err.count(message) == 1 and ended.err.count("sciml-par: error:") == 1, ended.err
-    assert "Traceback" not in ended.err and ended.out == ""
-    assert [path.name for path in tmp_path.iterdir()] == ["kept.json"]
-    assert (tmp_path / "kept.json").read_text() == "kept"
+    ended = info(2, tmp_path, *options)
+    assert ended.code == 2 and ended.out == ""
+    assert ended.err.count(f"sciml-par: error: {message}") == 1 and "Traceback" not in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
+    assert RANK in (tmp_path / "program.py").read_text()
 
 
-# --- the command where something is broken
-
-
-def test_a_wrong_collective_is_reported_with_its_rank_and_a_code(tmp_path: Path) -> None:
-    change = """
+BROKEN = """
 from sciml_par.info import self_test
 
-def wrong(x, *, right=self_test.allreduce, **options):
+def broken(x, *, right=self_test.allreduce, **options):
+    import tensorflow as tf
+    if tf.executing_eagerly() and {eager}:
+        raise OSError("the cable is out")
     return right(x, **options) + (7.0 if rank == 2 else 0.0)
 
-self_test.allreduce = wrong
+self_test.allreduce = broken
 """
-    ended = run_changed(3, change, tmp_path, "--json", "info.json")
-    assert ended.code == 1
-    tests = sections_of(ended.out)["Self-test"]
-    for context in CONTEXTS:
-        # Σ r² = 5 at the first place of the first call
-        assert f"{context} WRONG: rank 2 got 12 where 5 is due, at place 0," in tests
-    assert verdict_of(ended.out) == "3 of 3 tests went WRONG."
-    assert "Traceback" not in ended.err
+
+
+@launches
+def test_faults_are_reported_with_their_ranks_and_an_exit_code(tmp_path: Path) -> None:
+    change = BROKEN.format(eager=True)
+    ended = info(3, tmp_path, "--json", "info.json", change=change)
+    assert ended.code == 1 and "Traceback" not in ended.err
+    page = words(ended.out)
+    assert "eager WRONG: rank 0 failed with OSError: the cable is out (ranks 1 and 2 " in page
+    for context in CONTEXTS[1:]:  # Σ r² = 5 at the first place of the first call
+        assert f"{context} WRONG: rank 2 got 12 where 5 is due, at place 0," in page
+    assert page.endswith("3 of 3 tests went WRONG.")
     found = json.loads((tmp_path / "info.json").read_text())
     assert found["right"] is False
-    assert [[*test["wrong"]] for test in found["self_test"] if test["tried"]] == [["2"]] * 3
+    wrong = [[*test["wrong"]] for test in found["self_test"] if test["tried"]]
+    assert wrong == [["0", "1", "2"], ["2"], ["2"]]
 
 
-def test_a_collective_that_fails_everywhere_is_reported_and_the_others_are_tried(
-    tmp_path: Path,
-) -> None:
-    change = """
-from sciml_par.info import self_test
-
-def failing(x, *, right=self_test.allreduce, **options):
-    import tensorflow as tf
-    if tf.executing_eagerly():
-        raise OSError("the cable is out")
-    return right(x, **options)
-
-self_test.allreduce = failing
-"""
-    ended = run_changed(2, change, tmp_path)
-    assert ended.code == 1
-    tests = sections_of(ended.out)["Self-test"]
-    assert "eager WRONG: rank 0 failed with OSError: the cable is out" in tests
-    assert "(rank 1 went wrong, too)" in tests
-    assert tests.count(" right ") == 2
-    assert verdict_of(ended.out) == "1 of 3 tests went WRONG."
+@launches
+def test_ranks_that_would_wait_for_ever_end_after_the_facts(tmp_path: Path) -> None:
+    ended = info(2, tmp_path, change=BROKEN.format(eager="rank == 1"))
+    assert ended.code != 0 and "did not ask for the same collective" in ended.err
+    assert "\nEnvironment\n" in ended.out and "Self-test" not in ended.out
 
 
-def test_ranks_that_would_wait_for_ever_end_behind_the_facts(tmp_path: Path) -> None:
-    change = """
-from sciml_par.info import self_test
-
-def failing(x, *, right=self_test.allreduce, **options):
-    if rank == 1:
-        raise OSError("the cable is out")
-    return right(x, **options)
-
-self_test.allreduce = failing
-"""
-    ended = run_changed(2, change, tmp_path)
-    assert ended.code != 0
-    found = [*sections_of(ended.out)]  # mpirun may add lines of its own when a rank ends the job
-    assert found[: len(TITLES)] == TITLES
-    assert "Self-test" not in found
-    assert "did not ask for the same collective" in ended.err
-
-
-def test_compiled_functions_without_foreign_calls_are_not_tried(tmp_path: Path) -> None:
-    change = """
-from sciml_par.parallel.execution import xla_ffi
-
-xla_ffi.TESTED_VERSIONS = ((9, 9),)
-"""
-    ended = run_changed(2, change, tmp_path).succeeded()
-    found = sections_of(ended.out)
-    reason = "XLA's foreign-call interface has version (0, 2)"
-    assert f"do not work with jit_compile=True. {reason}" in found["Compiled functions"]
-    assert f"jit_compile not tried: ranks 0 and 1: {reason}" in found["Self-test"]
-    assert verdict_of(ended.out) == "All 2 tests that could be tried went right."
-
-
-def test_a_missing_thread_level_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MPI4PY_RC_THREAD_LEVEL", "serialized")
-    ended = launch(2, "-m", "sciml_par.info", folder=tmp_path, threads=1)
-    told = sections_of(ended.out)["MPI"]
-    assert "SERIALIZED on ranks 0 and 1, not MULTIPLE: there is no watchdog" in told
-
-
-def test_the_environment_is_that_of_the_user_and_differences_are_flagged(tmp_path: Path) -> None:
+@launches
+def test_what_the_user_has_set_and_a_missing_interface_are_reported(tmp_path: Path) -> None:
     change = """
 os.environ["NCCL_DEBUG"] = "WARN" if rank == 1 else "INFO"
 os.environ["SCIML_PAR_STALL_WARNING"] = ""
 del os.environ["OMP_NUM_THREADS"]  # `init` sets it again
+from sciml_par.parallel.execution import xla_ffi
+xla_ffi.TESTED_VERSIONS = ((9, 9),)
 """
-    ended = run_changed(3, change, tmp_path).succeeded()
-    assert sections_of(ended.out)["Environment"] == (
-        "NCCL_DEBUG differs: INFO on ranks 0 and 2; WARN on rank 1 "
-        "SCIML_PAR_STALL_WARNING set, and empty"
-    )
+    page = words(info(3, tmp_path, change=change).succeeded().out)
+    assert (
+        " Environment NCCL_DEBUG differs: INFO on ranks 0 and 2; WARN on rank 1 "
+        "SCIML_PAR_STALL_WARNING set, and empty Self-test: "
+    ) in page
+    reason = "XLA's foreign-call interface has version (0, 2)"
+    assert f"do not work with jit_compile=True: {reason}" in page
+    assert f"jit_compile not tried: ranks 0, 1 and 2: {reason}" in page
+    assert page.endswith("All 2 tests that could be tried went right.")
 
 
-@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="the GPUs are there")
-def test_gpus_that_only_the_mask_knows_are_shown_with_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    ended = launch(2, "-m", "sciml_par.info", folder=tmp_path, threads=1)
-    assert ended.code == 0
-    found = sections_of(ended.out)
-    assert "CUDA_VISIBLE_DEVICES 0,1,2" in found["Environment"]  # not the one entry left
-    assert "GPU 0: rank 0 GPU 1: rank 1 GPU 2: no rank" in found["GPUs"]
-    assert "finds no GPU on ranks 0 and 1" in found["GPUs"]
-    assert "which is slow. The obstacle to NCCL: ranks 0 and 1: " in found["GPUs"]
-
-
+@launches
 def test_processes_that_the_launcher_could_not_join_print_one_page(tmp_path: Path) -> None:
     # The variables of the launcher whose library is not in use here.
-    variables = """
+    change = """
+import sys
 from mpi4py import MPI
-
 launcher = "PMI" if MPI.get_vendor()[0] == "Open MPI" else "OMPI_COMM_WORLD"
 os.environ[f"{launcher}_SIZE"], os.environ[f"{launcher}_RANK"] = "4", sys.argv.pop()
 """
-    outs = [run_changed(None, variables, tmp_path, number).succeeded().out for number in "01"]
-    assert "started 4 processes, and each is alone" in sections_of(outs[0])["Ranks"]
-    assert outs[1] == ""
+    first, second = (info(None, tmp_path, number, change=change) for number in "01")
+    assert "started 4 processes, and each is alone" in words(first.succeeded().out)
+    assert second.succeeded().out == ""
 
 
-def test_nothing_happens_at_import(tmp_path: Path) -> None:
+@launches
+def test_the_command_line_is_read_without_heavy_imports(tmp_path: Path) -> None:
     heavy = ("tensorflow", "keras", "mpi4py.MPI", "cupy")
     code = f"import sys, sciml_par.info.main; print([m for m in {heavy} if m in sys.modules])"
     assert launch(None, "-c", code, folder=tmp_path).succeeded().out == "[]\n"
+
+
+# --- the self-test, with collectives that are broken
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_each_context_runs_as_named_and_finds_faults(context: str) -> None:
+    import tensorflow as tf
+
+    def fault(collective) -> str:
+        placed = in_context(context, collective, "/CPU:0")
+        return try_collective(placed, "/CPU:0", current_world().alone)[0].get(0, "")
+
+    assert fault(tf.identity) == ""
+    assert fault(lambda x: 2 * x).startswith("got 2 where 1 is due, at place 1, and is wrong at")
+    eager_only = lambda x: tf.constant(x.numpy())  # noqa: E731
+    not_for_xla = lambda x: tf.numpy_function(lambda a: a, [x], tf.float32)  # noqa: E731
+    failed = [fault(each).startswith("failed with") for each in (eager_only, not_for_xla)]
+    assert failed == [context != "eager", context == "jit_compile"]
+
+
+def test_a_result_of_another_call_rank_place_or_operation_is_wrong() -> None:
+    each = [addend(rank, 3) for rank in range(3)]
+    due = total(3, 3)
+    assert compare(np.sum(each, axis=0), due) == ""
+    wrong = [*each, *(3 * x for x in each), due / 3, due[::-1], due[:2], total(3, 2), due * np.nan]
+    assert all(compare(result, due) for result in wrong)
+
+
+# --- the page on machines that are not at hand
+
+GPUS = tuple(VisibleGpu(str(i), f"GPU-{i}{i}{i}{i}ffff-aaaa") for i in range(2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "obstacle", "sentence"),
+    [
+        ({}, "", "node1 GPU 0, H100, GPU-0000ffff: rank 0 GPU 1, H100, GPU-1111ffff: rank 1"),
+        ({}, "", "computes on the GPU on ranks 0 and 1 TensorFloat-32 off NCCL 2.30.7"),
+        ({}, "rank 1: none", "through host memory, which is slow: rank 1: none"),
+        ({"host_number": 1}, "", "in all 2 ranks on 2 hosts"),
+        ({"threads": 9}, "", "1 to 9 threads each, on 2 cores: too many threads"),
+        ({"gpu": GPUS[0]}, "", "GPU-0000ffff: ranks 0 and 1 GPU 1, GPU-1111ffff: no rank"),
+        ({"mpi_library": "Other"}, "", "library differs: Some MPI on rank 0; Other on rank 1"),
+        ({"thread_level": "SINGLE"}, "", "SINGLE on rank 1, not MULTIPLE"),
+        ({"tensorflow_on_gpu": False}, "", "TensorFlow finds no GPU on rank 1"),
+        ({"gpu": None, "visible": ()}, "", "computes on a GPU not given to rank 1"),
+        ({"tensor_float_32": True}, "", "TensorFloat-32 differs: off on rank 0; on on rank 1"),
+        ({"nccl": Finding("", "too old")}, "", "NCCL differs: 2.30.7 on rank 0; too old on rank 1"),
+    ],
+)
+def test_the_page_of_two_ranks_with_gpus(
+    changes: dict, obstacle: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = replace(
+        gather_facts(current_world(), {}).ranks[0],
+        **{"host": "node1", "cores": (0, 1), "threads": 1, "mpi_library": "Some MPI"},
+        **{"visible": GPUS, "gpu": GPUS[0], "gpu_name": "H100", "tensorflow_on_gpu": True},
+        **{"nccl": Finding("2.30.7")},
+    )
+    second = replace(first, **{"gpu": GPUS[1]} | changes)
+    facts = Facts((first, second), obstacle)
+    print_facts(facts)
+    assert sentence in words(capsys.readouterr().out)
+    ways = {(path, context): why for path, context, why in planned(facts)}
+    assert ways["MPI, host memory", "jit_compile"] == ""
+    assert ("MPI, GPU memory", "eager") in ways if obstacle else len(ways) == 6
+
+
+def test_a_terminal_shows_what_is_good_and_what_is_bad_in_colour(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    bad = replace(gather_facts(current_world(), {}).ranks[0], thread_level="SINGLE")
+    print_facts(Facts((bad,), ""))
+    out = capsys.readouterr().out
+    assert "\x1b[1;31mSINGLE on rank 0" in out and "\x1b[32mtensors travel by NCCL" in out
