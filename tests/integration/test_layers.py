@@ -70,7 +70,7 @@ FLOORS = {
         "train": 8,
     },
 }
-"""The rooms of a layer, and files beside them; each imports only itself and what is below it."""
+"""The subpackages of a layer, and files beside them; each imports only itself and what is below it."""
 
 MOST_FILES = 20
 MANY_FILES = {"problems/catalogue"}  # a file for each problem
@@ -153,8 +153,8 @@ def test_matplotlib_is_imported_in_evaluation_alone():
         assert layer_of(path) == "evaluation" or not drawing, name_of(path)
 
 
-def room_of(module: str) -> tuple[str, str] | None:
-    """The layer and the room in which a module, or a name imported from one, is."""
+def subpackage_of(module: str) -> tuple[str, str] | None:
+    """The layer and the subpackage in which a module, or a name imported from one, is."""
     parts = module.split(".")
     if len(parts) < 3 or parts[0] != "sciml_par":
         return None
@@ -162,21 +162,25 @@ def room_of(module: str) -> tuple[str, str] | None:
 
 
 @pytest.mark.parametrize("layer", FLOORS)
-def test_no_file_lies_beside_the_rooms(layer):
+def test_no_file_lies_beside_the_subpackages(layer):
     folder = PACKAGE / layer
     found = {each.stem for each in folder.glob("*.py*")}
     found |= {each.parent.name for each in folder.glob("*/__init__.py")}
     assert found == {*FLOORS[layer], "__init__"}
 
 
-def test_a_room_imports_from_the_floors_below():
+def test_a_subpackage_imports_from_the_floors_below():
     for path in MODULES:
-        room = room_of(module_name(path))
-        if room is None:
+        subpackage = subpackage_of(module_name(path))
+        if subpackage is None:
             continue
-        floors = FLOORS[room[0]]
-        others = {room_of(name) for name in imports_of(path)} - {room, None}
-        above = {o for layer, o in others if layer == room[0] and floors[o] >= floors[room[1]]}
+        floors = FLOORS[subpackage[0]]
+        others = {subpackage_of(name) for name in imports_of(path)} - {subpackage, None}
+        above = {
+            o
+            for layer, o in others
+            if layer == subpackage[0] and floors[o] >= floors[subpackage[1]]
+        }
         assert not above, f"{name_of(path)} imports from {', '.join(sorted(above))}"
 
 
@@ -187,13 +191,17 @@ def owner_of_private(name: str) -> str | None:
     return ".".join(parts[: private[0]]) if private and parts[0] == "sciml_par" else None
 
 
-def test_names_with_underscores_stay_in_their_room():
+def test_names_with_underscores_stay_in_their_subpackage():
     for path in MODULES:
         module = module_name(path)
-        room = ".".join(module.split(".")[:3])
+        subpackage = ".".join(module.split(".")[:3])
         for name in imports_of(path):
             owner = owner_of_private(name)
-            inside = owner is None or f"{module}.".startswith(f"{owner}.") or owner.startswith(room)
+            inside = (
+                owner is None
+                or f"{module}.".startswith(f"{owner}.")
+                or owner.startswith(subpackage)
+            )
             assert inside, f"{name_of(path)} imports {name}"
 
 
