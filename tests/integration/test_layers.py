@@ -70,7 +70,7 @@ FLOORS = {
         "train": 8,
     },
 }
-"""The subpackages of a layer, and files beside them; each imports only itself and what is below it."""
+"""The subpackages and files of a layer; each imports only itself and those with lower numbers."""
 
 MOST_FILES = 20
 MANY_FILES = {"problems/catalogue"}  # a file for each problem
