@@ -11,17 +11,17 @@ from sciml_par.errors import InputError
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, NumPy's included and booleans excluded."""
+    """Return whether a value is an integer, NumPy's included and booleans excluded."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a plain number, NumPy's included."""
+    """Return whether it is a plain number, NumPy's included."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_positive(value: Any) -> bool:
-    """Whether a value is a positive finite number."""
+    """Return whether a value is a positive finite number."""
     return is_number(value) and 0 < float(value) < math.inf
 
 
@@ -37,7 +37,7 @@ def as_integer(value: Any, least: int, where: str, name: str) -> int:
 
 
 def check_number(where: str, name: str, value: Any, expected: str, good: Any) -> None:
-    """See that a value is a finite number of which `good` is true, as `expected` says."""
+    """Check that a value is a finite number of which `good` is true, as `expected` says."""
     if not is_number(value) or not math.isfinite(value) or not good(value):
         raise InputError(f"{where}: expected {name} to be a number {expected}; got {value!r}.")
 
@@ -48,25 +48,25 @@ def check_count(where: str, name: str, value: Any) -> None:
 
 
 def check_flag(where: str, name: str, value: Any) -> None:
-    """See that a value is True or False."""
+    """Check that a value is True or False."""
     if not isinstance(value, bool):
         raise InputError(f"{where}: expected {name} to be True or False; got {value!r}.")
 
 
 def check_fraction(where: str, **values: Any) -> None:
-    """See that each value is in [0, 1)."""
+    """Check that each value is in [0, 1)."""
     for name, value in values.items():
         check_number(where, name, value, "in [0, 1)", lambda v: 0 <= v < 1)
 
 
 def check_positive(where: str, **values: Any) -> None:
-    """See that each value is greater than zero."""
+    """Check that each value is greater than zero."""
     for name, value in values.items():
         check_number(where, name, value, "> 0", lambda v: v > 0)
 
 
 def check_not_negative(where: str, **values: Any) -> None:
-    """See that no value is less than zero."""
+    """Check that no value is less than zero."""
     for name, value in values.items():
         check_number(where, name, value, "≥ 0", lambda v: v >= 0)
 

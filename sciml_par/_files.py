@@ -9,7 +9,7 @@ from typing import Any
 
 
 def draft_of(path: Path) -> Path:
-    """The hidden file beside `path` that holds its content until it is complete."""
+    """Return the hidden file beside `path` that holds its content until it is complete."""
     return path.with_name(f".{path.stem}.part{path.suffix}")
 
 

@@ -91,5 +91,5 @@ class _ClassElsewhere:
         self._module, self.__name__ = module, name
 
     def from_config(self, config: dict[str, Any]) -> Any:
-        """A model of the class, as Keras asks for it."""
+        """Return a model of the class, as Keras asks for it."""
         return getattr(importlib.import_module(self._module), self.__name__).from_config(config)

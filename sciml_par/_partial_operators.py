@@ -25,7 +25,7 @@ HIGHEST = 4
 
 
 def operator_of(terms: Mapping[Axes, float] | Iterable[tuple[Axes, float]]) -> Operator:
-    """An operator in the one form that equal operators share: sorted, without zeros."""
+    """Return an operator in the one form that equal operators share: sorted, without zeros."""
     pairs = terms.items() if isinstance(terms, Mapping) else terms
     found: dict[Axes, float] = {}
     for axes, coefficient in pairs:
@@ -35,7 +35,7 @@ def operator_of(terms: Mapping[Axes, float] | Iterable[tuple[Axes, float]]) -> O
 
 
 def order_of(operator: Operator) -> int:
-    """The number of derivatives in each term."""
+    """Return the number of derivatives in each term."""
     return len(operator[0][0])
 
 
@@ -55,7 +55,7 @@ def divided(operator: Operator) -> dict[int, Operator]:
 
 
 def scaled(operator: Operator, factors: Sequence[float] | npt.NDArray[np.float64]) -> Operator:
-    """The operator in z where x = z/s: ∂/∂x_i = s_i ∂/∂z_i."""
+    """Return the operator in z where x = z/s: ∂/∂x_i = s_i ∂/∂z_i."""
     return operator_of(
         (axes, c * prod(float(factors[axis]) for axis in axes)) for axes, c in operator
     )
@@ -82,7 +82,7 @@ def multiplicity(axes: Axes) -> int:
 
 
 def all_axes(d: int, order: int) -> list[Axes]:
-    """The axes of all partial derivatives of one order in d dimensions."""
+    """Return the axes of all partial derivatives of one order in d dimensions."""
     return list(combinations_with_replacement(range(d), order))
 
 

@@ -68,7 +68,7 @@ def hidden_from_autograph(function: F) -> F:
 
 
 def is_recorded() -> bool:
-    """Whether a gradient tape, or an accumulator of forward derivatives, looks on.
+    """Return whether a gradient tape, or an accumulator of forward derivatives, looks on.
 
     None does so in `tape.stop_recording()`. TensorFlow has no public function for it.
     """

@@ -12,7 +12,7 @@ _OPEN_MPI = "OMPI_COMM_WORLD_RANK"
 
 
 def prints_to_terminal() -> bool:
-    """Whether standard output is the user's terminal, and no pipe, file or launcher."""
+    """Return whether standard output is the user's terminal, and no pipe, file or launcher."""
     return sys.stdout.isatty() and _OPEN_MPI not in os.environ
 
 

@@ -23,7 +23,7 @@ ANSATZ_TAKES = (
 
 
 def checked_domain(domain: Any) -> Domain:
-    """The domain."""
+    """Return the domain."""
     if not isinstance(domain, Domain):
         raise InputError(
             f"Problem: domain must be a Domain, such as Interval(0, 1) or Ball([0, 0], 1), got "
@@ -33,14 +33,14 @@ def checked_domain(domain: Any) -> Domain:
 
 
 def checked_exact(exact: Any) -> Any:
-    """The exact solution, if there is one."""
+    """Return the exact solution, if there is one."""
     if exact is not None and not callable(exact):
         raise InputError(f"Problem: exact must be a function of x, got {exact!r}")
     return exact
 
 
 def checked_input_scaling(input_scaling: Any) -> bool | None:
-    """Whether inputs are scaled, if it is said."""
+    """Return whether inputs are scaled, if it is said."""
     if not (input_scaling is None or isinstance(input_scaling, bool)):
         raise InputError(
             f"Problem: input_scaling must be True, False or None for the default, got "
@@ -50,7 +50,7 @@ def checked_input_scaling(input_scaling: Any) -> bool | None:
 
 
 def checked_outputs(outputs: Any, domain: Domain) -> tuple[str, ...]:
-    """The names of the components."""
+    """Return the names of the components."""
     if not isinstance(outputs, (str, tuple, list)):
         count = checked_integer(outputs, "Problem: outputs, unless names,", least=1)
         names = component_names(count)
@@ -68,7 +68,7 @@ def checked_outputs(outputs: Any, domain: Domain) -> tuple[str, ...]:
 
 
 def checked_ansatz(ansatz: Any) -> Ansatz | None:
-    """The ansatz, if there is one."""
+    """Return the ansatz, if there is one."""
     if ansatz is not None and not callable(ansatz):
         raise InputError(
             f"Problem: ansatz must be a function (u, x) -> [n, m], as lambda u, x: x * u(x), "
@@ -78,7 +78,7 @@ def checked_ansatz(ansatz: Any) -> Ansatz | None:
 
 
 def checked_network_outputs(number: Any, *, outputs: int, ansatz: Ansatz | None) -> int:
-    """The number of components of the network, by default that of the field."""
+    """Return the number of components of the network, by default that of the field."""
     if number is None:
         return outputs
     if ansatz is None:
@@ -90,7 +90,7 @@ def checked_network_outputs(number: Any, *, outputs: int, ansatz: Ansatz | None)
 
 
 def as_residuals(residual: Any) -> tuple[Residual, ...]:
-    """The equations, each as a Residual."""
+    """Return the equations, each as a Residual."""
     several = residual if isinstance(residual, (list, tuple)) else [residual]
     for r in several:
         if not isinstance(r, Residual) and not callable(r):
@@ -103,7 +103,7 @@ def as_residuals(residual: Any) -> tuple[Residual, ...]:
 def as_conditions(
     conditions: Any, domain: Domain, outputs: tuple[str, ...]
 ) -> tuple[Condition, ...]:
-    """The conditions, one alone included, with names resolved."""
+    """Return the conditions, one alone included, with names resolved."""
     try:
         several = [conditions] if isinstance(conditions, Condition) else list(conditions)
     except TypeError:

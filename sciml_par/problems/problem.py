@@ -286,7 +286,7 @@ class Problem(ByName):
         return other
 
     def with_term_weights(self, weights: Mapping[str, float]) -> Self:
-        """The problem in which some terms of the loss have these weights (local).
+        """Return the problem in which some terms of the loss have these weights (local).
 
         They take the place of those that the residuals and conditions have.
 
@@ -324,7 +324,7 @@ class Problem(ByName):
         return other
 
     def for_network(self, model: Any) -> Self:
-        """The problem with the default scaling of inputs, where it was left open (local).
+        """Return the problem with the default scaling of inputs, where it was left open (local).
 
         Parameters
         ----------

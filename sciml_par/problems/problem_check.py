@@ -94,7 +94,7 @@ def digest_of_ansatz(problem: Checked, dtype: str = "float64") -> GraphDigest | 
 
 
 def _check_field(problem: Checked, network: Field, dtype: str) -> tuple[Any, ...]:
-    """See that u(x) has as many components as it must; the variables that the network reads."""
+    """Check that u(x) has as many components as it must; the variables that the network reads."""
     # More points than components, so that a field of a value for every pair of points shows.
     points = tf.TensorSpec([problem.outputs + 2, problem.domain.dimension], dtype)
     traced = trace(lambda field, x: field(x), network, [points])

@@ -69,7 +69,7 @@ def conclude(result: Result, folder: Path, *, program: str | None = None) -> int
 
 
 def _unsound_text(result: Result) -> str:
-    """How many of a result's members ended otherwise than they should."""
+    """Return how many of a result's members ended otherwise than they should."""
     counts = Counter(member.status for member in result.members)
     faults = {
         "not finite": "ended because the loss was not finite",

@@ -50,7 +50,7 @@ def launch(
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int:
-    """The exit code of `process`, which ends in any case."""
+    """Return the exit code of `process`, which ends in any case."""
     before = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         code = process.wait(seconds)

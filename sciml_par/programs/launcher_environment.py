@@ -13,7 +13,7 @@ PREFIXES = ("PMI_", "PMIX_", "OMPI_COMM_", "HYDI_", "MPI_LOCAL", _SLURM_RANK)
 
 
 def launched_rank(environment: Mapping[str, str]) -> int | None:
-    """The rank that a launcher gave this process; None if none has started it."""
+    """Return the rank that a launcher gave this process; None if none has started it."""
     for variable in _RANKS:
         number = environment.get(variable, "")
         # Slurm gives 0 to the shell of a batch job as well, and that may call mpirun.
@@ -23,7 +23,7 @@ def launched_rank(environment: Mapping[str, str]) -> int | None:
 
 
 def launched_size(environment: Mapping[str, str]) -> int | None:
-    """How many processes the launcher has started, if it says so."""
+    """Return how many processes the launcher has started, if it says so."""
     for variable in _SIZES:
         if environment.get(variable, "").isdigit():
             return int(environment[variable])

@@ -20,7 +20,7 @@ def program_name() -> str:
 
 
 def new_parser(description: str | None, program: str | None) -> argparse.ArgumentParser:
-    """A parser without options but --help, which prints the description as it is."""
+    """Return a parser without options but --help, which prints the description as it is."""
     return argparse.ArgumentParser(
         prog=program or program_name(),
         description=description,
@@ -60,7 +60,7 @@ def only_rank_0_prints() -> Iterator[None]:
 
 
 def integer_from(least: int) -> Callable[[str], int]:
-    """A type for argparse: an integer ≥ `least`."""
+    """Return a type for argparse: an integer ≥ `least`."""
 
     def convert(text: str) -> int:
         try:
@@ -75,12 +75,12 @@ def integer_from(least: int) -> Callable[[str], int]:
 
 
 def positive_integer(text: str) -> int:
-    """A type for argparse: an integer ≥ 1."""
+    """Return a type for argparse: an integer ≥ 1."""
     return integer_from(1)(text)
 
 
 def positive_number(text: str) -> float:
-    """A type for argparse: a finite number > 0."""
+    """Return a type for argparse: a finite number > 0."""
     try:
         value = float(text)
     except ValueError:
@@ -91,7 +91,7 @@ def positive_number(text: str) -> float:
 
 
 def duration(text: str) -> float:
-    """A type for argparse: seconds > 0, given as "90", "15:00" or "8:00:00"."""
+    """Return a type for argparse: seconds > 0, given as "90", "15:00" or "8:00:00"."""
     try:
         parts = [int(part) for part in text.split(":")]
     except ValueError:

@@ -69,7 +69,7 @@ class StudyOptions(argparse.Namespace):
 def make_scaling_study_parser(
     description: str | None, *, program: str | None = None
 ) -> argparse.ArgumentParser:
-    """A parser with the options of every scaling study; add those of the program's own."""
+    """Return a parser with the options of every scaling study; add those of the program's own."""
     parser = new_parser(description, program)
     _add_own_options(parser)
     add = parser.add_argument

@@ -49,7 +49,7 @@ class SolvingOptions(TrainingOptions):
         return Path("runs") / f"{self.name}-{self.mode}"
 
     def make_problem(self) -> Problem:
-        """The problem with the parameters of the command line (local).
+        """Return the problem with the parameters of the command line (local).
 
         Raises
         ------
@@ -124,7 +124,7 @@ def parse_solving_options(
     arguments: Sequence[str] | None = None,
     program: str | None = None,
 ) -> SolvingOptions:
-    """The options of the command line (local, before `init`).
+    """Return the options of the command line (local, before `init`).
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def parse_solving_options(
 def make_solving_parser(
     description: str | None, *, program: str | None = None
 ) -> argparse.ArgumentParser:
-    """The parser of `parse_solving_options` (local)."""
+    """Return the parser of `parse_solving_options` (local)."""
     parser = make_training_parser(description, program=program)
     add = parser.add_argument
     add("name", nargs="?", metavar="NAME", help="of the problem; --list says which there are")
@@ -180,7 +180,7 @@ def make_solving_parser(
 
 
 def named_number(text: str) -> tuple[str, float | int]:
-    """A name and a number, of a text such as "noise=0.01"."""
+    """Return a name and a number, of a text such as "noise=0.01"."""
     name, _, value = text.partition("=")
     for kind in (int, float):
         try:

@@ -181,7 +181,7 @@ class TrainingOptions(argparse.Namespace):
         return Path("runs") / f"{self.program}-{self.mode}"
 
     def output_folder(self) -> AbstractContextManager[Path]:
-        """The folder for the results, made before any work is done (collective).
+        """Return the folder for the results, made before any work is done (collective).
 
         Without --output it is runs/PROGRAM-MODE, or that with the first free number, and goes
         again if the work fails.
@@ -204,7 +204,7 @@ def parse_training_options(
     arguments: Sequence[str] | None = None,
     program: str | None = None,
 ) -> TrainingOptions:
-    """The options of the command line (local, before `init`).
+    """Return the options of the command line (local, before `init`).
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def make_training_parser(
 
 
 def _modes(points: Mapping[str, int]) -> str:
-    """The default numbers of points of each mode."""
+    """Return the default numbers of points of each mode."""
     return "; ".join(
         f"in mode {mode} {max(n, _FEWEST_POINTS)}, with adam {n}" for mode, n in points.items()
     )

@@ -94,7 +94,7 @@ class FoundFunction:
         self._members = [f.as_member(m) for f, m in zip(functions, members, strict=True)]
 
     def __call__(self, x: Any) -> Array:
-        """The mean over the members that finished, [n, 1] (local).
+        """Return the mean over the members that finished, [n, 1] (local).
 
         Raises
         ------
@@ -104,7 +104,7 @@ class FoundFunction:
         return self._predict(x).mean
 
     def deviation(self, x: Any) -> Array:
-        """The standard deviation over these members, [n, 1]; NaN for one (local)."""
+        """Return the standard deviation over these members, [n, 1]; NaN for one (local)."""
         return self._predict(x).deviation
 
     def members(self, x: Any) -> Array:

@@ -147,7 +147,7 @@ class Result:
 
     @by_name
     def using(self, weights: str) -> Result:
-        """The same result with the best or the last weights of each member (collective).
+        """Return the same result with the best or the last weights of each member (collective).
 
         Predictions, their errors, `predict`, `networks` and what is saved are those of these
         weights; losses and times remain.

@@ -112,7 +112,7 @@ class CommunicationModel:
 def fit_communication(
     ranks: ArrayLike, nbytes: ArrayLike, seconds: ArrayLike
 ) -> CommunicationModel:
-    """The model that is nearest to measured times of allreduces.
+    """Return the model that is nearest to measured times of allreduces.
 
     Minimizes Σ_k (T(P_k, n_k)/T_k − 1)² over α, β ≥ 0: relative errors, because times of small and
     of large arrays differ by orders of magnitude.

@@ -10,7 +10,7 @@ from sciml_par.parallel import Average, ReduceOp, Sum
 
 
 def reduction(op: ReduceOp | None, average: bool | None) -> ReduceOp:
-    """The operation, as `op` or the older `average` says; Average by default (local).
+    """Return the operation, as `op` or the older `average` says; Average by default (local).
 
     Raises
     ------
@@ -25,7 +25,7 @@ def reduction(op: ReduceOp | None, average: bool | None) -> ReduceOp:
 
 
 def device_of(name: str) -> str | None:
-    """The device to transfer a tensor from: '' means the one that it is on (local)."""
+    """Return the device to transfer a tensor from: '' means the one that it is on (local)."""
     return name.replace("cpu", "CPU").replace("gpu", "GPU") or None
 
 
@@ -53,7 +53,7 @@ def groups_of(num_groups: int, groups: Any) -> Any:
 
 
 def variables_of(local_layers: Any) -> list[Any]:
-    """The trainable variables of a Keras layer, of several, or of none (local).
+    """Return the trainable variables of a Keras layer, of several, or of none (local).
 
     Raises
     ------

@@ -99,7 +99,7 @@ class HorovodBasics:
         parallel.shutdown()
 
     def is_initialized(self) -> bool:
-        """Whether `init` has run and `shutdown` has not (local)."""
+        """Return whether `init` has run and `shutdown` has not (local)."""
         return parallel.is_initialized()
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
@@ -111,11 +111,11 @@ class HorovodBasics:
         parallel.stop_timeline()
 
     def size(self) -> int:
-        """How many ranks there are (local)."""
+        """Return how many ranks there are (local)."""
         return _with_ranks().size()
 
     def local_size(self) -> int:
-        """How many ranks run on this host (local)."""
+        """Return how many ranks run on this host (local)."""
         return _with_ranks().local_size()
 
     def cross_size(self) -> int:
@@ -135,11 +135,11 @@ class HorovodBasics:
         return _with_ranks().cross_rank()
 
     def is_homogeneous(self) -> bool:
-        """Whether as many ranks run on every host (local)."""
+        """Return whether as many ranks run on every host (local)."""
         return _with_ranks().is_homogeneous()
 
     def mpi_threads_supported(self) -> bool:
-        """Whether several threads of a rank may call MPI at once (local)."""
+        """Return whether several threads of a rank may call MPI at once (local)."""
         current_world()
         from mpi4py import MPI
 
@@ -170,7 +170,7 @@ class HorovodBasics:
         return major * 10000 + minor * 100 + patch
 
     def cuda_built(self) -> bool:
-        """Whether this TensorFlow computes on NVIDIA's GPUs (local)."""
+        """Return whether this TensorFlow computes on NVIDIA's GPUs (local)."""
         from sciml_par._tensorflow import tf
 
         return bool(tf.test.is_built_with_cuda())
@@ -182,7 +182,7 @@ class HorovodBasics:
         return get_process_set_ids_and_ranks()
 
     def _comm_process_set_id(self, comm: MPI.Comm) -> int:
-        """The number of the set of this communicator's ranks (local)."""
+        """Return the number of the set of this communicator's ranks (local)."""
         world = current_world().communicator.mpi.Get_group()
         ranks = sorted(comm.Get_group().Translate_ranks(None, world))
         for number, members in get_process_set_ids_and_ranks().items():
@@ -198,7 +198,7 @@ def _with_ranks() -> ModuleType:
 
 
 def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
-    """The ranks that take part, as MPI has them; None for all (collective over them)."""
+    """Return the ranks that take part, as MPI has them; None for all (collective over them)."""
     if comm is None or hasattr(comm, "Get_group"):
         return comm  # type: ignore[return-value]
     ranks = list(comm)
@@ -220,7 +220,7 @@ def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
 
 
 def _compares(everyone: Communicator) -> bool:
-    """Whether the facade has been initialized (local)."""
+    """Return whether the facade has been initialized (local)."""
     return everyone.mismatch_error is not CollectiveMismatchError
 
 
@@ -264,7 +264,7 @@ def _start_timeline(environment: Mapping[str, str]) -> None:
 
 
 def _seconds(environment: Mapping[str, str], variable: str) -> float | None:
-    """A number of seconds; None where there is none or 0, Horovod's "never"."""
+    """Return a number of seconds; None where there is none or 0, Horovod's "never"."""
     text = environment.get(variable, "")
     try:
         return float(text or 0) or None

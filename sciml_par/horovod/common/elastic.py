@@ -144,7 +144,7 @@ notification_manager = WorkerNotificationManager()
 
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
-    """The function that calls `state.sync()`, and then `func(state, …)`, once (local).
+    """Return the function that calls `state.sync()`, and then `func(state, …)`, once (local).
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def ranks_given(
 
 
 def agreed_groups(said: list[tuple[bool, list[int] | None]]) -> list[list[int]]:
-    """The groups of ranks that all ranks together ask for, by their lowest rank (local).
+    """Return the groups of ranks that all ranks together ask for, by their lowest rank (local).
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class ProcessSet:
         return current_world().process_sets.get(self.process_set_id) is self
 
     def size(self) -> int | None:
-        """How many members it has; None if it is not registered (local)."""
+        """Return how many members it has; None if it is not registered (local)."""
         return len(self.ranks or ()) if self._is_registered() else None
 
     def rank(self) -> int | None:
@@ -75,7 +75,7 @@ class ProcessSet:
         return communicator_of(self).rank if self._is_registered() else None
 
     def included(self) -> bool | None:
-        """Whether this process is a member; None if it is not registered (local)."""
+        """Return whether this process is a member; None if it is not registered (local)."""
         return self._communicator is not None if self._is_registered() else None
 
 
@@ -103,7 +103,7 @@ global_process_set: ProcessSet = _AllRanks()
 
 
 def current_world() -> World:
-    """The ranks of this job, or an error that is a `ValueError` as well (local)."""
+    """Return the ranks of this job, or an error that is a `ValueError` as well (local)."""
     try:
         return current_native_world()
     except NotInitializedError as error:
@@ -111,7 +111,7 @@ def current_world() -> World:
 
 
 def communicator_of(process_set: ProcessSet) -> Communicator:
-    """The group of ranks that stands behind a process set (local).
+    """Return the group of ranks that stands behind a process set (local).
 
     Raises
     ------
@@ -149,7 +149,7 @@ def gradient_options(process_set: ProcessSet, **options: Any) -> dict[str, Any]:
 
 
 def _group_of(process_set: ProcessSet) -> Communicator | None:
-    """The group of a registered set, or None if this rank is not a member (local)."""
+    """Return the group of a registered set, or None if this rank is not a member (local)."""
     if process_set is global_process_set:
         return current_world().communicator
     if not isinstance(process_set, ProcessSet):
@@ -163,7 +163,7 @@ def _group_of(process_set: ProcessSet) -> Communicator | None:
 
 
 def root_in(process_set: ProcessSet, root_rank: int) -> int:
-    """The number that rank `root_rank` of the whole job has within the set (local)."""
+    """Return the number that rank `root_rank` of the whole job has within the set (local)."""
     members = communicator_of(process_set).world_ranks
     if root_rank not in members:
         raise InputError(
@@ -174,7 +174,7 @@ def root_in(process_set: ProcessSet, root_rank: int) -> int:
 
 
 def process_set_of(process_set_id: int) -> ProcessSet:
-    """The registered set with a number (local)."""
+    """Return the registered set with a number (local)."""
     if process_set_id == _GLOBAL_ID:
         return global_process_set
     found = current_world().process_sets.get(process_set_id)
@@ -238,7 +238,7 @@ def forget(process_set: ProcessSet) -> None:
 
 
 def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
-    """All registered sets: {number: ranks} (local)."""
+    """Return all registered sets: {number: ranks} (local)."""
     sets = {_GLOBAL_ID: global_process_set, **_registered()}
     return {number: _members(each) for number, each in sets.items()}
 

@@ -29,12 +29,12 @@ def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: Any) 
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether there is a facade for this framework, as "tensorflow" (local)."""
+    """Return whether there is a facade for this framework, as "tensorflow" (local)."""
     return ext_base_name in _FRAMEWORKS
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether TensorFlow sees a GPU; False for other frameworks (local)."""
+    """Return whether TensorFlow sees a GPU; False for other frameworks (local)."""
     if not extension_available(ext_base_name):
         return False
     from sciml_par._tensorflow import tf
@@ -79,12 +79,12 @@ def env(**variables: str) -> Iterator[None]:
 def get_average_backwards_compatibility_fun(
     reduce_ops: Any,
 ) -> Callable[[ReduceOp | None, bool | None], ReduceOp]:
-    """The function (op, average) ↦ the operation that the two of them say (local)."""
+    """Return the function (op, average) ↦ the operation that the two of them say (local)."""
     return reduction
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Whether it is a power of two (local)."""
+    """Return whether it is a power of two (local)."""
     return num_rank > 0 and num_rank.bit_count() == 1
 
 
@@ -101,7 +101,7 @@ def split_list(l: Sequence[T], n: int) -> list[Sequence[T]]:  # noqa: E741
 
 
 def is_iterable(x: Any) -> bool:
-    """Whether one can iterate over it (local)."""
+    """Return whether one can iterate over it (local)."""
     try:
         iter(x)
     except TypeError:
@@ -114,7 +114,7 @@ def check_installed_version(name: str, version: str, exception: Any = None) -> N
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Whether `ver` is not before `target`, by their numbers (local).
+    """Return whether `ver` is not before `target`, by their numbers (local).
 
     Raises
     ------

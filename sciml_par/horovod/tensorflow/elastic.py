@@ -155,13 +155,13 @@ class TensorFlowKerasState(_VariablesState):
 
 
 def _variables_of_optimizer(optimizer: Any) -> list[Any]:
-    """The variables of an optimizer of Keras 3 or 2, or of TensorFlow 1 (local)."""
+    """Return the variables of an optimizer of Keras 3 or 2, or of TensorFlow 1 (local)."""
     variables = getattr(optimizer, "variables", ())
     return list(variables() if callable(variables) else variables)
 
 
 def _session(session: Any) -> Any:
-    """The session to read variables in; None where TensorFlow executes eagerly (local)."""
+    """Return the session to read variables in; None where TensorFlow executes eagerly (local)."""
     if tf.executing_eagerly():
         return None
     found = session or tf.compat.v1.get_default_session()

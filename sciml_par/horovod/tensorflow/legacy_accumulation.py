@@ -23,7 +23,7 @@ class Counter:
         self._passed = local_variable(tf.zeros([], tf.int64), "passes")
 
     def at_the_start(self) -> Tensor:
-        """Whether no pass has been counted since the last reset."""
+        """Return whether no pass has been counted since the last reset."""
         return tf.equal(self._passed.read_value(), 0)
 
     def count(self) -> Tensor:
@@ -131,6 +131,6 @@ def done(assigned: Any) -> Any:
 
 
 def after(operation: Any) -> Tensor:
-    """A tensor that is there when `operation` has been done."""
+    """Return a tensor that is there when `operation` has been done."""
     with tf.control_dependencies([] if operation is None else [done(operation)]):
         return tf.constant(True)

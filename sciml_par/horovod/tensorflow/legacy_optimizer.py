@@ -43,15 +43,15 @@ class _Wrapper(_LegacyOptimizer):
         self._optimizer = optimizer
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """The inner optimizer's (local)."""
+        """Return the inner optimizer's (local)."""
         return self._optimizer.get_slot(*args, **kwargs)
 
     def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
-        """The inner optimizer's (local)."""
+        """Return the inner optimizer's (local)."""
         return self._optimizer.get_slot_names(*args, **kwargs)
 
     def variables(self, *args: Any, **kwargs: Any) -> Any:
-        """The inner optimizer's (local)."""
+        """Return the inner optimizer's (local)."""
         return self._optimizer.variables(*args, **kwargs)
 
 
@@ -160,7 +160,7 @@ class _DistributedAdasumOptimizer(_Wrapper):
         self._before: list[Any] = []
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """The inner optimizer's: this rank's own (local)."""
+        """Return the inner optimizer's: this rank's own (local)."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
@@ -186,11 +186,11 @@ class _DistributedAdasumOptimizer(_Wrapper):
         return met if tf.executing_eagerly() else tf.group(met)
 
     def get_slot(self, var: Any, name: str) -> Any:
-        """The inner optimizer's (local)."""
+        """Return the inner optimizer's (local)."""
         return self._optimizer.get_slot(var, name)
 
     def get_slot_names(self) -> Any:
-        """The inner optimizer's (local)."""
+        """Return the inner optimizer's (local)."""
         return self._optimizer.get_slot_names()
 
     def _meet(self, variables: list[Any]) -> Any:

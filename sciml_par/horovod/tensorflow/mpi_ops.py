@@ -192,7 +192,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def size_op(process_set_id: int = 0, name: str | None = None) -> Tensor:
-    """How many ranks a process set has, asked for when the graph runs: int32 (local)."""
+    """Return how many ranks a process set has, asked for when the graph runs: int32 (local)."""
     return _number(lambda: process_set_of(process_set_id).size(), name)
 
 
@@ -202,7 +202,7 @@ def process_set_included_op(process_set_id: int = 0, name: str | None = None) ->
 
 
 def local_size_op(name: str | None = None) -> Tensor:
-    """How many ranks run on this host, asked for when the graph runs: int32 (local)."""
+    """Return how many ranks run on this host, asked for when the graph runs: int32 (local)."""
     return _number(local_size, name)
 
 
@@ -219,7 +219,7 @@ def local_rank_op(name: str | None = None) -> Tensor:
 def _when_it_runs(
     collective: Callable[..., list[Tensor]], tensors: Sequence[Tensor]
 ) -> list[Tensor]:
-    """A collective in a graph that is built before there are ranks.
+    """Return a collective in a graph that is built before there are ranks.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def _when_it_runs(
 
 
 def _in_a_session() -> bool:
-    """Whether the graph under construction is one of TensorFlow 1."""
+    """Return whether the graph under construction is one of TensorFlow 1."""
     return not (tf.executing_eagerly() or tf.compat.v1.get_default_graph().building_function)
 
 

@@ -55,7 +55,7 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
         output_gradients: Any = None,
         use_generic_names: bool = False,
     ) -> Any:
-        """The gradient of `target` with respect to `sources`, reduced (collective)."""
+        """Return the gradient of `target` with respect to `sources`, reduced (collective)."""
         return super().gradient(target, sources, output_gradients)
 
     def get_local_and_global_gradients(  # type: ignore[override]
@@ -83,7 +83,7 @@ def DistributedGradientTape(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """A `tf.GradientTape` that reduces its gradients over the ranks (local).
+    """Return a `tf.GradientTape` that reduces its gradients over the ranks (local).
 
         with tf.GradientTape() as tape:
             loss = ...
@@ -125,7 +125,7 @@ def PartialDistributedGradientTape(
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """A `DistributedGradientTape` that leaves some layers' gradients to each rank (local).
+    """Return a `DistributedGradientTape` that leaves some layers' gradients to each rank (local).
 
     Parameters
     ----------

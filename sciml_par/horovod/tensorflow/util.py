@@ -10,7 +10,7 @@ from sciml_par._tensorflow import tf
 
 
 def _executing_eagerly() -> bool:
-    """Whether TensorFlow executes eagerly here (local)."""
+    """Return whether TensorFlow executes eagerly here (local)."""
     return bool(tf.executing_eagerly())
 
 
@@ -35,5 +35,5 @@ def vars_to_refs(vars: Any) -> Any:
 
 
 def refs_to_vars(refs: Any) -> Any:
-    """The variables of what `vars_to_refs` has returned (local)."""
+    """Return the variables of what `vars_to_refs` has returned (local)."""
     return list(map(refs_to_vars, refs)) if isinstance(refs, tuple) else refs.deref()

@@ -32,7 +32,7 @@ _OPERATIONS = {
 
 
 def dense_chain(model: Any) -> DenseChain | None:
-    """The chain that a built Keras model is, or None if it is anything else.
+    """Return the chain that a built Keras model is, or None if it is anything else.
 
     Sequential and functional models are taken apart, nested ones included, and may be made of
     Dense, Activation, Rescaling and Normalization layers, of activations that are known, of `MLP`,
@@ -88,7 +88,7 @@ def _operations(model: Any) -> Iterator[Any]:
 
 
 def _functional() -> type:
-    """The class of functional models, which Keras does not name in public."""
+    """Return the class of functional models, which Keras does not name in public."""
     keras: Any = import_module("keras")
     inputs = keras.Input((1,))
     return type(keras.Model(inputs, keras.layers.Identity()(inputs)))

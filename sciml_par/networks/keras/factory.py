@@ -36,7 +36,7 @@ def make_network(
     box: Any = None,
     initial_weights: str | None = None,
 ) -> Network:
-    """A network of weights of its own, from whatever `train(network=…)` takes (local).
+    """Return a network of weights of its own, from whatever `train(network=…)` takes (local).
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def make_network(
 
 
 def is_factory(network: Any) -> bool:
-    """Whether `network` makes models, rather than being one."""
+    """Return whether `network` makes models, rather than being one."""
     if isinstance(network, str):
         return True
     if inspect.isclass(network):
@@ -100,7 +100,7 @@ def is_factory(network: Any) -> bool:
 
 
 def takes(network: Any, name: str) -> bool:
-    """Whether what makes models leaves this argument, `box` or `initial_weights`, open."""
+    """Return whether what makes models leaves this argument, `box` or `initial_weights`, open."""
     network = _maker(network)
     try:
         found = {parameter.name: parameter for parameter in _parameters(network)}
@@ -156,7 +156,7 @@ def _called(make: Callable[..., Any], d: int, m: int, values: dict[str, Any]) ->
 
 
 def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
-    """How many of (d, m), and which of those with names, a factory is to be called with."""
+    """Return how many of (d, m), and which of those with names, a factory is to be called with."""
     try:
         parameters = _parameters(make)
     except (TypeError, ValueError):  # some built-in callables have none
@@ -185,7 +185,7 @@ def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
 
 
 def _is_open(parameter: inspect.Parameter) -> bool:
-    """Whether an argument has a name by which it can be given, and no value yet but None."""
+    """Return whether an argument has a name by which it can be given, and no value yet but None."""
     by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     return by_name and (parameter.default is parameter.empty or parameter.default is None)
 

@@ -26,7 +26,7 @@ _COMPILED_BY_DEFAULT = "rmsprop"
 
 
 def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network:
-    """The pure functions of a model's weights (local).
+    """Return the pure functions of a model's weights (local).
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _check_numbers(
 
 
 def _columns(function: KerasFunction, d: int, dtype: str, name: str) -> int:
-    """The number of components of the output, once it has a row for each point."""
+    """Return the number of components of the output, once it has a row for each point."""
     x = keras_checks.trial_points(d, dtype)
     output = function(keras_checks.perturbed(function.model.trainable_variables), x)
     if output.shape.rank != 2 or output.shape[0] != x.shape[0]:
@@ -220,7 +220,7 @@ def _columns(function: KerasFunction, d: int, dtype: str, name: str) -> int:
 
 
 def _agree(chain: DenseChain, function: KerasFunction, d: int, dtype: str) -> bool:
-    """Whether a chain computes what the model does that it was read off."""
+    """Return whether a chain computes what the model does that it was read off."""
     parameters = keras_checks.perturbed(function.model.trainable_variables)
     x = keras_checks.trial_points(d, dtype)
     found, expected = chain.apply(parameters, x), function(parameters, x)
@@ -300,6 +300,6 @@ def _cause(error: Exception) -> str:
 
 
 def _mlp() -> Any:
-    """The class, whose module imports TensorFlow."""
+    """Return the class, whose module imports TensorFlow."""
     mlp: Any = import_module("sciml_par.networks.models.mlp").MLP
     return mlp

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def digest_of_graph(traced: Any) -> tuple[str, bool]:
-    """A digest of all operations of a traced function, and whether these are all there is.
+    """Return a digest of all operations of a traced function, and whether these are all there is.
 
     Operations are numbered in the order in which they were made. Names, which Keras gives anew to
     each model, do not count; constants do.

@@ -135,7 +135,7 @@ def _has(owner: Any, attribute: str) -> bool:
 
 
 def layers_of(model: Any) -> Iterator[Any]:
-    """All layers of a model, nested ones included."""
+    """Yield all layers of a model, nested ones included."""
     yield from model._flatten_layers(include_self=False, recursive=True)
 
 
@@ -196,7 +196,7 @@ def _dropouts(layers: Any) -> tuple[type, ...]:
 
 
 def _operations(graph: Any) -> Iterator[Any]:
-    """The operations of a graph and of the functions that these call."""
+    """Yield the operations of a graph and of the functions that these call."""
     yield from graph.get_operations()
     for function in getattr(graph, "_functions", {}).values():
         yield from getattr(getattr(function, "graph", None), "get_operations", list)()

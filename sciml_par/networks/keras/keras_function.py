@@ -31,7 +31,7 @@ class KerasFunction:
 
     @classmethod
     def of(cls, model: Any) -> KerasFunction:
-        """The function of a model as it is."""
+        """Return the function of a model as it is."""
         return cls(model, tuple(_value(v) for v in model.non_trainable_variables))
 
     def __call__(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class KerasFunction:
     def with_states(
         self, parameters: Sequence[Tensor], x: Tensor, *, training: bool
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The output, the variables that are not trained afterwards, and losses of layers.
+        """Return the output, the variables that are not trained afterwards, and losses of layers.
 
         This is what Keras' `stateless_call` does, but by `__call__`, which hands `training` down
         to the layers of models whose `call` does not take it.

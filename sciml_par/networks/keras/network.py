@@ -57,7 +57,7 @@ class Network:
         return [*found, parameters[at:]]
 
     def with_others(self, others: Sequence[Network]) -> Network:
-        """The same, to be trained together with these (local)."""
+        """Return the same, to be trained together with these (local)."""
         if not others:
             return self
         behind = [variable for each in others for variable in each.trainable_variables]

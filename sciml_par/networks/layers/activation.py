@@ -188,7 +188,7 @@ def activation_named(name: str) -> Activation:
 
 
 def activation_of(function: Any) -> Activation | None:
-    """The activation that a function of Keras or TensorFlow is, or None."""
+    """Return the activation that a function of Keras or TensorFlow is, or None."""
     if function is None:
         return LINEAR
     return next((known for other, known in _functions() if other is function), None)

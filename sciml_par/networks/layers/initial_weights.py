@@ -55,7 +55,7 @@ class Drawn:
         self._sequence, self._count = np.random.SeedSequence(seed), 0
 
     def layer(self, inputs: int, *, first: bool = False) -> tuple[Any, Any]:
-        """The initializers of kernel and bias of the next layer, as Keras takes them."""
+        """Return the initializers of kernel and bias of the next layer, as Keras takes them."""
         keras: Any = import_module("keras")
         self._count += 1
         # The k-th number of a longer sequence is that of a shorter one.
@@ -74,7 +74,7 @@ class Drawn:
 
 
 def checked_box(box: Any, d: int) -> BoxBounds:
-    """The corners of a box, given as a pair or by an object with `lower` and `upper`."""
+    """Return the corners of a box, given as a pair or by an object with `lower` and `upper`."""
     corners = (box.lower, box.upper) if hasattr(box, "lower") and hasattr(box, "upper") else box
     if not isinstance(corners, tuple | list | np.ndarray) or len(corners) != 2:
         raise InputError(

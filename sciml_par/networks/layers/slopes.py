@@ -39,7 +39,7 @@ class Slopes:
         return cls(kind, n)
 
     def weights(self, model: Any) -> list[Any]:
-        """The slopes of a model's hidden layers, which begin at 1/n."""
+        """Return the slopes of a model's hidden layers, which begin at 1/n."""
         keras: Any = import_module("keras")
         shape = () if self.kind == LAYER else (model.width,)
         initial = keras.initializers.Constant(1 / self.factor)

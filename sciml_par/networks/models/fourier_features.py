@@ -108,20 +108,20 @@ class FourierFeatures(keras.layers.Layer):
         return tf.transpose(self.propagate(live, Propagated.values_at(inputs)).value)
 
     def propagate(self, of: ValueOf, x: Propagated) -> Propagated:
-        """The same of a propagated quantity (local)."""
+        """Return the same of a propagated quantity (local)."""
         # As one dense layer: members whose second derivatives go through a concatenation have no
         # form for several at once.
         weight, bias, activation, _ = self.layer(of)
         return x.dense(weight, bias).activate(activation)
 
     def waves(self) -> Waves | None:
-        """The layer as a dense one of numbers; None where it is trained (local)."""
+        """Return the layer as a dense one of numbers; None where it is trained (local)."""
         if self.trainable_variables:
             return None
         return self._waves(np.asarray(self.frequencies, np.float64))
 
     def layer(self, of: ValueOf) -> Layer:
-        """The layer for Taylor propagation, with these frequencies (local)."""
+        """Return the layer for Taylor propagation, with these frequencies (local)."""
         frequencies = of(self.frequencies)
         return self._waves(frequencies).layer(frequencies.dtype)
 
@@ -132,7 +132,7 @@ class FourierFeatures(keras.layers.Layer):
         return Waves(together, np.concatenate([half + math.pi / 2, half]), SIN)
 
     def box_of(self, box: BoxBounds) -> BoxBounds:
-        """The corners of the box in which the layer's output lies (local)."""
+        """Return the corners of the box in which the layer's output lies (local)."""
         return (-1.0,) * self.units, (1.0,) * self.units
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
@@ -140,6 +140,6 @@ class FourierFeatures(keras.layers.Layer):
         return (input_shape[0], self.units)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, as Keras saves them."""
+        """Return the constructor's arguments, as Keras saves them."""
         own = {"features": self.features, "scale": list(self.scales), "seed": self.seed}
         return {**super().get_config(), **own}

@@ -260,7 +260,7 @@ class MLP(keras.Model):
         return tf.transpose(a)
 
     def _taylor_layers(self, of: WeightsOf) -> list[taylor.Layer]:
-        """All layers with these weights, in which slopes are part of the weights."""
+        """Return all layers with these weights, in which slopes are part of the weights."""
         layers = [] if self.embedding is None else [self.embedding.layer(of)]
         for number, dense in enumerate(self._dense[:-1]):
             weight, bias = of(dense.kernel), of(dense.bias)
@@ -299,7 +299,7 @@ class MLP(keras.Model):
         return tensors
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, as Keras saves them."""
+        """Return the constructor's arguments, as Keras saves them."""
         return {
             "inputs": self.input_size,
             "outputs": self.output_size,

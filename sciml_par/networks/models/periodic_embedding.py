@@ -103,12 +103,12 @@ class PeriodicEmbedding(keras.layers.Layer):
         return tf.transpose(self.propagate(live, Propagated.values_at(inputs)).value)
 
     def propagate(self, of: ValueOf, x: Propagated) -> Propagated:
-        """The same of a propagated quantity (local)."""
+        """Return the same of a propagated quantity (local)."""
         weight, bias, activation, _ = self.layer(of)
         return x.dense(weight, bias).activate(activation)
 
     def waves(self) -> Waves:
-        """The layer as a dense one of numbers (local)."""
+        """Return the layer as a dense one of numbers (local)."""
         d, others = self._dimension, [i for i in range(self._dimension) if i not in self.periods]
         columns = [
             2 * math.pi * k / period * np.eye(d)[axis]
@@ -122,7 +122,7 @@ class PeriodicEmbedding(keras.layers.Layer):
         return Waves(weight, bias, on_some_units(SIN, periodic))
 
     def layer(self, of: ValueOf) -> Layer:
-        """The layer for Taylor propagation (local)."""
+        """Return the layer for Taylor propagation (local)."""
         return self.waves().layer(self.compute_dtype)
 
     def box_of(self, box: BoxBounds) -> BoxBounds:
@@ -138,14 +138,14 @@ class PeriodicEmbedding(keras.layers.Layer):
         return (input_shape[0], 2 * count * self.harmonics + int(input_shape[-1]) - count)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, as Keras saves them."""
+        """Return the constructor's arguments, as Keras saves them."""
         # As pairs: keys that are numbers would come back from a file as texts.
         pairs = [[axis, period] for axis, period in self.periods.items()]
         return {**super().get_config(), "periods": pairs, "harmonics": self.harmonics}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> PeriodicEmbedding:
-        """The layer, from what `get_config` gives."""
+        """Return the layer, from what `get_config` gives."""
         periods: dict[int | str, float | None] = {
             int(axis): float(period) for axis, period in config["periods"]
         }

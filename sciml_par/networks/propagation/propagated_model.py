@@ -96,11 +96,11 @@ class PropagatedModel(keras.Model):
         return RecordedModel(self) if self.only_dense and not trained else None
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """The network's output for a propagated x, with these weights (local)."""
+        """Return the network's output for a propagated x, with these weights (local)."""
         raise NotImplementedError
 
     def _dense(self, name: str, inputs: int, units: int, *, first: bool = False) -> Any:
-        """A dense layer with its initial weights."""
+        """Return a dense layer with its initial weights."""
         kernel, bias = self._drawn.layer(inputs, first=first)
         layer = keras.layers.Dense(
             units,
@@ -189,7 +189,7 @@ class PropagatedModel(keras.Model):
         return WeightsOf.given(self, parameters, x, record_of=record_of)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, as Keras saves them."""
+        """Return the constructor's arguments, as Keras saves them."""
         embedding = self.embedding
         return {
             "inputs": self.input_size,

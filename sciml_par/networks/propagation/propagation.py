@@ -52,7 +52,7 @@ class Propagated:
 
     @classmethod
     def values_at(cls, x: Tensor) -> Propagated:
-        """The coordinates x: [n, d] without derivatives (local)."""
+        """Return the coordinates x: [n, d] without derivatives (local)."""
         return cls(tf.transpose(x), (), (), np.zeros((0, 0, 0)))
 
     @classmethod
@@ -103,7 +103,7 @@ class Propagated:
         return self._like([None if part is None else factor * part for part in parts])
 
     def shifted(self, offset: Tensor) -> Propagated:
-        """The sum with what does not depend on x: a number, or [w] for the units (local)."""
+        """Return the sum with what does not depend on x: a number, or [w] for the units (local)."""
         rank = getattr(getattr(offset, "shape", None), "rank", 0)
         return replace(self, value=self.value + (offset[:, None] if rank == 1 else offset))
 
@@ -132,7 +132,7 @@ class Propagated:
 
     @staticmethod
     def joined(quantities: Sequence[Propagated]) -> Propagated:
-        """The units of all of them, one after the other (local)."""
+        """Return the units of all of them, one after the other (local)."""
         first = quantities[0]
         rows = [[q.value, *q.first, *q.operators] for q in quantities]
         values = [q.value for q in quantities]
@@ -156,7 +156,7 @@ class Propagated:
 
 
 def _products(layer: Layer, parts: Sequence[Part]) -> list[Part]:
-    """All parts that have the shape of the value are one product, where that is quicker."""
+    """Return all parts that have the shape of the value are one product, where that is quicker."""
     shape = parts[0].shape  # type: ignore[union-attr]
     alike = [part for part in parts if part is not None and part.shape == shape]
     together = iter(layer.multiply(alike))

@@ -67,7 +67,7 @@ class Layer(NamedTuple):
 
 
 def dense_layers(parameters: Sequence[tf.Tensor], activation: Activation) -> list[Layer]:
-    """The layers of W1, b1, W2, b2, …, of which the last is linear."""
+    """Return the layers of W1, b1, W2, b2, …, of which the last is linear."""
     pairs = list(zip(parameters[0::2], parameters[1::2], strict=True))
     hidden = [Layer(weight, bias, activation) for weight, bias in pairs[:-1]]
     return [*hidden, Layer(*pairs[-1], LINEAR)]

@@ -28,7 +28,7 @@ class Waves(NamedTuple):
     activation: Activation
 
     def layer(self, dtype: Any) -> Layer:
-        """The same for Taylor propagation."""
+        """Return the same for Taylor propagation."""
         weight, bias = (tf.cast(tf.convert_to_tensor(v), dtype) for v in self[:2])
         return Layer(weight, bias, self.activation)
 

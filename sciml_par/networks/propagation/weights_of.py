@@ -82,7 +82,7 @@ class WeightsOf:
         return cls(tensor_of, places=places, record_of=record_of)
 
     def __call__(self, variable: Any) -> Tensor:
-        """The tensor of a variable (local)."""
+        """Return the tensor of a variable (local)."""
         return self._tensor_of(variable)
 
     def dense(self, layer: Any, a: Propagated) -> Propagated:

@@ -25,7 +25,7 @@ _HALF_BYTES = 2
 
 
 def adasum(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
-    """Each of the tensors, combined over the ranks by itself (collective).
+    """Return each of the tensors, combined over the ranks by itself (collective).
 
         A(a, b) = (1 − a·b / 2‖a‖²) a + (1 − a·b / 2‖b‖²) b
 
@@ -80,7 +80,7 @@ def _combined(flat: Tensor, lengths: Sequence[int], options: CallOptions) -> Ten
 
 
 def _overlaps(lengths: Sequence[int], first: int, end: int) -> dict[int, int]:
-    """How many elements of each vector lie in [first, end) of them all, where there are any.
+    """Return how many elements of each vector lie in [first, end) of them all, where there are any.
 
     Never nothing at all: a rank without elements must still take part in the gradient.
     """

@@ -45,7 +45,7 @@ def _named(value: Any) -> str:
 
 
 def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
-    """How many of `rows` rows go to each of `size` ranks, as the user says by `splits`."""
+    """Return how many of `rows` rows go to each of `size` ranks, as the user says by `splits`."""
     if splits is None:
         if rows % size:
             raise InputError(
@@ -74,7 +74,7 @@ def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
 
 
 def unknown_splits(splits: Any) -> bool:
-    """Whether only the graph will know how many rows go to each rank."""
+    """Return whether only the graph will know how many rows go to each rank."""
     return tf.is_tensor(splits) and tf.get_static_value(splits) is None
 
 
@@ -85,7 +85,7 @@ def check_rows(x: Any, where: str) -> None:
 
 
 def unknown_shape(x: Any, where: str) -> InputError:
-    """The error where a shape would have to be known."""
+    """Return the error where a shape would have to be known."""
     return InputError(
         f"{where}: expected a tensor whose shape is known when the function is traced; got "
         f"{x.shape}. XLA compiles for one shape: call the function with tensors of fixed shape, "

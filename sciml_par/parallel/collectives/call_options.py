@@ -33,7 +33,7 @@ Gradient = Callable[[Tensor], Tensor]
 
 
 def communicator_of(communicator: Communicator | None, where: str) -> Communicator:
-    """The ranks that a user has given, all by default; or `InputError`."""
+    """Return the ranks that a user has given, all by default; or `InputError`."""
     if communicator is None:
         return current_world().communicator
     if not isinstance(communicator, Communicator):
@@ -45,7 +45,7 @@ def communicator_of(communicator: Communicator | None, where: str) -> Communicat
 
 
 def gradient_name(name: str | None) -> str | None:
-    """The name of the gradient of what the user calls `name`."""
+    """Return the name of the gradient of what the user calls `name`."""
     return None if name is None else f"gradient of {name}"
 
 
@@ -66,7 +66,7 @@ class CallOptions:
     def of(
         cls, kind: str, name: str | None, communicator: Communicator | None, device: str | None
     ) -> CallOptions:
-        """The options that a user has given, checked."""
+        """Return the options that a user has given, checked."""
         group = communicator_of(communicator, kind)
         if name is not None and not isinstance(name, str):
             raise InputError(f"{kind}: expected name to be a text or None; got {name!r}.")
@@ -81,13 +81,13 @@ class CallOptions:
         return x
 
     def of_gradient(self) -> CallOptions:
-        """The options of the gradient, to be called where that is built."""
+        """Return the options of the gradient, to be called where that is built."""
         return CallOptions(
             self.group, self.placement.resumed(), self.kind, gradient_name(self.name)
         )
 
     def has_unknown_shape(self, x: Tensor) -> bool:
-        """Whether the shape of `x` is known only when the graph runs; or `InputError`.
+        """Return whether the shape of `x` is known only when the graph runs; or `InputError`.
 
         XLA compiles for known shapes.
         """

@@ -57,7 +57,7 @@ def _gathered_by_type(
 def _gathered_together_later(
     tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
 ) -> list[Tensor]:
-    """All results, and after them how many rows each rank has of each tensor, [P, n]."""
+    """Return all results, and after them how many rows each rank has of each tensor, [P, n]."""
     group, n = options.group, len(tensors)
     results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], tf.int32)]
 
@@ -116,7 +116,7 @@ def _gathered_flat(
 def _rows_of_all(
     tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
 ) -> np.ndarray:
-    """How many rows each rank has of each tensor, [P, n] (collective)."""
+    """Return how many rows each rank has of each tensor, [P, n] (collective)."""
     group, n = options.group, len(tensors)
     mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
     everyone = np.empty((group.size, n), np.int64)
@@ -135,7 +135,7 @@ def _rows_of_all(
 
 
 def _text(integers: Tensor | None) -> str:
-    """The values of a tensor, as far as a trace knows them."""
+    """Return the values of a tensor, as far as a trace knows them."""
     known = None if integers is None else tf.get_static_value(integers)
     return str(known if known is None else np.asarray(known).tolist())
 

@@ -151,7 +151,7 @@ class _Join:
             run_eagerly(CallSite(self.group, request), x)
 
     def _without_data(self, announcement: Announcement, request: Request) -> Request:
-        """The request that this rank makes where another one makes `request`."""
+        """Return the request that this rank makes where another one makes `request`."""
         group = self.group
         if isinstance(request, Broadcast) and request.root == group.rank:
             raise self._cannot(announcement, "it is the one to give")

@@ -243,7 +243,7 @@ def _keeping_nan(
 def _put_back(
     part: Tensor, count: Tensor, shape: Any, rows: Shape | None, options: CallOptions
 ) -> Tensor:
-    """All rows where `part` has this rank's of a tensor of which a graph knows no shape yet.
+    """Return all rows where `part` has this rank's of a tensor of which a graph knows no shape yet.
 
     All ranks have the same `count` of them, so they need not tell each other (collective).
     """
@@ -334,7 +334,7 @@ def _has_derivatives(x: Tensor) -> bool:
 
 
 def any_rows_of(x: Tensor) -> Any:
-    """A tensor with any number of such rows, as a `tf.TensorSpec`."""
+    """Return a tensor with any number of such rows, as a `tf.TensorSpec`."""
     return tf.TensorSpec(tf.TensorShape([None]).concatenate(x.shape[1:]), x.dtype)
 
 

@@ -15,7 +15,7 @@ from sciml_par.parallel.tensors.scaling import ScalingAndCompression
 def reduced_slices(
     slices: Sequence[Tensor], op: ReduceOp, scaling: ScalingAndCompression, options: CallOptions
 ) -> list[Tensor]:
-    """The rows of all ranks, in one transfer an element type (collective).
+    """Return the rows of all ranks, in one transfer an element type (collective).
 
     Rows with one index count as their sum, so that the sum over the ranks is all their rows; for
     the Average, the values are divided by P.

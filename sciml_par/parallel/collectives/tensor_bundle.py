@@ -31,7 +31,7 @@ class TensorBundle:
 
     @classmethod
     def of(cls, values: Sequence[Any], where: str) -> TensorBundle:
-        """Each of `values` as a tensor, which `where` is to carry."""
+        """Return each of `values` as a tensor, which `where` is to carry."""
         values = list_of(values, where)
         # To look at a tensor takes Python as long as to carry some hundred elements of it.
         if set(map(type, values)) == {_eager_tensor()}:
@@ -103,7 +103,7 @@ def _eager_tensor() -> Any:
 
 @lru_cache(maxsize=64)
 def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
-    """The tensors of each buffer, by index: one element type, types in order of appearance.
+    """Return the tensors of each buffer, by index: one element type, types in order of appearance.
 
     One whose shape a graph leaves open goes alone, after the others.
     """

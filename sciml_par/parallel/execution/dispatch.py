@@ -93,7 +93,7 @@ def perform(
 
 
 def takes_bundles(placement: Placement) -> bool:
-    """Whether many tensors may be one operand where `placement` leads."""
+    """Return whether many tensors may be one operand where `placement` leads."""
     return placement.order is not None and bridge().takes_bundles
 
 
@@ -199,7 +199,7 @@ def _shared_call_site(communicator: Communicator, request: Request) -> CallSite:
 
 
 def last_collective() -> list[Any]:
-    """The collective before this one in the graph under construction: [operation] or [].
+    """Return the collective before this one in the graph under construction: [operation] or [].
 
     A `tf.function` keeps its side effects in order, but the functions that TensorFlow derives from
     it for its gradient do not: there this dependency alone does.
@@ -249,7 +249,7 @@ def _in_graph_on_host(call_site: CallSite, x: Any, all_passes: AllPasses) -> Any
 
 
 def _in_graph(call_site: CallSite, x: Any, placement: Placement, all_passes: AllPasses) -> Any:
-    """The tensor is carried from where TensorFlow has it when the graph runs."""
+    """Return the tensor is carried from where TensorFlow has it when the graph runs."""
     shape, mismatch = call_site.request.receive_shape, MismatchInGraph()
     caught = mismatch.caught(
         lambda tensor: [run_eagerly(call_site, tensor)], lambda: [tf.zeros(shape, x.dtype)]

@@ -37,7 +37,7 @@ def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: An
 
 
 def _graphs_under_construction() -> list[Any]:
-    """The graph under construction and those around it.
+    """Return the graph under construction and those around it.
 
     Where TensorFlow is eager, the outermost is a graph that nobody builds, and that never goes.
     """

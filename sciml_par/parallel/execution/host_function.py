@@ -22,7 +22,7 @@ of TensorFlow, and gone afterwards."""
 
 
 def can_call_on_host() -> bool:
-    """Whether `call_on_host` works in the program under construction.
+    """Return whether `call_on_host` works in the program under construction.
 
     It does not where XLA compiles the program for a GPU, nor where the installed TensorFlow has no
     foreign calls.

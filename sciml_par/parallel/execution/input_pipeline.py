@@ -40,7 +40,7 @@ def name_in_pipeline(kind: str, name: str | None) -> str | None:
 
 
 def _stages_being_traced() -> list[str]:
-    """The classes of the datasets whose functions are being traced."""
+    """Return the classes of the datasets whose functions are being traced."""
     stages = []
     frame: FrameType | None = sys._getframe()
     while frame is not None:

@@ -89,7 +89,7 @@ def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
 
 
 def all_addresses(frame: Frame, count: int) -> bytes:
-    """The addresses of the first `count` operands, 8 bytes each."""
+    """Return the addresses of the first `count` operands, 8 bytes each."""
     items = memory[frame + _ARGUMENTS_AT]
     buffers = np.frombuffer(ctypes.string_at(items, count * _WORD), np.uint64)
     first, step = int(buffers[0]), int(buffers[-1] - buffers[0]) // max(count - 1, 1)
@@ -102,12 +102,12 @@ def all_addresses(frame: Frame, count: int) -> bytes:
 
 
 def addresses(frame: Frame, count: int) -> list[int]:
-    """The addresses of the first `count` operands."""
+    """Return the addresses of the first `count` operands."""
     return _addresses(memory[frame + _ARGUMENTS_AT], count)
 
 
 def result_addresses(frame: Frame, count: int) -> list[int]:
-    """The addresses of the first `count` results."""
+    """Return the addresses of the first `count` results."""
     return _addresses(memory[frame + _RESULTS_AT], count)
 
 

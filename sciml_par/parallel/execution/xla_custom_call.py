@@ -153,7 +153,7 @@ class Bridge:
         )
 
     def on_host_here(self) -> bool:
-        """Whether the program under construction will run on the host alone."""
+        """Return whether the program under construction will run on the host alone."""
         return len(self._orders) == 1 or _device_kind() == "CPU"
 
     def emit_host_function(
@@ -183,7 +183,7 @@ class Bridge:
         )
 
     def failing(self, act: Callable[[], None], operand: Any) -> Any:
-        """A call that fails with the error that `act` raises, in a plain graph.
+        """Return a call that fails with the error that `act` raises, in a plain graph.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class Bridge:
         target: str = TARGET,
         in_place: int = 0,
     ) -> list[Any]:
-        """The custom call in its place of the order: after the last one, before the next."""
+        """Return the custom call in its place of the order: after the last one, before the next."""
         dtype = xs[0].dtype.name
         token = tf.raw_ops.ReadVariableOp(resource=order, dtype=tf.float32)
         *ys, token = custom_call(
@@ -249,7 +249,7 @@ def _device_kind() -> str:
 
 @lru_cache(maxsize=1)
 def bridge() -> Bridge:
-    """The bridge of this process, or an `InputError` that says why there is none."""
+    """Return the bridge of this process, or an `InputError` that says why there is none."""
     try:
         return Bridge(with_gpus=has_gpus())
     except UnavailableError as reason:
@@ -260,7 +260,7 @@ def bridge() -> Bridge:
 
 
 def only_functions_under_construction() -> bool:
-    """Whether the graph under construction, and those around it, are functions'."""
+    """Return whether the graph under construction, and those around it, are functions'."""
     from tensorflow.python.framework.func_graph import FuncGraph
 
     graph = tf.compat.v1.get_default_graph()
@@ -272,7 +272,7 @@ def only_functions_under_construction() -> bool:
 
 
 def in_compiled_function() -> bool:
-    """Whether the graph under construction will be compiled by XLA as a whole."""
+    """Return whether the graph under construction will be compiled by XLA as a whole."""
     from tensorflow.python.ops import control_flow_util
 
     graph = tf.compat.v1.get_default_graph()

@@ -95,11 +95,11 @@ class ForeignCalls:
             self.register_address(name, platform, self.entry(act))
 
     def has(self, name: str, platform: str) -> bool:
-        """Whether that target is registered."""
+        """Return whether that target is registered."""
         return (name, platform) in self._targets
 
     def entry(self, act: Act) -> int:
-        """The address at which C can call `act`, for the life of the process."""
+        """Return the address at which C can call `act`, for the life of the process."""
         entry = c_function(act, self.version, self._interruptions)
         self._kept.append(entry)
         return ctypes.cast(entry, ctypes.c_void_p).value or 0
@@ -182,7 +182,7 @@ def _cover_the_start(function: Callable[..., object]) -> None:
 
 
 def _digits(number: int) -> bytes:
-    """A number in six bits a byte; all but the last have the seventh set."""
+    """Return a number in six bits a byte; all but the last have the seventh set."""
     digits = [number & 63]
     while number := number >> 6:
         digits.insert(0, number & 63 | 64)
@@ -219,7 +219,7 @@ def _text(error: BaseException) -> bytes:
 
 @lru_cache(maxsize=1)
 def foreign_calls() -> ForeignCalls:
-    """The interface of the TensorFlow in this process, or `UnavailableError`."""
+    """Return the interface of the TensorFlow in this process, or `UnavailableError`."""
     return ForeignCalls()
 
 

@@ -80,7 +80,7 @@ def module_text(
     in_place: int,
     several_platforms: bool,
 ) -> str:
-    """The module in StableHLO."""
+    """Return the module in StableHLO."""
     platform = ["%platform: tensor<i32>"] if several_platforms else []
     names = [f"%x{i}" for i in range(len(sent))]
     parameters = [f"{name}: {each.text}" for name, each in zip(names, sent, strict=True)]

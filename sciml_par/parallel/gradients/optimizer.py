@@ -40,7 +40,7 @@ def DistributedOptimizer(
     communicator: Communicator | None = None,
     device: str | None = None,
 ) -> Any:
-    """A copy of a Keras optimizer that reduces the gradients over the ranks (local).
+    """Return a copy of a Keras optimizer that reduces the gradients over the ranks (local).
 
         model.compile(DistributedOptimizer(keras.optimizers.Adam(1e-3)), loss="mse")
         model.fit(x, y)                        # this rank's part of the data

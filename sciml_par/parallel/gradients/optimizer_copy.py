@@ -15,7 +15,7 @@ _NOT_IN_THE_CONFIG = (
 
 
 def copy_of(optimizer: Any, into: Any) -> Any:
-    """An optimizer of class `into` with the configuration of `optimizer`, not built."""
+    """Return an optimizer of class `into` with the configuration of `optimizer`, not built."""
     config = optimizer.get_config()
     rate = raw_learning_rate(optimizer)
     if callable(rate):
@@ -39,6 +39,6 @@ def copy_of(optimizer: Any, into: Any) -> Any:
 
 
 def raw_learning_rate(optimizer: Any) -> Any:
-    """The learning rate, or the schedule or function that gives it."""
+    """Return the learning rate, or the schedule or function that gives it."""
     legacy = vars(optimizer).get("_hyper", {}).get("learning_rate")
     return getattr(optimizer, "_learning_rate", None) if legacy is None else legacy

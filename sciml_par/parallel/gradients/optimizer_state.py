@@ -14,7 +14,7 @@ from sciml_par.errors import InputError
 
 
 def is_optimizer(given: Any) -> bool:
-    """Whether it is an optimizer of any Keras."""
+    """Return whether it is an optimizer of any Keras."""
     return hasattr(type(given), "apply_gradients") and hasattr(type(given), "get_config")
 
 
@@ -28,13 +28,13 @@ def keras_of(optimizer: Any) -> Any:
 
 
 def is_of_keras_3(optimizer: Any) -> bool:
-    """Whether `apply` is its way of updating variables, and not `apply_gradients`."""
+    """Return whether `apply` is its way of updating variables, and not `apply_gradients`."""
     keras = keras_of(optimizer)
     return keras is not None and keras.__name__ == "keras"
 
 
 def state_of(optimizer: Any) -> list[Any]:
-    """The optimizer's variables; before it is built no more than a counter and a rate."""
+    """Return the optimizer's variables; before it is built no more than a counter and a rate."""
     variables = optimizer.variables
     return list(variables() if callable(variables) else variables)
 

@@ -89,12 +89,12 @@ class GradientReduction:
         return replace(self, local=self.local | {key_of(variable) for variable in variables})
 
     def is_local(self, variable: Any) -> bool:
-        """Whether the gradient of `variable` is this rank's own."""
+        """Return whether the gradient of `variable` is this rank's own."""
         return key_of(variable) in self.local
 
     @not_converted
     def reduce(self, gradients: Sequence[Gradient], sources: Sequence[Any]) -> list[Gradient]:
-        """The gradients of all ranks together, one for each of this rank's (collective)."""
+        """Return the gradients of all ranks together, one for each of this rank's (collective)."""
         results = [self._local_part(g, s) for g, s in zip(gradients, sources, strict=True)]
         shared = [i for i, source in enumerate(sources) if not self.is_local(source)]
         present = [i for i in shared if gradients[i] is not None]
@@ -123,7 +123,7 @@ class GradientReduction:
         return tf.convert_to_tensor(gradient) / size
 
     def _prepared(self, gradient: Gradient, source: Any) -> Gradient:
-        """The gradient as a tensor of known shape, or as slices if they can be gathered."""
+        """Return the gradient as a tensor of known shape, or as slices if they can be gathered."""
         if isinstance(gradient, tf.IndexedSlices):
             known = gradient.values.shape.is_fully_defined()
             if not self.sparse_as_dense and (known or not _is_compiled()):

@@ -94,7 +94,7 @@ class DistributedGradientTape:
     def gradient(
         self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
     ) -> Any:
-        """The gradient of `target` with respect to `sources`, reduced (collective).
+        """Return the gradient of `target` with respect to `sources`, reduced (collective).
 
         Parameters and result are those of `tf.GradientTape.gradient`.
 

@@ -105,7 +105,7 @@ class PreparedCall:
         )
 
     def _explained(self, error: RuntimeError) -> TransferError:
-        """The error of a transfer, with what most likely has brought it about."""
+        """Return the error of a transfer, with what most likely has brought it about."""
         return TransferError(
             f"MPI could not carry {self.signature} of «{self._communicator.name}»: {error}. Most "
             f"likely another rank has asked for something else, of another length, that had been "
@@ -149,7 +149,7 @@ class CallSite:
         self._prepared: dict[str, PreparedCall] = {}
 
     def prepared(self, transport: Transport) -> PreparedCall:
-        """The call that `transport` executes."""
+        """Return the call that `transport` executes."""
         call = self._prepared.get(transport.name)
         if call is None:
             call = self._prepared[transport.name] = PreparedCall(

@@ -130,7 +130,7 @@ class Communicator:
 
     @hidden_from_autograph
     def split(self, color: int) -> Communicator:
-        """The ranks that give the same `color`, as a group of their own (collective)."""
+        """Return the ranks that give the same `color`, as a group of their own (collective)."""
         self._splits += 1
         name = f"{self.name}/{self._splits}.{color}"
         # Objects: a rank that has joined would take part in the agreement, but not in the split.
@@ -306,7 +306,7 @@ class Communicator:
             return self.agree(asked, rows)
 
     def exchange_rows(self, rows: Sequence[int], *, signature: Signature) -> list[int]:
-        """How many rows each rank has for this one, [P], where this one has `rows` for them.
+        """Return how many rows each rank has for this one, [P], where this one has `rows` for them.
 
         They agree on `signature` as well (collective).
         """
@@ -327,7 +327,7 @@ class Communicator:
 
     @hidden_from_autograph
     def broadcast_object(self, value: T, *, root: int = 0) -> T:
-        """The picklable `value` of rank `root`, on every rank (collective)."""
+        """Return the picklable `value` of rank `root`, on every rank (collective)."""
         pickled = _pickled(value if self.rank == root else None)
         signature = Signature("broadcast of an object", root=root)
         with self.progress.exchange(signature, Kind.OBJECTS):
@@ -394,5 +394,5 @@ def _unpickled(given: Mapping[int, bytes | str]) -> list[Any]:
 
 
 def _translate(part: MPI.Comm, whole: MPI.Comm) -> list[int]:
-    """The numbers that the ranks of `part` have in `whole`."""
+    """Return the numbers that the ranks of `part` have in `whole`."""
     return list(part.Get_group().Translate_ranks(None, whole.Get_group()))

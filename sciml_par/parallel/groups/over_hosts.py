@@ -35,7 +35,7 @@ takes 1.03 to 1.19 of the time with three ranks each, and an allgather 0.80 to 1
 
 
 def share_within_hosts(hosts: Sequence[int]) -> bool:
-    """Whether the ranks of several hosts share memory with those of their own.
+    """Return whether the ranks of several hosts share memory with those of their own.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def share_within_hosts(hosts: Sequence[int]) -> bool:
 def own_host_group(
     job: NativeJob, control: MPI.Comm, world_ranks: Sequence[int]
 ) -> HostGroup | None:
-    """The ranks of a group that are on this rank's host, by shared memory (collective).
+    """Return the ranks of a group that are on this rank's host, by shared memory (collective).
 
     None, on all ranks alike, where one of them has no machine code, or cannot share memory with the
     others of its host; and on several hosts without `share_within_hosts`.
@@ -97,7 +97,7 @@ class OverHosts:
         self._size = host.size * between.size
 
     def carries(self, request: Request) -> bool:
-        """Whether a request takes this way.
+        """Return whether a request takes this way.
 
         16-bit types do not: the hosts' results would be rounded before they are combined.
         """

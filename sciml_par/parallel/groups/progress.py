@@ -177,7 +177,7 @@ class Progress:
             self.tell_ended(signature)
 
     def digest_before(self, signature: Signature) -> int:
-        """The order's digest before the collective in progress, which asks for this."""
+        """Return the order's digest before the collective in progress, which asks for this."""
         return (self.order_digest - signature.key) * _INVERSE_OF_3 & KEY_MASK
 
     def recover(self, sequence: int) -> None:
@@ -210,16 +210,16 @@ class Progress:
         raise NotImplementedError
 
     def newest_digest(self) -> tuple[int, int] | None:
-        """The number of a collective not long ago, and the order's digest after it."""
+        """Return the number of a collective not long ago, and the order's digest after it."""
         return self._digests[_place(self.sequence)]
 
     def digest_after(self, number: int) -> int | None:
-        """The digest after the collective `number`; None if it is not kept any more."""
+        """Return the digest after the collective `number`; None if it is not kept any more."""
         kept = self._digests[_place(number)]
         return None if kept is None or kept[0] != number else kept[1]
 
     def _disorder(self, signature: Signature) -> InputError:
-        """The error of two collectives at once, which all later ones get, too.
+        """Return the error of two collectives at once, which all later ones get, too.
 
         Which of the two the other ranks begin first is not known, so nothing that this group does
         from here on can be trusted.

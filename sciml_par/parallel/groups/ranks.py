@@ -11,7 +11,7 @@ def rank() -> int:
 
 
 def size() -> int:
-    """How many ranks there are (local)."""
+    """Return how many ranks there are (local)."""
     return current_world().communicator.size
 
 
@@ -21,7 +21,7 @@ def local_rank() -> int:
 
 
 def local_size() -> int:
-    """How many ranks run on this host (local)."""
+    """Return how many ranks run on this host (local)."""
     return current_world().host.size
 
 
@@ -36,7 +36,7 @@ def cross_size() -> int:
 
 
 def is_homogeneous() -> bool:
-    """Whether as many ranks run on every host (local)."""
+    """Return whether as many ranks run on every host (local)."""
     hosts = current_world().hosts
     return len({hosts.count(host) for host in hosts}) == 1
 
@@ -47,6 +47,6 @@ def barrier() -> None:
 
 
 def _hosts_with(local: int) -> list[int]:
-    """The hosts of more than `local` ranks, by their first rank, in ascending order."""
+    """Return the hosts of more than `local` ranks, by their first rank, in ascending order."""
     hosts = current_world().hosts
     return [host for host in sorted(set(hosts)) if hosts.count(host) > local]

@@ -117,19 +117,19 @@ def enter(new: World) -> World:
 
 
 def leave() -> World | None:
-    """The ranks that this process belonged to until now, if any."""
+    """Return the ranks that this process belonged to until now, if any."""
     global world  # noqa: PLW0603
     left, world = world, None
     return left
 
 
 def present_world() -> World | None:
-    """The ranks of this job, if it has any."""
+    """Return the ranks of this job, if it has any."""
     return world
 
 
 def current_world() -> World:
-    """The ranks of this job, or `NotInitializedError`."""
+    """Return the ranks of this job, or `NotInitializedError`."""
     if world is None:
         raise NotInitializedError(
             "sciml_par has no ranks yet: call sciml_par.init() first, before any tensor is made."
@@ -138,5 +138,5 @@ def current_world() -> World:
 
 
 def is_initialized() -> bool:
-    """Whether `init` has run and `shutdown` has not (local)."""
+    """Return whether `init` has run and `shutdown` has not (local)."""
     return world is not None

@@ -69,7 +69,7 @@ class NativeCode:
             self._job[target + entry] = address
 
     def site_record(self) -> Words:
-        """A record for a call site, all zero."""
+        """Return a record for a call site, all zero."""
         if not self._idle:
             return words(Site.LENGTH)
         record = self._idle.pop()
@@ -95,7 +95,7 @@ class NativeCode:
             self._table[place] = 0
 
     def take_interrupt(self) -> bool:
-        """Whether Ctrl-C has ended a wait and nobody was told so far."""
+        """Return whether Ctrl-C has ended a wait and nobody was told so far."""
         found = bool(self._job[Job.INTERRUPTED])
         self._job[Job.INTERRUPTED] = 0
         return found

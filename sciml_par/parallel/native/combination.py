@@ -31,12 +31,12 @@ OPERATIONS = (Sum, Average, Min, Max, Product)
 
 
 def can_combine(op: ReduceOp, dtype: str) -> bool:
-    """Whether there is machine code for that."""
+    """Return whether there is machine code for that."""
     return op in OPERATIONS and (dtype in _FLOATS or (dtype in _INTEGERS and op is not Average))
 
 
 def combination(name: str, op: ReduceOp, dtype: str, size: int, distance: int | None) -> str:
-    """A function `name(slots, receive, count)`."""
+    """Return a function `name(slots, receive, count)`."""
     kind = (_FLOATS | _INTEGERS)[dtype]
     stored = _HALVES.get(dtype, kind)
     lines: list[str] = []

@@ -65,12 +65,12 @@ LOOKS_AFTER_SIGNALS = 2
 
 
 def handler(frame: int) -> int:
-    """The target of custom calls of one tensor: XLA_FFI_Handler."""
+    """Return the target of custom calls of one tensor: XLA_FFI_Handler."""
     return serve(frame, JOB + WORD * Job.ONE_TENSOR)
 
 
 def handler_of_several(frame: int) -> int:
-    """The same of those of many tensors, whose results lie where they do."""
+    """Return the same of those of many tensors, whose results lie where they do."""
     return serve(frame, JOB + WORD * Job.SEVERAL)
 
 
@@ -305,7 +305,7 @@ def spin(times: int) -> int:
 
 
 def settle() -> int:
-    """A `fence` for Python."""
+    """Return a `fence` for Python."""
     fence()
     return 0
 

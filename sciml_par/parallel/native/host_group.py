@@ -89,7 +89,7 @@ class HostGroup:
         self._announcements: list[Announcement] = []
 
     def number_of(self, announcement: Announcement) -> int:
-        """A number > 0 by which the machine code knows it, the same for equal ones."""
+        """Return a number > 0 by which the machine code knows it, the same for equal ones."""
         number = self._numbers.get(announcement)
         if number is None:
             self._announcements.append(announcement)
@@ -101,7 +101,7 @@ class HostGroup:
         return self._announcements[number - 1]
 
     def carries(self, request: Request) -> bool:
-        """Whether a request goes through shared memory: the same on all ranks."""
+        """Return whether a request goes through shared memory: the same on all ranks."""
         lengths = _lengths(request)
         if not 0 < max(lengths) <= self.longest:
             return False
@@ -223,7 +223,7 @@ class SharedTransfer:
 
 
 def _lengths(request: Request) -> list[int]:
-    """How many bytes each rank gives, or one number if all give as many."""
+    """Return how many bytes each rank gives, or one number if all give as many."""
     size = request.element.size
     if isinstance(request, Allgather):
         return [n * size for n in request.elements(request.rows)]

@@ -19,7 +19,7 @@ def keep(error: BaseException) -> None:
 
 
 def take() -> BaseException | None:
-    """The last that was kept, once."""
+    """Return the last that was kept, once."""
     return kept.pop() if kept else None
 
 

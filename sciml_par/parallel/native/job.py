@@ -80,7 +80,7 @@ def _own_obstacle(environment: Mapping[str, str]) -> str:
 
 
 def _host(mpi: MPI.Comm) -> int:
-    """The lowest rank on this rank's host (collective)."""
+    """Return the lowest rank on this rank's host (collective)."""
     from mpi4py import MPI
 
     part = mpi.Split_type(MPI.COMM_TYPE_SHARED, mpi.Get_rank())

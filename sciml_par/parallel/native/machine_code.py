@@ -75,13 +75,13 @@ class MachineCode:
 
 
 def compiled(functions: Sequence[Function], constants: Mapping[str, int]) -> MachineCode:
-    """The machine code of functions that `translation.py` can translate."""
+    """Return the machine code of functions that `translation.py` can translate."""
     return MachineCode(translated(functions, constants))
 
 
 @cache
 def combining(op: ReduceOp, dtype: str, size: int, distance: int | None) -> MachineCode:
-    """The function `combine` for an allreduce, see `combination`."""
+    """Return the function `combine` for an allreduce, see `combination`."""
     return MachineCode(combination("combine", op, dtype, size, distance))
 
 
@@ -91,6 +91,6 @@ def combine_by_machine_code(op: ReduceOp, dtype: str, size: int) -> Any:
 
 
 def function_at(address: int, arguments: int, *, keeps_lock: bool) -> Any:
-    """The C function there, which takes and returns words."""
+    """Return the C function there, which takes and returns words."""
     kind = ctypes.PYFUNCTYPE if keeps_lock else ctypes.CFUNCTYPE
     return kind(ctypes.c_int64, *[ctypes.c_int64] * arguments)(address)

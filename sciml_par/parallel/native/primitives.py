@@ -10,17 +10,17 @@ from typing import NoReturn
 
 
 def load(address: int) -> int:
-    """The word at `address`."""
+    """Return the word at `address`."""
     _only_in_machine_code()
 
 
 def load_int32(address: int) -> int:
-    """The integer of 32 bits there."""
+    """Return the integer of 32 bits there."""
     _only_in_machine_code()
 
 
 def load_acquire(address: int) -> int:
-    """The word there. What its writer had written before `store` is seen after this."""
+    """Return the word there. What its writer had written before `store` is seen after this."""
     _only_in_machine_code()
 
 
@@ -60,7 +60,7 @@ def call(function: int, *arguments: int) -> int:
 
 
 def call_int32(function: int, *arguments: int) -> int:
-    """The same of a function that returns an `int`."""
+    """Return the same of a function that returns an `int`."""
     _only_in_machine_code()
 
 

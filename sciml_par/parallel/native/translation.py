@@ -43,7 +43,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 
 def translated(functions: Sequence[Function], constants: Mapping[str, int]) -> str:
-    """The functions, which may call one another, as one module."""
+    """Return the functions, which may call one another, as one module."""
     names = {function.__name__ for function in functions}
     parts = [_Translator(function, names, constants).text() for function in functions]
     return HEADER + "\n".join(parts)
@@ -142,14 +142,14 @@ class _Translator:
                 self._end(f"br i1 {self._condition(test)}, label %{yes}, label %{no}")
 
     def _condition(self, node: ast.expr) -> str:
-        """An expression as a bit."""
+        """Return an expression as a bit."""
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             left, right = self._value(node.left), self._value(node.comparators[0])
             return self._new(f"icmp {_COMPARISONS[type(node.ops[0])]} i64 {left}, {right}")
         return self._new(f"icmp ne i64 {self._value(node)}, 0")
 
     def _value(self, node: ast.expr) -> str:
-        """An expression as a word."""
+        """Return an expression as a word."""
         match node:
             case ast.Constant(value=int(number)):
                 return str(int(number))

@@ -172,7 +172,7 @@ class Alltoall(Request):
 
 
 def any_rows(kind: str, dtype: str, shape: Sequence[int], name: str | None = None) -> Signature:
-    """The signature of a collective in which the ranks' first dimensions may differ."""
+    """Return the signature of a collective in which the ranks' first dimensions may differ."""
     return Signature(kind, dtype, (None, *shape[1:]), name=name)
 
 

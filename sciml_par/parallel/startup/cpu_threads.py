@@ -16,14 +16,14 @@ _TENSORFLOW_VARIABLES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 def cores_of_this_process() -> frozenset[int]:
-    """The cores that the launcher and the scheduler let this process use."""
+    """Return the cores that the launcher and the scheduler let this process use."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def share_of_cores(mine: frozenset[int], neighbours: Sequence[frozenset[int]]) -> int:
-    """How many cores this rank may keep busy, at least 1."""
+    """Return how many cores this rank may keep busy, at least 1."""
     rivals = sum(1 for cores in neighbours if cores & mine)
     return max(1, len(mine) // max(1, rivals))
 
@@ -51,7 +51,7 @@ def _cores_of(process: int) -> frozenset[int]:
 
 
 def requested_threads(environment: Mapping[str, str]) -> int | None:
-    """The number in OMP_NUM_THREADS, None where there is none."""
+    """Return the number in OMP_NUM_THREADS, None where there is none."""
     first = environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isdigit() and int(first) > 0 else None
 

@@ -35,7 +35,7 @@ class VisibleGpu:
 
 
 def visible_gpus(environment: Mapping[str, str], root: Path = Path("/")) -> list[VisibleGpu]:
-    """The GPUs that this process may use, in CUDA's order.
+    """Return the GPUs that this process may use, in CUDA's order.
 
     A mask that the scheduler or the user has set is respected, whatever its entries are.
     """
@@ -56,7 +56,7 @@ def _identity(entry: str, there: Sequence[str]) -> str:
 
 
 def _addresses(root: Path) -> list[str]:
-    """The PCI addresses of the GPUs that NVIDIA's driver lists and this process may open.
+    """Return the PCI addresses of the GPUs that NVIDIA's driver lists and this process may open.
 
     The driver tells their UUIDs as well, but only question marks before a GPU is first used.
     """
@@ -126,7 +126,7 @@ def choose_gpus(
 
 
 def sharing_is_allowed(environment: Mapping[str, str]) -> bool:
-    """Whether the user lets ranks share GPUs."""
+    """Return whether the user lets ranks share GPUs."""
     return environment.get(_SHARE, "0") not in ("", "0")
 
 

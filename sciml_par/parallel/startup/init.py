@@ -188,7 +188,7 @@ def _end_on_another_order(world: World) -> None:
 
 
 def _all_ranks(comm: MPI.Comm | None, patience: Patience) -> Communicator:
-    """The group of all ranks (collective)."""
+    """Return the group of all ranks (collective)."""
     let_waiting_ranks_yield(os.environ)
     with watched_start(os.environ, patience):
         mpi = load_mpi(os.environ)

@@ -15,7 +15,7 @@ _LEAST_HOST_TIMEOUT = 5.0
 def requested_patience(
     environment: Mapping[str, str], warning: float | None, limit: float | None
 ) -> Patience:
-    """The options `stall_warning` and `stall_limit` of `init` in seconds."""
+    """Return the options `stall_warning` and `stall_limit` of `init` in seconds."""
     return Patience(
         warn_after=_seconds("stall_warning", warning, environment, Patience.warn_after),
         end_after=_seconds("stall_limit", limit, environment, Patience.end_after),
@@ -23,7 +23,7 @@ def requested_patience(
 
 
 def requested_host_timeout(environment: Mapping[str, str], given: float | None) -> float:
-    """The option `host_timeout` of `init` in seconds."""
+    """Return the option `host_timeout` of `init` in seconds."""
     default = _HOST_TIMEOUT
     return _seconds("host_timeout", given, environment, default, least=_LEAST_HOST_TIMEOUT)
 

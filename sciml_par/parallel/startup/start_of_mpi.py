@@ -180,7 +180,7 @@ class LocalRanks:
             return None
 
     def _may_be_rank(self, variables: Mapping[bytes, bytes]) -> bool:
-        """Whether these are a rank's: Open MPI's launcher has its `ssh` among its children.
+        """Return whether these are a rank's: Open MPI's launcher has its `ssh` among its children.
 
         A program that has changed its title may have overwritten what was there.
         """
@@ -194,7 +194,7 @@ class LocalRanks:
 
 
 def _proxy_of(process: int) -> int:
-    """The launcher's process on this host that has started this one."""
+    """Return the launcher's process on this host that has started this one."""
     # Between the two there may be a shell, or a debugger.
     while process > 1:
         process = int(_stat(process)[1])
@@ -204,11 +204,11 @@ def _proxy_of(process: int) -> int:
 
 
 def _variables(process: int) -> dict[bytes, bytes]:
-    """The environment with which a process has begun."""
+    """Return the environment with which a process has begun."""
     pairs = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
     return {name: value for name, _, value in (pair.partition(b"=") for pair in pairs)}
 
 
 def _stat(process: int) -> list[str]:
-    """The fields of /proc/<pid>/stat from the third on: state, parent, …"""
+    """Return the fields of /proc/<pid>/stat from the third on: state, parent, …"""
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

@@ -47,5 +47,5 @@ def set_tensor_float_32(wanted: TensorFloat32) -> None:
 
 
 def tensor_float_32_is_on() -> bool:
-    """Whether TensorFlow may use it in this process."""
+    """Return whether TensorFlow may use it in this process."""
     return bool(tf.config.experimental.tensor_float_32_execution_enabled())

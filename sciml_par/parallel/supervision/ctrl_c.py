@@ -80,7 +80,7 @@ def _watch(
 
 
 def _is_reported(mailbox: Mailbox) -> bool:
-    """Whether another rank has reported that it was interrupted."""
+    """Return whether another rank has reported that it was interrupted."""
     mailbox.poll()
     return any(failed.key == _KEY for failed in mailbox.failed.values())
 

@@ -30,7 +30,7 @@ _ADDRESS_IN_ANSWER = slice(20, 24)
 
 
 def addresses_to_listen_on(environment: Mapping[str, str]) -> list[str]:
-    """The addresses at which this host awaits the others, the one to be preferred first."""
+    """Return the addresses at which this host awaits the others, the one to be preferred first."""
     asked = [name.strip() for name in environment.get(_INTERFACE, "").split(",") if name.strip()]
     there = interface_addresses()
     for name in asked:
@@ -47,7 +47,7 @@ def addresses_to_listen_on(environment: Mapping[str, str]) -> list[str]:
 
 
 def own_addresses() -> list[str]:
-    """The addresses under which other hosts may reach this one; loopback only without any.
+    """Return the addresses under which other hosts may reach this one; loopback only without any.
 
     They are what its name stands for, and that of the interface by which it would send; or those
     of all interfaces, where its name is not known and no route leads out of its network.
@@ -71,7 +71,7 @@ def own_addresses() -> list[str]:
 
 
 def interface_addresses() -> dict[str, str]:
-    """The IPv4 addresses of this host's interfaces, by their names."""
+    """Return the IPv4 addresses of this host's interfaces, by their names."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
@@ -95,7 +95,7 @@ def open_hubs(addresses: Sequence[str]) -> list[socket.socket]:
 
 
 def connect_to_one_of(places: Sequence[Place]) -> socket.socket | None:
-    """A connection to the first place that takes it within two seconds; None if none does.
+    """Return a connection to the first place that takes it within two seconds; None if none does.
 
     All are tried at once, since a firewall that drops what it does not like gives no answer.
     """

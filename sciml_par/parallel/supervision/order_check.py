@@ -60,7 +60,7 @@ class OrderCheck:
 
 
 def _is_past(group: Group, number: int) -> bool:
-    """Whether the collective is over; what is in progress is the watchdog's to look at."""
+    """Return whether the collective is over; what is in progress is the watchdog's to look at."""
     return number < group.progress.sequence or (
         number == group.progress.sequence and group.progress.in_progress is None
     )

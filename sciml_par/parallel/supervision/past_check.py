@@ -176,7 +176,7 @@ def asked_lately(progress: Progress) -> dict[str, list[int]]:
 
 
 def all_asked_lately(groups: Iterable[Group]) -> dict[Identity, dict[str, list[int]]]:
-    """The same of each group that has more than one rank."""
+    """Return the same of each group that has more than one rank."""
     return {group.identity: asked_lately(group.progress) for group in groups if group.size > 1}
 
 

@@ -230,7 +230,7 @@ def _launch(settings: Mapping[str, object], descriptors: list[int]) -> subproces
 
 
 def _open_listener() -> tuple[socket.socket, str]:
-    """A socket that only this user's processes on this host can reach."""
+    """Return a socket that only this user's processes on this host can reach."""
     folder = tempfile.mkdtemp(prefix="sciml_par-")
     if len(folder) > _LONGEST_PATH - len("/ranks"):
         os.rmdir(folder)

@@ -231,7 +231,7 @@ class Watchdog:
     def _has_asked_about(
         self, reason: str, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
     ) -> bool:
-        """Whether the answer is newer than `reason`, for which it is asked for once.
+        """Return whether the answer is newer than `reason`, for which it is asked for once.
 
         Unless a rank has left, those that are missing get a moment to say where they are.
         """
@@ -244,7 +244,7 @@ class Watchdog:
         return stall.answered and heard
 
     def _gone(self, communicator: Communicator, mine: Waiting) -> list[int]:
-        """The ranks that have left before they came here."""
+        """Return the ranks that have left before they came here."""
         left = self._mailbox.left
         if not left:
             return []

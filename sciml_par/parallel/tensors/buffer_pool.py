@@ -63,7 +63,7 @@ class ResultMemory:
     def array(
         self, shape: Sequence[int], dtype: np.dtype[Any], nbytes: int
     ) -> tuple[np.ndarray, int]:
-        """An array that has its memory for itself as long as it or a tensor on it lives."""
+        """Return an array that has its memory for itself as long as it or a tensor on it lives."""
         with self._lock:
             buffer = self._idle_buffer(nbytes)
             if buffer is None:

@@ -56,14 +56,14 @@ def kind_of_memory(x: Any) -> int:
 
 
 def view(x: Any) -> View:
-    """The memory of an eager tensor. Waits until TensorFlow has computed it."""
+    """Return the memory of an eager tensor. Waits until TensorFlow has computed it."""
     capsule = tf.experimental.dlpack.to_dlpack(x)
     tensor = _DLTensor.from_address(_capsule_pointer()(capsule, _NAME))
     return View((tensor.data or 0) + tensor.byte_offset, capsule)
 
 
 def empty(shape: Any, dtype: Any, device: str) -> Any:
-    """A tensor of memory of its own, not yet written.
+    """Return a tensor of memory of its own, not yet written.
 
     A collective may write there, and nowhere else: other tensors share their memory.
     """
@@ -74,7 +74,7 @@ def empty(shape: Any, dtype: Any, device: str) -> Any:
 
 
 def tensor_on(array: np.ndarray) -> Any:
-    """A tensor in host memory with the elements of an array that is not written any more.
+    """Return a tensor in host memory with the elements of an array that is not written any more.
 
     It lies on the array's own memory where that is aligned as TensorFlow wants it, and keeps it.
     """
@@ -91,7 +91,7 @@ def _maker_of_tensors() -> tuple[Any, str]:
 
 @lru_cache(maxsize=1)
 def has_gpus() -> bool:
-    """Whether TensorFlow computes on GPUs in this process, which is settled at its start."""
+    """Return whether TensorFlow computes on GPUs in this process, which is settled at its start."""
     return bool(tf.config.list_logical_devices("GPU"))
 
 

@@ -22,12 +22,12 @@ Shape = tuple[int, ...]
 
 
 def can_pack() -> bool:
-    """Whether tensors are at hand, in host memory, and no tape looks on."""
+    """Return whether tensors are at hand, in host memory, and no tape looks on."""
     return tf.executing_eagerly() and not has_gpus() and not is_recorded()
 
 
 def packed(tensors: Sequence[Tensor], shapes: tuple[Shape, ...]) -> Tensor:
-    """The elements of all `tensors`, which are of one type, one after the other."""
+    """Return the elements of all `tensors`, which are of one type, one after the other."""
     if _are_rows_of_one(shapes):
         whole = tf.raw_ops.ConcatV2(values=tensors, axis=_first_axis())
         return whole if len(shapes[0]) == 1 else tf.reshape(whole, [-1])
@@ -42,7 +42,7 @@ def packed(tensors: Sequence[Tensor], shapes: tuple[Shape, ...]) -> Tensor:
 
 
 def unpacked(flat: Tensor, shapes: tuple[Shape, ...]) -> list[Tensor]:
-    """The tensors of these shapes that were `packed`.
+    """Return the tensors of these shapes that were `packed`.
 
     One that begins at an address that suits TensorFlow stays where it is, and keeps all of `flat`.
     """
@@ -63,7 +63,7 @@ def unpacked(flat: Tensor, shapes: tuple[Shape, ...]) -> list[Tensor]:
 
 @lru_cache(maxsize=64)
 def _are_rows_of_one(shapes: tuple[Shape, ...]) -> bool:
-    """Whether tensors of these shapes lie one below the other in a tensor."""
+    """Return whether tensors of these shapes lie one below the other in a tensor."""
     return all(shapes) and len({shape[1:] for shape in shapes}) == 1
 
 

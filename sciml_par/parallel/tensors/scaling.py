@@ -42,7 +42,7 @@ class ScalingAndCompression:
         return (x, None) if self._compression is None else self._compression.compress(x)
 
     def after(self, y: Tensor, context: Any) -> Tensor:
-        """The result for what was reduced."""
+        """Return the result for what was reduced."""
         if self._compression is not None:
             y = self._compression.decompress(y, context)
         return scaled(y, self._post, self._where)

@@ -16,5 +16,5 @@ def shape_digest(shapes: Iterable[Any]) -> str:
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """The shape of a tensor, which is known."""
+    """Return the shape of a tensor, which is known."""
     return tuple(x.shape.as_list())

@@ -22,12 +22,12 @@ as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def line(event: Mapping[str, Any]) -> str:
-    """An event as a line of an array that goes on."""
+    """Return an event as a line of an array that goes on."""
     return f"{as_json(event)},\n"
 
 
 def process_name(rank: int, host: str) -> list[Event]:
-    """A rank is a process."""
+    """Return a rank is a process."""
     return [
         _metadata(rank, FIRST, "process_name", {"name": f"rank {rank} on {host}"}),
         _metadata(rank, FIRST, "process_sort_index", {"sort_index": rank}),
@@ -35,7 +35,7 @@ def process_name(rank: int, host: str) -> list[Event]:
 
 
 def thread_name(rank: int, thread: int, group: str) -> list[Event]:
-    """A group is a thread of each of its ranks."""
+    """Return a group is a thread of each of its ranks."""
     return [
         _metadata(rank, thread, "thread_name", {"name": group}),
         _metadata(rank, thread, "thread_sort_index", {"sort_index": thread}),
@@ -43,13 +43,13 @@ def thread_name(rank: int, thread: int, group: str) -> list[Event]:
 
 
 def mark(name: str, moment_us: float, args: Mapping[str, Any]) -> Event:
-    """A note at a moment, over all ranks."""
+    """Return a note at a moment, over all ranks."""
     place = {"pid": FIRST, "tid": FIRST, "ts": moment_us}
     return {"name": name, "ph": "i", "s": "g", **place, "args": dict(args)}
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[Event]:
-    """The events of such lines, but for the last one if it was not written to its end."""
+    """Yield the events of such lines, but for the last one if it was not written to its end."""
     for each in lines:
         if each.endswith(b"},\n"):
             yield json.loads(each[:-2])

@@ -37,7 +37,7 @@ def clock_offsets(control: MPI.Comm, clocks: Sequence[object]) -> list[int]:
 
 
 def measure(control: MPI.Comm, rank: int) -> tuple[int, int]:
-    """The offset of `rank`'s clock and the time of a message there and back, in nanoseconds.
+    """Return the offset of `rank`'s clock and the time of a message there and back, in nanoseconds.
 
     Of several such messages the fastest counts; the offset is then known to half its time.
 

@@ -29,7 +29,7 @@ def folder_of_parts(path: Path) -> Path:
 
 
 def part_name(rank: int) -> str:
-    """The name of the rank's file."""
+    """Return the name of the rank's file."""
     return f"rank-{rank}.json"
 
 
@@ -46,7 +46,7 @@ def merge(path: Path, ranks: Iterable[Iterable[bytes]], *, end_us: float | None 
 def merged(
     ranks: Iterable[Iterable[Event]], *, end_us: float | None = None, limit: int = _LIMIT
 ) -> Iterator[Event]:
-    """The ranks' events, each rank's in the order of their ends, with their waits."""
+    """Yield the ranks' events, each rank's in the order of their ends, with their waits."""
     met: dict[tuple[int, ...], list[Event]] = {}
     unmatched = 0
     for event in heapq.merge(*ranks, key=_end):
@@ -120,7 +120,7 @@ def merge_what_is_there(path: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Return the command."""
     parser = argparse.ArgumentParser(
         prog="python -m sciml_par.parallel.timeline.merge",
         description="Merge what the ranks of a program that was killed, or that still runs, have "

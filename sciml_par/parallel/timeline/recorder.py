@@ -125,7 +125,7 @@ class Recorder:
         return as_json(event)[:-1], as_json(args)[1:-1]
 
     def _thread(self, name: str, members: tuple[int, ...]) -> int:
-        """The number of the group's thread, which is named when it is new."""
+        """Return the number of the group's thread, which is named when it is new."""
         number = self._threads.get((name, members))
         if number is None:
             number = self._threads[name, members] = len(self._threads) + FIRST

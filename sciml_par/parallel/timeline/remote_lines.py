@@ -19,7 +19,7 @@ def serve_lines(control: MPI.Comm, file: IO[bytes]) -> None:
 
 
 def lines_of(control: MPI.Comm, rank: int) -> Iterator[bytes]:
-    """The lines that `rank` serves, on rank 0."""
+    """Yield the lines that `rank` serves, on rank 0."""
     while True:
         control.send(True, dest=rank, tag=_TAG)
         lines = control.recv(source=rank, tag=_TAG)

@@ -54,7 +54,7 @@ class Gpu:
                 self._cuda.setDevice(self._index)
 
     def new_stream(self) -> int:
-        """A stream that waits for no other."""
+        """Return a stream that waits for no other."""
         self.use()
         with _reported("cudaStreamCreate"):
             return int(self._cuda.streamCreateWithFlags(_NON_BLOCKING))
@@ -65,7 +65,7 @@ class Gpu:
             self._cuda.streamSynchronize(stream)
 
     def new_event(self) -> int:
-        """A mark that can be set on streams."""
+        """Return a mark that can be set on streams."""
         self.use()
         with _reported("cudaEventCreate"):
             return int(self._cuda.eventCreateWithFlags(_NO_TIMING))
@@ -78,7 +78,7 @@ class Gpu:
             raise BindingError(f"cudaEventRecord failed: {error}.") from error
 
     def has_passed(self, event: int) -> bool:
-        """Whether the work before the mark is done; true of a mark that was never set."""
+        """Return whether the work before the mark is done; true of a mark that was never set."""
         with _reported("cudaEventQuery"):
             # Unlike CuPy's other calls it gives the error back, because "not yet" is one.
             code = int(self._cuda.eventQuery(event))
@@ -87,7 +87,7 @@ class Gpu:
         return code == 0
 
     def allocate(self, nbytes: int) -> int:
-        """The address of `nbytes` of the GPU's memory, for the life of the process."""
+        """Return the address of `nbytes` of the GPU's memory, for the life of the process."""
         self.use()
         with _reported("cudaMalloc"):
             return int(self._cuda.malloc(nbytes))
@@ -172,7 +172,7 @@ class Link:
             self._nccl.groupEnd()
 
     def split(self, color: int, key: int) -> Link:
-        """The ranks with the same color, ordered by key (collective)."""
+        """Return the ranks with the same color, ordered by key (collective)."""
         with _reported("ncclCommSplit"):
             return Link(self._nccl, self._communicator.commSplit(color, key))
 
@@ -198,7 +198,7 @@ def _reported(function: str) -> Iterator[None]:
 
 
 def load_gpu(index: int = 0) -> Gpu:
-    """The GPU number `index` of those that this process sees, or `MissingBindingError`."""
+    """Return the GPU number `index` of those that this process sees, or `MissingBindingError`."""
     try:
         from cupy.cuda import runtime
     except ImportError as error:

@@ -35,7 +35,7 @@ class HostLevels:
 
 
 def have_levels(hosts: Sequence[int]) -> bool:
-    """Whether there are several hosts with the same number of ranks each, two or more.
+    """Return whether there are several hosts with the same number of ranks each, two or more.
 
     Parameters
     ----------

@@ -183,7 +183,7 @@ class MPITransport(Transport):
         )
 
     def _goes_in_shares(self, nbytes: int) -> bool:
-        """Whether the ranks reduce a share each, of so many bytes: the same on all of them.
+        """Return whether the ranks reduce a share each, of so many bytes: the same on all of them.
 
         Other implementations than MPICH are left to choose.
         """

@@ -116,7 +116,7 @@ def _bytes_from(offset: int, length: int, longest: int) -> MPI.Datatype:
 
 
 def in_pieces(prepared: Callable[[int], Transfer], count: int, piece: int, size: int) -> Transfer:
-    """The transfer of `count` elements of `size` bytes, at most `piece` of them at once."""
+    """Return the transfer of `count` elements of `size` bytes, at most `piece` of them at once."""
     if count <= piece:
         return prepared(count) if count else nothing
     whole, rest = divmod(count, piece)

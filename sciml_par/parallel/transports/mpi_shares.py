@@ -42,7 +42,7 @@ class Group(Protocol):
 def reduction_in_shares(
     group: Group, count: int, element: ElementType, operation: MPI.Op, divide: Divide | None
 ) -> BufferTransfer:
-    """The allreduce of `count` elements of a type that MPI can add.
+    """Return the allreduce of `count` elements of a type that MPI can add.
 
     All ranks have the same result to the last bit: a share has the same on all that reduce it.
     """

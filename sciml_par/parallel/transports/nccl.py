@@ -169,7 +169,7 @@ class NCCLTransport(Transport):
         return self._marked(request, exchange)
 
     def in_flight(self) -> Signature | None:
-        """The last collective that was enqueued, if it is not done (for the watchdog)."""
+        """Return the last collective that was enqueued, if it is not done (for the watchdog)."""
         # Read first: one that is enqueued in between is then reported at the next look.
         last = self._last
         if last is None or self._aborted:

@@ -23,7 +23,7 @@ class Shortcut(Protocol):
     """A faster way for some of a transport's requests; which, is the same on all ranks."""
 
     def carries(self, request: Request) -> bool:
-        """Whether a request takes it, in which no rank is done before all have begun."""
+        """Return whether a request takes it, in which no rank is done before all have begun."""
 
     def transfer(self, request: Request) -> Transfer:
         """What carries out such a request."""
@@ -48,10 +48,10 @@ class Transport(ABC):
 
     @abstractmethod
     def carries(self, request: Request) -> bool:
-        """Whether the element type and the arithmetic are among its own."""
+        """Return whether the element type and the arithmetic are among its own."""
 
     def is_meeting(self, request: Request) -> bool:
-        """Whether no rank is done with it before all have begun it; alike on all ranks."""
+        """Return whether no rank is done with it before all have begun it; alike on all ranks."""
         return isinstance(request, Allreduce) and request.count > 0 and not self.returns_early
 
     def prepare(self, request: Request) -> Transfer:

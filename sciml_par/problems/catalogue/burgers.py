@@ -55,7 +55,7 @@ def _from_the_start(network: Any, x: Any) -> Any:
 
 
 def cole_hopf(x: FloatArray, *, viscosity: float = VISCOSITY, nodes: int = 200) -> FloatArray:
-    """The solution of Burgers' equation by the transform of Cole and Hopf: [n, 2] -> [n, 1].
+    """Return the solution of Burgers' equation by the transform of Cole and Hopf: [n, 2] -> [n, 1].
 
         u = −∫ sin(π(x−η)) f(x−η) exp(−η²/4νt) dη / ∫ f(x−η) exp(−η²/4νt) dη,
 

@@ -30,12 +30,12 @@ def cosh(x: Any) -> Any:
 
 
 def log(x: Any) -> Any:
-    """The natural logarithm of each element."""
+    """Return the natural logarithm of each element."""
     return np.log(x) if isinstance(x, np.ndarray) else tf.math.log(x)
 
 
 def sqrt(x: Any) -> Any:
-    """The square root of each element."""
+    """Return the square root of each element."""
     return np.sqrt(x) if isinstance(x, np.ndarray) else tf.sqrt(x)
 
 

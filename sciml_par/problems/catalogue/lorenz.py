@@ -57,7 +57,7 @@ def lorenz(
 
 
 def velocity(x: Any, y: Any, z: Any, *, sigma: Any, rho: Any, beta: Any) -> tuple[Any, Any, Any]:
-    """The right sides of the three equations, of arrays or tensors of any shape (local)."""
+    """Return the right sides of the three equations, of arrays or tensors of any shape (local)."""
     return sigma * (y - x), x * (rho - z) - y, x * y - beta * z
 
 

@@ -65,7 +65,7 @@ _BY_NAME = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 
 def catalogue_entries() -> Mapping[str, CatalogueEntry]:
-    """All problems of the catalogue by name, in the order of its list (local).
+    """Return all problems of the catalogue by name, in the order of its list (local).
 
     Examples
     --------
@@ -92,7 +92,7 @@ def catalogue_entry(name: str) -> CatalogueEntry:
 
 
 def problem_by_name(name: str, **parameters: Any) -> Problem:
-    """A problem of the catalogue (local).
+    """Return a problem of the catalogue (local).
 
     Parameters
     ----------

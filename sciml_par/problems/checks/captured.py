@@ -25,7 +25,7 @@ UNKNOWNS_REMEDY = (
 def refuse_trainable(
     variables: Iterable[Any], reader: str, *, remedy: str = UNKNOWNS_REMEDY
 ) -> None:
-    """See that no variable among those that `reader` reads waits to be trained."""
+    """Check that no variable among those that `reader` reads waits to be trained."""
     found = [v for v in variables if v.trainable and not _is_frozen_by_keras(v)]
     if not found:
         return
@@ -44,7 +44,7 @@ def evaluate_data(
     *,
     what: str = "data of the residual",
 ) -> Any:
-    """The values of a function at x: [n, d], if it reads no trainable variable."""
+    """Return the values of a function at x: [n, d], if it reads no trainable variable."""
     if "tensorflow" not in sys.modules:  # then there are no variables, and no need to import it
         return function(x)
     with tf.GradientTape() as tape:
@@ -54,7 +54,7 @@ def evaluate_data(
 
 
 def _is_frozen_by_keras(variable: Any) -> bool:
-    """Whether a Keras variable with trainable=False holds this one.
+    """Return whether a Keras variable with trainable=False holds this one.
 
     Keras sets its own mark, as in `model.trainable = False`, and leaves TensorFlow's as it is;
     nothing leads from TensorFlow's variable to Keras' but the reference to it.

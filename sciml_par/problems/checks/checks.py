@@ -15,7 +15,7 @@ from sciml_par.errors import InputError
 def check_takes(
     function: Callable[..., Any], arguments: str, *, what: str, more_by_name: bool = False
 ) -> None:
-    """See that a function can be called with so many arguments by their places."""
+    """Check that a function can be called with so many arguments by their places."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of functions that are not written in Python

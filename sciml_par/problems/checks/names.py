@@ -57,10 +57,10 @@ def _place_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str)
 
 
 def coordinate_names(d: int) -> tuple[str, ...]:
-    """The default names of d coordinates: x; x, y; x, y, z; x1 to xd."""
+    """Return the default names of d coordinates: x; x, y; x, y, z; x1 to xd."""
     return ("x", "y", "z")[:d] if d <= 3 else tuple(f"x{i + 1}" for i in range(d))
 
 
 def component_names(m: int) -> tuple[str, ...]:
-    """The default names of m components: u; u1 to um."""
+    """Return the default names of m components: u; u1 to um."""
     return ("u",) if m == 1 else tuple(f"u{c + 1}" for c in range(m))

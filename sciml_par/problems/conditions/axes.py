@@ -24,7 +24,7 @@ def lies_at(x: FloatArray, domain: Domain, axis: int, position: float) -> npt.ND
 
 
 def axis_number(axis: Any, domain: Domain, owner: str) -> int:
-    """The number of an axis that is given by name or number."""
+    """Return the number of an axis that is given by name or number."""
     if isinstance(axis, str) and axis in domain.names:
         return domain.names.index(axis)
     if is_integer(axis) and 0 <= axis < domain.dimension:

@@ -14,7 +14,7 @@ Components = tuple[int | str, ...]
 
 
 def as_components(component: Any, what: str) -> Components | None:
-    """A name or number, or several, as a tuple; None stands for all components."""
+    """Return a name or number, or several, as a tuple; None stands for all components."""
     if component is None:
         return None
     several = (component,) if isinstance(component, str) or is_integer(component) else component
@@ -32,7 +32,7 @@ def as_components(component: Any, what: str) -> Components | None:
 def numbers_of(
     components: Components | None, outputs: Sequence[str], what: str
 ) -> tuple[int, ...] | None:
-    """The same by their numbers, in a problem whose components have these names."""
+    """Return the same by their numbers, in a problem whose components have these names."""
     if components is None:
         return None
     known = ", ".join(f"{name!r} ({i})" for i, name in enumerate(outputs))

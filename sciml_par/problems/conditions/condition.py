@@ -160,7 +160,7 @@ class Condition(ByName):
         return self.function is not None and _takes_normals(self.function)
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """The condition as a problem has it, with names resolved (local).
+        """Return the condition as a problem has it, with names resolved (local).
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Condition(ByName):
         return self
 
     def points(self, domain: Domain, n: int) -> Arrays:
-        """The arrays that `residual` takes, for about n points on a grid (local).
+        """Return the arrays that `residual` takes, for about n points on a grid (local).
 
         Raises
         ------
@@ -309,7 +309,7 @@ def _checked_on(on: Any, owner: str) -> Any:
 
 
 def _checked_own(points: Any, owner: str) -> int | Given | None:
-    """A number, a pair of arrays, or None."""
+    """Return a number, a pair of arrays, or None."""
     what = f"{owner}: points"
     if points is None:
         return None
@@ -327,7 +327,7 @@ def _checked_own(points: Any, owner: str) -> int | Given | None:
 
 
 def _takes_normals(function: Callable[..., Any]) -> bool:
-    """Whether a function has a third argument that has to be given."""
+    """Return whether a function has a third argument that has to be given."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

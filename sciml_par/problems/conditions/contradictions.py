@@ -69,7 +69,7 @@ def _gives_u(condition: Condition) -> bool:
 
 
 def _difference(a: Any, b: Any, domain: Domain, outputs: int) -> str | None:
-    """The place where two conditions differ most, and what they say there."""
+    """Return the place where two conditions differ most, and what they say there."""
     shared = [c for c in _components(a, outputs) if c in _components(b, outputs)]
     x = _candidates(a, b, domain)
     of_a, of_b = a.holds_at(x, domain), b.holds_at(x, domain)

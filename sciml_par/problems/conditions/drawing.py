@@ -57,7 +57,7 @@ def draw_on_boundary(
 
 
 def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
-    """The faces of a box that have one of these names."""
+    """Return the faces of a box that have one of these names."""
     faces = faces_of(domain.lower, domain.upper)
     centres = np.tile((domain.lower + domain.upper) / 2, (len(faces), 1))
     for centre, face in zip(centres, faces, strict=True):

@@ -55,7 +55,7 @@ def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
 
 
 def normals_at(x: FloatArray, domain: Domain, owner: str) -> FloatArray:
-    """The outward unit normals at points of the boundary: x: [n, d] -> [n, d]."""
+    """Return the outward unit normals at points of the boundary: x: [n, d] -> [n, d]."""
     outward = getattr(domain, "outward_normals", None)
     normals = np.zeros_like(x) if outward is None else np.asarray(outward(x))
     alone = np.isclose(np.linalg.norm(normals, axis=1), 1.0)

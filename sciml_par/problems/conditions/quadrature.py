@@ -18,7 +18,7 @@ Rule = tuple[FloatArray, FloatArray]
 
 
 def gauss_legendre(lower: npt.ArrayLike, upper: npt.ArrayLike, n: int | Sequence[int]) -> Rule:
-    """The tensor product of Gauss–Legendre rules on a box: x: [q, k], weights: [q].
+    """Return the tensor product of Gauss–Legendre rules on a box: x: [q, k], weights: [q].
 
     With n_i points on axis i it is exact for polynomials of degree 2 n_i − 1 in x_i.
 

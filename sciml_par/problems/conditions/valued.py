@@ -170,12 +170,12 @@ def is_data(value: Any) -> bool:
 
 
 def _is_unknown(given: Any) -> bool:
-    """Whether it is the value of an unknown: a tensor, or a field where it is a function."""
+    """Return whether it is the value of an unknown: a tensor, or a field where it is a function."""
     return isinstance(given, Field) or tf.is_tensor(given)
 
 
 def checked_value(value: Any, what: str) -> Any:
-    """A number, a sequence of them as a tuple, or a function."""
+    """Return a number, a sequence of them as a tuple, or a function."""
     if callable(value):
         return value
     if isinstance(value, (tuple, list)) and value:

@@ -197,7 +197,7 @@ class BoundedRegion(Region):
         return np.asarray((length > 0) & (length < 1 - 1e-6))
 
     def _mean_normals(self, x: npt.ArrayLike) -> FloatArray:
-        """The mean of the normals of all parts of the boundary on which a point lies."""
+        """Return the mean of the normals of all parts of the boundary on which a point lies."""
         points = self._as_points(x, "outward_normals")
         total, number = np.zeros_like(points), np.zeros((len(points), 1))
         for surface in self._surfaces:
@@ -221,7 +221,7 @@ class BoundedRegion(Region):
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The names, or the first of many."""
+    """Return the names, or the first of many."""
     more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 

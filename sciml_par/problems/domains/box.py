@@ -98,7 +98,7 @@ class Box(BoxBoundary):
         return f"Box({self._lower.tolist()}, {self._upper.tolist()}{self._names_given()})"
 
     def _names_given(self, *, one: bool = False) -> str:
-        """The names as an argument, if they are not the default ones."""
+        """Return the names as an argument, if they are not the default ones."""
         if self._names == coordinate_names(self.dimension):
             return ""
         return f", name={self._names[0]!r}" if one else f", names={self._names!r}"
@@ -114,7 +114,7 @@ class Box(BoxBoundary):
         return ("box", tuple(self._lower.tolist()), tuple(self._upper.tolist()))
 
     def contains(self, x: npt.ArrayLike) -> BoolArray:
-        """Whether points lie in the closed box: x: [n, d] -> [n] (local)."""
+        """Return whether points lie in the closed box: x: [n, d] -> [n] (local)."""
         return self._within(self._as_points(x, "contains"))
 
     def grid(self, n: int | Sequence[int]) -> FloatArray:
@@ -140,7 +140,7 @@ class Box(BoxBoundary):
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.dimension)
 
     def grid_shape(self, n: int | Sequence[int]) -> list[int]:
-        """How many points `grid(n)` has on each axis: d numbers (local)."""
+        """Return how many points `grid(n)` has on each axis: d numbers (local)."""
         if is_integer(n):
             point = ", ".join(["0.5"] * self.dimension)
             what = (
@@ -152,7 +152,7 @@ class Box(BoxBoundary):
         return counts_per_axis(n, self.dimension, what="grid", least=2)
 
     def grid_size(self, n: int | Sequence[int]) -> int:
-        """How many points `grid(n)` has (local)."""
+        """Return how many points `grid(n)` has (local)."""
         return math.prod(self.grid_shape(n))
 
     def gauss_legendre(self, n: int | Sequence[int]) -> tuple[FloatArray, FloatArray]:

@@ -69,7 +69,7 @@ class CombinedRegion(Region):
     @staticmethod
     @abstractmethod
     def _of_polygons(first: Any, second: Any) -> Any:
-        """The result for two geometries of shapely."""
+        """Return the result for two geometries of shapely."""
 
     @functools.cached_property
     def _measured(self) -> tuple[float, float]:
@@ -80,7 +80,7 @@ class CombinedRegion(Region):
         return self._estimated_volume() if common is None else self._of_volumes(common)
 
     def _common_volume(self) -> float | None:
-        """The volume of the intersection of the operands, where it follows from theirs."""
+        """Return the volume of the intersection of the operands, where it follows from theirs."""
         a, b = self._first, self._second
         if a.volume_error or b.volume_error:
             return None
@@ -92,7 +92,7 @@ class CombinedRegion(Region):
 
     @abstractmethod
     def _of_volumes(self, common: float) -> tuple[float, float]:
-        """The volume, and that its error is 0, where the common volume is known."""
+        """Return the volume, and that its error is 0, where the common volume is known."""
 
     @property
     def volume(self) -> float:
@@ -113,7 +113,7 @@ class CombinedRegion(Region):
 
     @abstractmethod
     def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
-        """A box around the result, by those around the operands."""
+        """Return a box around the result, by those around the operands."""
 
     @property
     def lower(self) -> FloatArray:

@@ -84,7 +84,7 @@ class Domain(ByName, BoundedRegion):
         return NotImplemented
 
     def contains(self, x: npt.ArrayLike) -> BoolArray:
-        """Whether points lie in the domain or on its boundary: x: [n, d] -> [n] (local).
+        """Return whether points lie in the domain or on its boundary: x: [n, d] -> [n] (local).
 
         Points that lie outside by no more than the rounding of single precision count as on the
         boundary, except with boxes, whose bounds are exact numbers; see `snap`.
@@ -115,7 +115,7 @@ class Domain(ByName, BoundedRegion):
         return self._lattice(n, ends=True)
 
     def grid_size(self, n: int | Sequence[int]) -> int:
-        """How many points `grid(n)` has (local)."""
+        """Return how many points `grid(n)` has (local)."""
         return len(self.grid(n))
 
     def sample(self, n: int, *, seed: int, method: str = "sobol") -> FloatArray:
@@ -294,7 +294,7 @@ def _check_operand(sign: str, first: Domain, other: Any) -> None:
 
 
 def _common_names(first: Domain, second: Domain) -> tuple[str, ...]:
-    """The names of both; those that were chosen where the others are the default ones."""
+    """Return the names of both; those that were chosen where the others are the default ones."""
     default = coordinate_names(first.dimension)
     chosen = list(dict.fromkeys(d.names for d in (first, second) if d.names != default))
     if len(chosen) > 1:

@@ -99,7 +99,7 @@ class PointCloud(Domain):
         normals: str | Path | None = None,
         names: Sequence[str] | None = None,
     ) -> PointCloud:
-        """A cloud whose points are in a file (local).
+        """Return a cloud whose points are in a file (local).
 
         Parameters
         ----------

@@ -16,7 +16,7 @@ _SUFFIXES = (".csv", ".npy", ".npz")
 
 
 def read_points(path: str | Path) -> tuple[Arrays, tuple[str, ...] | None]:
-    """The arrays of a file by their names, and the names of the coordinates if it has them.
+    """Return the arrays of a file by their names, and the names of the coordinates if it has them.
 
     That of a .csv or .npy file is called "x".
     """
@@ -47,7 +47,7 @@ def read_points(path: str | Path) -> tuple[Arrays, tuple[str, ...] | None]:
 
 
 def _of_table(file: Path) -> tuple[Arrays, tuple[str, ...] | None]:
-    """A table of numbers, with or without a line of names."""
+    """Return a table of numbers, with or without a line of names."""
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:

@@ -185,7 +185,7 @@ class Polygon(Domain):
 
 
 def _corners(vertices: npt.ArrayLike, what: str) -> FloatArray:
-    """The corners of a ring, each once."""
+    """Return the corners of a ring, each once."""
     ring = checked_points(vertices, what, d=2)
     if len(ring) > 1 and np.array_equal(ring[0], ring[-1]):
         ring = ring[:-1]

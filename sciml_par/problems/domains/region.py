@@ -102,11 +102,11 @@ class Region(ABC):
         return None
 
     def _surely_contains(self, other: Region) -> bool:
-        """Whether `other` is known to lie in this region."""
+        """Return whether `other` is known to lie in this region."""
         return False
 
     def _surely_apart(self, other: Region) -> bool:
-        """Whether `other` is known to have no volume in common with this region."""
+        """Return whether `other` is known to have no volume in common with this region."""
         return bool(np.any((self.upper <= other.lower) | (other.upper <= self.lower)))
 
     @property
@@ -162,7 +162,7 @@ class Region(ABC):
         return (x,), kept
 
     def _estimated_volume(self) -> tuple[float, float]:
-        """The volume by quasi-random points, and its standard error; see `kept_share`."""
+        """Return the volume by quasi-random points, and its standard error; see `kept_share`."""
         return _estimate(self)
 
 

@@ -39,7 +39,7 @@ _VALUE: Operator = (((), 1.0),)
 
 
 def as_field(function: Function, x: tf.Tensor) -> Field:
-    """A function of points as a field, cheap where it is a function of fields.
+    """Return a function of points as a field, cheap where it is a function of fields.
 
     Parameters
     ----------
@@ -228,12 +228,12 @@ def _first(axis: int) -> Operator:
 
 
 def _product(operator: Operator, axes: Axes) -> Operator:
-    """The operator times ∂^axes."""
+    """Return the operator times ∂^axes."""
     return operator_of(((*own, *axes), c) for own, c in operator)
 
 
 def _parts_of(d: int, operators: Iterable[Operator]) -> list[Axes]:
-    """The γ that matter to first derivatives and to these operators: parts of their axes."""
+    """Return the γ that matter to first derivatives and to these operators: parts of their axes."""
     whole = [(i,) for i in range(d)] + [axes for p in operators for axes, _ in p]
     found = {part for axes in whole for r in range(len(axes) + 1) for part in combinations(axes, r)}
     return sorted(found, key=lambda axes: (len(axes), axes))

@@ -112,7 +112,7 @@ class Field:
         return self._source.jet is not None
 
     def has_jet_to(self, order: int) -> bool:
-        """Whether derivatives of this order come from a jet without tapes around it."""
+        """Return whether derivatives of this order come from a jet without tapes around it."""
         if self._parent is not None:
             return self._parent.has_jet_to(order)
         own = self._source.jet
@@ -123,13 +123,13 @@ class Field:
         return self._like(plan=plan)
 
     def with_unknowns(self, unknowns: Mapping[str, Any]) -> Field:
-        """The same field with values of the coefficients that are sought with it."""
+        """Return the same field with values of the coefficients that are sought with it."""
         return self._like(unknowns=unknowns)
 
     def with_names(
         self, coordinates: Sequence[str] | None, components: Sequence[str] | None
     ) -> Field:
-        """The same field whose coordinates and components have names (local)."""
+        """Return the same field whose coordinates and components have names (local)."""
         return self._like(coordinates=coordinates, components=components)
 
     def _like(self, **changed: Any) -> Field:
@@ -142,7 +142,7 @@ class Field:
         return Field(self._source.function, jet=self._source.jet, **(kept | changed))
 
     def __getitem__(self, which: Selection) -> Field:
-        """The field of some components, by names or numbers.
+        """Return the field of some components, by names or numbers.
 
         ``u["p"]`` has one component; ``u["u", "v"]`` has two, in this order. What is asked of it is
         asked of the whole field, which computes everything once.

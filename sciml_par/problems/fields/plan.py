@@ -50,5 +50,5 @@ def as_matrices(second: Coefficients) -> tuple[Matrix, ...]:
 
 
 def as_coefficients(matrices: tuple[Matrix, ...], d: int) -> Coefficients:
-    """The inverse of `as_matrices`: [K, d, d], also for K = 0."""
+    """Return the inverse of `as_matrices`: [K, d, d], also for K = 0."""
     return np.array(matrices, dtype=np.float64).reshape(-1, d, d)

@@ -161,7 +161,7 @@ def _explain(error: Exception, context: str) -> None:
 
 
 def _asks_for_values(error: Exception) -> bool:
-    """Whether NumPy, a function of `math`, float() or .numpy() met a symbolic tensor."""
+    """Return whether NumPy, a function of `math`, float() or .numpy() met a symbolic tensor."""
     text = str(error)
     return (
         (isinstance(error, NotImplementedError) and "numpy" in text.lower())
@@ -171,7 +171,7 @@ def _asks_for_values(error: Exception) -> bool:
 
 
 def _takes_points_first(residual: Any) -> bool:
-    """Whether the first argument of the function that a user has written is named x."""
+    """Return whether the first argument of the function that a user has written is named x."""
     part = getattr(residual, "part", getattr(residual, "__self__", None))
     try:
         parameters = inspect.signature(getattr(part, "function", residual)).parameters
@@ -201,7 +201,7 @@ class _Recorder(Field):
         return tuple(self._log.values())
 
     def computed(self, x: tf.Tensor) -> tf.Tensor:
-        """The value, and a note that it was asked for."""
+        """Return the value, and a note that it was asked for."""
         self.asked = True
         self._note(x, Request())
         return self._source.value_at(x)

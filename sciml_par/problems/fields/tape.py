@@ -21,7 +21,7 @@ SecondJet = Callable[[Tensor, npt.NDArray[np.float64]], Jet]
 
 
 def is_watched(x: tf.Tensor) -> bool:
-    """Whether an active GradientTape or ForwardAccumulator follows x.
+    """Return whether an active GradientTape or ForwardAccumulator follows x.
 
     A value computed before such a tape was opened is a constant to it. This asks functions
     internal to TensorFlow, which has no public ones for it.

@@ -26,7 +26,7 @@ _FARTHEST, _SHORTEST = 10.0, 0.1
 
 
 def is_unusual(lower: FloatArray, upper: FloatArray) -> bool:
-    """Whether a network had better see the coordinates of a box scaled."""
+    """Return whether a network had better see the coordinates of a box scaled."""
     farthest = np.max(np.abs([lower, upper]))
     return bool(farthest > _FARTHEST or np.min(upper - lower) < _SHORTEST)
 
@@ -45,7 +45,7 @@ class InputScaling:
         self._factors = 2 / (upper - lower)
 
     def field(self, inner: Field) -> Field:
-        """The field u that belongs to N."""
+        """Return the field u that belongs to N."""
 
         def value(x: tf.Tensor) -> tf.Tensor:
             return inner(self._scaled(x))
@@ -90,7 +90,7 @@ class Ansatz:
         self._pointwise: dict[Any, bool] = {}
 
     def field(self, inner: Field) -> Field:
-        """The field u that belongs to N."""
+        """Return the field u that belongs to N."""
 
         def value(x: tf.Tensor) -> tf.Tensor:
             return self(inner, x)

@@ -44,7 +44,7 @@ class Distance:
 
 
 def distance_to(domain: Domain, on: str | Sequence[str] | None = None) -> Distance:
-    """A smooth function φ that is 0 on faces of a box and positive elsewhere in it (local).
+    """Return a smooth function φ that is 0 on faces of a box and positive elsewhere in it (local).
 
     φ(x) = Π s over the faces, s = |x_i − face|/(upper_i − lower_i), times 4 for each axis of which
     both faces take part, so that φ is at most 1. It is no distance in units of length; what

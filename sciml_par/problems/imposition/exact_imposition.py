@@ -56,7 +56,7 @@ class ImposedValue:
 
 
 def impose_dirichlet(value: Value, distance: Callable[[Tensor], Tensor]) -> ImposedValue:
-    """The ansatz u = value + φ N, which has the given values wherever φ = 0 (local).
+    """Return the ansatz u = value + φ N, which has the given values wherever φ = 0 (local).
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def impose_dirichlet(value: Value, distance: Callable[[Tensor], Tensor]) -> Impo
 def impose_initial(
     domain: Domain, value: Value, velocity: Value | None = None, *, outputs: Any = 1
 ) -> Imposed:
-    """The ansatz with u = value and perhaps ∂u/∂t = velocity where t is least (local).
+    """Return the ansatz with u = value and perhaps ∂u/∂t = velocity where t is least (local).
 
     u = value + τ N, or u = value + (t − t₀) velocity + τ² N, with τ = (t − t₀)/T, t the last of the
     coordinates of a box, T its length, and the functions taken at t = t₀.
@@ -114,7 +114,7 @@ def impose_initial(
 def impose(
     domain: Domain, conditions: Condition | Sequence[Condition], *, outputs: Any = 1
 ) -> Imposed:
-    """The ansatz by which conditions of a box hold exactly, whatever the network is (local).
+    """Return the ansatz by which conditions of a box hold exactly, whatever the network is (local).
 
     u = g + φ N for each component. φ is a product of factors s for the faces, s² where a velocity
     is given too. g is made axis by axis: with s from 0 to 1 along the axis, and g₋ that of the
@@ -246,7 +246,7 @@ def _component(given: list[OnFace], domain: Box) -> ImposedComponent:
 
 
 def _check(component: ImposedComponent, domain: Box) -> None:
-    """See that g has all values, which it has not where they differ on a shared edge."""
+    """Check that g has all values, which it has not where they differ on a shared edge."""
     functions = [v for f in component.given for v in (f.value, f.slope) if callable(v)]
     for function in functions:
         _check_differentiable(function, domain.dimension)

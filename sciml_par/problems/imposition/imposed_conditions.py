@@ -35,7 +35,7 @@ class OnFace:
         return tf.concat([x[:, : self.axis], here, x[:, self.axis + 1 :]], axis=1)
 
     def at(self, x: Tensor, which: str = "value") -> Tensor:
-        """The value or the slope at points on the face: [n, d] -> [n, 1]."""
+        """Return the value or the slope at points on the face: [n, d] -> [n, 1]."""
         given = getattr(self, which)
         if not callable(given):
             number = given[self.column] if isinstance(given, tuple) else given
@@ -68,7 +68,7 @@ class ImposedComponent:
         return sorted({each.axis for each in self.given})
 
     def _from(self, count: int, x: Tensor) -> Tensor:
-        """The Boolean sum over the first `count` axes."""
+        """Return the Boolean sum over the first `count` axes."""
         if count == 0:
             return tf.zeros_like(x[:, :1])
         axis = self._axes()[count - 1]

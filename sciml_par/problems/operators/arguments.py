@@ -25,7 +25,7 @@ SPACE, TIME = "space", "t"
 def field_and_points(
     u: Any, x: Any, call: str, component: Selection | None = None
 ) -> tuple[Field, tf.Tensor]:
-    """The field, or its components that are chosen, and the points [n, d].
+    """Return the field, or its components that are chosen, and the points [n, d].
 
     Raises
     ------
@@ -48,7 +48,7 @@ def field_and_points(
 
 
 def jet(field: Field, x: tf.Tensor, *second: npt.NDArray[np.float64]) -> Jet:
-    """The field's jet of second order with these matrices [d, d]."""
+    """Return the field's jet of second order with these matrices [d, d]."""
     d = x.shape[1]
     return field.jet(x, np.array(second, dtype=np.float64).reshape(-1, d, d))
 

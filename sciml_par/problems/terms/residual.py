@@ -63,7 +63,7 @@ class Residual(ByName):
     def points(
         self, domain: Domain, n: int | tuple[int, ...]
     ) -> tuple[npt.NDArray[np.float64], ...]:
-        """The grid points x: [k, d] of the domain, and the data there, if any (local)."""
+        """Return the grid points x: [k, d] of the domain, and the data there, if any (local)."""
         return self.payload(domain.grid(n))
 
     def payload(self, x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], ...]:

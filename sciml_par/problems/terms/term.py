@@ -152,7 +152,7 @@ class Term:
         return traced
 
     def _is_every_pair(self, result: tf.Tensor, u: Any, arrays: Any) -> bool:
-        """Whether [n] met [n, 1], rather than n points having n equations by accident."""
+        """Return whether [n] met [n, 1], rather than n points having n equations by accident."""
         rows, columns = arrays[0].shape[0], result.shape[1]
         if rows is None or rows < 2 or columns != rows:
             return False
@@ -196,7 +196,7 @@ def _form(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def as_field(u: Any) -> Any:
-    """A Field as it is, also where it is parametrized; another callable as a Field."""
+    """Return a Field as it is, also where it is parametrized; another callable as a Field."""
     return u if isinstance(u, Field | Parametrized) else Field(u)
 
 

@@ -87,7 +87,7 @@ class PlacedFunction:
         return f"the true function of the unknown {self.name!r}"
 
     def box(self, *, scaled: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The corners of the box in which N sees its inputs."""
+        """Return the corners of the box in which N sees its inputs."""
         if scaled:
             return (-1.0,) * len(self.inputs), (1.0,) * len(self.inputs)
         return tuple(self.lower.tolist()), tuple(self.upper.tolist())
@@ -231,7 +231,7 @@ class BoundFunction:
     scaled: bool
 
     def beside(self, u: Any) -> Field:
-        """The function as a field of x."""
+        """Return the function as a field of x."""
         solution = u if isinstance(u, Field) else Field(u)
         network = Field(_nothing) if self.network is None else self.network
         return self.placed.field(network, solution, scaled=self.scaled)
@@ -240,7 +240,7 @@ class BoundFunction:
 def place(
     functions: Mapping[str, UnknownFunction], domain: Domain, outputs: Sequence[str]
 ) -> dict[str, PlacedFunction]:
-    """The unknown functions of a problem on this domain, with these components."""
+    """Return the unknown functions of a problem on this domain, with these components."""
     found = {}
     for name, function in functions.items():
         of = domain.names if function.of is None else function.of

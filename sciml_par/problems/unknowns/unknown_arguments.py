@@ -85,7 +85,7 @@ def _explain(error: Exception, values: Mapping[str, Any]) -> None:
 
 
 def _value(given: Any, u: Any, dtype: Any) -> Any:
-    """A number as a tensor, a function as a field."""
+    """Return a number as a tensor, a function as a field."""
     if isinstance(given, BoundFunction):
         return given.beside(u)
     if callable(given):
@@ -114,7 +114,7 @@ def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
 
 
 def check_all_named(functions: Sequence[Any], unknowns: Starts) -> None:
-    """See that each unknown is an argument of some residual or condition."""
+    """Check that each unknown is an argument of some residual or condition."""
     named = set().union(*(f.names for f in functions if isinstance(f, WithUnknowns)))
     for name in unknowns:
         if name not in named:
@@ -126,7 +126,7 @@ def check_all_named(functions: Sequence[Any], unknowns: Starts) -> None:
 
 
 def refuse_in_ansatz(function: Any, unknowns: Starts) -> None:
-    """See that an ansatz takes no unknown."""
+    """Check that an ansatz takes no unknown."""
     for name in _named(_parameters(function), tuple(unknowns)):
         raise InputError(
             f"Problem: the ansatz takes the unknown {name!r}, but an ansatz cannot depend on "
@@ -163,7 +163,7 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def _functions_of(part: Any) -> dict[str, Any]:
-    """The functions that a part holds, by the names of its attributes."""
+    """Return the functions that a part holds, by the names of its attributes."""
     held = dict(getattr(part, "__dict__", {}))
     if is_dataclass(part):
         held = {f.name: getattr(part, f.name) for f in fields(part)} | held
@@ -171,7 +171,7 @@ def _functions_of(part: Any) -> dict[str, Any]:
 
 
 def _positional(part: Any, attribute: str) -> int | None:
-    """How many arguments a function gets by their places, where that is known."""
+    """Return how many arguments a function gets by their places, where that is known."""
     if attribute != "function":
         return None
     if type(part) is Residual:
@@ -180,7 +180,7 @@ def _positional(part: Any, attribute: str) -> int | None:
 
 
 def _check_given(function: Any, names: Names, term: str, *, positional: int | None) -> None:
-    """See that every argument that a function must get is given to it."""
+    """Check that every argument that a function must get is given to it."""
     if positional is not None:
         check_takes(
             function,

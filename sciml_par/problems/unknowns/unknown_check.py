@@ -26,7 +26,7 @@ def check_unknowns(
     *,
     problem: str,
 ) -> None:
-    """See that some residual can be differentiated by each unknown.
+    """Check that some residual can be differentiated by each unknown.
 
     The residuals are run in a throw-away graph.
     """
@@ -48,7 +48,7 @@ def check_unknowns(
 def _differentiable(
     unknowns: Unknowns, functions: Functions, term: Term, u: Field, given: Arrays, dtype: str
 ) -> set[str]:
-    """The unknowns by which the residual of a term can be differentiated.
+    """Return the unknowns by which the residual of a term can be differentiated.
 
     In place of a network, a function has sines of its inputs times a number that is followed.
     """

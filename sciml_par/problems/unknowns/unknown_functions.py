@@ -122,7 +122,7 @@ class UnknownFunction(ByName):
         return float(self.number.initial("", 0))
 
     def without_network(self) -> UnknownFunction:
-        """The same bounds and inputs, of which files and other ranks can be told."""
+        """Return the same bounds and inputs, of which files and other ranks can be told."""
         return replace(self, network=None, true=None)
 
     def __repr__(self) -> str:

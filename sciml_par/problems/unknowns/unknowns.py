@@ -135,7 +135,7 @@ class Unknown(ByName):
         )
 
     def value(self, parameter: Tensor) -> Tensor:
-        """The value of p, in TensorFlow operations (local)."""
+        """Return the value of p, in TensorFlow operations (local)."""
         dtype = parameter.dtype
 
         def constant(number: Any) -> Tensor:
@@ -151,7 +151,7 @@ class Unknown(ByName):
         return constant(self._scale) * parameter
 
     def values(self, parameters: npt.ArrayLike) -> FloatArray:
-        """The values of many p: [..., *shape] -> [..., *shape], NumPy (local)."""
+        """Return the values of many p: [..., *shape] -> [..., *shape], NumPy (local)."""
         p = np.asarray(parameters, np.float64)
         if self.lower is not None and self.upper is not None:
             share = (1 + np.tanh(p / 2)) / 2
@@ -212,24 +212,24 @@ Unknowns = Mapping[str, Unknown]
 
 
 def values_of(unknowns: Unknowns, parameters: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The values of the unknowns, by name, from their parameters in order."""
+    """Return the values of the unknowns, by name, from their parameters in order."""
     named = zip(unknowns.items(), parameters, strict=True)
     return {name: unknown.value(p) for (name, unknown), p in named}
 
 
 def initial_unknowns(unknowns: Unknowns, seed: int) -> FloatArray:
-    """The parameters with which a member with this seed begins, in one vector [q]."""
+    """Return the parameters with which a member with this seed begins, in one vector [q]."""
     parts = [unknown.initial(name, seed).ravel() for name, unknown in unknowns.items()]
     return np.concatenate([np.empty(0), *parts])
 
 
 def size_of(unknowns: Unknowns) -> int:
-    """How many numbers q they are."""
+    """Return how many numbers q they are."""
     return sum(unknown.size for unknown in unknowns.values())
 
 
 def names_of_numbers(unknowns: Unknowns) -> list[str]:
-    """A name for each of the q numbers: "D", or "c[0]" and so on of an array."""
+    """Return a name for each of the q numbers: "D", or "c[0]" and so on of an array."""
     return [
         name + (f"[{', '.join(map(str, place))}]" if place else "")
         for name, unknown in unknowns.items()
@@ -238,7 +238,7 @@ def names_of_numbers(unknowns: Unknowns) -> list[str]:
 
 
 def numbers_of(unknowns: Unknowns, parameters: npt.ArrayLike) -> FloatArray:
-    """The values of the unknowns: their parameters [..., q] -> [..., q]."""
+    """Return the values of the unknowns: their parameters [..., q] -> [..., q]."""
     given = np.asarray(parameters, np.float64)
     found, at = [given[..., :0]], 0
     for unknown in unknowns.values():

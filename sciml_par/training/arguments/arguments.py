@@ -39,7 +39,7 @@ _LONGEST, _LONGEST_LIST = 200, 20
 
 
 def texts_of(arguments: Arguments) -> dict[str, Any]:
-    """The arguments by name, those that were given as objects in words."""
+    """Return the arguments by name, those that were given as objects in words."""
     return {each.name: _plain(getattr(arguments, each.name)) for each in fields(arguments)}
 
 

@@ -90,7 +90,7 @@ class Division:
 
 
 def as_mode(mode: Any) -> Ensemble | None:
-    """The ensemble that is asked for, or None where all ranks train one model."""
+    """Return the ensemble that is asked for, or None where all ranks train one model."""
     if isinstance(mode, Ensemble):
         return mode
     if isinstance(mode, str) and mode == DATA:
@@ -121,7 +121,7 @@ def divide(ensemble: Ensemble | None, *, rank: int, size: int) -> Division:
 
 
 def problem_of(number: int, problem: Problem, ensemble: Ensemble | None) -> Problem:
-    """The problem of a member, where `problem` is that of the call."""
+    """Return the problem of a member, where `problem` is that of the call."""
     if ensemble is None or ensemble.problems is None:
         return problem
     problems = ensemble.problems

@@ -43,17 +43,17 @@ class Checkpoint(ByName):
             object.__setattr__(self, "every", as_integer(self.every, 1, "Checkpoint", "every"))
 
     def file(self, *, mode: str, group: int) -> Path:
-        """The file of a group of ranks (local)."""
+        """Return the file of a group of ranks (local)."""
         name = CHECKPOINT if mode == "data" else f"{CHECKPOINT}-group-{group}"
         return Path(self.folder) / f"{name}.npz"
 
     def files(self) -> list[Path]:
-        """All checkpoints that the folder holds (local)."""
+        """Return all checkpoints that the folder holds (local)."""
         return sorted(Path(self.folder).glob(f"{CHECKPOINT}*.npz"))
 
 
 def check_checkpoint(checkpoint: Any, resume: Any) -> None:
-    """See that both can be used."""
+    """Check that both can be used."""
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         raise InputError(
             f"train: expected checkpoint=Checkpoint(folder, every=1000) of sciml_par.training, or "

@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatArray]) -> Content:
-    """The courses as they are.
+    """Return the courses as they are.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def _shape_of_records(course: Course) -> tuple[int, int]:
 
 
 def check_identity(content: Content, identity: Identity, path: Path) -> None:
-    """See that a checkpoint is of this training."""
+    """Check that a checkpoint is of this training."""
     texts = content.texts
     members = [course["members"] for course in texts["courses"]]
     pairs = list(zip(texts["fixed"], identity.fixed, strict=False))
@@ -111,7 +111,7 @@ def restore(content: Content, meeting: Meeting, path: Path) -> None:
 
 
 def stored_terms(content: Content) -> dict[int, FloatArray]:
-    """The terms of the loss at the weights of each course that has begun, by its number."""
+    """Return the terms of the loss at the weights of each course that has begun, by its number."""
     names = {i: f"course-{i}/terms at the weights" for i in range(len(content.texts["courses"]))}
     return {i: content.arrays[name] for i, name in names.items() if name in content.arrays}
 
@@ -185,7 +185,7 @@ def _other_text(path: Path, name: str, there: Any, here: Any, texts: dict[str, A
 
 
 def _versions_text(texts: dict[str, Any]) -> str:
-    """A function's code has another digest in another version of Python."""
+    """Return a function's code has another digest in another version of Python."""
     saved, now = texts.get("versions", {}), versions()
     unlike = [f"{name} {saved[name]}" for name in saved if now.get(name) != saved[name]]
     return f" (It was written with {listed(unlike)}.)" if unlike else ""

@@ -46,7 +46,7 @@ class Content:
 
 
 def to_bytes(content: Content) -> bytes:
-    """The content as the bytes of a file.
+    """Return the content as the bytes of a file.
 
     It is a zip archive of .npy files, as NumPy's `savez` makes it, without pickled objects. The
     archive's comment holds the version of the format, and the digest (BLAKE2b, RFC 7693) of that
@@ -62,7 +62,7 @@ def to_bytes(content: Content) -> bytes:
 
 
 def from_bytes(raw: bytes, path: Path) -> Content:
-    """The content of a file's bytes."""
+    """Return the content of a file's bytes."""
     archive, comment = raw[:-_LENGTH], raw[-_LENGTH:]
     if not comment.startswith(_MARK):
         raise InputError(_no_checkpoint_text(raw, path))
@@ -101,7 +101,7 @@ def write(content: Content, path: Path) -> None:
 
 
 def read(path: Path) -> Content:
-    """The content of a file."""
+    """Return the content of a file."""
     try:
         raw = path.read_bytes()
     except OSError as error:

@@ -66,7 +66,7 @@ class CheckpointWatcher(Watcher):
         return self._write(meeting, now, terms)
 
     def _terms_of(self, meeting: Meeting) -> dict[int, FloatArray]:
-        """The terms of the loss at the weights of each course that has begun.
+        """Return the terms of the loss at the weights of each course that has begun.
 
         Those of courses that have made no step since are known.
         """

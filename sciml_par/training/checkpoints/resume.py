@@ -20,7 +20,7 @@ from sciml_par.training.run.meeting import Meeting
 
 
 def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> None:
-    """See that both can be used, and are the same on all ranks (collective)."""
+    """Check that both can be used, and are the same on all ranks (collective)."""
     world.attempt(lambda: check_checkpoint(checkpoint, resume))
     everyone = world.allgather_object(f"checkpoint={checkpoint!r}, resume={resume!r}")
     for rank, theirs in enumerate(everyone):

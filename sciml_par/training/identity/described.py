@@ -35,7 +35,7 @@ class Described(ByName):
 
 
 def text_of(value: Any) -> str:
-    """A hyper-parameter as a short text that has no address of an object in it."""
+    """Return a hyper-parameter as a short text that has no address of an object in it."""
     if isinstance(value, Described):
         found = value.describe()
         inner = ", ".join(f"{n}={text}" for n, text in found.items() if n != "kind")
@@ -57,7 +57,7 @@ def text_of(value: Any) -> str:
 
 
 def key_of(value: Any) -> Hashable:
-    """A hyper-parameter by its value; an object of another kind by its identity.
+    """Return a hyper-parameter by its value; an object of another kind by its identity.
 
     The object itself stands in the key, so that no other one can take its address.
     """

@@ -22,7 +22,7 @@ def of_array(array: np.ndarray) -> str:
 
 
 def of_value(value: Any) -> str:
-    """A number or a text as it is, an array by its digest, a function by its name."""
+    """Return a number or a text as it is, an array by its digest, a function by its name."""
     if value is None or isinstance(value, bool | str):
         return repr(value)
     if isinstance(value, Integral):  # NumPy's included
@@ -40,7 +40,7 @@ def of_value(value: Any) -> str:
 
 
 def _as_number(value: Any) -> float | None:
-    """A floating-point number, also as an array, tensor or variable without axes."""
+    """Return a floating-point number, also as an array, tensor or variable without axes."""
     if isinstance(value, float):
         return float(value)
     if getattr(value, "shape", None) != () or not hasattr(value, "dtype"):

@@ -14,7 +14,7 @@ _INITIAL_WEIGHTS = ("initial_weights", "box")  # of MLP; a layer may well have a
 
 
 def architecture_of(model: Any) -> str:
-    """A digest that is the same for networks that differ in their weights only."""
+    """Return a digest that is the same for networks that differ in their weights only."""
     parts = [
         type(model).__qualname__,
         _config_text(model),

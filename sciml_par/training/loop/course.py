@@ -203,7 +203,7 @@ class Course:
         return int(self.updates[member] + self.position.behind[member])
 
     def longest_chunk(self) -> int:
-        """How many steps the next chunk may have at most."""
+        """Return how many steps the next chunk may have at most."""
         at = self.position
         loop, phase = self._loops[at.phase], self.phases[at.phase]
         return min(
@@ -280,7 +280,7 @@ class Course:
         return tf.where(bad, self.state.best, last)
 
     def terms_of(self, parameters: Any) -> FloatArray:
-        """The terms of the loss at θ: [M, p] on all points, [M, T]."""
+        """Return the terms of the loss at θ: [M, p] on all points, [M, T]."""
         if self._feed.steps_per_epoch > 1:
             loop = self._loops[self.position.phase]
             return loop.terms_at(parameters, self._feed.whole(self.step))

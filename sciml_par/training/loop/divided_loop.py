@@ -164,13 +164,13 @@ def _reopened(state: State) -> State:
 
 
 def _with_gaps(chunk: Chunk, count: int) -> np.ndarray:
-    """The weights of a part, with none where its members have ended before others."""
+    """Return the weights of a part, with none where its members have ended before others."""
     own = chunk.weights[:count]
     return np.concatenate([own, np.full((count - len(own), *own.shape[1:]), np.nan)])
 
 
 def _lengthened(chunk: Chunk, count: int) -> np.ndarray:
-    """The records of a part whose members have ended before others: their loss stays."""
+    """Return the records of a part whose members have ended before others: their loss stays."""
     own = chunk.records[:count]
     unknowns = own.shape[2] - chunk.terms.shape[1]
     parameters = chunk.state.parameters.numpy()

@@ -122,7 +122,7 @@ class Loop:
         self._programs = {} if programs is None else programs
 
     def start(self, parameters: Tensor, before: State | None = None) -> State:
-        """The state before the first step of a phase.
+        """Return the state before the first step of a phase.
 
         Parameters
         ----------
@@ -152,12 +152,12 @@ class Loop:
         )
 
     def finish(self, state: State) -> State:
-        """The state with the parameters that the phase ends with."""
+        """Return the state with the parameters that the phase ends with."""
         parameters = self._optimizer.finish(self._objective, state.parameters, state.optimizer)
         return state._replace(parameters=parameters)
 
     def longest_chunk(self, step: int, log_every: int) -> int:
-        """How many steps the next chunk may have at most, beginning after `step` updates."""
+        """Return how many steps the next chunk may have at most, beginning after `step` updates."""
         first = math.ceil(step / log_every)
         return (first + _RECORDS_PER_CHUNK) * log_every - step
 
@@ -196,7 +196,7 @@ class Loop:
         )
 
     def terms_at(self, parameters: Tensor, batch: Batch) -> np.ndarray:
-        """The terms of the loss at θ: [M, p] on a batch: [M, T] (collective)."""
+        """Return the terms of the loss at θ: [M, p] on a batch: [M, T] (collective)."""
         program = self._program("value", self._objective.value, (parameters, batch))
         return np.asarray(program(parameters, batch).numpy(), np.float64)
 
@@ -222,7 +222,7 @@ class Loop:
     def _program(
         self, name: str, function: Any, arguments: tuple[Any, ...], before: Any = None
     ) -> Any:
-        """The function for arguments of these shapes and types, traced where it is not yet.
+        """Return the function for arguments of these shapes and types, traced where it is not yet.
 
         Programs outlive the loop; what is not among them yet is traced from this loop's functions,
         not from those of the training that traced the others.
@@ -281,7 +281,7 @@ class Loop:
         return state, done, terms, records
 
     def _unknowns(self, state: State) -> Tensor:
-        """The parameters of the unknowns, [M, q]."""
+        """Return the parameters of the unknowns, [M, q]."""
         return state.parameters[:, self._objective.layout.size_of_network :]
 
     def _step(
@@ -345,7 +345,7 @@ class Loop:
         return after, terms, weighed.shown if weighed else terms[:, :0]
 
     def _judged(self, total: Tensor, number: Tensor) -> tuple[Tensor, Any]:
-        """The loss that is judged, and whether this step completes it."""
+        """Return the loss that is judged, and whether this step completes it."""
         if self._epoch == 1:
             return total, True
         return total / self._epoch, tf.equal((number + 1) % self._epoch, 0)
@@ -375,7 +375,7 @@ def compiles_collectives(communicator: Communicator) -> bool:
 
 
 def _like(mask: Tensor, tensor: Tensor) -> Tensor:
-    """A mask of the members [M] as [M, 1, …], with as many axes as the tensor."""
+    """Return a mask of the members [M] as [M, 1, …], with as many axes as the tensor."""
     return tf.reshape(mask, [-1] + [1] * (tensor.shape.rank - 1))
 
 

@@ -28,7 +28,7 @@ def loop_for(
     group: Communicator,
     strategy: LossWeights | None = None,
 ) -> Loop:
-    """The loop of a stack, with the programs of loops of the same computation before it.
+    """Return the loop of a stack, with the programs of loops of the same computation before it.
 
     The key of a computation holds what its terms compute, as they were traced, and all else that
     the loop computes; where it is not known, all is compiled anew.

@@ -27,7 +27,7 @@ def networks_of_functions(
     dtype: str,
     initial_weights: str | None,
 ) -> list[Network]:
-    """The networks of a member's unknown functions, in their order, before its training."""
+    """Return the networks of a member's unknown functions, in their order, before its training."""
     found: list[Network] = []
     models = [beside.model]
     for name, placed in problem.unknown_functions.items():
@@ -95,19 +95,19 @@ def _begin_small(network: Network) -> None:
 
 
 def is_scaled(network: Network) -> bool:
-    """Whether it sees the coordinates mapped to [−1, 1]."""
+    """Return whether it sees the coordinates mapped to [−1, 1]."""
     return bool(getattr(network.model, "sees_scaled_inputs", False))
 
 
 def jet_with(network: Network, weights: Sequence[Tensor]) -> Callable[..., Any] | None:
-    """The jet of a network with these weights of its own."""
+    """Return the jet of a network with these weights of its own."""
     return None if network.jet is None else partial(network.jet, weights)
 
 
 def bound_functions(
     problem: Problem, network: Network, parameters: Sequence[Sequence[Tensor]]
 ) -> dict[str, BoundFunction]:
-    """A problem's unknown functions by name, with parameters for each."""
+    """Return a problem's unknown functions by name, with parameters for each."""
     fields = [
         Field(partial(other.apply, own), jet=jet_with(other, own))
         for other, own in zip(network.others, parameters, strict=True)
@@ -118,7 +118,7 @@ def bound_functions(
 def functions_of(
     problem: Problem, network: Network, fields: Sequence[Field]
 ) -> dict[str, BoundFunction]:
-    """A problem's unknown functions by name, of the fields of their networks."""
+    """Return a problem's unknown functions by name, of the fields of their networks."""
     placed = problem.unknown_functions.items()
     return {
         name: BoundFunction(each, field, scaled=is_scaled(other))

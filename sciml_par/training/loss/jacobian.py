@@ -158,7 +158,7 @@ class JacobianOfTerm:
 
 
 def _of_rows(rows: Rows) -> Tensor:
-    """The weights of rows as a vector [n]."""
+    """Return the weights of rows as a vector [n]."""
     return rows.weights + tf.zeros(rows.arrays[0].shape[:1], rows.arrays[0].dtype)
 
 

@@ -33,7 +33,7 @@ class MemberObjective:
         self._jacobians = tuple(jacobians)
 
     def values(self, flat: Tensor, batch: Batch) -> Tensor:
-        """The terms of the loss, with their weights: [p] -> [T]."""
+        """Return the terms of the loss, with their weights: [p] -> [T]."""
         return self._terms_here(self.layout.unflatten(flat), batch, flat.dtype)
 
     def gradient(self, flat: Tensor, batch: Batch) -> Tensor:
@@ -60,7 +60,7 @@ class MemberObjective:
         return tf.add_n(parts)
 
     def gradients_of_terms(self, flat: Tensor, batch: Batch) -> Tensor:
-        """The gradient of each term: [p] -> [T, p]."""
+        """Return the gradient of each term: [p] -> [T, p]."""
         with tf.GradientTape(watch_accessed_variables=False, persistent=True) as tape:
             tape.watch(flat)
             terms = self._terms_here(self.layout.unflatten(flat), batch, flat.dtype)
@@ -120,7 +120,7 @@ class MemberObjective:
         return tape.gradient(r, flat, along, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
     def components(self, term: Term, rows: Rows, flags: Any) -> int:
-        """How many residuals a term has at a point, also where this rank has none."""
+        """Return how many residuals a term has at a point, also where this rank has none."""
         shapes = [
             a.shape[int(flag) :].as_list() for a, flag in zip(rows.arrays, flags[1], strict=True)
         ]

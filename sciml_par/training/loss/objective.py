@@ -26,13 +26,13 @@ Tensor = Any
 def jacobians_of(
     problem: Problem, network: Network, layout: ParameterLayout
 ) -> list[JacobianOfTerm]:
-    """The Jacobian of each term of a problem's loss."""
+    """Return the Jacobian of each term of a problem's loss."""
     field = partial(field_of, problem, network)
     return [JacobianOfTerm(problem, network, term, layout, field) for term in problem.terms]
 
 
 def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -> Field:
-    """The problem's field u with these parameters of a network, and of unknowns if any.
+    """Return the problem's field u with these parameters of a network, and of unknowns if any.
 
     Without parameters behind those of the network itself, it has no values of unknowns.
     """
@@ -111,11 +111,11 @@ class StackedObjective(OverRanks):
         )
 
     def value(self, parameters: Tensor, batch: Batch) -> Tensor:
-        """The terms of the loss at θ: [M, p], with their weights: [M, T] (collective)."""
+        """Return the terms of the loss at θ: [M, p], with their weights: [M, T] (collective)."""
         return self.sum_over_ranks(self._values_here(parameters, batch))
 
     def value_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The terms of the loss [M, T] and ∇L [M, p], the same on every rank (collective).
+        """Return the terms of the loss [M, T] and ∇L [M, p], the same on every rank (collective).
 
         They travel together in one buffer.
         """
@@ -124,7 +124,7 @@ class StackedObjective(OverRanks):
         return both[:, p:], both[:, :p]
 
     def gradients_of_terms(self, parameters: Tensor, batch: Batch) -> Tensor:
-        """The gradient of each term of the loss at θ: [M, p] -> [M, T, p] (collective)."""
+        """Return the gradient of each term of the loss at θ: [M, p] -> [M, T, p] (collective)."""
         own = self._of_members(self._member.gradients_of_terms, parameters, batch)
         return self.sum_over_ranks(own)
 
@@ -178,7 +178,7 @@ class StackedObjective(OverRanks):
         self._member.prepare_jacobian(parameters[0], first)
 
     def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
-        """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced."""
+        """Return how many residuals each rank has, [P], Σ_t K_t of its own; known when traced."""
         terms = zip(self._terms, batch, self._stacked, self._rows_of_ranks, strict=True)
         of_terms = [
             [self._member.components(term, rows, flags) * n for n in counts]
@@ -235,7 +235,7 @@ def _select(stacked: Sequence[Any], batch: Batch, chosen: Callable[[Tensor], Ten
 
 
 def _join(stacked: Sequence[Any], own: list[Tensor], shared: list[Tensor]) -> Batch:
-    """A batch from its leaves of one member and those of all members."""
+    """Return a batch from its leaves of one member and those of all members."""
     found = []
     for flags in stacked:
         leaves = [(own if flag else shared).pop(0) for flag in _leaves(flags)]

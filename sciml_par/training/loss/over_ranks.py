@@ -35,7 +35,7 @@ class OverRanks:
         return gathered_rows(rows, tuple(counts), options)
 
     def exchange(self, rows: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        """The rows that the ranks have for this one, one below the other (collective).
+        """Return the rows that the ranks have for this one, one below the other (collective).
 
         Parameters
         ----------

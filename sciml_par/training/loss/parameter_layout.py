@@ -33,7 +33,7 @@ class ParameterLayout:
     def of(
         cls, variables: Sequence[Any], unknowns: Mapping[str, Unknown] | None = None
     ) -> ParameterLayout:
-        """The layout of a network's trainable variables, and then of unknowns."""
+        """Return the layout of a network's trainable variables, and then of unknowns."""
         sought = unknowns or {}
         shapes = [tuple(map(int, v.shape)) for v in variables]
         names = [str(getattr(v, "path", None) or v.name) for v in variables]
@@ -68,6 +68,6 @@ class ParameterLayout:
         return tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0)
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
-        """The tensors of a vector [p]."""
+        """Return the tensors of a vector [p]."""
         parts = tf.split(flat, self.sizes)
         return [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]

@@ -64,7 +64,7 @@ class RecordedLayers:
         parameters: Sequence[Tensor],
         unknowns: Mapping[str, Tensor] | None = None,
     ) -> Field:
-        """The problem's field, of networks that are chains of layers, with a record."""
+        """Return the problem's field, of networks that are chains of layers, with a record."""
         weights, *of_functions, _ = network.parts(parameters)
         fields, first = [], len(weights)
         for other, own in zip(network.others, of_functions, strict=True):
@@ -75,7 +75,7 @@ class RecordedLayers:
         return problem.field(plain, unknowns={**(unknowns or {}), **functions} or None)
 
     def _of_chain(self, chain: Any, parameters: Sequence[Tensor], first: int) -> Field:
-        """The field of one network, whose parameters begin with that of number `first`."""
+        """Return the field of one network, whose parameters begin with that of number `first`."""
         assert chain is not None
         return Field(
             partial(self._apply, chain, first, parameters),
@@ -144,7 +144,7 @@ class RecordedLayers:
         return tf.concat(rows, axis=0)
 
     def separates_rows(self, residual: Tensor, n: int) -> Tensor:
-        """Whether row i of r: [k n] depends on the products of point i only; a boolean.
+        """Return whether row i of r: [k n] depends on the products of point i only; a boolean.
 
         Then a factor s_i of row i is a factor of δ_q[:, i], where a sum over other rows has others.
         Powers of two are such factors without any rounding.

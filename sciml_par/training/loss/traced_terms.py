@@ -181,7 +181,7 @@ def _refuse_if_bound_to_all(
     at: Callable[[int, int], Trace],
     error: Exception,
 ) -> None:
-    """See that no residual can be computed at all its points alone, as with arrays for them."""
+    """Check that no residual can be computed at all its points alone, as with arrays for them."""
     for t, (some, whole) in enumerate(counts):
         if some != whole and _if_it_can(at, t, some) is None and _if_it_can(at, t, whole):
             raise InputError(
@@ -194,7 +194,7 @@ def _refuse_if_bound_to_all(
 
 
 def _noting(network: Network, asked: list[bool]) -> Network:
-    """A network without a jet that notes whether it is asked for second derivatives."""
+    """Return a network without a jet that notes whether it is asked for second derivatives."""
     if network.jet is not None:
         return network
 
@@ -207,7 +207,7 @@ def _noting(network: Network, asked: list[bool]) -> Network:
 
 
 def _is_piecewise_linear(network: Network, problem: Problem, dtype: str) -> bool:
-    """Whether all second derivatives of a network vanish at some points between −1 and 1."""
+    """Return whether all second derivatives of a network vanish at some points between −1 and 1."""
     weights = [tf.convert_to_tensor(v) for v in network.own_variables]
     value = partial(network.apply, weights)
     d, m = problem.domain.dimension, problem.network_outputs

@@ -23,7 +23,7 @@ def network_of_member(
     dtype: str,
     optimizers: Sequence[Any] = (),
 ) -> Network:
-    """A member's network before its training."""
+    """Return a member's network before its training."""
     # It imports TensorFlow, which is not to be there before `init`.
     from sciml_par.networks.keras.factory import is_factory, make_network, takes
     from sciml_par.networks.models.mlp import MLP
@@ -65,7 +65,7 @@ def network_of_member(
 
 
 def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The corners of the box in which the network's inputs lie, if scaled then so."""
+    """Return the corners of the box in which the network's inputs lie, if scaled then so."""
     domain = problem.domain
     if problem.input_scaling:
         return (-1.0,) * domain.dimension, (1.0,) * domain.dimension

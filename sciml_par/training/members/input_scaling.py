@@ -15,7 +15,7 @@ class DefaultScaling:
         self._made: dict[int, tuple[Problem, Problem]] = {}
 
     def applied_to(self, problem: Problem, model: Any) -> Problem:
-        """The problem with scaled inputs, or as it is."""
+        """Return the problem with scaled inputs, or as it is."""
         decided = problem.for_network(model)
         if decided is problem:
             return problem

@@ -45,7 +45,7 @@ class Adam(FirstOrder):
         check_positive(name, epsilon=self.epsilon)
 
     def start(self, layout: ParameterLayout, parameters: Tensor) -> Moments:
-        """The moments (m, v), [M, p] each (local)."""
+        """Return the moments (m, v), [M, p] each (local)."""
         return tf.zeros_like(parameters), tf.zeros_like(parameters)
 
     def update(

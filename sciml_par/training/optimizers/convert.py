@@ -16,7 +16,7 @@ _EXPECTED = "expected an optimizer, such as Adam(1e-3), LBFGS() or keras.optimiz
 
 
 def as_optimizer(value: Any) -> Optimizer:
-    """The optimizer that `train` was asked for: ours, or any of Keras 3."""
+    """Return the optimizer that `train` was asked for: ours, or any of Keras 3."""
     if value is None:
         return Adam()
     if isinstance(value, type):

@@ -10,7 +10,7 @@ from sciml_par.training.optimizers.schedules import as_schedule
 
 
 def initial_rate(optimizer: Any) -> float:
-    """The learning rate of the first step, of which members' rates are multiples."""
+    """Return the learning rate of the first step, of which members' rates are multiples."""
     rate = getattr(optimizer, "learning_rate", None)
     if rate is None:
         rate = getattr(optimizer, "config", {}).get("learning_rate")

@@ -103,7 +103,7 @@ class KerasOptimizer(Described):
         return self
 
     def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
-        """See that weight decay leaves unknowns of the problem alone."""
+        """Check that weight decay leaves unknowns of the problem alone."""
         sought = [name.rpartition("/")[2] for name in layout.names[-layout.unknowns :]]
         if not layout.unknowns or not self.config.get("weight_decay"):
             return
@@ -195,14 +195,14 @@ class KerasOptimizer(Described):
         return values
 
     def _is_elementwise(self) -> bool:
-        """Whether the update of a number depends on no other parameter's gradient."""
+        """Return whether the update of a number depends on no other parameter's gradient."""
         values = self._values()
         by_name = values.get("weight_decay") is not None and values.get(_EXCLUDED) is not None
         known = any(self.kind is getattr(keras.optimizers, n, None) for n in _ELEMENTWISE)
         return known and not by_name and not values.get("clipnorm")
 
     def _rows(self, parameters: Tensor) -> bool:
-        """Whether all members are one variable to the optimizer, [M, p]."""
+        """Return whether all members are one variable to the optimizer, [M, p]."""
         if not self._is_elementwise():
             return False
         common = self.kind.__name__ in _WITH_SCALARS or self._values().get("global_clipnorm")

@@ -118,7 +118,7 @@ class StatelessUpdate(keras.optimizers.Optimizer):
 
 @lru_cache(maxsize=64)
 def stateless_class(plain: type) -> Any:
-    """A class like that of a Keras optimizer, for use in a stateless scope."""
+    """Return a class like that of a Keras optimizer, for use in a stateless scope."""
     return type(plain)(plain.__name__, (plain, StatelessUpdate), {"__module__": plain.__module__})
 
 

@@ -29,10 +29,10 @@ class Objective(Protocol):
     term_count: int
 
     def value(self, parameters: Tensor, batch: Batch) -> Tensor:
-        """The terms of the loss with their weights, [M, T]; L is their sum (collective)."""
+        """Return the terms of the loss with their weights, [M, T]; L is their sum (collective)."""
 
     def value_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The terms of the loss, [M, T], and ∇L, [M, p] (collective)."""
+        """Return the terms of the loss, [M, T], and ∇L, [M, p] (collective)."""
 
     def residuals(self, parameters: Tensor, batch: Batch) -> list[Tensor]:
         """√(w/N) r of each term on this rank's points, [M, K_t].
@@ -61,13 +61,13 @@ class Objective(Protocol):
         """Σ over the ranks that share the loss (collective)."""
 
     def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
-        """How many residuals each rank has, [P], Σ_t K_t of its own; known when traced."""
+        """Return how many residuals each rank has, [P], Σ_t K_t of its own; known when traced."""
 
     def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
         """The ranks' rows one below the other, of which each has counts[rank] (collective)."""
 
     def exchange(self, rows: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        """The rows that the ranks have for this one, one below the other (collective).
+        """Return the rows that the ranks have for this one, one below the other (collective).
 
         Parameters
         ----------
@@ -157,13 +157,13 @@ class Optimizer(Protocol):
         """See above."""
 
     def describe(self) -> dict[str, str]:
-        """The hyper-parameters as short texts, equal on ranks that were given the same."""
+        """Return the hyper-parameters as short texts, equal on ranks that were given the same."""
 
     def with_ranks(self, size: int) -> Optimizer:
-        """The same optimizer in a training whose loss is shared by `size` ranks."""
+        """Return the same optimizer in a training whose loss is shared by `size` ranks."""
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """The state before the first step from θ: [M, p]."""
+        """Return the state before the first step from θ: [M, p]."""
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
@@ -178,7 +178,7 @@ class Optimizer(Protocol):
         """
 
     def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
-        """The parameters that a phase ends with, [M, p], after its last step."""
+        """Return the parameters that a phase ends with, [M, p], after its last step."""
 
 
 class FirstOrder(Described, ABC):
@@ -188,7 +188,7 @@ class FirstOrder(Described, ABC):
 
     @abstractmethod
     def start(self, layout: ParameterLayout, parameters: Tensor) -> State:
-        """The state before the first step from θ: [M, p] (local)."""
+        """Return the state before the first step from θ: [M, p] (local)."""
 
     @abstractmethod
     def update(

@@ -46,7 +46,7 @@ class Phase:
 
 
 def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -> tuple[Phase, ...]:
-    """The phases that are asked for, by one optimizer and its steps, or as pairs."""
+    """Return the phases that are asked for, by one optimizer and its steps, or as pairs."""
     if phases is None:
         usual = getattr(optimizer, "default_steps", DEFAULT_STEPS)
         return (_phase(optimizer, usual if steps is None else steps),)

@@ -34,10 +34,10 @@ class Schedule(Described, ABC):
 
     @abstractmethod
     def __call__(self, step: Tensor, dtype: Any) -> Tensor:
-        """The rate of the update after `step` updates, a scalar of this type (local)."""
+        """Return the rate of the update after `step` updates, a scalar of this type (local)."""
 
     def with_ranks(self, size: int) -> Schedule:
-        """The same schedule in a training whose loss is shared by `size` ranks (local)."""
+        """Return the same schedule in a training whose loss is shared by `size` ranks (local)."""
         return self
 
 
@@ -203,7 +203,7 @@ class KerasSchedule(Schedule):
 
 
 def as_schedule(rate: Any, *, where: str = "learning_rate") -> Schedule:
-    """A schedule as it is, a number as a constant one, one of Keras within ours."""
+    """Return a schedule as it is, a number as a constant one, one of Keras within ours."""
     if isinstance(rate, Schedule):
         return rate
     if is_number(rate) and math.isfinite(rate) and rate > 0:
@@ -221,7 +221,7 @@ def take_learning_rate(owner: Any) -> None:
 
 
 def is_keras_schedule(value: Any) -> bool:
-    """Whether it is a schedule of Keras 3."""
+    """Return whether it is a schedule of Keras 3."""
     keras = sys.modules.get("keras")  # without which nobody can have made one
     return keras is not None and isinstance(value, keras.optimizers.schedules.LearningRateSchedule)
 

@@ -43,7 +43,7 @@ class SGD(FirstOrder):
         check_flag("SGD", "nesterov", self.nesterov)
 
     def start(self, layout: ParameterLayout, parameters: Tensor) -> State:
-        """The velocity v, [M, p]; nothing without momentum (local)."""
+        """Return the velocity v, [M, p]; nothing without momentum (local)."""
         return (tf.zeros_like(parameters),) if self.momentum else ()
 
     def update(

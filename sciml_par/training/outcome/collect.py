@@ -46,7 +46,7 @@ def collect(
     communicator: Communicator,
     problem_of: Callable[[int], Problem] | None = None,
 ) -> tuple[Member, ...]:
-    """The members of all ranks, each with what its ranks contributed (collective).
+    """Return the members of all ranks, each with what its ranks contributed (collective).
 
     Every rank learns the numbers. Predictions, weights, networks and samples of points go to rank
     0 alone, so that the memory of no other rank grows with the number of ranks and points.
@@ -114,7 +114,7 @@ def _without_arrays(member: Member) -> Member:
 
 
 def _histories(mine: Sequence[Member], communicator: Communicator) -> dict[int, FloatArray]:
-    """The recorded losses of all members on all ranks, as rows of a table (collective)."""
+    """Return the recorded losses of all members on all ranks, as rows of a table (collective)."""
     longest = max(communicator.allgather_object(max(map(_width, mine), default=0)))
     rows = [np.empty((0, longest + 3))]
     for member in mine:
@@ -130,7 +130,7 @@ def _histories(mine: Sequence[Member], communicator: Communicator) -> dict[int, 
 
 
 def _width(member: Member) -> int:
-    """How many columns its records have beside step and loss."""
+    """Return how many columns its records have beside step and loss."""
     return len(member.terms) + member.term_weights.shape[1] + member.unknown_values.size
 
 

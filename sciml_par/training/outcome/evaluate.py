@@ -37,7 +37,7 @@ def evaluate(
     domain: Domain,
     settings: Settings,
 ) -> Prediction:
-    """The prediction with weights [p] on equispaced points of `domain`.
+    """Return the prediction with weights [p] on equispaced points of `domain`.
 
     Other points are marked as outside, so that no figure draws over a hole; see `points_of`.
     """

@@ -31,6 +31,6 @@ def described(placed: PlacedFunction, network: Network) -> MemberFunction:
 
 
 def field_of_function(placed: PlacedFunction, network: Network, *, dtype: str) -> TrainedField:
-    """The function of its inputs z by this network."""
+    """Return the function of its inputs z by this network."""
     found = described(placed, network)
     return function_field(lambda: network.model, found.placed, scaled=found.scaled, dtype=dtype)

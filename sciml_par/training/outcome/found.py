@@ -38,7 +38,7 @@ def members_found(
     whole: Domain,
     world: Communicator,
 ) -> list[Member]:
-    """The members of this rank's group, whose weights are left in their networks.
+    """Return the members of this rank's group, whose weights are left in their networks.
 
     It is collective in the group.
     """
@@ -62,7 +62,7 @@ def _kept(ready: Preparation, outcome: Outcome) -> npt.NDArray[Any]:
 
 
 def _fields(course: Course) -> list[TrainedField]:
-    """The field of a course's members, and then those of their unknown functions."""
+    """Return the field of a course's members, and then those of their unknown functions."""
     stack = course.stack
     made = values_of(stack.problem, stack.network), stack.network.model
     dtype = stack.parameters.dtype.name

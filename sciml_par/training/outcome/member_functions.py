@@ -34,7 +34,7 @@ def functions_found(
     settings: Settings,
     fields: Sequence[TrainedField],
 ) -> tuple[MemberFunction, ...]:
-    """The unknown functions of a member, in the order of the problem."""
+    """Return the unknown functions of a member, in the order of the problem."""
     found = []
     first = sum(layout.sizes[: len(setup.network.own_variables)])
     placed = setup.problem.unknown_functions.values()
@@ -72,7 +72,7 @@ def _points(
 
 
 def _range(values: FloatArray) -> tuple[float, float]:
-    """The least and the greatest of them that are finite, if these differ."""
+    """Return the least and the greatest of them that are finite, if these differ."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
     return (low, high) if low < high else (low - 0.5, low + 0.5)

@@ -148,7 +148,7 @@ def _model_of(field: TrainedField) -> Any:
 
 
 def _saved(model: Any) -> bytes | None:
-    """The bytes of the model as Keras saves it; None where it cannot."""
+    """Return the bytes of the model as Keras saves it; None where it cannot."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.keras"
         try:

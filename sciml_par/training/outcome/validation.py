@@ -132,7 +132,7 @@ def _zeroed(stack: Stack, theta: Any, x: Any) -> Any:
 
 
 def _sizes(stack: Stack, u: Field, x: Any) -> list[float]:
-    """The squares at x of what each condition is about; NaN of other terms."""
+    """Return the squares at x of what each condition is about; NaN of other terms."""
     problem = stack.problem
     asked = [each.quantity(u, x, problem.domain) for each in problem.conditions]
     of_conditions = [math.nan if q is None else _squares([q])[0] for q in asked]

@@ -50,7 +50,7 @@ class Adapting(ByName):
         capacity: int,
         rng: np.random.Generator,
     ) -> FloatArray:
-        """The points from now on, capacity at the most (local).
+        """Return the points from now on, capacity at the most (local).
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class Adapting(ByName):
         raise NotImplementedError
 
     def number_of_candidates(self, points: int) -> int:
-        """How many candidates there are for so many points in the end.
+        """Return how many candidates there are for so many points in the end.
 
         Raises
         ------

@@ -89,7 +89,7 @@ class BoundaryPoints:
         return x, normals
 
     def check(self, condition: Condition, name: str) -> None:
-        """See that points which were given without normals do not lack those of a condition."""
+        """Check that points which were given without normals do not lack those of a condition."""
         for x, normals in self.derived:
             chosen = condition.holds_at(x, self.domain)
             given = x[chosen], normals[chosen]

@@ -23,7 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
-    """The points of the conditions, in their order."""
+    """Return the points of the conditions, in their order."""
     boundary = BoundaryPoints.of(problem.domain, points, interior)
     names = [term.name for term in problem.terms[len(problem.residuals) :]]
     at_conditions = points.conditions or {}
@@ -95,7 +95,7 @@ def _is_open(condition: Condition, points: Points, domain: Domain) -> bool:
 
 
 def listed(names: list[str]) -> str:
-    """The names of conditions in a sentence."""
+    """Return the names of conditions in a sentence."""
     return "the conditions " + ", ".join(map(repr, names)) if names else "no conditions"
 
 

@@ -31,5 +31,5 @@ class DividedFeed:
         return tuple(part.chunk(step) for part in self._parts)
 
     def whole(self, step: int) -> tuple[Any, ...]:
-        """All points of each part as they are after `step` updates."""
+        """Return all points of each part as they are after `step` updates."""
         return tuple(part.whole(step) for part in self._parts)

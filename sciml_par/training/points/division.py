@@ -20,7 +20,7 @@ def piece(n: int, rank: int, size: int) -> tuple[int, int]:
 
 
 def own_rows(x: FloatArray, axis: int | None, *, rank: int, size: int) -> IntArray:
-    """The numbers of the rows of x: [n, d] that are this rank's."""
+    """Return the numbers of the rows of x: [n, d] that are this rank's."""
     first, end = piece(len(x), rank, size)
     # One rank has the points in their own order, which captured arrays may rely on.
     if axis is None or size == 1:
@@ -29,7 +29,7 @@ def own_rows(x: FloatArray, axis: int | None, *, rank: int, size: int) -> IntArr
 
 
 def slab(x: FloatArray, domain: Domain, *, rank: int, size: int) -> Domain | None:
-    """The part of the box around a domain between the points of neighbouring ranks.
+    """Return the part of the box around a domain between the points of neighbouring ranks.
 
     x: [n, d], all points. None where the part is empty or has no thickness.
     """
@@ -51,5 +51,5 @@ def slab(x: FloatArray, domain: Domain, *, rank: int, size: int) -> Domain | Non
 
 
 def longest_axis(domain: Domain) -> int:
-    """The axis along which a domain is divided; the first among equal ones."""
+    """Return the axis along which a domain is divided; the first among equal ones."""
     return int(np.argmax(domain.extent))

@@ -30,7 +30,7 @@ class Draws(Protocol):
         """What is equal where two have the same rows at every step, for each array."""
 
     def window(self, first: int, count: int) -> Arrays:
-        """The rows of `count` periods from period `first` on: arrays [count, n, …]."""
+        """Return the rows of `count` periods from period `first` on: arrays [count, n, …]."""
 
     def whole(self, step: int) -> Arrays:
         """This rank's rows of all points as they are after `step` updates."""
@@ -108,7 +108,7 @@ class BatchesOfDraws:
         return self._draws.whole(step)
 
     def _batches(self, draw: int, first: int, count: int) -> Arrays:
-        """The rows of some batches of a draw, one after the other."""
+        """Return the rows of some batches of a draw, one after the other."""
         points = self.point_set.points(draw)
         order = Order(self._seed, (*self._key, draw), len(points[0]), self._size)
         rows = order.batches(first, count, self._columns).ravel()

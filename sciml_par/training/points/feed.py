@@ -56,7 +56,7 @@ class Feed(Protocol):
         """Candidates of the interior points as rows of the equations, with the weights w."""
 
     def longest_chunk(self, step: int) -> int:
-        """How many steps one chunk may have at most, beginning after `step` updates."""
+        """Return how many steps one chunk may have at most, beginning after `step` updates."""
 
     def chunk(self, step: int) -> Data:
         """What a chunk needs that begins after `step` updates: a nest of tensors.
@@ -65,10 +65,10 @@ class Feed(Protocol):
         """
 
     def batch(self, data: Data, step: Tensor) -> Batch:
-        """The batch of the update after `step` updates; traced into the loop.
+        """Return the batch of the update after `step` updates; traced into the loop.
 
         `step` counts from the beginning of the run, as that of `chunk`.
         """
 
     def whole(self, step: int) -> Batch:
-        """All of this rank's points as they are after `step` updates."""
+        """Return all of this rank's points as they are after `step` updates."""

@@ -18,7 +18,7 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
-    """The generator for a purpose and some counting numbers, such as that of an epoch.
+    """Return the generator for a purpose and some counting numbers, such as that of an epoch.
 
     NumPy's SeedSequence keeps the streams of different keys apart. The same on all ranks.
     """

@@ -48,7 +48,7 @@ def make_feed(
     bootstrap: int | None = None,
     scattered: bool = False,
 ) -> RankFeed:
-    """The points of rank `rank` among `size` ranks that share a model."""
+    """Return the points of rank `rank` among `size` ranks that share a model."""
     wanted = Points.of(points)
     batch_sizes = _batch_sizes(problem, wanted)
     domain, given = problem.domain, wanted
@@ -221,7 +221,7 @@ def _joined(
 
 
 def check_per_rank(number: Any, points: Points) -> None:
-    """See that `points_per_rank` goes together with the other points."""
+    """Check that `points_per_rank` goes together with the other points."""
     if hasattr(number, "__array__") and np.ndim(number) > 0:
         raise InputError(
             "train: points_per_rank is a number of points, or a tuple of one per axis; give an "

@@ -51,7 +51,7 @@ class Order:
         return chosen.reshape(count, columns[1] - columns[0])
 
     def _permutations(self, block: int, count: int) -> npt.NDArray[np.int32]:
-        """The first `count` permutations of a block, [count, N]."""
+        """Return the first `count` permutations of a block, [count, N]."""
         rng = generator(self.seed, Purpose.ORDER, *self.key, block)
         permutations = np.empty((count, self.total), np.int32)
         for row in permutations:

@@ -41,7 +41,7 @@ class PointSet(Protocol):
     identity: tuple[Any, ...]
 
     def points(self, draw: int) -> Arrays:
-        """The points of a draw, in the same number every time, and what comes with them."""
+        """Return the points of a draw, in the same number every time, and what comes with them."""
 
     def complete(self, points: Arrays) -> Arrays:
         """Some of these rows with the data that the terms need there."""
@@ -106,7 +106,7 @@ def with_data(residuals: Sequence[Residual], x: FloatArray) -> Arrays:
 
 
 def check_pointwise(point_set: PointSet) -> None:
-    """See that data are functions of the point, not of its place in an array."""
+    """Check that data are functions of the point, not of its place in an array."""
     points = point_set.points(0)
     backwards = tuple(each[::-1] for each in points)
     there, back = point_set.complete(points), point_set.complete(backwards)
@@ -251,7 +251,7 @@ class GivenSet:
 def given_set(
     condition: Condition, name: str, value: tuple[FloatArray, FloatArray | None], domain: Domain
 ) -> GivenSet:
-    """The points that `Points.conditions` has for a condition."""
+    """Return the points that `Points.conditions` has for a condition."""
     what = f"points of the condition {name!r}"
     x, normals = as_boundary_points(value, domain, what)
     if value[1] is None:

@@ -102,7 +102,7 @@ class Points(ByName):
         return value if isinstance(value, Points) else cls(value)
 
     def method_of(self, kind: str, domain: Domain) -> str:
-        """The method for "interior", "boundary" or "initial" points of this domain."""
+        """Return the method for "interior", "boundary" or "initial" points of this domain."""
         by_default = GRID if domain.dimension <= MOST_OF_A_GRID else "sobol"
         if kind == INTERIOR and isinstance(self.interior, tuple):
             by_default = GRID
@@ -130,7 +130,7 @@ class Points(ByName):
         return other
 
     def chosen_method(self, kind: str) -> str | None:
-        """The method that is asked for; None if none is."""
+        """Return the method that is asked for; None if none is."""
         found: str | None = self.method
         if isinstance(self.method, dict):
             found = self.method.get(kind)
@@ -205,7 +205,7 @@ def _number_or_array(value: Any, what: str) -> int | FloatArray | None:
 
 
 def _on_boundary(value: Any, what: str) -> int | tuple[FloatArray, FloatArray | None] | None:
-    """A number, or a pair of points and normals or None."""
+    """Return a number, or a pair of points and normals or None."""
     if isinstance(value, tuple) and len(value) == 2 and not any(map(np.isscalar, value)):
         return as_array(value[0], what), as_array(value[1], f"{what}: normals")
     found = _number_or_array(value, what)
@@ -264,7 +264,7 @@ def _is_default(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A number as it is, of an array the shape."""
+    """Return a number as it is, of an array the shape."""
     if isinstance(value, np.ndarray):
         return f"array{list(value.shape)}"
     if isinstance(value, tuple) and isinstance(value[0], np.ndarray):

@@ -28,7 +28,7 @@ def advice(phases: Sequence[Phase], setup: MemberSetup, precision: str) -> Itera
 
 
 def residuals_of(setup: MemberSetup) -> int:
-    """The rows of the vector of residuals over all ranks: points times components."""
+    """Return the rows of the vector of residuals over all ranks: points times components."""
     assert setup.traced is not None
     pairs = zip(setup.feed.totals, setup.traced.components, strict=True)
     return sum(total * components for total, components in pairs)

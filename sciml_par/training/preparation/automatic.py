@@ -61,7 +61,7 @@ def largest(sizes: Sequence[Size | None]) -> Size | None:
 
 
 def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tuple[Pairs, str]:
-    """The phases for problems of this size, and a line that says so."""
+    """Return the phases for problems of this size, and a line that says so."""
     parameters, residuals = size.parameters, size.residuals
     against = None
     if rates:
@@ -97,7 +97,7 @@ def _one(optimizer: Any, steps: Any) -> Pairs:
 
 
 def _adam_first(optimizer: Any, steps: Any) -> Pairs:
-    """A fifth of the steps by Adam, from which the other one goes on."""
+    """Return a fifth of the steps by Adam, from which the other one goes on."""
     whole = _STEPS_WITH_ADAM if steps is None else steps
     begin = int(whole) // 5 if isinstance(whole, Integral) else 0
     return [(Adam(), begin), (optimizer, whole - begin)] if begin > 0 else [(optimizer, whole)]

@@ -31,7 +31,7 @@ class ConditionWeight:
         self._first: Condition | None = None
 
     def applied_to(self, problem: Problem) -> Problem:
-        """The problem with that weight, or as it is where the user has said all weights."""
+        """Return the problem with that weight, or as it is where the user has said all weights."""
         weight = self._weight
         terms = problem.terms[len(problem.residuals) :]
         own = [

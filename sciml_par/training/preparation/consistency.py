@@ -28,7 +28,7 @@ _REMEDIES = {
 
 
 def check_consistency(description: Description, communicator: Communicator) -> None:
-    """See that all ranks describe the same run (collective)."""
+    """Check that all ranks describe the same run (collective)."""
     digest = hashlib.blake2b(repr(list(description.items())).encode(), digest_size=16).digest()
     if len(set(communicator.allgather_object(digest))) == 1:
         return
@@ -63,7 +63,7 @@ def check_evaluation_domain(domain: Domain | None, problem: Problem) -> None:
 
 
 def common_domain(problem: Problem, communicator: Communicator) -> Domain:
-    """The domain of all ranks' problems, or the smallest box around theirs (collective)."""
+    """Return the domain of all ranks' problems, or the smallest box around theirs (collective)."""
     domain = problem.domain
     everyone = communicator.allgather_object(
         (repr(domain), domain.lower.tolist(), domain.upper.tolist())

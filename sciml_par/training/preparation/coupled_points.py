@@ -31,7 +31,7 @@ def remarks_on_coupled_points(
     ranks: int,
     batches: bool = False,
 ) -> list[str]:
-    """A sentence for each term whose residual depends on the number of points or on chance.
+    """Return a sentence for each term whose residual depends on the number of points or on chance.
 
     The residuals are tried at all points of this rank, as they were traced.
 
@@ -69,11 +69,11 @@ class _Trial:
     arrays: Sequence[Tensor]
 
     def draws_random_numbers(self) -> bool:
-        """Whether residuals are others when they are computed again."""
+        """Return whether residuals are others when they are computed again."""
         return self.here.drew or _differ(self._residual, self._residual)
 
     def mixes_points(self) -> bool:
-        """Whether residuals at some points are others once the rest of these points move.
+        """Return whether residuals at some points are others once the rest of these points move.
 
         Their number and places stay, so that rounding does too, and every bit is compared.
         """
@@ -110,7 +110,7 @@ class _Trial:
 
 
 def refuse_coupling_ansatz(problem: Problem, network: Any, dtype: str) -> None:
-    """See that an ansatz gives the same at a point, whichever others are with it."""
+    """Check that an ansatz gives the same at a point, whichever others are with it."""
     if problem.ansatz is None:
         return
     domain, u = problem.domain, problem.field(network)
@@ -158,7 +158,7 @@ def _of_counts(name: str, ranks: int) -> str:
 
 
 def _differ(one: Callable[[], Any], other: Callable[[], Any]) -> bool:
-    """Whether two arrays differ by more than rounding."""
+    """Return whether two arrays differ by more than rounding."""
     a, b = one(), other()
     scale = np.abs(a[np.isfinite(a)]).max(initial=0.0)
     close = 1e3 * np.finfo(a.dtype).eps * scale

@@ -121,7 +121,7 @@ def _of_exact(problem: Problem) -> str:
 
 
 def _decisive(problem: Problem) -> dict[str, Any]:
-    """The unknowns, without their true values, which the training does not see."""
+    """Return the unknowns, without their true values, which the training does not see."""
     return {name: replace(each, true=None) for name, each in problem.unknowns.items()}
 
 

@@ -22,7 +22,7 @@ _PASS_ON = (
 
 
 def refuse_shared_models(setups: Sequence[MemberSetup]) -> None:
-    """See that no two members have one model."""
+    """Check that no two members have one model."""
     first: dict[int, int] = {}
     for setup in setups:
         for network in (setup.network, *setup.network.others):

@@ -59,7 +59,7 @@ class MemberPreparation:
     scattered: bool
 
     def make(self, number: int) -> tuple[Description, MemberSetup]:
-        """The member of that number, and what its ranks must have in common."""
+        """Return the member of that number, and what its ranks must have in common."""
         seed = self._seed(number)
         problem = problem_of(number, self.given.problem, self.ensemble)
         problem = self.condition_weight.applied_to(self.term_weights.applied_to(problem))
@@ -122,7 +122,7 @@ class MemberPreparation:
         return feed
 
     def _rate_factor(self, number: int) -> float:
-        """The initial learning rate as a multiple of that of the first phase's optimizer."""
+        """Return the initial learning rate as a multiple of that of the first phase's optimizer."""
         if self.ensemble is None or self.ensemble.learning_rates is None:
             return 1.0
         optimizer = self.phases[0].optimizer

@@ -146,7 +146,7 @@ class Preparation:
         ]
 
     def _in_parts(self, stack: Stack, count: int) -> tuple[list[DividedLoop], DividedFeed] | None:
-        """The loops of a stack and its points in so many parts, if it can be divided."""
+        """Return the loops of a stack and its points in so many parts, if it can be divided."""
         parts = divided(stack, count, join=_join, precision=self.settings.precision)
         of_parts = zip(*(self._loops(part) for part in parts), strict=True)
         thetas = [tf.constant(part.parameters) for part in parts]

@@ -16,7 +16,7 @@ from sciml_par.training.optimizers.phases import Phase
 def for_sizes(
     phases: Sequence[Phase], stacks: Sequence[Stack], group: Communicator, everyone: Communicator
 ) -> tuple[tuple[Phase, ...], list[str]]:
-    """The phases with optimizers that fit, and what there is to say of them (collective).
+    """Return the phases with optimizers that fit, and what there is to say of them (collective).
 
     The largest stack decides, on the rank that has least memory and most points; all ranks of a
     group decide alike. An optimizer is asked if it has ``for_size``, as `LevenbergMarquardt`.

@@ -26,7 +26,7 @@ def remarks_on_unread_outputs(
     arrays: Sequence[Arrays],
     parameters: npt.NDArray[Any],
 ) -> list[str]:
-    """A sentence if some outputs change no term, whatever they are.
+    """Return a sentence if some outputs change no term, whatever they are.
 
     The terms are computed as they were traced, at all points of this rank, once more for each
     output with other values of the weights that it alone depends on, and compared bit by bit. Where
@@ -71,7 +71,7 @@ def _own_weights(
 
 
 def _changes(terms: Any, theta: Any, own: npt.NDArray[np.bool_], before: list[Any]) -> bool:
-    """Whether some term is another one with other values of these entries of θ."""
+    """Return whether some term is another one with other values of these entries of θ."""
     other = tf.where(own, moved(theta, 0.5), theta)
     for t, (compute, arrays) in enumerate(terms):
         if t == len(before):

@@ -126,7 +126,7 @@ class Watcher:
     """What is done between chunks, beside training. This one does nothing."""
 
     def longest_chunk(self, step: int) -> int:
-        """How many steps the next chunk may have at most, after `step` steps of a course.
+        """Return how many steps the next chunk may have at most, after `step` steps of a course.
 
         The same on all ranks of a group.
         """
@@ -137,7 +137,7 @@ class Watcher:
         return None
 
     def met(self, meeting: Meeting) -> str | None:
-        """All ranks have met; what is to be told them at the next meeting, if anything."""
+        """Return all ranks have met; what is to be told them at the next meeting, if anything."""
         return None
 
 
@@ -193,7 +193,7 @@ def named_values(unknowns: Unknowns, values: FloatArray) -> dict[str, list[float
 
 
 def current(courses: Sequence[Course]) -> int:
-    """The number of the first course that is not done, or how many there are."""
+    """Return the number of the first course that is not done, or how many there are."""
     return next((i for i, course in enumerate(courses) if not course.finished), len(courses))
 
 

@@ -182,7 +182,7 @@ class Line(Reporter):
 
 
 def make_reporter(*, shown: bool, total: int) -> Reporter:
-    """The reporter of `total` steps that fits standard output, or a silent one."""
+    """Return the reporter of `total` steps that fits standard output, or a silent one."""
     if not shown:
         return Reporter()
     return Line(total) if prints_to_terminal() else Lines(total)
@@ -248,14 +248,14 @@ def loss_text(losses: Sequence[float]) -> str:
 
 
 def terms_text(terms: Mapping[str, float]) -> str:
-    """The terms of a loss, where it has several."""
+    """Return the terms of a loss, where it has several."""
     if len(terms) < 2:
         return ""
     return " (" + ", ".join(f"{name} {value:.1e}" for name, value in terms.items()) + ")"
 
 
 def unknowns_text(unknowns: Unknowns) -> str:
-    """The values of unknowns, of several members the least and the largest."""
+    """Return the values of unknowns, of several members the least and the largest."""
     texts = []
     for name, values in list(unknowns.items())[:_MOST_UNKNOWNS]:
         low, high = f"{min(values):.6g}", f"{max(values):.6g}"

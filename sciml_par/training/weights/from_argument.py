@@ -19,7 +19,7 @@ _STRATEGIES = (
 
 
 def strategy_of(weights: Any, problem: Problem) -> LossWeights | None:
-    """The strategy that is given; None where there are numbers or nothing."""
+    """Return the strategy that is given; None where there are numbers or nothing."""
     if weights is None or isinstance(weights, Mapping | LossWeights):
         return weights if isinstance(weights, LossWeights) else None
     if inspect.isclass(weights) and issubclass(weights, LossWeights):
@@ -51,7 +51,7 @@ class TermWeights:
         self._made: dict[int, tuple[Problem, Problem]] = {}
 
     def applied_to(self, problem: Problem) -> Problem:
-        """The problem with these weights."""
+        """Return the problem with these weights."""
         if not self._weights:
             return problem
         if id(problem) not in self._made:
@@ -63,7 +63,7 @@ class TermWeights:
 
 
 def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bool) -> None:
-    """See that a strategy suits the loss and the points."""
+    """Check that a strategy suits the loss and the points."""
     strategy.check(terms)
     if strategy.of_points and not same_points:
         name = type(strategy).__name__
@@ -75,7 +75,7 @@ def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bo
 
 
 def check_names(problems: Sequence[Problem]) -> None:
-    """See that the terms of stacked members have the same names."""
+    """Check that the terms of stacked members have the same names."""
     names = [tuple(term.name for term in each.terms) for each in problems]
     other = next((each for each in names if each != names[0]), None)
     if other is not None:

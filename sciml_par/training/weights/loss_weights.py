@@ -72,7 +72,7 @@ class LossAt(Protocol):
     values: Tensor
 
     def gradients(self) -> Tensor:
-        """The gradient of each term by the parameters, [M, T, p] (collective)."""
+        """Return the gradient of each term by the parameters, [M, T, p] (collective)."""
 
     def kernel_traces(self) -> Tensor:
         """Σ_i |∂ρ_ti/∂θ|² of each term's weighted residuals ρ = √(w/N) r, [M, T] (collective)."""
@@ -90,7 +90,7 @@ class LossAt(Protocol):
         """Σ over the ranks that share the loss (collective)."""
 
     def largest_of_ranks(self, tensor: Tensor) -> Tensor:
-        """The largest of all ranks, element by element (collective)."""
+        """Return the largest of all ranks, element by element (collective)."""
 
 
 class LossWeights(Described, ABC):
@@ -115,7 +115,7 @@ class LossWeights(Described, ABC):
     needs_jacobian: ClassVar[bool] = False
 
     def check(self, terms: TermsOfLoss) -> None:
-        """See that the strategy suits the loss (local).
+        """Check that the strategy suits the loss (local).
 
         Raises
         ------
@@ -125,7 +125,7 @@ class LossWeights(Described, ABC):
 
     @abstractmethod
     def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
-        """The state before the first step; of points, those of all ranks (local)."""
+        """Return the state before the first step; of points, those of all ranks (local)."""
 
     @abstractmethod
     def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
@@ -164,7 +164,7 @@ def chosen_terms(
 
 
 def checked_names(where: str, names: Any) -> None:
-    """See that names of terms are a sequence of texts, or None."""
+    """Check that names of terms are a sequence of texts, or None."""
     if names is None:
         return
     if isinstance(names, str) or not isinstance(names, tuple | list):
@@ -175,5 +175,5 @@ def checked_names(where: str, names: Any) -> None:
 
 
 def unknown_term(name: Any, names: Sequence[str]) -> str:
-    """A sentence that says which terms there are."""
+    """Return a sentence that says which terms there are."""
     return f"the loss has no term {name!r}; its terms are {', '.join(map(repr, names))}."

@@ -71,7 +71,7 @@ class Weighting:
             self._plain.prepare_jacobian(parameters, batch)
 
     def start(self, members: int, dtype: Any) -> WeightState:
-        """The state before the first step, with the points of all ranks."""
+        """Return the state before the first step, with the points of all ranks."""
         return self._strategy.start(self._terms, members, dtype)
 
     def of_rank(self, state: WeightState) -> WeightState:
@@ -83,7 +83,7 @@ class Weighting:
         return state._replace(of_points=tuple(own))
 
     def of_all(self, state: WeightState) -> WeightState:
-        """The state that all ranks have alike, after a chunk of steps (collective)."""
+        """Return the state that all ranks have alike, after a chunk of steps (collective)."""
         if self._plain.ranks == 1:
             return state
         whole = [
@@ -95,7 +95,7 @@ class Weighting:
     def weigh(
         self, parameters: Tensor, state: WeightState, batch: Batch, number: Tensor
     ) -> Weighed:
-        """The loss of the step that follows `number` others, at θ: [M, p] (collective)."""
+        """Return the loss of the step that follows `number` others, at θ: [M, p] (collective)."""
         values = self._plain.value(parameters, batch)
         loss = _Loss(self, parameters, batch, values)
         due = number % self._strategy.every == 0

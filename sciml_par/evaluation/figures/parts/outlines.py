@@ -57,7 +57,7 @@ def shard_entries(shards: Sequence[Shard], *, points: bool) -> list[Entry]:
 
 
 def outline_of(triangles: Triangulation) -> Path:
-    """The part of the plane that triangles cover, those left out that are masked."""
+    """Return the part of the plane that triangles cover, those left out that are masked."""
     corners = np.stack([triangles.x, triangles.y], axis=1)[triangles.get_masked_triangles()]
     one, other = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     sense = one[:, 0] * other[:, 1] - one[:, 1] * other[:, 0]

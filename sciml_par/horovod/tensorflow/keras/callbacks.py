@@ -239,7 +239,7 @@ def _endings(weights_only: bool) -> tuple[str, ...]:
 
 
 def _is_state_of(weight: Any, variable: Any) -> bool:
-    """Whether an optimizer's variable belongs to a weight, after which Keras calls it."""
+    """Return whether an optimizer's variable belongs to a weight, after which Keras calls it."""
     if hasattr(weight, "path"):
         return bool(variable.name.startswith(f"{weight.path.replace('/', '_')}_"))
     own, name = (f"/{each.name.partition(':')[0]}" for each in (weight, variable))
@@ -257,5 +257,5 @@ def _is_variable(given: Any) -> bool:
 
 
 def _backend(variable: Any) -> Any:
-    """The `tf.Variable` of a `keras.Variable`."""
+    """Return the `tf.Variable` of a `keras.Variable`."""
     return getattr(variable, "_value", variable)

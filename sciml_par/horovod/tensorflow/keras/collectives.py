@@ -73,7 +73,7 @@ def allgather(value: Value, name: str | None = None) -> Value:
 
 
 def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
-    """The value of rank `root_rank` on every rank (collective).
+    """Return the value of rank `root_rank` on every rank (collective).
 
     Raises
     ------

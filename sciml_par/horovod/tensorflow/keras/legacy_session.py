@@ -21,7 +21,7 @@ def session_of_keras() -> Any:
 
 
 def number_of(given: Any) -> float:
-    """A number, or the value of a variable (local)."""
+    """Return a number, or the value of a variable (local)."""
     session = session_of_keras()
     if session is None or not tf.is_tensor(given):
         return float(tf.convert_to_tensor(given)) if tf.executing_eagerly() else float(given)

@@ -14,7 +14,7 @@ def is_legacy(optimizer: Any) -> bool:
 
 
 def is_sgd_with_momentum(optimizer: Any) -> bool:
-    """Whether it is the SGD of a Keras, with a momentum that is not 0 (local)."""
+    """Return whether it is the SGD of a Keras, with a momentum that is not 0 (local)."""
     is_sgd = any(each.__name__ == "SGD" for each in type(optimizer).__mro__)
     return is_sgd and number_of(getattr(optimizer, "momentum", 0.0)) != 0
 

@@ -35,7 +35,7 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Optimizer:
-    """An optimizer like the one given that applies the gradients of all ranks (local).
+    """Return an optimizer like the one given that applies the gradients of all ranks (local).
 
     It is `sciml_par.parallel.DistributedOptimizer` by Horovod's name: a step is collective. A model
     that was compiled with it is saved with the plain optimizer. Parameters that are not in the list

@@ -19,7 +19,7 @@ def load_model(
     compression: Any = Compression.none,
     legacy_opts: bool = False,
 ) -> Any:
-    """A saved Keras model whose optimizer is distributed and goes on where it stood (local).
+    """Return a saved Keras model whose optimizer is distributed and goes on where it stood (local).
 
     All ranks may read the same file.
 

@@ -24,7 +24,7 @@ _SECONDS_TO_DIE = 1.0
 
 
 def launchers_of(pid: int, root: Path = Path("/proc")) -> list[int]:
-    """The launcher's processes above this one, from its own up to the command of the user.
+    """Return the launcher's processes above this one, from its own up to the command of the user.
 
     Schedulers' own are not among them: they belong to another user and notice a lost host.
     """

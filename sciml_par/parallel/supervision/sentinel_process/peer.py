@@ -28,7 +28,7 @@ class Peer:
         self._launcher: list[int] = []
 
     def read(self) -> tuple[list[str], bool]:
-        """The lines that have come, and whether the other end is closed."""
+        """Return the lines that have come, and whether the other end is closed."""
         try:
             while True:
                 part, given, _, _ = socket.recv_fds(self.connection, 4096, maxfds=1)

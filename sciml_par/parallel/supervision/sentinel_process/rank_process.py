@@ -47,7 +47,7 @@ class RankProcess:
                 os.close(descriptor)
 
     def has_ended(self, seconds: float) -> bool:
-        """Whether it ends within that time; True where that cannot be seen."""
+        """Return whether it ends within that time; True where that cannot be seen."""
         if self.descriptor is None:
             return True
         return bool(select.select([self.descriptor], [], [], max(seconds, 0.0))[0])

@@ -43,7 +43,7 @@ def interpolation_matrix(nodes: FloatArray, x: FloatArray) -> FloatArray:
 
 
 def in_time(times: FloatArray, values: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """The spline of degree 7 through values [T, k] at times [T]: t: [n] -> [n, k]."""
+    """Return the spline of degree 7 through values [T, k] at times [T]: t: [n] -> [n, k]."""
     from scipy.interpolate import make_interp_spline  # its import takes long
 
     spline = make_interp_spline(times, values, k=_SPLINE_DEGREE)

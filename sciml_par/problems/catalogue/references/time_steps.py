@@ -16,7 +16,7 @@ _CONTOUR = 32  # points on a circle around each eigenvalue
 def etdrk4(
     rates: Array, nonlinear: Callable[[Array], Array], start: Array, end: float, steps: int
 ) -> Array:
-    """The solution of v′ = Λ v + N(v) at equidistant times: [steps + 1, k] (local).
+    """Return the solution of v′ = Λ v + N(v) at equidistant times: [steps + 1, k] (local).
 
     Exponential time differencing (Cox and Matthews 2002), with coefficients by contour integrals
     (Kassam and Trefethen 2005, SIAM J. Sci. Comput. 26, 1214–1233).

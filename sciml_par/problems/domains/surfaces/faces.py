@@ -23,7 +23,7 @@ class Face(NamedTuple):
 
 
 def faces_of(lower: FloatArray, upper: FloatArray) -> list[Face]:
-    """The 2d faces, the lower before the upper one of each axis."""
+    """Return the 2d faces, the lower before the upper one of each axis."""
     return [
         Face(axis, float(bound[axis]), sign)
         for axis in range(len(lower))

@@ -20,7 +20,7 @@ class _Region(Protocol):
     """What is asked of a region; see `sciml_par.problems.domains.region`."""
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
-        """Whether points lie in it."""
+        """Return whether points lie in it."""
 
 
 class KeptSurface(Surface):
@@ -113,6 +113,6 @@ class KeptSurface(Surface):
     def _sides(
         self, region: _Region, x: FloatArray, normals: FloatArray, margin: float = 0.0
     ) -> tuple[BoolArray, BoolArray]:
-        """Whether a region is on the side against the normal, and on that of the normal."""
+        """Return whether a region is on the side against the normal, and on that of the normal."""
         step = self._step * normals
         return region._within(x - step, margin), region._within(x + step, margin)

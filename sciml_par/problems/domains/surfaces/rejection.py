@@ -30,7 +30,7 @@ def exactly(
     method: str,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, ...]:
-    """The first n points that `place` keeps, and what comes with them.
+    """Return the first n points that `place` keeps, and what comes with them.
 
     Parameters
     ----------

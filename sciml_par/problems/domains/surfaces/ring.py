@@ -81,7 +81,7 @@ class Ring(Surface):
         return np.asarray(np.linalg.norm(x - foot, axis=1) <= tolerance)
 
     def _feet(self, x: FloatArray, edges: slice) -> FloatArray:
-        """The points of the edges that are nearest to x: [n, 2] -> [n, edges, 2]."""
+        """Return the points of the edges that are nearest to x: [n, 2] -> [n, edges, 2]."""
         start, along = self._start[edges], self._along[edges]
         share = np.sum((x[:, None] - start) * along, axis=2) / self._lengths[edges] ** 2
         return np.asarray(start + np.clip(share, 0.0, 1.0)[..., None] * along)
@@ -92,7 +92,7 @@ class Ring(Surface):
         return np.minimum(edge, len(self._ends) - 1)
 
     def _at(self, length: FloatArray) -> OnSurface:
-        """The points that far along the ring."""
+        """Return the points that far along the ring."""
         edge = self._edge_at(length)
         share = (length - (self._ends - self._lengths)[edge]) / self._lengths[edge]
         x = self._start[edge] + np.clip(share, 0.0, 1.0)[:, None] * self._along[edge]

@@ -36,7 +36,7 @@ _SYNONYMS = {
 
 
 def method_name(value: Any, what: str, *, allowed: tuple[str, ...] = METHODS) -> str:
-    """The name of a method in the form that this package uses.
+    """Return the name of a method in the form that this package uses.
 
     Capitals, underscores and a few other names are accepted, such as "LHS", "pseudo" and "random".
     """
@@ -75,7 +75,7 @@ def unit_points(method: str, n: int, d: int, rng: np.random.Generator) -> FloatA
 
 
 def _sequence(method: str, n: int, d: int) -> FloatArray:
-    """The first points of a low-discrepancy sequence, scrambled always in the same way."""
+    """Return the first points of a low-discrepancy sequence, scrambled always in the same way."""
     from scipy.stats import qmc  # its import takes a second
 
     rng = np.random.default_rng(0)

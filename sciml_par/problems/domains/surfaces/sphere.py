@@ -15,7 +15,7 @@ _INSIDE = 1e-16  # normal quantiles are finite inside the unit interval only
 
 
 def coordinates_of(d: int) -> int:
-    """How many numbers of [0, 1] `directions` takes for a unit vector of ℝ^d."""
+    """Return how many numbers of [0, 1] `directions` takes for a unit vector of ℝ^d."""
     return max(1, d - 1) if d <= 3 else d
 
 

@@ -68,13 +68,13 @@ class Surface(ABC):
 
     @abstractmethod
     def project(self, x: FloatArray) -> OnSurface:
-        """The nearest points of the surface, for points x: [n, d] close to it.
+        """Return the nearest points of the surface, for points x: [n, d] close to it.
 
         Where two of its normals meet, their mean stands for the normal, and is shorter than 1.
         """
 
     def answers_to(self, name: str) -> bool:
-        """Whether this is one of its names."""
+        """Return whether this is one of its names."""
         return name in self.names or name in self.aliases
 
     def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:

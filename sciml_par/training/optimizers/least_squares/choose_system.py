@@ -80,7 +80,7 @@ def choose_system(
     solver: str = AUTO,
     members: int = 1,
 ) -> Choice:
-    """The solver that is taken, which a function of these numbers decides.
+    """Return the solver that is taken, which a function of these numbers decides.
 
     The kernel where there are fewer residuals than parameters. Else normal equations as long as
     they fit and take no more than `MOST_MULTIPLICATIONS`; divided over the ranks where there are

@@ -62,7 +62,7 @@ class LinearSystem(ABC):
         return [tf.matmul(tf.cast(row, j.dtype), j)[:, 0, :] for j in at.jacobian]
 
     def squared_column_norms(self, objective: Objective, at: Linearization) -> Tensor:
-        """The diagonal of JᵀJ, or an estimate of it, [M, p] (collective)."""
+        """Return the diagonal of JᵀJ, or an estimate of it, [M, p] (collective)."""
         squares = [tf.reduce_sum(tf.cast(j, tf.float64) ** 2, axis=2) for j in at.jacobian]
         return objective.sum_over_ranks(tf.add_n(squares))
 

@@ -87,7 +87,7 @@ class MatrixFree(LinearSystem):
         return objective.jacobian_times(theta, at.matrix.batch, tf.cast(direction, theta.dtype))
 
     def squared_column_norms(self, objective: Objective, at: Linearization) -> Tensor:
-        """The diagonal of the Nyström approximation, which is at most that of JᵀJ."""
+        """Return the diagonal of the Nyström approximation, which is at most that of JᵀJ."""
         return tf.reduce_sum(at.matrix.root**2, axis=2)
 
     def factorize(

@@ -40,11 +40,11 @@ class Panels:
         return _ceil(self.p, self.width)
 
     def first(self, k: int) -> int:
-        """The first column of panel k, and its first row."""
+        """Return the first column of panel k, and its first row."""
         return k * self.width
 
     def end(self, k: int) -> int:
-        """The first column after panel k."""
+        """Return the first column after panel k."""
         return min(self.p, (k + 1) * self.width)
 
     def shape(self, k: int) -> tuple[int, int]:
@@ -52,11 +52,11 @@ class Panels:
         return self.p - self.first(k), self.end(k) - self.first(k)
 
     def owner(self, k: int) -> int:
-        """The rank that keeps panel k."""
+        """Return the rank that keeps panel k."""
         return k % self.ranks
 
     def of(self, rank: int) -> list[int]:
-        """The panels of a rank."""
+        """Return the panels of a rank."""
         return list(range(rank, self.count, self.ranks))
 
     def most_elements(self) -> int:

@@ -35,7 +35,7 @@ _SYSTEMS: dict[str, Callable[[], LinearSystem]] = {
 def make_system(
     solver: str, objective: Objective, batch: Batch, parameters: int, *, scaled: bool
 ) -> LinearSystem:
-    """The solver for p parameters, the same on every rank."""
+    """Return the solver for p parameters, the same on every rank."""
     if solver in (AUTO, KERNEL):
         counts = objective.residuals_of_ranks(batch)
         if solver == KERNEL or sum(counts) < parameters:
@@ -44,7 +44,7 @@ def make_system(
 
 
 def system_of(solver: str) -> LinearSystem:
-    """The solver of this name but for the kernel; normal equations for "auto"."""
+    """Return the solver of this name but for the kernel; normal equations for "auto"."""
     made = _SYSTEMS.get(solver, NormalEquations)()
     if not isinstance(made, NormalEquations) and not can_call_on_host():
         raise InputError(
@@ -55,7 +55,7 @@ def system_of(solver: str) -> LinearSystem:
 
 
 def check_solver(where: str, solver: Any, names: Sequence[str] = ALL) -> None:
-    """See that it is one of the names."""
+    """Check that it is one of the names."""
     if not isinstance(solver, str) or solver not in names:
         raise InputError(
             f"{where}: expected solver to be one of {', '.join(map(repr, names))}; got {solver!r}."

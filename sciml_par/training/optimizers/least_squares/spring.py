@@ -193,7 +193,7 @@ class SPRING(Described):
     def _search(
         self, objective: Objective, parameters: Tensor, batch: Batch, step: Tensor, loss: Tensor
     ) -> _Search:
-        """The best η of θ − η d for d: [M, p], zero where none lowers the loss."""
+        """Return the best η of θ − η d for d: [M, p], zero where none lowers the loss."""
 
         def unfinished(search: _Search) -> Tensor:
             return (search.tried < self.trials) & tf.reduce_any(~search.ended)

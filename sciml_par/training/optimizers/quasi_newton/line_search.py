@@ -193,7 +193,7 @@ class Point(NamedTuple):
 
 
 def minimizer(a: Point, b: Point) -> Tensor:
-    """The local minimizer of the cubic with these values and slopes, [M].
+    """Return the local minimizer of the cubic with these values and slopes, [M].
 
     Nocedal and Wright (2006), eq. 3.59. Not finite where the cubic has none.
     """
@@ -204,7 +204,7 @@ def minimizer(a: Point, b: Point) -> Tensor:
 
 
 def between(low: Point, high: Point, *, halve: Tensor) -> Tensor:
-    """A length between two points, away from both, [M].
+    """Return a length between two points, away from both, [M].
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def between(low: Point, high: Point, *, halve: Tensor) -> Tensor:
 
 
 def beyond(before: Point, last: Point) -> Tensor:
-    """A length greater than that of the last point, where the function still falls, [M]."""
+    """Return a length greater than that of the last point, where the function still falls, [M]."""
     step = last.length - before.length
     least, most = last.length + _LEAST_BEYOND * step, last.length + _MOST_BEYOND * step
     found = minimizer(before, last)

@@ -93,7 +93,7 @@ class QuasiNewton(Described, ABC):
 
     @abstractmethod
     def start(self, parameters: Tensor) -> Memory:
-        """A memory from which nothing is read before the first pair has come (local)."""
+        """Return a memory from which nothing is read before the first pair has come (local)."""
 
     @abstractmethod
     def direction(self, memory: Memory, gradient: Tensor, number: Tensor) -> Tensor:
@@ -101,13 +101,13 @@ class QuasiNewton(Described, ABC):
 
     @abstractmethod
     def learn(self, memory: Memory, pair: Pair, number: Tensor) -> Memory:
-        """The memory with the pair of step `number` (local).
+        """Return the memory with the pair of step `number` (local).
 
         What fresh members had in it does not count any more.
         """
 
     def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
-        """See that the method can be used for this many members and parameters (local).
+        """Check that the method can be used for this many members and parameters (local).
 
         Raises
         ------
@@ -138,7 +138,7 @@ class QuasiNewton(Described, ABC):
         return parameters
 
     def report(self, state: State) -> Report:
-        """The step length and |∇L|, and which members are stuck (local)."""
+        """Return the step length and |∇L|, and which members are stuck (local)."""
         measures = {"step length": state.length, "|gradient|": tf.norm(state.gradient, axis=1)}
         return Report(measures, tf.cast(state.stuck, tf.bool))
 
@@ -226,7 +226,7 @@ class QuasiNewton(Described, ABC):
     def _direction(
         self, state: State, gradient: Tensor, number: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The direction [M, p], the first length to try [M], and who goes along −∇L [M]."""
+        """Return the direction [M, p], the first length to try [M], and who goes along −∇L [M]."""
         direction = self.direction(state.memory, gradient, number)
         # By rounding, a direction may lead upwards or be no number at all.
         fresh = tf.cast(state.fresh, tf.bool) | ~(_dot(direction, gradient) < 0)
@@ -261,7 +261,7 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _like(mask: Tensor, tensor: Tensor) -> Tensor:
-    """A mask of the members [M] with as many axes as the tensor."""
+    """Return a mask of the members [M] with as many axes as the tensor."""
     return tf.reshape(mask, [-1] + [1] * (tensor.shape.rank - 1))
 
 

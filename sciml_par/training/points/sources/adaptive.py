@@ -65,7 +65,7 @@ class Adaptive(Source):
         return self.adapting.every - step % self.adapting.every
 
     def due(self, step: int) -> bool:
-        """Whether points are to be chosen before the update after `step` updates."""
+        """Return whether points are to be chosen before the update after `step` updates."""
         full = self.adapting.grows and len(self._points[0]) == self.capacity
         on_time = step > 0 and step % self.adapting.every == 0
         return on_time and step != self._adapted_at and not full

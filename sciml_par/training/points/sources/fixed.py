@@ -52,7 +52,7 @@ class Fixed(Source):
         self._part: Any = None
 
     def stacked_as(self, wanted: tuple[Flags, Flags], members: int) -> Fixed:
-        """The same with copies for the members of what is to be stacked and is not."""
+        """Return the same with copies for the members of what is to be stacked and is not."""
         leaves = [
             [
                 np.repeat(leaf[None], members, axis=0) if flag and not now else leaf

@@ -26,7 +26,7 @@ class Take(Protocol):
     """
 
     def __call__(self, data: Data, step: Tensor) -> tuple[Any, Any]:
-        """The weights of the terms, and the arrays of the set, after `step` updates."""
+        """Return the weights of the terms, and the arrays of the set, after `step` updates."""
 
     def __hash__(self) -> int:
         """Equal for equal ones."""
@@ -60,7 +60,7 @@ class Source(ABC):
 
     @abstractmethod
     def whole(self, step: int) -> tuple[Any, Any]:
-        """The weights and arrays of all of this rank's points."""
+        """Return the weights and arrays of all of this rank's points."""
 
 
 def stack(arrays: Sequence[Array]) -> tuple[Array, bool]:
