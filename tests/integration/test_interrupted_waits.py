@@ -128,13 +128,14 @@ sp.barrier()
 
 
 @pytest.mark.parametrize("interrupted", ("3", "123"))
-def test_ctrl_c_ends_the_job_soon_and_is_reported_once(interrupted: str, tmp_path: Path) -> None:
-    """It takes 0.5 s where cores are free; the limit allows for a busy machine."""
+def test_ctrl_c_ends_the_job_within_a_second_and_is_reported_once(
+    interrupted: str, tmp_path: Path
+) -> None:
     program = tmp_path / "program.py"
     program.write_text(WAIT_TOGETHER)
     ended = start(4, program, interrupted, folder=tmp_path, threads=1).end(seconds=60)
     times = [(tmp_path / name).stat().st_mtime for name in ("interrupted", "alive")]
-    assert times[1] - times[0] < 3.0
+    assert times[1] - times[0] < 1.0
     assert ended.err.count("was interrupted (Ctrl-C, SIGINT) while it waited in barrier") == 1
     assert f"rank {interrupted[0]} of «world»" in ended.err
 

@@ -156,7 +156,7 @@ class Propagated:
 
 
 def _products(layer: Layer, parts: Sequence[Part]) -> list[Part]:
-    """Return all parts that have the shape of the value are one product, where that is quicker."""
+    """All parts that have the shape of the value are one product, where that is quicker."""
     shape = parts[0].shape  # type: ignore[union-attr]
     alike = [part for part in parts if part is not None and part.shape == shape]
     together = iter(layer.multiply(alike))

@@ -249,7 +249,7 @@ def _in_graph_on_host(call_site: CallSite, x: Any, all_passes: AllPasses) -> Any
 
 
 def _in_graph(call_site: CallSite, x: Any, placement: Placement, all_passes: AllPasses) -> Any:
-    """Return the tensor is carried from where TensorFlow has it when the graph runs."""
+    """The tensor is carried from where TensorFlow has it when the graph runs."""
     shape, mismatch = call_site.request.receive_shape, MismatchInGraph()
     caught = mismatch.caught(
         lambda tensor: [run_eagerly(call_site, tensor)], lambda: [tf.zeros(shape, x.dtype)]

@@ -108,6 +108,11 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class Interrupted:
+    """The sender ends the job because of Ctrl-C in a wait, and reports it."""
+
+
+@dataclass(frozen=True)
 class Left:
     """The sender's program has ended, after it began so many collectives in each group.
 
@@ -151,6 +156,7 @@ Message = (
     | Elsewhere
     | OrderDigest
     | Failed
+    | Interrupted
     | Left
     | Joined
     | Announced
@@ -168,6 +174,7 @@ class Mailbox:
     past_answers, elsewhere : by group, the last such message of each rank.
     order_digests : the last such message, by group.
     failed, left : the last such message of each rank.
+    interrupted : whether another rank reports that it was interrupted.
     joined : the last such message of each rank and group.
     asked : what a group does next: by its identity, and by the number of the collective.
     telling : held by the thread that tells joined ranks of this rank's collectives.
@@ -194,6 +201,7 @@ class Mailbox:
         self.elsewhere: dict[Identity, dict[int, Elsewhere]] = {}
         self.order_digests: dict[Identity, OrderDigest] = {}
         self.failed: dict[int, Failed] = {}
+        self.interrupted = False
         self.left: dict[int, Left] = {}
         self.joined: dict[tuple[int, Identity], Joined] = {}
         self.asked: dict[Identity, dict[int, Announcement]] = {}
@@ -331,6 +339,8 @@ class Mailbox:
             self.order_digests[message.group] = message
         elif isinstance(message, Failed):
             self.failed[sender] = message
+        elif isinstance(message, Interrupted):
+            self.interrupted = True
         elif isinstance(message, Joined):
             self.joined[sender, message.group] = message
         elif isinstance(message, Announced):

@@ -20,7 +20,7 @@ from typing import Any
 
 from sciml_par._stderr import write_error
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.mailbox import Failed, Mailbox
+from sciml_par.parallel.groups.mailbox import Interrupted, Mailbox
 from sciml_par.parallel.groups.world import JobEnd
 
 _SECONDS_TO_ACT = 0.3
@@ -28,7 +28,6 @@ _SECONDS_BETWEEN_RANKS = 0.05
 _LAST_TURN = 4
 _SECONDS_TO_END = 5.0
 _INTERRUPTED = 128 + signal.SIGINT
-_KEY = "interrupted in a wait"
 
 
 def watch_for_ctrl_c(
@@ -68,21 +67,16 @@ def _watch(
         if signature is None or place != before:
             continue
         time.sleep(_SECONDS_BETWEEN_RANKS * min(rank, _LAST_TURN))
-        if _is_reported(mailbox):
+        mailbox.poll()
+        if mailbox.interrupted:
             time.sleep(_SECONDS_TO_END)
         else:
-            mailbox.send(Failed(_KEY, ""))
+            mailbox.send(Interrupted())
             write_error(
                 f"rank {rank} of «{name}» was interrupted (Ctrl-C, SIGINT) while it waited in "
                 f"{signature}; the job ends."
             )
         job_end.with_code(_INTERRUPTED)
-
-
-def _is_reported(mailbox: Mailbox) -> bool:
-    """Return whether another rank has reported that it was interrupted."""
-    mailbox.poll()
-    return any(failed.key == _KEY for failed in mailbox.failed.values())
 
 
 def _place(communicators: Callable[[], Iterable[Communicator]]) -> tuple[Any, ...]:

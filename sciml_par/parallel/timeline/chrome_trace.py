@@ -27,7 +27,7 @@ def line(event: Mapping[str, Any]) -> str:
 
 
 def process_name(rank: int, host: str) -> list[Event]:
-    """Return a rank is a process."""
+    """A rank is a process."""
     return [
         _metadata(rank, FIRST, "process_name", {"name": f"rank {rank} on {host}"}),
         _metadata(rank, FIRST, "process_sort_index", {"sort_index": rank}),
@@ -35,7 +35,7 @@ def process_name(rank: int, host: str) -> list[Event]:
 
 
 def thread_name(rank: int, thread: int, group: str) -> list[Event]:
-    """Return a group is a thread of each of its ranks."""
+    """A group is a thread of each of its ranks."""
     return [
         _metadata(rank, thread, "thread_name", {"name": group}),
         _metadata(rank, thread, "thread_sort_index", {"sort_index": thread}),

@@ -185,7 +185,7 @@ def _other_text(path: Path, name: str, there: Any, here: Any, texts: dict[str, A
 
 
 def _versions_text(texts: dict[str, Any]) -> str:
-    """Return a function's code has another digest in another version of Python."""
+    """A function's code has another digest in another version of Python."""
     saved, now = texts.get("versions", {}), versions()
     unlike = [f"{name} {saved[name]}" for name in saved if now.get(name) != saved[name]]
     return f" (It was written with {listed(unlike)}.)" if unlike else ""

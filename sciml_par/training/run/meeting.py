@@ -137,7 +137,7 @@ class Watcher:
         return None
 
     def met(self, meeting: Meeting) -> str | None:
-        """Return all ranks have met; what is to be told them at the next meeting, if anything."""
+        """All ranks have met; what is to be told them at the next meeting, if anything."""
         return None
 
 
