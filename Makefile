@@ -141,15 +141,17 @@ test-serial $(filter-out test-mpi-4,$(MPI_RUNS)): export XLA_FLAGS ?= \
 
 # Two runs side by side, since the tests that start programs mostly wait. What the second one prints
 # comes at its end. Of either, pytest's code 5 is no failure: that none of its tests were chosen.
-test-serial: $(STAMP) ## the tests in one process, and beside them those that start programs
-	@echo "== tests in one process, and those that start programs"
-	@log=$$(mktemp); \
-	python -m pytest -p no:cacheprovider -m 'launches and not large and not long' $(SELECTION) $(PYTEST_ARGS) \
+SIDE_BY_SIDE = log=$$(mktemp); \
+	python -m pytest -p no:cacheprovider -m 'launches and $(1)' $(SELECTION) $(PYTEST_ARGS) \
 	    > "$$log" 2>&1 & programs=$$!; trap 'kill $$programs 2>/dev/null; rm -f "$$log"' EXIT INT; \
-	python -m pytest -m 'not launches and not large and not long' $(SELECTION) $(PYTEST_ARGS); code=$$?; \
+	python -m pytest -m 'not launches and $(1)' $(SELECTION) $(PYTEST_ARGS); code=$$?; \
 	wait $$programs; other=$$?; cat "$$log"; \
 	[ $$code -eq 0 ] || [ $$code -eq 5 -a $$other -eq 0 ] || exit 1; \
 	[ $$other -eq 0 ] || [ $$other -eq 5 -a $$code -eq 0 ]
+
+test-serial: $(STAMP) ## the tests in one process, and beside them those that start programs
+	@echo "== tests in one process, and those that start programs"
+	@$(call SIDE_BY_SIDE,not large and not long)
 
 test-mpi: $(STAMP) ## the parallel suites under mpirun (test-mpi-3: on three ranks alone)
 	$(call MAKE_EACH,$(MPI_RUNS))
@@ -161,15 +163,16 @@ $(MPI_RUNS): test-mpi-%: $(STAMP)
 	@echo "== tests on $* ranks"
 	$(TIMEOUT) $(MPIRUN) -np $* python -m pytest $(MPI_PYTEST) $(MPI_SUITES) $(SELECTION) $(PYTEST_ARGS)
 
-# Sentences are looked at on one rank and numbers on two; SELECTION=--all looks at all on both.
+# Of the hostile programs, sentences are looked at on one rank and numbers on two; SELECTION=--all
+# looks at all on both.
 test-long: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
 test-long: export OMP_NUM_THREADS := 1
-test-long: LONG = python -m pytest $(MPI_PYTEST) -m long tests/adversaries $(SELECTION) $(PYTEST_ARGS)
-test-long: $(STAMP) ## hostile and ordinary programs: the right number or a sentence
-	@echo "== programs on one rank"
-	$(TIMEOUT) $(LONG)
-	@echo "== programs on two ranks"
-	$(TIMEOUT) $(MPIRUN) -np 2 $(LONG)
+test-long: $(STAMP) ## what takes longer: hostile programs, faults, fuzzing, whole products
+	@echo "== long tests in one process, and those that start programs"
+	@$(call SIDE_BY_SIDE,long and not large)
+	@echo "== long tests on two ranks"
+	$(TIMEOUT) $(MPIRUN) -np 2 python -m pytest $(MPI_PYTEST) -m 'long and not large' \
+	    tests/adversaries $(MPI_SUITES) $(SELECTION) $(PYTEST_ARGS)
 
 # As many ranks as there are GPUs that init finds; without one, the sentence that says so.
 COUNT_GPUS = from _by_size import default_ranks; print(default_ranks("gpu"))
