@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sciml_par.networks.keras.dense_model import dense_chain
 from sciml_par.networks.keras.graph_key import digest_of_graph
 from sciml_par.networks.keras.keras_function import KerasFunction
 from sciml_par.networks.keras.network import Identity, Network
+from sciml_par.networks.layers.activation import LINEAR
 from sciml_par.networks.propagation.dense_chain import DenseChain
 
 _ACCEPTED = (
@@ -94,8 +96,23 @@ def _network_of_ours(model: Any, d: int, m: int, dtype: str, chain: Any) -> Netw
     keras_checks.check_parts(model)
     keras_checks.check_precision(model, dtype)
     variables = tuple(model.trainable_variables)
-    remarks = _remarks(model)
-    return Network(model, variables, model.apply, model.jet, _key(model), remarks, chain=chain)
+    return Network(
+        model,
+        variables,
+        model.apply,
+        model.jet,
+        _key(model),
+        _remarks(model),
+        chain=chain,
+        frozen=_numbers(getattr(model, "frozen_variables", ()), variables),
+        linear=_numbers(getattr(model, "linear_variables", ()), variables) or None,
+    )
+
+
+def _numbers(some: Sequence[Any], variables: Sequence[Any]) -> tuple[int, ...]:
+    """Return which of the variables some of them are."""
+    found = {id(variable) for variable in some}
+    return tuple(i for i, variable in enumerate(variables) if id(variable) in found)
 
 
 def _key(model: Any) -> Any:
@@ -143,7 +160,18 @@ def _network_of_chain(model: Any, chain: DenseChain) -> Network:
     variables = tuple(model.trainable_variables)
     shapes = tuple((tuple(v.shape), str(v.dtype)) for v in variables)
     key = ("chain", chain.key, shapes)
-    return Network(model, variables, chain.apply, chain.jet, key, _remarks(model), chain=chain)
+    last = chain.layers[-1]
+    linear = [place for place in (last.weight, last.bias) if isinstance(place, int)]
+    return Network(
+        model,
+        variables,
+        chain.apply,
+        chain.jet,
+        key,
+        _remarks(model),
+        chain=chain,
+        linear=tuple(linear) if linear and last.activation is LINEAR else None,
+    )
 
 
 def _build(model: Any, d: int, dtype: str) -> None:

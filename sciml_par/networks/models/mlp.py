@@ -159,6 +159,11 @@ class MLP(keras.Model):
         return self._by_layers(WeightsOf.now(), inputs)
 
     @property
+    def linear_variables(self) -> list[Any]:
+        """Those of the output layer, in which the network is linear."""
+        return list(self._dense[-1].variables)
+
+    @property
     def _has_only_pairs(self) -> bool:
         """Whether all weights are W1, b1, W2, b2, …"""
         return self.embedding is None and not self._slopes

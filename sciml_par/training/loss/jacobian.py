@@ -121,6 +121,7 @@ class JacobianOfTerm:
         # Weights that tf.gradients multiplies by in the residual are not recorded.
         signs = _signs(r)
         slopes = tape.gradient(r, own, signs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        slopes = [tf.zeros_like(s) if i in self.layout.frozen else s for i, s in enumerate(slopes)]
         expected = tf.concat([tf.reshape(each, [-1]) for each in slopes], axis=0)
         right &= _agree(by_all[: self.layout.size_of_network], signs, expected)
         if sought:

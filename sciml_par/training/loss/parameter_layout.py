@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from sciml_par._tensorflow import tf
 from sciml_par.problems.unknowns.unknowns import Unknown
 
@@ -23,15 +26,24 @@ class ParameterLayout:
     names : of the tensors, as Keras calls the variables; for messages and for optimizers that
         treat some of them apart.
     unknowns : how many of the tensors, the last ones, are parameters of unknowns of the problem.
+    frozen : numbers of the tensors that no step changes.
+    linear : numbers of the tensors in which the network is linear; None where they are not known.
     """
 
     shapes: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
     unknowns: int = 0
+    frozen: tuple[int, ...] = ()
+    linear: tuple[int, ...] | None = None
 
     @classmethod
     def of(
-        cls, variables: Sequence[Any], unknowns: Mapping[str, Unknown] | None = None
+        cls,
+        variables: Sequence[Any],
+        unknowns: Mapping[str, Unknown] | None = None,
+        *,
+        frozen: tuple[int, ...] = (),
+        linear: tuple[int, ...] | None = None,
     ) -> ParameterLayout:
         """Return the layout of a network's trainable variables, and then of unknowns."""
         sought = unknowns or {}
@@ -41,6 +53,35 @@ class ParameterLayout:
             (*shapes, *(unknown.shape for unknown in sought.values())),
             (*names, *(f"unknowns/{name}" for name in sought)),
             len(sought),
+            frozen,
+            linear,
+        )
+
+    def changed(self, before: Tensor, after: Tensor) -> Tensor:
+        """Return θ after a step, [M, p], with the frozen tensors as before it."""
+        if not self.frozen:
+            return after
+        return tf.where(tf.constant(self._marks(self.frozen)), before, after)
+
+    def derivatives(self, by_all: Tensor, axis: int) -> Tensor:
+        """Return derivatives by θ along an axis of size p, zero for the frozen tensors."""
+        if not self.frozen:
+            return by_all
+        shape = [1] * by_all.shape.rank
+        shape[axis] = self.size
+        marks = tf.reshape(tf.constant(self._marks(self.frozen)), shape)
+        return tf.where(marks, tf.zeros([], by_all.dtype), by_all)
+
+    def solved(self) -> list[slice]:
+        """Return where the numbers lie in which the network is linear, and the unknowns."""
+        ends = np.cumsum([0, *self.sizes])
+        first_unknown = len(self.shapes) - self.unknowns
+        numbers = [*(self.linear or ()), *range(first_unknown, len(self.shapes))]
+        return [slice(int(ends[i]), int(ends[i + 1])) for i in sorted(numbers)]
+
+    def _marks(self, numbers: Sequence[int]) -> npt.NDArray[np.bool_]:
+        return np.concatenate(
+            [np.full(size, i in numbers) for i, size in enumerate(self.sizes)]
         )
 
     @property
@@ -68,6 +109,7 @@ class ParameterLayout:
         return tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0)
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
-        """Return the tensors of a vector [p]."""
+        """Return the tensors of a vector [p]; no derivative passes through the frozen ones."""
         parts = tf.split(flat, self.sizes)
-        return [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
+        tensors = [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
+        return [tf.stop_gradient(t) if i in self.frozen else t for i, t in enumerate(tensors)]

@@ -120,7 +120,7 @@ class RecordedLayers:
 
         Rows of parameters that are no weights of the layers are zero.
         """
-        n = residual.shape[0]
+        n, frozen = residual.shape[0], layout.frozen
         outputs = [list(each.outputs) for each in self._all]
         slopes = self._tape.gradient(
             total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO
@@ -129,13 +129,13 @@ class RecordedLayers:
         for each, deltas in zip(self._all, slopes, strict=True):
             if each.outputs[0].shape[1] != n:
                 raise NotRecordedError
-            if isinstance(each.layer.weight, int):
+            if isinstance(each.layer.weight, int) and each.first + each.layer.weight not in frozen:
                 products = [
                     a[:, None, :] * delta[None, :, :]
                     for a, delta in zip(each.inputs, deltas, strict=True)
                 ]
                 parts[each.first + each.layer.weight].append(tf.add_n(products))
-            if isinstance(each.layer.bias, int):
+            if isinstance(each.layer.bias, int) and each.first + each.layer.bias not in frozen:
                 parts[each.first + each.layer.bias].append(deltas[0])
         rows = [
             tf.reshape(tf.add_n(part), [-1, n]) if part else tf.zeros([size, n], residual.dtype)
