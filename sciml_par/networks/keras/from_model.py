@@ -66,7 +66,8 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     if isinstance(model, _mlp()) and _is_plain_mlp(model):
         return _network_of_mlp(model, d, m, dtype)
     propagated: Any = import_module("sciml_par.networks.propagation.propagated_model")
-    if isinstance(model, propagated.PropagatedModel):
+    corrected: Any = import_module("sciml_par.networks.models.corrected")
+    if isinstance(model, (propagated.PropagatedModel, corrected.Corrected)):
         return _network_of_ours(model, d, m, dtype, model.records())
     keras: Any = import_module("keras")
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
@@ -116,11 +117,14 @@ def _numbers(some: Sequence[Any], variables: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _key(model: Any) -> Any:
+    summands = getattr(model, "summands", None)
+    if summands is not None:
+        return (type(model), *map(_key, summands))
     try:
         config = model.get_config()
     except Exception:  # that of a subclass may be anything
         return Identity(model)
-    initial = ("name", "seed", "initial_weights", "box")
+    initial = ("name", "seed", "initial_weights", "box", "scale")
     kept = {name: value for name, value in config.items() if name not in initial}
     embedding = repr(kept.pop("embedding", None))
     trained = {id(variable) for variable in model.trainable_variables}

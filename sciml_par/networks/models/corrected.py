@@ -36,6 +36,11 @@ class Corrected(keras.Model):
         return self.base(inputs) + self.correction(inputs)
 
     @property
+    def summands(self) -> tuple[Any, Any]:
+        """The network that stays and the one that is trained."""
+        return self.base, self.correction
+
+    @property
     def frozen_variables(self) -> list[Any]:
         return [*self.base.trainable_variables, *getattr(self.correction, "frozen_variables", ())]
 

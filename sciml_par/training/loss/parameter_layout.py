@@ -79,6 +79,15 @@ class ParameterLayout:
         numbers = [*(self.linear or ()), *range(first_unknown, len(self.shapes))]
         return [slice(int(ends[i]), int(ends[i + 1])) for i in sorted(numbers)]
 
+    def spread(self, values: Tensor) -> Tensor:
+        """Return numbers [M, q] at the places of `solved`, zero elsewhere: [M, p]."""
+        parts, at, taken = [], 0, 0
+        for place in self.solved():
+            count = place.stop - place.start
+            parts += [_zeros(values, place.start - at), values[:, taken : taken + count]]
+            at, taken = place.stop, taken + count
+        return tf.concat([*parts, _zeros(values, self.size - at)], axis=1)
+
     def _marks(self, numbers: Sequence[int]) -> npt.NDArray[np.bool_]:
         return np.concatenate(
             [np.full(size, i in numbers) for i, size in enumerate(self.sizes)]
@@ -113,3 +122,7 @@ class ParameterLayout:
         parts = tf.split(flat, self.sizes)
         tensors = [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
         return [tf.stop_gradient(t) if i in self.frozen else t for i, t in enumerate(tensors)]
+
+
+def _zeros(like: Tensor, columns: int) -> Tensor:
+    return tf.zeros([like.shape[0], columns], like.dtype)

@@ -36,6 +36,7 @@ class OrthogonalFactors(LinearSystem):
     """
 
     def __init__(self, places: Sequence[slice] | None = None) -> None:
+        """Take the columns of J at these places only; by default all."""
         self._places = places
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
@@ -100,22 +101,23 @@ def _factors(arguments: Sequence[Array], results: Sequence[Array]) -> None:
 def _joined(arguments: Sequence[Array], results: Sequence[Array]) -> None:
     (everyone,) = arguments  # [P, M, k (k + 1) / 2]
     for member, packed in enumerate(results[0]):
-        factor = _unpacked(everyone[0, member])
+        factor = unpacked(everyone[0, member])
         for other in everyone[1:, member]:
-            lapack.join_triangular_factors(factor, _unpacked(other))
+            lapack.join_triangular_factors(factor, unpacked(other))
         lapack.pack(factor, packed)
 
 
 def _damped(arguments: Sequence[Array], results: Sequence[Array]) -> None:
     for packed, damping, factor in zip(*arguments, results[0], strict=True):
-        factor[...] = _unpacked(packed)
+        factor[...] = unpacked(packed)
         if np.isfinite(factor).all() and np.isfinite(damping).all():
             lapack.join_triangular_factors(factor, np.diag(damping))
         else:
             factor[...] = np.nan
 
 
-def _unpacked(packed: Array) -> Array:
+def unpacked(packed: Array) -> Array:
+    """Return the lower triangle [k, k] of its numbers [k (k + 1) / 2]."""
     k = (math.isqrt(8 * len(packed) + 1) - 1) // 2
     factor = np.zeros([k, k])
     lapack.unpack(packed, factor)
