@@ -5,12 +5,14 @@ from .layers.activation import ACTIVATIONS as ACTIVATIONS
 from .layers.activation import Activation as Activation
 from .layers.activation import activation_named as activation_named
 from .models.fourier_features import FourierFeatures as FourierFeatures
+from .models.corrected import Corrected as Corrected
 from .models.mlp import MLP as MLP
 from .models.modified_mlp import ModifiedMLP as ModifiedMLP
 from .models.named import network_named as network_named
 from .models.names import NETWORK_NAMES as NETWORK_NAMES
 from .models.periodic_embedding import PeriodicEmbedding as PeriodicEmbedding
 from .models.pirate_net import PirateNet as PirateNet
+from .models.random_features import RandomFeatures as RandomFeatures
 from .propagation.propagated_model import PropagatedModel as PropagatedModel
 from .propagation.propagation import Propagated as Propagated
 from .propagation.taylor import jet as jet

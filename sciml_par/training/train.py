@@ -16,6 +16,7 @@ from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import ENSEMBLE, Ensemble
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, scattered_before
+from sciml_par.training.estimate.of_members import wants_estimate, with_estimates
 from sciml_par.training.loop.stops import Stop
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
@@ -53,6 +54,7 @@ def train(
     evaluation_points: int | None = None,
     evaluation_domain: Domain | None = None,
     progress: bool = True,
+    estimate: bool | None = None,
 ) -> Result:
     """Minimize the loss of a problem over the weights of a network (collective).
 
@@ -104,6 +106,8 @@ def train(
     evaluation_domain : where; by default the smallest box around the domains of all ranks'
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0.
+    estimate : estimate the error of the solution at the end; see `Result.error`. By default where
+        all ranks train one model and have trained it for 30 seconds or more.
 
     Returns
     -------
@@ -189,6 +193,8 @@ def train(
             raise TrainingError(failure_text(last.everyone))
         whole = evaluation_domain or common_domain(problem, everyone)
         found = members_found(ready, courses, outcomes, whole, everyone)
+        if wants_estimate(estimate, found, ready, everyone):
+            found = with_estimates(found, ready, courses, outcomes, world)
         result = Result(
             ready.settings.mode,
             collect(found, everyone, ready.problem_of),

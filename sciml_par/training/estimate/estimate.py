@@ -1,72 +1,189 @@
-"""Estimate the error of a trained field by one Gauss–Newton step of richer features."""
+"""Estimate the error of a trained field by solving the linearized equation with richer features."""
 
 from __future__ import annotations
 
 import math
-import warnings
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module
-from sciml_par.training.arguments.arguments import Arguments
-from sciml_par.training.arguments.ensemble import Ensemble
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.parallel.groups.world import World
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknowns import numbers_of
+from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
+from sciml_par.training.estimate.side_by_side import Solved, best_of, solve_side_by_side
 from sciml_par.training.members.stack import MemberSetup
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
-from sciml_par.training.outcome.outcome import outcomes_of
 from sciml_par.training.outcome.evaluate import values_of
-from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.points import Points
-from sciml_par.training.preparation.preparation import prepare
-from sciml_par.training.run.meeting import Meeting
-from sciml_par.training.run.run import run
+
+Array = npt.NDArray[Any]
+Kind = tuple[str, float]
+
+KINDS: tuple[Kind, ...] = (
+    *(("sin", scale) for scale in (3.0, 6.0, 12.0, 24.0)),
+    *(("tanh", scale) for scale in (2.0, 4.0, 8.0)),
+)
+"""Activations and scales of the features among which the residual at unseen points chooses."""
+POINTS_PER_FEATURE = 2.5
+_FEATURES = (300, 800)
+_BEST_KINDS = 2
+_SEED = 977
+_MOST_DIMENSIONS = 3
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """Make the sum of a trained network and of random features, of another scale for each seed."""
+class Sums:
+    """Makes the sum of a trained network and random features, of another kind for each seed."""
 
     base: Any
-    kinds: Sequence[tuple[str, float]]
+    kinds: Sequence[Kind]
     features: int
-    first_seed: int
 
-    def __call__(self, d: int, m: int, *, seed: int, dtype: str, box: Any = None) -> Any:
-        models: Any = import_module("sciml_par.networks.models.random_features")
-        corrected: Any = import_module("sciml_par.networks.models.corrected")
+    def __call__(self, d: int, m: int, *, seed: int, dtype: str, box: Any) -> Any:
+        models: Any = import_module("sciml_par.networks")
         activation, scale = self.kinds[seed]
         features = models.RandomFeatures(
-            d, m, features=self.features, activation=activation, scale=scale,
-            seed=self.first_seed, box=box, dtype=dtype,
+            d,
+            m,
+            features=self.features,
+            activation=activation,
+            scale=scale,
+            seed=_SEED + self.features,
+            box=box,
+            dtype=dtype,
         )
-        return corrected.Corrected(self.base, features)
+        return models.Corrected(self.base, features)
 
 
-def corrections(setup: MemberSetup, kept, world, *, kinds, features, points, settings, steps=1, seed=77):
-    factory = Candidates(setup.network.model, kinds, features, seed)
-    arguments = Arguments(
-        problem=setup.problem, network=factory, points=points, points_per_rank=None,
-        mode=Ensemble(members=len(kinds), ranks_per_member=world.communicator.size, seeds=range(len(kinds))),
-        optimizer=LeastSquares(), steps=steps, phases=None, stop=None, keep="last", weights=None,
-        seed=settings.seed + seed, precision=settings.precision, log_every=None, evaluation_points=None,
-        evaluation_domain=None,
+def estimate_error(
+    problem: Problem,
+    setup: MemberSetup,
+    kept: Array,
+    prediction: Prediction,
+    *,
+    seed: int,
+    world: World,
+) -> ErrorEstimate:
+    """Return the estimated error of a member that all ranks have trained (collective).
+
+    Parameters
+    ----------
+    problem : as it was trained, with its weights and input scaling.
+    setup : the member, whose network has the weights that are kept.
+    kept : its parameters, [p].
+    prediction : of the member, at the evaluation points.
+    """
+    began, m = time.perf_counter(), problem.outputs
+    if math.isnan(problem.domain.volume) or not problem.residuals:
+        why = "it takes points that were not trained on, and only given points are known here."
+        return ErrorEstimate.not_known(m, why)
+    base = _in_double_precision(setup.network.model)
+    precision = str(base.dtype_policy.name if hasattr(base, "dtype_policy") else kept.dtype.name)
+    size_of_own = sum(math.prod(v.shape) for v in setup.network.own_variables)
+    found, kinds = None, KINDS
+    for features in _FEATURES:
+        number = int(POINTS_PER_FEATURE * features)
+        solved = solve_side_by_side(
+            problem,
+            Sums(base, kinds, features),
+            len(kinds),
+            points=Points(number, method="sobol", seed=_SEED),
+            steps=1,
+            seed=seed,
+            precision=precision,
+            world=world,
+            known=kept[size_of_own:],
+        )
+        best = best_of(solved)
+        if found is None or _reliability(best) > _reliability(found):
+            found = best
+        if _reliability(found) >= SURE:
+            break
+        ordered = sorted(solved, key=lambda each: each.after)
+        kinds = tuple(kinds[each.number] for each in ordered[:_BEST_KINDS])
+    assert found is not None
+    return _estimate(problem, found, prediction, began)
+
+
+def _reliability(solved: Solved) -> float:
+    """Return the factor q by which the residual at unseen points has fallen."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = float(np.sqrt(np.float64(solved.before) / np.float64(solved.after)))
+    return q if math.isfinite(q) else 0.0
+
+
+def _estimate(
+    problem: Problem, solved: Solved, prediction: Prediction, began: float
+) -> ErrorEstimate:
+    q = _reliability(solved)
+    if q < KNOWN:
+        reason = _reason(problem, q)
+        seconds = time.perf_counter() - began
+        return ErrorEstimate.not_known(problem.outputs, reason, reliability=q, seconds=seconds)
+    layout, dtype = solved.stack.layout, solved.start.dtype
+    u = values_of(solved.setup.problem, solved.setup.network)
+
+    def at(points: Array) -> Array:
+        where = tf.constant(points, dtype)
+        before, after = (
+            u(layout.unflatten(tf.constant(each)), where).numpy().astype(np.float64)
+            for each in (solved.start, solved.end)
+        )
+        return after - before
+
+    def corrected(points: Array) -> Array:
+        values = u(layout.unflatten(tf.constant(solved.end)), tf.constant(points, dtype))
+        return np.asarray(values.numpy(), np.float64)
+
+    e, inside = at(prediction.x), prediction.inside
+    inside = np.ones(len(e), np.bool_) if inside is None else inside
+    count = layout.size_of_network
+    first, last = (numbers_of(problem.unknowns, v[count:]) for v in (solved.start, solved.end))
+    return ErrorEstimate(
+        float(np.linalg.norm(e[inside]) / np.linalg.norm(corrected(prediction.x[inside]))),
+        np.sqrt(np.mean(e[inside] ** 2, axis=0)),
+        q,
+        values=e,
+        unknowns=_by_name(problem, np.asarray(last) - np.asarray(first)),
+        seconds=time.perf_counter() - began,
+        evaluate=at,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ready = prepare(arguments, world)
-    courses = ready.courses()
-    everyone = world.communicator
-    start = [[np.asarray(row) for row in course.stack.parameters] for course in courses]
-    meeting = Meeting(courses, rank=everyone.rank, speaks=False, ensemble=True)
-    run(meeting, take_apart=ready.take_apart, group=ready.group, world=everyone, watchers=[])
-    ends = [[outcome.last for outcome in outcomes_of(course)] for course in courses]
-    before = at_other_points(courses, start, points, settings=ready.settings, group=ready.group)
-    after = at_other_points(courses, ends, points, settings=ready.settings, group=ready.group)
-    out = []
-    for c, course in enumerate(courses):
-        for k, s in enumerate(course.stack.setups):
-            out.append((s.number, before[c][k].validation_loss, after[c][k].validation_loss, course, s, start[c][k], ends[c][k]))
-    return sorted(out, key=lambda e: e[0])
+
+
+def _by_name(problem: Problem, numbers: Array) -> dict[str, Any]:
+    found, taken = {}, 0
+    for name, unknown in problem.unknowns.items():
+        part = numbers[taken : taken + unknown.size]
+        found[name] = np.abs(part).reshape(unknown.shape)[()]
+        taken += unknown.size
+    return found
+
+
+def _reason(problem: Problem, q: float) -> str:
+    d = problem.domain.dimension
+    if d > _MOST_DIMENSIONS:
+        why = f"random features hardly resolve functions of {d} coordinates"
+    else:
+        why = (
+            "the solution is too rough for them somewhere, as at a shock, a layer or a corner, or "
+            "the solution is already as exact as they can be"
+        )
+    fall = f"falls by {q:.1f} only" if q >= 1 else "does not fall"
+    return f"with {_FEATURES[-1]} random features the residual at unseen points {fall}; {why}."
+
+
+def _in_double_precision(model: Any) -> Any:
+    """Return a copy of a model of this package in double precision; other models as they are."""
+    networks: Any = import_module("sciml_par.networks")
+    own = (networks.MLP, networks.RandomFeatures, networks.PropagatedModel)
+    if type(model).__module__.partition(".")[0] != "sciml_par" or not isinstance(model, own):
+        return model
+    copy = type(model).from_config({**model.get_config(), "dtype": "float64"})
+    copy.set_weights([np.asarray(weight, np.float64) for weight in model.get_weights()])
+    return copy

@@ -108,6 +108,7 @@ def _without_arrays(member: Member) -> Member:
         on_own_domain=elsewhere(member.on_own_domain),
         weights=None,
         field=None,
+        error=None if member.error is None else member.error.without_field(),
         functions=tuple(each.elsewhere() for each in member.functions),
         contributions=(contribution.with_sample(contribution.sample[:0]),),
     )
