@@ -37,6 +37,8 @@ class ErrorEstimate:
     values : e at the evaluation points, [k, m].
     unknowns : the estimated error of each unknown, by name, in its own units.
     seconds : what the estimate took.
+    at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
+        nothing and e is of the order of magnitude of the error.
     """
 
     relative: float
@@ -46,6 +48,7 @@ class ErrorEstimate:
     values: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     unknowns: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = math.nan
+    at_rounding: bool = False
     evaluate: Callable[[FloatArray], FloatArray] | None = None
 
     @classmethod
@@ -62,7 +65,7 @@ class ErrorEstimate:
 
     @property
     def known(self) -> bool:
-        """Whether the estimate is worth a number: q is at least 2."""
+        """Whether there is an estimate: q is at least 2, or the residual is at rounding."""
         return not self.reason
 
     def field(self, x: Any) -> FloatArray:
@@ -87,6 +90,8 @@ class ErrorEstimate:
         """The estimate in a sentence."""
         if not self.known:
             return f"the error is not known: {self.reason}"
+        if self.at_rounding:
+            return f"u is right to about {self.relative:.0e} (its residual is at rounding)"
         if self.reliability < SURE:
             return (
                 f"u is right to about {self.relative:.0e} (an order of magnitude: the residual at "

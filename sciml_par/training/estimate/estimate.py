@@ -35,6 +35,8 @@ _FEATURES = (300, 800)
 _BEST_KINDS = 2
 _SEED = 977
 _MOST_DIMENSIONS = 3
+_ROUNDING = 1e-10
+"""A residual of less than this share of that of u = 0 is at rounding in double precision."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ def _estimate(
     problem: Problem, solved: Solved, prediction: Prediction, began: float
 ) -> ErrorEstimate:
     q = _reliability(solved)
-    if q < KNOWN:
+    at_rounding = solved.before <= _ROUNDING**2 * solved.of_zero
+    if q < KNOWN and not at_rounding:
         reason = _reason(problem, q)
         seconds = time.perf_counter() - began
         return ErrorEstimate.not_known(problem.outputs, reason, reliability=q, seconds=seconds)
@@ -152,6 +155,7 @@ def _estimate(
         values=e,
         unknowns=_by_name(problem, np.asarray(last) - np.asarray(first)),
         seconds=time.perf_counter() - began,
+        at_rounding=at_rounding and q < SURE,
         evaluate=at,
     )
 

@@ -38,6 +38,7 @@ class Solved:
     setup, stack : its member of the training, and the computation that it was part of.
     start, end : its parameters before and after, [p].
     before, after : the loss at unseen points with them; NaN where there are none.
+    of_zero : the loss at unseen points of a network of zeros.
     steps : how many were made.
     """
 
@@ -48,6 +49,7 @@ class Solved:
     end: Array
     before: float
     after: float
+    of_zero: float
     steps: int
 
 
@@ -125,6 +127,7 @@ def _judged(ready: Preparation, courses: list[Course], points: Points) -> list[S
             ends[c][j],
             before[c][j].validation_loss,
             after[c][j].validation_loss,
+            after[c][j].zero_loss,
             outcomes[c][j].steps,
         )
         for c, course in enumerate(courses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ class ParameterLayout:
     unknowns : how many of the tensors, the last ones, are parameters of unknowns of the problem.
     frozen : numbers of the tensors that no step changes.
     linear : numbers of the tensors in which the network is linear; None where they are not known.
+    compact : whether a Jacobian has no rows of frozen tensors, rather than rows of zeros.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -35,6 +36,7 @@ class ParameterLayout:
     unknowns: int = 0
     frozen: tuple[int, ...] = ()
     linear: tuple[int, ...] | None = None
+    compact: bool = False
 
     @classmethod
     def of(
@@ -72,21 +74,40 @@ class ParameterLayout:
         marks = tf.reshape(tf.constant(self._marks(self.frozen)), shape)
         return tf.where(marks, tf.zeros([], by_all.dtype), by_all)
 
-    def solved(self) -> list[slice]:
-        """Return where the numbers lie in which the network is linear, and the unknowns."""
-        ends = np.cumsum([0, *self.sizes])
-        first_unknown = len(self.shapes) - self.unknowns
-        numbers = [*(self.linear or ()), *range(first_unknown, len(self.shapes))]
-        return [slice(int(ends[i]), int(ends[i + 1])) for i in sorted(numbers)]
+    def of_linear(self) -> ParameterLayout:
+        """Return the layout of which all is frozen but linear tensors and unknowns.
+
+        A Jacobian has rows of these alone.
+        """
+        free = {*(self.linear or ()), *range(len(self.shapes) - self.unknowns, len(self.shapes))}
+        frozen = tuple(i for i in range(len(self.shapes)) if i not in free or i in self.frozen)
+        return replace(self, frozen=frozen, compact=True)
+
+    @property
+    def rows(self) -> list[int]:
+        """The numbers of the tensors that have rows in a Jacobian."""
+        return [i for i in range(len(self.shapes)) if not (self.compact and i in self.frozen)]
+
+    def only_rows(self, by_all: Tensor) -> Tensor:
+        """Return the rows of a Jacobian of derivatives by all parameters, [p, n]."""
+        if not self.compact:
+            return by_all
+        parts = tf.split(by_all, self.sizes, axis=0)
+        return tf.concat([parts[i] for i in self.rows], axis=0)
+
+    def flat_rows(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return derivatives by the network's tensors as one vector; zero for frozen ones."""
+        chosen = [i for i in self.rows if i < len(tensors)]
+        parts = [tf.reshape(tensors[i], [-1]) for i in chosen]
+        zero = [tf.zeros_like(p) if i in self.frozen else p for i, p in zip(chosen, parts, strict=True)]
+        return tf.concat(zero, axis=0)
 
     def spread(self, values: Tensor) -> Tensor:
-        """Return numbers [M, q] at the places of `solved`, zero elsewhere: [M, p]."""
-        parts, at, taken = [], 0, 0
-        for place in self.solved():
-            count = place.stop - place.start
-            parts += [_zeros(values, place.start - at), values[:, taken : taken + count]]
-            at, taken = place.stop, taken + count
-        return tf.concat([*parts, _zeros(values, self.size - at)], axis=1)
+        """Return numbers [M, q] in the rows of a Jacobian as a row of all parameters, [M, p]."""
+        own = tf.split(values, [self.sizes[i] for i in self.rows], axis=1)
+        found = dict(zip(self.rows, own, strict=True))
+        none = [tf.zeros([values.shape[0], size], values.dtype) for size in self.sizes]
+        return tf.concat([found.get(i, none[i]) for i in range(len(self.sizes))], axis=1)
 
     def _marks(self, numbers: Sequence[int]) -> npt.NDArray[np.bool_]:
         return np.concatenate(
@@ -123,6 +144,3 @@ class ParameterLayout:
         tensors = [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
         return [tf.stop_gradient(t) if i in self.frozen else t for i, t in enumerate(tensors)]
 
-
-def _zeros(like: Tensor, columns: int) -> Tensor:
-    return tf.zeros([like.shape[0], columns], like.dtype)

@@ -116,9 +116,9 @@ class RecordedLayers:
         return record
 
     def derivatives(self, residual: Tensor, total: Tensor, layout: ParameterLayout) -> Tensor:
-        """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n].
+        """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n], or of fewer rows.
 
-        Rows of parameters that are no weights of the layers are zero.
+        Rows of parameters that are no weights of the layers are zero; see `layout.rows`.
         """
         n, frozen = residual.shape[0], layout.frozen
         outputs = [list(each.outputs) for each in self._all]
@@ -138,8 +138,10 @@ class RecordedLayers:
             if isinstance(each.layer.bias, int) and each.first + each.layer.bias not in frozen:
                 parts[each.first + each.layer.bias].append(deltas[0])
         rows = [
-            tf.reshape(tf.add_n(part), [-1, n]) if part else tf.zeros([size, n], residual.dtype)
-            for part, size in zip(parts, layout.sizes, strict=True)
+            tf.reshape(tf.add_n(parts[i]), [-1, n])
+            if parts[i]
+            else tf.zeros([layout.sizes[i], n], residual.dtype)
+            for i in layout.rows
         ]
         return tf.concat(rows, axis=0)
 

@@ -78,6 +78,7 @@ class LeastSquares(Described):
     default_steps: ClassVar[int] = 30
     second_order: ClassVar[bool] = True
     least_squares: ClassVar[bool] = True
+    only_linear: ClassVar[bool] = True
 
     _: KW_ONLY
     cutoff: float = 1e-14
@@ -119,9 +120,9 @@ class LeastSquares(Described):
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
         """See `Optimizer`."""
-        places = objective.layout.solved()
-        line = OrthogonalFactors(places).linearize(objective, parameters, batch)
-        direction = objective.layout.spread(-self._solution(objective, line, parameters.dtype))
+        line = OrthogonalFactors().linearize(objective, parameters, batch)
+        solution = self._solution(objective, line, parameters.dtype)
+        direction = objective.layout.of_linear().spread(-solution)
         before = tf.reduce_sum(line.terms, axis=1)
 
         def unfinished(search: _Search) -> Tensor:

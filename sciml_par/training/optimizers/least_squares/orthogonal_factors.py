@@ -35,15 +35,9 @@ class OrthogonalFactors(LinearSystem):
     The memory is that of P p² / 2 numbers on each of P ranks, and of a second J.
     """
 
-    def __init__(self, places: Sequence[slice] | None = None) -> None:
-        """Take the columns of J at these places only; by default all."""
-        self._places = places
-
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         """See `LinearSystem`."""
         residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
-        if self._places is not None:
-            jacobian = [tf.concat([j[:, at] for at in self._places], axis=1) for j in jacobian]
         members, p = parameters.shape[0], jacobian[0].shape[1]
         r = tf.cast(tf.concat(residuals, axis=1), tf.float64)
         rows = tf.cast(tf.concat(jacobian, axis=2), tf.float64)
