@@ -4,8 +4,8 @@ from .keras.network import Network as Network
 from .layers.activation import ACTIVATIONS as ACTIVATIONS
 from .layers.activation import Activation as Activation
 from .layers.activation import activation_named as activation_named
-from .models.fourier_features import FourierFeatures as FourierFeatures
 from .models.corrected import Corrected as Corrected
+from .models.fourier_features import FourierFeatures as FourierFeatures
 from .models.mlp import MLP as MLP
 from .models.modified_mlp import ModifiedMLP as ModifiedMLP
 from .models.named import network_named as network_named

@@ -38,7 +38,8 @@ class ErrorEstimate:
     unknowns : the estimated error of each unknown, by name, in its own units.
     seconds : what the estimate took.
     at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
-        nothing and e is of the order of magnitude of the error.
+        nothing; then `relative` is ten times the larger of ‖e‖ / ‖u + e‖ and the residual of u
+        relative to that of u = 0.
     """
 
     relative: float
@@ -91,7 +92,7 @@ class ErrorEstimate:
         if not self.known:
             return f"the error is not known: {self.reason}"
         if self.at_rounding:
-            return f"u is right to about {self.relative:.0e} (its residual is at rounding)"
+            return f"u is right to better than {self.relative:.0e} (its residual is at rounding)"
         if self.reliability < SURE:
             return (
                 f"u is right to about {self.relative:.0e} (an order of magnitude: the residual at "

@@ -19,7 +19,9 @@ else:
 class Corrected(keras.Model):
     """u(x) = a(x) + b(x), where only b is trained."""
 
-    def __init__(self, base: Any, correction: Any, *, name: str | None = None, **others: Any) -> None:
+    def __init__(
+        self, base: Any, correction: Any, *, name: str | None = None, **others: Any
+    ) -> None:
         super().__init__(name=name, dtype=correction.dtype_policy.name)
         if isinstance(base, dict):
             base, correction = map(keras.saving.deserialize_keras_object, (base, correction))
@@ -80,12 +82,16 @@ class _RecordedSum:
 
     def recorded_apply(self, parameters: Any, x: Any, record_of: Any = None) -> Any:
         a, b = self._model._parts(parameters)
-        return self._model.base.apply(a, x) + self._chain.recorded_apply(b, x, self._shifted(record_of))
+        return self._model.base.apply(a, x) + self._chain.recorded_apply(
+            b, x, self._shifted(record_of)
+        )
 
     def apply(self, parameters: Any, x: Any) -> Any:
         return self._model.apply(parameters, x)
 
-    def jet(self, parameters: Any, x: Any, second: Any, record_of: Any = None, *, higher: Any = ()) -> Any:
+    def jet(
+        self, parameters: Any, x: Any, second: Any, record_of: Any = None, *, higher: Any = ()
+    ) -> Any:
         a, b = self._model._parts(parameters)
         more = {"higher": higher} if higher else {}
         own = self._chain.jet(b, x, second, self._shifted(record_of), **more)

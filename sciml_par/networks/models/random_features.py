@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from sciml_par._other_names import by_name
 from sciml_par._tensorflow import import_module
-from sciml_par.errors import InputError
 from sciml_par.networks.layers.initial_weights import checked_box
 from sciml_par.networks.layers.model_arguments import checked_factor
 from sciml_par.networks.models.mlp import MLP

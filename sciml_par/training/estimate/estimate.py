@@ -35,6 +35,7 @@ _FEATURES = (300, 800)
 _BEST_KINDS = 2
 _SEED = 977
 _MOST_DIMENSIONS = 3
+_MARGIN = 10.0
 _ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
 
@@ -148,9 +149,14 @@ def _estimate(
     inside = np.ones(len(e), np.bool_) if inside is None else inside
     count = layout.size_of_network
     first, last = (numbers_of(problem.unknowns, v[count:]) for v in (solved.start, solved.end))
+    relative = float(np.linalg.norm(e[inside]) / np.linalg.norm(corrected(prediction.x[inside])))
+    factor = 1.0
+    if at_rounding and q < SURE:
+        share = math.sqrt(solved.before / solved.of_zero)
+        factor = _MARGIN * max(relative, share) / relative
     return ErrorEstimate(
-        float(np.linalg.norm(e[inside]) / np.linalg.norm(corrected(prediction.x[inside]))),
-        np.sqrt(np.mean(e[inside] ** 2, axis=0)),
+        factor * relative,
+        factor * np.sqrt(np.mean(e[inside] ** 2, axis=0)),
         q,
         values=e,
         unknowns=_by_name(problem, np.asarray(last) - np.asarray(first)),

@@ -230,7 +230,9 @@ class Ladder:
         known = "" if projected else "not known"
         text = f"{error:.1e}" + (" (foreseen)" if projected else "") if error == error else known
         seconds = time.perf_counter() - self._began
-        print(f"{method:<24}{size:<28}{math.sqrt(loss):9.1e}  {text:<16}{seconds:6.1f} s", flush=True)
+        print(
+            f"{method:<24}{size:<28}{math.sqrt(loss):9.1e}  {text:<16}{seconds:6.1f} s", flush=True
+        )
 
     def _say_end(self, why: str) -> None:
         assert self.best is not None

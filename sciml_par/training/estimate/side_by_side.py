@@ -10,20 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Ensemble
-from sciml_par.training.arguments.settings import LAST
-from sciml_par.training.loop.course import Course
+from sciml_par.training.arguments.settings import LAST, Settings
+from sciml_par.training.estimate.gauss_newton import GaussNewton
 from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
-from sciml_par.training.outcome.outcome import outcomes_of
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.points import Points
-from sciml_par.training.preparation.preparation import Preparation, prepare
-from sciml_par.training.run.meeting import Meeting
-from sciml_par.training.run.run import run
+from sciml_par.training.preparation.preparation import prepare
 
 Array = npt.NDArray[Any]
 
@@ -39,7 +37,6 @@ class Solved:
     start, end : its parameters before and after, [p].
     before, after : the loss at unseen points with them; NaN where there are none.
     of_zero : the loss at unseen points of a network of zeros.
-    steps : how many were made.
     """
 
     number: int
@@ -50,7 +47,6 @@ class Solved:
     before: float
     after: float
     of_zero: float
-    steps: int
 
 
 def solve_side_by_side(
@@ -98,46 +94,40 @@ def solve_side_by_side(
         if known is not None and len(known):
             for stack in ready.stacks:
                 stack.parameters[:, -len(known) :] = known
-        courses = ready.courses()
-        meeting = Meeting(courses, rank=everyone.rank, speaks=False, ensemble=True)
-        run(
-            meeting,
-            take_apart=ready.take_apart,
-            group=ready.group,
-            world=everyone,
-            watchers=(),
-        )
-        return _judged(ready, courses, points)
+        found = [
+            each
+            for stack in ready.stacks
+            for each in _solved(stack, steps, points, ready.settings, everyone)
+        ]
+    return sorted(found, key=lambda solved: solved.number)
 
 
-def _judged(ready: Preparation, courses: list[Course], points: Points) -> list[Solved]:
-    starts = [list(course.stack.parameters) for course in courses]
-    outcomes = [outcomes_of(course) for course in courses]
-    ends = [[each.best for each in of_course] for of_course in outcomes]
+def _solved(
+    stack: Stack, steps: int, points: Points, settings: Settings, everyone: Communicator
+) -> list[Solved]:
+    """Solve for the networks of a stack, which share all that is traced."""
+    method, feed = GaussNewton(stack, everyone), stack.setups[0].feed
+    starts = list(stack.parameters)
+    ends = [method.solve(theta, feed.whole(0), steps) for theta in starts]
     before, after = (
-        at_other_points(courses, kept, points, settings=ready.settings, group=ready.group)
+        at_other_points([stack], [kept], points, settings=settings, group=everyone)[0]
         for kept in (starts, ends)
     )
-    found = [
+    return [
         Solved(
             setup.number,
             setup,
-            course.stack,
-            starts[c][j],
-            ends[c][j],
-            before[c][j].validation_loss,
-            after[c][j].validation_loss,
-            after[c][j].zero_loss,
-            outcomes[c][j].steps,
+            stack,
+            starts[j],
+            ends[j],
+            before[j].validation_loss,
+            after[j].validation_loss,
+            after[j].zero_loss,
         )
-        for c, course in enumerate(courses)
-        for j, setup in enumerate(course.stack.setups)
+        for j, setup in enumerate(stack.setups)
     ]
-    return sorted(found, key=lambda solved: solved.number)
 
 
 def best_of(solved: list[Solved]) -> Solved:
     """Return the one with the least loss at unseen points."""
     return min(solved, key=lambda each: each.after if np.isfinite(each.after) else np.inf)
-
-

@@ -99,7 +99,9 @@ class ParameterLayout:
         """Return derivatives by the network's tensors as one vector; zero for frozen ones."""
         chosen = [i for i in self.rows if i < len(tensors)]
         parts = [tf.reshape(tensors[i], [-1]) for i in chosen]
-        zero = [tf.zeros_like(p) if i in self.frozen else p for i, p in zip(chosen, parts, strict=True)]
+        zero = [
+            tf.zeros_like(p) if i in self.frozen else p for i, p in zip(chosen, parts, strict=True)
+        ]
         return tf.concat(zero, axis=0)
 
     def spread(self, values: Tensor) -> Tensor:
@@ -110,9 +112,7 @@ class ParameterLayout:
         return tf.concat([found.get(i, none[i]) for i in range(len(self.sizes))], axis=1)
 
     def _marks(self, numbers: Sequence[int]) -> npt.NDArray[np.bool_]:
-        return np.concatenate(
-            [np.full(size, i in numbers) for i, size in enumerate(self.sizes)]
-        )
+        return np.concatenate([np.full(size, i in numbers) for i, size in enumerate(self.sizes)])
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -143,4 +143,3 @@ class ParameterLayout:
         parts = tf.split(flat, self.sizes)
         tensors = [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
         return [tf.stop_gradient(t) if i in self.frozen else t for i, t in enumerate(tensors)]
-

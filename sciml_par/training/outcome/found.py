@@ -46,8 +46,9 @@ def members_found(
     given = iter(outcomes)
     of_courses = [[next(given) for _ in course.stack.setups] for course in courses]
     kept = [[_kept(ready, outcome) for outcome in each] for each in of_courses]
+    stacks = [course.stack for course in courses]
     held_out = at_other_points(
-        courses, kept, ready.points, settings=ready.settings, group=ready.group
+        stacks, kept, ready.points, settings=ready.settings, group=ready.group
     )
     for course, own, others in zip(courses, of_courses, held_out, strict=True):
         fields = _fields(course)

@@ -24,7 +24,7 @@ from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
 Tensor = Any
 Array = npt.NDArray[np.float64]
 
-_LEAST_GAIN = 0.99
+LEAST_GAIN = 0.99
 """A step that leaves more than this share of the loss is the last one."""
 
 
@@ -93,6 +93,10 @@ class LeastSquares(Described):
         """See `Optimizer`."""
         return self
 
+    def cutoff_in(self, dtype: Any) -> float:
+        """Return the cut-off in a precision, whose rounding it is at least."""
+        return max(self.cutoff, float(np.finfo(dtype).eps) / 32)
+
     def prepare(self, objective: Objective, parameters: Tensor, batch: Batch) -> None:
         """See `Optimizer`."""
         if objective.layout.linear is None:
@@ -140,7 +144,7 @@ class LeastSquares(Described):
         begin = _Search(tf.constant(0), tf.ones_like(before), before, idle)
         (end,) = tf.while_loop(unfinished, attempt, (begin,))
         change = tf.where(end.ended[:, None], end.size[:, None] * direction, 0.0)
-        stuck = ~(end.loss < _LEAST_GAIN * before) & at.same_points
+        stuck = ~(end.loss < LEAST_GAIN * before) & at.same_points
         changed = parameters + tf.cast(or_not_finite(change, line), parameters.dtype)
         return changed, State(tf.norm(change, axis=1), stuck), tf.cast(line.terms, parameters.dtype)
 
@@ -148,11 +152,11 @@ class LeastSquares(Described):
         """J⁺ r over the rows of all ranks, [M, q]."""
         solution = line.gradient
         if objective.on_first_rank:
-            cutoff = max(self.cutoff, np.finfo(dtype.as_numpy_dtype).eps / 32)
+            cutoff = self.cutoff_in(dtype.as_numpy_dtype)
 
             def solve(arguments: Sequence[Array], results: Sequence[Array]) -> None:
                 for packed, found in zip(arguments[0], results[0], strict=True):
-                    found[...] = _least_squares(unpacked(packed).T, cutoff)
+                    found[...] = least_squares(unpacked(packed).T, cutoff)
 
             shape = tuple(solution.shape)
             (solution,) = algebra_on_host(solve, [line.matrix], [shape], columns=shape[1])
@@ -166,11 +170,11 @@ def _loss(objective: Objective, parameters: Tensor, batch: Batch) -> Tensor:
     return objective.sum_over_ranks(tf.add_n(squares))
 
 
-def _least_squares(factor: Array, cutoff: float) -> Array:
-    """Return the least squares solution for R of [J r] = Q R: [q + 1, q + 1] -> [q]."""
+def least_squares(factor: Array, cutoff: float) -> Array:
+    """Return the least squares solution for R of [J r] = Q R: [≤ q + 1, q + 1] -> [q]."""
     from scipy.linalg import lstsq
 
-    q = len(factor) - 1
+    q = factor.shape[1] - 1
     if not np.isfinite(factor).all():
         return np.full(q, np.nan)
     lengths = np.linalg.norm(factor[:, :q], axis=0)
