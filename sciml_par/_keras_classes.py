@@ -24,6 +24,8 @@ _CLASSES = {
     "sciml_par>MLP": ("sciml_par.networks.models.mlp", "MLP"),
     "sciml_par>ModifiedMLP": ("sciml_par.networks.models.modified_mlp", "ModifiedMLP"),
     "sciml_par>PirateNet": ("sciml_par.networks.models.pirate_net", "PirateNet"),
+    "sciml_par>RandomFeatures": ("sciml_par.networks.models.random_features", "RandomFeatures"),
+    "sciml_par>Corrected": ("sciml_par.networks.keras.corrected", "Corrected"),
     "sciml_par>FourierFeatures": ("sciml_par.networks.models.fourier_features", "FourierFeatures"),
     "sciml_par>PeriodicEmbedding": (
         "sciml_par.networks.models.periodic_embedding",

@@ -1,10 +1,10 @@
+from .keras.corrected import Corrected as Corrected
 from .keras.factory import make_network as make_network
 from .keras.from_model import as_network as as_network
 from .keras.network import Network as Network
 from .layers.activation import ACTIVATIONS as ACTIVATIONS
 from .layers.activation import Activation as Activation
 from .layers.activation import activation_named as activation_named
-from .models.corrected import Corrected as Corrected
 from .models.fourier_features import FourierFeatures as FourierFeatures
 from .models.mlp import MLP as MLP
 from .models.modified_mlp import ModifiedMLP as ModifiedMLP

@@ -134,6 +134,7 @@ class Result:
         -------
         An object with `mean` [n, m], `deviation` [n, m], which is NaN for one member, and
         `members` [M, n, m], computed when it is asked for; in the precision of the training.
+        `error` [n, m] is the estimated error of one model, NaN where it is not known.
 
         Raises
         ------

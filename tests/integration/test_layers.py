@@ -67,7 +67,9 @@ FLOORS = {
         "run": 6,
         "checkpoints": 7,
         "outcome": 7,
-        "train": 8,
+        "estimate": 8,
+        "train": 9,
+        "solving": 10,
     },
 }
 """The subpackages and files of a layer; each imports only itself and those with lower numbers."""

@@ -66,7 +66,7 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     if isinstance(model, _mlp()) and _is_plain_mlp(model):
         return _network_of_mlp(model, d, m, dtype)
     propagated: Any = import_module("sciml_par.networks.propagation.propagated_model")
-    corrected: Any = import_module("sciml_par.networks.models.corrected")
+    corrected: Any = import_module("sciml_par.networks.keras.corrected")
     if isinstance(model, (propagated.PropagatedModel, corrected.Corrected)):
         return _network_of_ours(model, d, m, dtype, model.records())
     keras: Any = import_module("keras")

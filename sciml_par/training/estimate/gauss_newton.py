@@ -77,10 +77,12 @@ class GaussNewton:
         rows = np.concatenate([j.numpy() for j in jacobian], axis=1).T
         r = np.concatenate([each.numpy() for each in residuals])
         mine = np.linalg.qr(np.column_stack([rows, r]).astype(np.float64), mode="r")
-        everyone = self._communicator.allgather_object(mine)
+        everyone: list[Any] = self._communicator.allgather_object(mine)
 
         def solve() -> Array:
-            factor = everyone[0] if len(everyone) == 1 else np.linalg.qr(np.vstack(everyone), "r")
+            factor: Any = everyone[0]
+            if len(everyone) > 1:
+                factor = np.linalg.qr(np.vstack(everyone), mode="r")
             return least_squares(factor, self._method.cutoff_in(theta.dtype))
 
         solution = self._communicator.on_root(solve)

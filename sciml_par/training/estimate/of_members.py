@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.results.member import Member
@@ -58,7 +59,7 @@ def with_estimates(
                 found[member.number].problem,
                 found[member.number],
                 kept[member.number],
-                member.on_own_domain,
+                cast(Prediction, member.on_own_domain),
                 seed=ready.settings.seed,
                 world=world,
             ),

@@ -168,7 +168,7 @@ class Ladder:
                 points=Points(number, method="sobol", seed=_SEED),
                 optimizer=LevenbergMarquardt(),
                 steps=1_000,
-                stop=WallTime(max(left / 2, 1.0)),
+                stop=WallTime(seconds=max(left / 2, 1.0)),
             )
             why = None if self._met else self._corrected()
             if self._met or why:
@@ -226,13 +226,11 @@ class Ladder:
             return
         if not self._headed:
             self._headed = True
-            print(f"{'method':<24}{'size':<28}{'residual':>9}  {'error':<16}{'time':>8}")
+            print(f"{'method':<24}{'size':<28}{'residual':>9}  {'error':<18}{'time':>8}")
         known = "" if projected else "not known"
-        text = f"{error:.1e}" + (" (foreseen)" if projected else "") if error == error else known
-        seconds = time.perf_counter() - self._began
-        print(
-            f"{method:<24}{size:<28}{math.sqrt(loss):9.1e}  {text:<16}{seconds:6.1f} s", flush=True
-        )
+        text = known if math.isnan(error) else f"{error:.1e}{' (foreseen)' if projected else ''}"
+        seconds = f"{time.perf_counter() - self._began:6.1f} s"
+        print(f"{method:<24}{size:<28}{math.sqrt(loss):9.1e}  {text:<18}{seconds}", flush=True)
 
     def _say_end(self, why: str) -> None:
         assert self.best is not None

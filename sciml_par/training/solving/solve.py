@@ -10,7 +10,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
-from sciml_par.training.estimate.ladder import Ladder
+from sciml_par.training.solving.ladder import Ladder
 
 _LEAST = {"float32": 1e-5, "float64": 1e-13}
 """Tolerances that each precision can hold."""
