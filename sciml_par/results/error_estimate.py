@@ -37,6 +37,8 @@ class ErrorEstimate:
     values : e at the evaluation points, [k, m].
     unknowns : the estimated error of each unknown, by name, in its own units.
     seconds : what the estimate took.
+    foreseen : whether the estimate is that of the solution before it, with fewer features, divided
+        by the factor by which the residual has fallen since; an order of magnitude.
     at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
         nothing; then `relative` is ten times the larger of ‖e‖ / ‖u + e‖ and the residual of u
         relative to that of u = 0.
@@ -50,6 +52,7 @@ class ErrorEstimate:
     unknowns: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = math.nan
     at_rounding: bool = False
+    foreseen: bool = False
     evaluate: Callable[[FloatArray], FloatArray] | None = None
 
     @classmethod
@@ -93,10 +96,16 @@ class ErrorEstimate:
             return f"the error is not known: {self.reason}"
         if self.at_rounding:
             return f"u is right to better than {self.relative:.0e} (its residual is at rounding)"
+        if self.foreseen:
+            return (
+                f"u is right to about {self.relative:.0e} (an order of magnitude: more features "
+                f"lowered the residual at unseen points by a factor of {self.reliability:.1f}, and "
+                f"the solution has changed accordingly)"
+            )
         if self.reliability < SURE:
             return (
                 f"u is right to about {self.relative:.0e} (an order of magnitude: the residual at "
-                f"unseen points falls by {self.reliability:.1f} only)"
+                f"unseen points falls by a factor of {self.reliability:.1f} only)"
             )
         share = max(100 / self.reliability, 1.0)
         return (

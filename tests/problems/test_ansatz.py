@@ -135,6 +135,7 @@ CASES += [("nonlinear", "laplacian", "graph"), ("bubble", "laplacian", "jit")]
 CASES += [("by_tape", "laplacian", "jit")]
 
 
+@pytest.mark.long_after(6)
 @pytest.mark.parametrize(("name", "operator", "mode"), CASES)
 def test_derivatives_by_the_jet_equal_nested_tapes(name, operator, mode, case):
     model, parameters, x = case

@@ -83,6 +83,7 @@ CASES += [(name, path, "graph") for name in WIDE for path in ("jet", "tape")]
 CASES += [(name, "jet", "eager") for name in WIDE]
 
 
+@pytest.mark.long_after(6)
 @pytest.mark.parametrize(("name", "path", "mode"), CASES)
 def test_directional_derivative(case, name, path, mode):
     model, x, values, direction = case

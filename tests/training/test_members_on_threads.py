@@ -119,6 +119,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long_after(1)
 @local
 @pytest.mark.parametrize("case", CASES)
 def test_members_on_two_threads_equal_those_on_one(case: str, on: Any) -> None:
@@ -162,6 +163,7 @@ def test_members_that_cannot_be_stacked_are_parts_of_their_own(on: Any) -> None:
     assert all(member.steps == 60 for member in two.members)
 
 
+@pytest.mark.long_after(1)
 @local
 @pytest.mark.parametrize(
     ("problem", "before", "after"),

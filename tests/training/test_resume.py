@@ -149,6 +149,7 @@ def resumed_cases() -> list[Any]:
     return [pytest.param(case, marks=marks.get(case, [])) for case in CASES]
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize("case", resumed_cases())
 def test_resumed_is_as_if_uninterrupted(case: str, tmp_path: Path) -> None:
     options, at = CASES[case]
@@ -240,6 +241,7 @@ OTHER_EQUATION: dict[str, tuple[Any, dict[str, Any], int]] = {
 }
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("case", OTHER_EQUATION)
 def test_refuses_to_resume_with_another_number_wherever_the_equation_reads_it(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -258,6 +260,7 @@ def test_refuses_to_resume_with_another_number_wherever_the_equation_reads_it(
     assert all(member.steps <= 60 for member in again.members)
 
 
+@pytest.mark.long
 @pytest.mark.ranks(most=1, reason="the sums of one rank are enough")
 def test_terms_that_differ_by_rounding_alone_are_those_of_the_same_equation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

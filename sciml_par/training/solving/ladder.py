@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import ResultWarning
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import POINTS_PER_FEATURE, Kind, Sums
 from sciml_par.training.estimate.side_by_side import Solved, best_of, solve_side_by_side
@@ -25,6 +26,7 @@ from sciml_par.training.optimizers.least_squares.least_squares import LeastSquar
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
 from sciml_par.training.outcome.evaluate import points_of, values_of
 from sciml_par.training.points.points import Points
+from sciml_par.training.solving.keep import Keep
 from sciml_par.training.train import train
 
 Array = npt.NDArray[Any]
@@ -40,6 +42,9 @@ _SIZES = {1: (40, 100, 300), 2: (100, 300, 800, 1500), 3: (200, 600, 1500)}
 _SIZES_OTHERWISE = (300, 1000)
 _NETWORKS = ((20, 2, 1000), (30, 3, 4000), (40, 3, 8000))
 """Widths, depths and interior points of networks."""
+_MOST_ESTIMATED = 500
+_GROWTH = 2.5
+"""The time of a stage grows with this power of the number of features."""
 _SEED = 401
 
 
@@ -82,6 +87,7 @@ class Ladder:
         self._began = time.perf_counter()
         self._x, self._inside = points_of(self.problem.domain, None)
         self._headed = False
+        self._sizes = _SIZES.get(self.problem.domain.dimension, _SIZES_OTHERWISE)
 
     def climb(self) -> Result:
         """Return the best solution when the tolerance is met, time is up, or nothing helps."""
@@ -98,35 +104,56 @@ class Ladder:
 
     def _by_features(self) -> str | None:
         """Solve with more and more random features; why the whole ends, if it does."""
-        kinds, before, longest = _KINDS, None, 0.0
-        sizes = _SIZES.get(self.problem.domain.dimension, _SIZES_OTHERWISE)
-        for features in sizes:
-            if not self._has_time(4 * longest):
+        kinds, best, foreseen, longest, smaller = _KINDS, None, None, 0.0, 1
+        for features in self._sizes:
+            if not self._has_time(longest * (features / smaller) ** _GROWTH):
                 break
             began = time.perf_counter()
             solved = self._solved(Features(kinds, features), len(kinds), features)
-            longest = self._longest(time.perf_counter() - began)
+            longest, smaller = self._longest(time.perf_counter() - began), features
             found = best_of(solved)
-            projected = _projected(before, found, self._values) if before else math.nan
+            now = None if best is None else self._foreseen(best, found)
             size = f"{features:,} {kinds[found.number][0]}, scale {kinds[found.number][1]:g}"
-            self._say("random features", size, found.after, projected, projected=True)
-            stalled = before is not None and found.after * _FALL**2 > before.after
-            if before is None or found.after < before.after:
-                before, chosen = found, (kinds[found.number], features)
-            if stalled or projected <= self.tolerance / 3:
+            self._say("random features", size, found.after, now)
+            stalled = best is not None and found.after * _FALL**2 > best.after
+            if best is None or found.after < best.after:
+                best, foreseen, chosen = found, now, (kinds[found.number], features)
+            if stalled or (now is not None and now.relative <= self.tolerance / _FALL):
                 break
             kinds = _next_kinds(kinds, solved)
-        assert before is not None
-        kind, features = chosen
-        number = int(POINTS_PER_FEATURE * features)
-        self._train(
-            "features, with estimate",
-            f"{features:,} {kind[0]}, scale {kind[1]:g}",
-            network=_one(Features((kind,), features)),
-            points=Points(number, method="sobol", seed=_SEED),
-            optimizer=LeastSquares(),
-        )
+        assert best is not None
+        self._keep(best, foreseen, *chosen)
         return self._corrected()
+
+    def _keep(
+        self, solved: Solved, foreseen: ErrorEstimate | None, kind: Kind, features: int
+    ) -> None:
+        """Make a result of features that are solved for, with the best estimate there is."""
+        # Features estimate the error of fewer features only.
+        richer = features <= _MOST_ESTIMATED or foreseen is None
+        optimizer: Any = LeastSquares()
+        network = _one(Features((kind,), features))
+        if not (self.problem.unknowns or self.problem.unknown_functions):
+            optimizer, network = Keep(), _given(solved)
+        self._train(
+            "features, with estimate" if richer else "features",
+            f"{features:,} {kind[0]}, scale {kind[1]:g}",
+            network=network,
+            points=_points(features),
+            optimizer=optimizer,
+            estimate=richer,
+            otherwise=foreseen,
+        )
+
+    def _foreseen(self, before: Solved, found: Solved) -> ErrorEstimate | None:
+        """Return the estimated error of a solution by the one with fewer features before it."""
+        q = math.sqrt(before.after / found.after) if found.after > 0 else math.inf
+        u = self._values(found)
+        e = (u - self._values(before)) / q
+        relative = float(np.linalg.norm(e) / np.linalg.norm(u))
+        if not q >= _FALL:
+            return None
+        return ErrorEstimate(relative, np.sqrt(np.mean(e**2, axis=0)), q, foreseen=True)
 
     def _corrected(self) -> str | None:
         """Correct the best solution as long as that helps; why the whole ends, if it does."""
@@ -137,7 +164,7 @@ class Ladder:
                 return None
             if not self._has_time(3 * before.seconds):
                 return "time is up"
-            features = max(_SIZES.get(self.problem.domain.dimension, _SIZES_OTHERWISE))
+            features = max(self._sizes)
             kinds: tuple[Kind, ...] = (("sin", 6.0), ("sin", 12.0), ("sin", 24.0), ("tanh", 8.0))
             base = self.best.networks[0]
             solved = self._solved(Sums(base, kinds, features), len(kinds), features)
@@ -146,7 +173,7 @@ class Ladder:
                 "correction",
                 f"{features:,} {kind[0]}, scale {kind[1]:g}",
                 network=_one(Sums(base, (kind,), features)),
-                points=Points(int(POINTS_PER_FEATURE * features), method="sobol", seed=_SEED),
+                points=_points(features),
                 optimizer=LeastSquares(),
             )
             after = self.best.error
@@ -180,14 +207,23 @@ class Ladder:
             self.problem,
             make,
             count,
-            points=Points(int(POINTS_PER_FEATURE * features), method="sobol", seed=_SEED),
+            points=_points(features),
             steps=LeastSquares.default_steps,
             seed=self.seed,
             precision=self.precision,
             world=self.world,
         )
 
-    def _train(self, method: str, size: str, **arguments: Any) -> None:
+    def _train(
+        self,
+        method: str,
+        size: str,
+        *,
+        estimate: bool = True,
+        otherwise: ErrorEstimate | None = None,
+        **arguments: Any,
+    ) -> None:
+        """Train, and keep the result if it is the best; `otherwise` is a further estimate."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = train(
@@ -195,11 +231,13 @@ class Ladder:
                 seed=self.seed,
                 precision=self.precision,
                 progress=False,
-                estimate=True,
+                estimate=estimate,
                 **arguments,
             )
-        error = result.error
-        self._say(method, size, result.members[0].validation_loss, error.relative)
+        if otherwise is not None and not result.error.known:
+            (member,) = result.members
+            result = replace(result, members=(replace(member, error=otherwise),))
+        self._say(method, size, result.members[0].validation_loss, result.error)
         if self.best is None or _better(result, self.best):
             self.best = result
 
@@ -219,16 +257,16 @@ class Ladder:
     def _has_time(self, needed: float) -> bool:
         return self._left() > needed
 
-    def _say(
-        self, method: str, size: str, loss: float, error: float, *, projected: bool = False
-    ) -> None:
+    def _say(self, method: str, size: str, loss: float, error: ErrorEstimate | None) -> None:
         if not self.shown or self.world.communicator.rank > 0:
             return
         if not self._headed:
             self._headed = True
             print(f"{'method':<24}{'size':<28}{'residual':>9}  {'error':<18}{'time':>8}")
-        known = "" if projected else "not known"
-        text = known if math.isnan(error) else f"{error:.1e}{' (foreseen)' if projected else ''}"
+        text = ""
+        if error is not None:
+            text = f"{error.relative:.1e}" if error.known else "not known"
+            text += " (foreseen)" if error.foreseen else ""
         seconds = f"{time.perf_counter() - self._began:6.1f} s"
         print(f"{method:<24}{size:<28}{math.sqrt(loss):9.1e}  {text:<18}{seconds}", flush=True)
 
@@ -255,11 +293,18 @@ def _one(make: Callable[..., Any]) -> Callable[..., Any]:
     return first
 
 
-def _projected(before: Solved, found: Solved, values: Callable[[Solved], Array]) -> float:
-    """Return the error that is foreseen of a solution, by the one before and the residuals."""
-    u = values(found)
-    difference = np.linalg.norm(u - values(before)) / np.linalg.norm(u)
-    return float(difference * math.sqrt(found.after / before.after))
+def _given(solved: Solved) -> Callable[..., Any]:
+    """Return what gives the network of a solution, with the weights that were solved for."""
+    network = solved.setup.network
+    for variable, value in zip(
+        network.trainable_variables, solved.stack.layout.unflatten(solved.end), strict=True
+    ):
+        variable.assign(value)
+    return lambda: network.model
+
+
+def _points(features: int) -> Points:
+    return Points(int(POINTS_PER_FEATURE * features), method="sobol", seed=_SEED)
 
 
 def _next_kinds(kinds: Sequence[Kind], solved: Sequence[Solved]) -> tuple[Kind, ...]:
