@@ -48,10 +48,12 @@ def solved(problem: Problem, features: int = 60, **arguments: Any) -> Result:
 
 def test_a_linear_equation_is_solved_by_one_step():
     result = solved(poisson(domain=Interval(0, 1)))
-    assert result.members[0].steps <= 2
+    losses = result.members[0].losses
+    assert losses[1] < 1e-15 * losses[0]
     assert result.members[0].prediction.relative_l2_error < 1e-11
 
 
+@pytest.mark.filterwarnings("ignore:.*copies of one model")
 @pytest.mark.ranks(least=2, reason="one rank would be compared with itself")
 def test_ranks_find_what_one_rank_finds():
     problem = poisson(domain=Interval(0, 1))

@@ -43,6 +43,8 @@ _SIZES_OTHERWISE = (300, 1000)
 _NETWORKS = ((20, 2, 1000), (30, 3, 4000), (40, 3, 8000))
 """Widths, depths and interior points of networks."""
 _MOST_ESTIMATED = 500
+_MANY = 800
+"""From this number of features on, only one kind of more features is tried."""
 _GROWTH = 2.5
 """The time of a stage grows with this power of the number of features."""
 _SEED = 401
@@ -120,7 +122,7 @@ class Ladder:
                 best, foreseen, chosen = found, now, (kinds[found.number], features)
             if stalled or (now is not None and now.relative <= self.tolerance / _FALL):
                 break
-            kinds = _next_kinds(kinds, solved)
+            kinds = _next_kinds(kinds, solved, few=features >= _MANY)
         assert best is not None
         self._keep(best, foreseen, *chosen)
         return self._corrected()
@@ -307,11 +309,13 @@ def _points(features: int) -> Points:
     return Points(int(POINTS_PER_FEATURE * features), method="sobol", seed=_SEED)
 
 
-def _next_kinds(kinds: Sequence[Kind], solved: Sequence[Solved]) -> tuple[Kind, ...]:
-    """Return the best kinds, and a steeper one than the best."""
+def _next_kinds(kinds: Sequence[Kind], solved: Sequence[Solved], *, few: bool) -> tuple[Kind, ...]:
+    """Return the best kinds, and a steeper one than the best; where few are asked for, that."""
     ordered = sorted(solved, key=lambda each: each.after if math.isfinite(each.after) else math.inf)
     best = [kinds[each.number] for each in ordered[:_KEPT_KINDS]]
     activation, scale = best[0]
+    if few:
+        return ((activation, _STEEPER * scale),)
     return tuple(dict.fromkeys([*best, (activation, _STEEPER * scale)]))
 
 
