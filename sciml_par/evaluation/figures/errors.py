@@ -14,10 +14,9 @@ from sciml_par.evaluation.figures.parts.layout import Entry, draw_line, make_gri
 from sciml_par.evaluation.figures.parts.limits import error_limits, range_of
 from sciml_par.evaluation.figures.parts.marks import by_shard, draw_marks, marks_of
 from sciml_par.evaluation.figures.parts.members import Line, draw_lines
-from sciml_par.evaluation.figures.parts.names import coordinate, error_label
 from sciml_par.evaluation.figures.parts.panels import check_curves, in_order, too_many_dimensions
 from sciml_par.evaluation.figures.parts.spread import has_mean
-from sciml_par.evaluation.figures.parts.style import INK, paper_style
+from sciml_par.evaluation.figures.parts.style import INK, coordinate, error_label, paper_style
 from sciml_par.evaluation.figures.planes import plane_errors
 from sciml_par.evaluation.metrics.norms import pointwise_error
 

@@ -17,8 +17,8 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.evaluation.figures.parts.layout import Grid, column_width, make_grid
 from sciml_par.evaluation.figures.parts.limits import range_of
-from sciml_par.evaluation.figures.parts.names import coordinate
 from sciml_par.evaluation.figures.parts.outlines import draw_shards, outline_of, shard_entries
+from sciml_par.evaluation.figures.parts.style import coordinate
 
 _VALUES, _ERRORS = "viridis", "magma"
 _ROW_HEIGHT, _HIGHER_ROW = 1.75, 2.4  # inches, where the axes are not equal

@@ -12,9 +12,8 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.limits import error_limits
-from sciml_par.evaluation.figures.parts.names import symbol
 from sciml_par.evaluation.figures.parts.panels import MOST_PLANES, check_curves, shown_of
-from sciml_par.evaluation.figures.parts.style import paper_style
+from sciml_par.evaluation.figures.parts.style import paper_style, symbol
 from sciml_par.evaluation.figures.slices import TIMES
 
 VECTORS = (("u", "v"), ("u_x", "u_y"), ("ux", "uy"), ("v_x", "v_y"), ("vx", "vy"))

@@ -17,10 +17,10 @@ from sciml_par.evaluation.figures.parts.layout import (
     draw_line,
     line_entry,
     make_grid,
+    wrap,
 )
 from sciml_par.evaluation.figures.parts.limits import log_limits
 from sciml_par.evaluation.figures.parts.members import Line, draw_line_of, draw_lines, thinned
-from sciml_par.evaluation.figures.parts.names import fit
 from sciml_par.evaluation.figures.parts.panels import check_items
 from sciml_par.evaluation.figures.parts.spread import FEW
 from sciml_par.evaluation.figures.parts.style import INK, NEUTRAL, line_of, paper_style
@@ -151,7 +151,7 @@ def _mark_phases(axes: Axes, curve: LossCurve) -> None:
             axes.axvline(start, color=NEUTRAL, linewidth=0.6, zorder=1.0, label="_phase")
         wide = width * (end - start) / (high - low) - _GAP
         if wide >= _LEAST_WIDTH:
-            text = fit(name, wide, "xtick.labelsize", lines=2)
+            text = wrap(name, wide, size=7.0, lines=2)
             axes.annotate(
                 text,
                 (start, 1.0),

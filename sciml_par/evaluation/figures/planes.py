@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.limits import error_limits, value_limits
-from sciml_par.evaluation.figures.parts.names import error_label, exact_label, symbol
 from sciml_par.evaluation.figures.parts.panels import MOST_PLANES, shown_of
 from sciml_par.evaluation.figures.parts.spread import a_few, same_training_points, spread_of
+from sciml_par.evaluation.figures.parts.style import error_label, exact_label, symbol
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
 _COLUMNS = 4  # of panels of errors

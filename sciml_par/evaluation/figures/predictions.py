@@ -13,7 +13,6 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import Entry, make_grid
 from sciml_par.evaluation.figures.parts.lines import draw_exact, draw_members, name_of, set_limits
 from sciml_par.evaluation.figures.parts.marks import by_shard, draw_marks, marks_of
-from sciml_par.evaluation.figures.parts.names import coordinate, value_label
 from sciml_par.evaluation.figures.parts.panels import (
     MOST_PANELS,
     Panels,
@@ -24,7 +23,7 @@ from sciml_par.evaluation.figures.parts.panels import (
     too_many_dimensions,
 )
 from sciml_par.evaluation.figures.parts.spread import has_mean
-from sciml_par.evaluation.figures.parts.style import paper_style
+from sciml_par.evaluation.figures.parts.style import coordinate, paper_style, value_label
 from sciml_par.evaluation.figures.planes import plane_ensemble, plane_predictions
 from sciml_par.evaluation.figures.scatter import scatter_predictions
 

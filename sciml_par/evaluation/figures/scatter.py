@@ -9,10 +9,9 @@ from matplotlib.figure import Figure
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import Entry, line_entry, make_grid
 from sciml_par.evaluation.figures.parts.limits import range_of, value_limits
-from sciml_par.evaluation.figures.parts.names import exact_label, symbol
 from sciml_par.evaluation.figures.parts.panels import shown_of
 from sciml_par.evaluation.figures.parts.spread import FEW, a_few
-from sciml_par.evaluation.figures.parts.style import EXACT, color_of
+from sciml_par.evaluation.figures.parts.style import EXACT, color_of, exact_label, symbol
 
 _HEIGHT = 2.6  # inches
 
