@@ -19,9 +19,8 @@ from sciml_par.evaluation.figures.parts.layout import (
 )
 from sciml_par.evaluation.figures.parts.limits import error_limits, near, value_limits
 from sciml_par.evaluation.figures.parts.lines import draw_exact, draw_members, name_of, set_limits
-from sciml_par.evaluation.figures.parts.marks import draw_marks, marks_of
-from sciml_par.evaluation.figures.parts.panels import in_order
-from sciml_par.evaluation.figures.parts.spread import Spread, a_few, spread_of
+from sciml_par.evaluation.figures.parts.members import Spread, a_few, in_order, spread_of
+from sciml_par.evaluation.figures.parts.shards import draw_marks, marks_of
 from sciml_par.evaluation.figures.parts.style import (
     BAND,
     ERROR,

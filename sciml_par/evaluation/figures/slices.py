@@ -21,8 +21,7 @@ from sciml_par.evaluation.figures.parts.layout import (
     patch_entry,
 )
 from sciml_par.evaluation.figures.parts.limits import value_limits
-from sciml_par.evaluation.figures.parts.panels import check_curves
-from sciml_par.evaluation.figures.parts.spread import DEVIATIONS, has_mean
+from sciml_par.evaluation.figures.parts.members import DEVIATIONS, check_curves, has_mean
 from sciml_par.evaluation.figures.parts.style import (
     BAND,
     INK,

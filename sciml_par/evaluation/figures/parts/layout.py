@@ -23,10 +23,11 @@ MOST_ENTRIES = 24
 _TITLE_HEIGHT = 0.22  # inches
 _LINE = 0.14  # inches, of a title's further lines
 _GAP = 0.08  # inches, above the legend
-_SYMBOL = 5  # letters, for a symbol at the end of a title
+_SYMBOL = 0.3  # inches, for a symbol at the end of a title
 _BESIDE = 0.6  # inches, for the labels and scales next to the panels
-_LETTER = 0.58 / 72.0  # inches, the width of a letter for each point of its height
-_KEY = 0.45  # inches of an entry of the legend without its text
+_SPACING = 0.12  # inches between two columns of the legend
+_KEY = 0.31 + _SPACING  # inches of an entry of the legend without its text
+_NARROW = re.compile(r"[fijlrtI.,:;'|()\[\] -]")  # letters of some 0.37 em, others have 0.64
 # A line may end at spaces and after dashes, but not within mathematics.
 _BREAKS = re.compile(r"(\$[^$]+\$|\s+|[^\s–$-]+[–-])")
 
@@ -54,7 +55,7 @@ class Grid:
 
     def title(self, axes: Axes, text: str, symbol: str = "") -> None:
         """Put a title above a panel, in two lines or cut if it is wider than the panel."""
-        wide = column_width(self.columns) - 0.1 - (_SYMBOL * 8.0 * _LETTER if symbol else 0.0)
+        wide = column_width(self.columns) - 0.1 - (_SYMBOL if symbol else 0.0)
         short = wrap(text, wide, size=8.0, lines=2)
         axes.set_title(f"{short}: {symbol}" if symbol else short)
 
@@ -123,9 +124,10 @@ def text_entry(label: str) -> Entry:
 
 def wrap(text: str, inches: float, *, size: float, lines: int = 1) -> str:
     """Break a text of `size` points into lines; what is too much for them ends in "…"."""
-    if _width(text, size) <= inches:
+    wide = _width(text, size)
+    if wide <= inches:
         return text
-    letters = max(4, int(inches / (size * _LETTER)))
+    letters = max(4, int(len(text) * inches / wide))
     mathematics = text.count("$") > 1
     wrapper = TextWrapper(letters, break_long_words=not mathematics)
     wrapper.wordsep_re = _BREAKS
@@ -138,7 +140,9 @@ def wrap(text: str, inches: float, *, size: float, lines: int = 1) -> str:
 
 def _width(text: str, size: float) -> float:
     """Estimate the width in inches of a text of `size` points; a command is one letter."""
-    return len(re.sub(r"[${}^_]", "", re.sub(r"\\\w+ ?", "x", text))) * size * _LETTER
+    letters = re.sub(r"[${}^_]", "", re.sub(r"\\\w+ ?", "x", text))
+    narrow = len(_NARROW.findall(letters))
+    return (0.64 * (len(letters) - narrow) + 0.37 * narrow) * size / 72.0
 
 
 def _legend_below(figure: Figure, entries: Sequence[Entry]) -> Legend:
@@ -149,7 +153,11 @@ def _legend_below(figure: Figure, entries: Sequence[Entry]) -> Legend:
     width = figure.get_figwidth() - 0.1
     labels = [wrap(text, width - _KEY, size=7.0) for _, text in entries]
     widths = [_width(label, 7.0) + _KEY for label in labels]
-    columns = len(entries) if sum(widths) <= width else max(1, int(width / max(widths)))
+    columns = (
+        len(entries)
+        if sum(widths) - _SPACING <= width
+        else max(1, int((width + _SPACING) / max(widths)))
+    )
     return figure.legend(
         [handle for handle, _ in entries],
         labels,
