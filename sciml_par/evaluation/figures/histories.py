@@ -1,4 +1,4 @@
-"""The figure of losses over steps."""
+"""The figures of losses, weights of terms and accuracies during a training."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from sciml_par.evaluation.figures.parts.curves import LossCurve
+from sciml_par.evaluation._arrays import check_items
+from sciml_par.evaluation.figures.parts.curves import AccuracyCurve, LossCurve
 from sciml_par.evaluation.figures.parts.layout import (
     Entry,
     column_width,
     draw_line,
     line_entry,
     make_grid,
+    wrap,
 )
 from sciml_par.evaluation.figures.parts.limits import log_limits
-from sciml_par.evaluation.figures.parts.members import Line, draw_line_of, draw_lines, thinned
-from sciml_par.evaluation.figures.parts.names import fit
-from sciml_par.evaluation.figures.parts.panels import check_items
-from sciml_par.evaluation.figures.parts.spread import FEW
+from sciml_par.evaluation.figures.parts.lines import Line, draw_line_of, draw_lines, thinned
+from sciml_par.evaluation.figures.parts.members import FEW
 from sciml_par.evaluation.figures.parts.style import INK, NEUTRAL, line_of, paper_style
 
 _RATE = 0.5  # inches, for the axis of the learning rate
@@ -37,6 +37,7 @@ _BEST: dict[str, Any] = {
     "linestyle": "",
     "zorder": 3.0,
 }
+_TRAINING = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
 
 
 def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Figure:
@@ -151,7 +152,7 @@ def _mark_phases(axes: Axes, curve: LossCurve) -> None:
             axes.axvline(start, color=NEUTRAL, linewidth=0.6, zorder=1.0, label="_phase")
         wide = width * (end - start) / (high - low) - _GAP
         if wide >= _LEAST_WIDTH:
-            text = fit(name, wide, "xtick.labelsize", lines=2)
+            text = wrap(name, wide, size=7.0, lines=2)
             axes.annotate(
                 text,
                 (start, 1.0),
@@ -190,3 +191,63 @@ def _steps(losses: Sequence[LossCurve]) -> tuple[float, float]:
     last = float(max(curve.step[-1] for curve in losses))
     pad = 0.02 * (last - first) or 1.0
     return first - pad, last + pad
+
+
+def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None) -> Figure:
+    """Draw one line a run, the accuracy over the epoch, and a thin pale one for the training data.
+
+    Local: call it on one rank.
+
+    Parameters
+    ----------
+    curves : sequence of AccuracyCurve
+        One a run; their numbers of epochs may differ.
+    title : str, optional
+        Title above the panel.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        3.5 inches wide. Pass it to `save_figure`.
+
+    Raises
+    ------
+    InputError
+        If there are no curves.
+    """
+    found = check_items(curves, AccuracyCurve, "plot_accuracies")
+    with paper_style():
+        grid = make_grid([2.3], 1, [(0, 0)])
+        axes = grid.panels[0, 0]
+        entries = _draw_accuracies(axes, found)
+        axes.set_ylabel("accuracy")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+        grid.label_x("epoch")
+        return grid.finish(entries, title=title)
+
+
+def _draw_accuracies(axes: Axes, curves: Sequence[AccuracyCurve]) -> list[Entry]:
+    entries: list[Entry] = []
+    for index, curve in enumerate(curves):
+        look = line_of(index, of=len(curves))
+        epoch = np.arange(1, curve.accuracy.size + 1)
+        entries.append(draw_line(axes, epoch, curve.accuracy, label=curve.label, **look))
+        if curve.training_accuracy is not None:
+            pale = {**look, **_TRAINING}
+            draw_line(axes, epoch, curve.training_accuracy, label="_training data", **pale)
+    if any(curve.training_accuracy is not None for curve in curves):
+        entries.append(line_entry("training data", color=NEUTRAL, **_TRAINING))
+    axes.set_ylim(*_limits_of_accuracies(curves))
+    return entries
+
+
+def _limits_of_accuracies(curves: Sequence[AccuracyCurve]) -> tuple[float, float]:
+    """From a little below the least accuracy to a little above 1, so that a line at 1 is seen."""
+    least = min(
+        float(np.min(values))
+        for curve in curves
+        for values in (curve.accuracy, curve.training_accuracy)
+        if values is not None
+    )
+    reach = max(1.0 - least, 0.01)
+    return max(1.0 - 1.05 * reach, -0.02), 1.0 + 0.03 * reach

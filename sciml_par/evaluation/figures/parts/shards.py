@@ -1,21 +1,24 @@
-"""Show in a panel over x where a network was trained: sub-domains shaded, points as ticks."""
+"""Show where a network was trained: sub-domains and training points, on a line or in a plane."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
-from sciml_par.evaluation.figures.parts.layout import Entry, patch_entry
+from sciml_par.evaluation.figures.parts.layout import Entry, line_entry, patch_entry
 from sciml_par.evaluation.figures.parts.style import INK, NEUTRAL, color_of
 
 SHADE = 0.15  # opacity of a sub-domain; twice that in the legend, where its patch is small
-_TALLEST_ROW, _TALLEST_STRIP = 0.055, 0.2  # shares of the panel's height
+_ROW = 0.055  # of the panel's height, for the ticks of a row
+_MOST_ROWS = 4
+_POINTS = {"marker": "o", "linestyle": "", "markersize": 2.5, "markeredgewidth": 0.3}
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def draw_marks(
     for (low, high), color in regions.items():
         axes.axvspan(low, high, facecolor=color, alpha=SHADE, linewidth=0.0, zorder=0.5)
     ticked = [mark for mark in marks if ticks and mark.points.size]
-    _draw_ticks(axes, ticked, strip_height(marks) / max(_rows(marks), 1))
+    _draw_ticks(axes, ticked)
     entries: list[Entry] = []
     if named:
         entries = [_shard_entry(mark, bool(regions), bool(ticked)) for mark in marks]
@@ -68,7 +71,7 @@ def draw_marks(
 
 def strip_height(marks: Sequence[Mark]) -> float:
     """Return the share of the panel's height that the ticks need at its lower edge."""
-    return min(_TALLEST_ROW * _rows(marks), _TALLEST_STRIP)
+    return _ROW * _rows(marks)
 
 
 def above_strip(limits: tuple[float, float], marks: Sequence[Mark]) -> tuple[float, float]:
@@ -90,16 +93,16 @@ def _regions(marks: Sequence[Mark], window: tuple[float, float]) -> dict[tuple[f
     return found
 
 
-def _draw_ticks(axes: Axes, marks: Sequence[Mark], height: float) -> None:
+def _draw_ticks(axes: Axes, marks: Sequence[Mark]) -> None:
     different: dict[tuple[int, bytes], Mark] = {}
     for mark in marks:
         different.setdefault((mark.row, mark.points.tobytes()), mark)
     for mark in different.values():
-        bottom = height * (mark.row + 0.2)
+        bottom = _ROW * (mark.row + 0.2)
         axes.vlines(
             mark.points,
             bottom,
-            bottom + 0.7 * height,
+            bottom + 0.7 * _ROW,
             color=mark.color,
             linewidth=0.8,
             transform=axes.get_xaxis_transform(),
@@ -124,20 +127,61 @@ def _rows(marks: Sequence[Mark]) -> int:
 
 
 def _in_rows(marks: Sequence[Mark]) -> list[Mark]:
-    """Put each mark into the lowest row in which its points do not reach over another's."""
-    taken: list[list[tuple[float, float]]] = [[] for _ in marks]
-    placed = []
-    for mark in marks:
-        row = 0
-        if mark.points.size:
-            low, high = float(mark.points.min()), float(mark.points.max())
-            free = (all(high <= a or low >= b for a, b in spans) for spans in taken)
-            row = list(free).index(True)
-            taken[row].append((low, high))
-        placed.append(replace(mark, row=row))
-    return placed
+    """Put all marks into one row if their points are apart, else into rows by turns."""
+    ends = sorted((mark.points.min(), mark.points.max()) for mark in marks if mark.points.size)
+    apart = all(one[1] <= other[0] for one, other in pairwise(ends))
+    return [replace(mark, row=0 if apart else i % _MOST_ROWS) for i, mark in enumerate(marks)]
 
 
 def _same_points(marks: Sequence[Mark]) -> bool:
     first = np.sort(marks[0].points)
     return first.size > 0 and all(np.array_equal(np.sort(mark.points), first) for mark in marks)
+
+
+def draw_shards(axes: Axes, shards: Sequence[Shard], *, points: bool) -> None:
+    """Outline the sub-domains, and draw the training points small enough to see the field."""
+    for number, shard in enumerate(shards):
+        _draw_box(axes, shard, color_of(number) if len(shards) > 1 else "white")
+    if not points:
+        return
+    for shard in shards:
+        places = shard.training_points
+        if places is None or not places.size:
+            continue
+        axes.scatter(
+            places[:, 0],
+            places[:, 1],
+            s=min(3.0, max(0.4, 400.0 / len(places) / len(shards))),
+            facecolors="white",
+            edgecolors=INK,
+            linewidths=0.2,
+            rasterized=len(places) > 500,
+            zorder=3.0,
+        )
+
+
+def shard_entries(shards: Sequence[Shard], *, points: bool) -> list[Entry]:
+    """Return what the legend says: whose outlines there are, if of several shards, and points."""
+    several = enumerate(shards) if len(shards) > 1 else ()
+    entries = [line_entry(each.label, color=color_of(i), linewidth=2.0) for i, each in several]
+    drawn = [each.training_points for each in shards if each.training_points is not None]
+    if points and any(places.size for places in drawn):
+        look = {"color": "white", "markeredgecolor": INK, **_POINTS}
+        entries.append(line_entry("training points", **look))
+    return entries
+
+
+def _draw_box(axes: Axes, shard: Shard, color: str) -> None:
+    if shard.corners is None or _covers(shard.corners, axes):
+        return
+    low, size = shard.corners[0], shard.corners[1] - shard.corners[0]
+    box = Rectangle((low[0], low[1]), size[0], size[1], fill=False, edgecolor=color, linewidth=2.4)
+    axes.add_patch(box)
+    # Only the inner half of the line is kept, so that neighbours do not hide each other's edge.
+    box.set_clip_path(box)
+
+
+def _covers(corners: tuple[np.ndarray, np.ndarray], axes: Axes) -> bool:
+    lows, highs = np.array([axes.get_xlim(), axes.get_ylim()]).T
+    inset = 0.05 * (highs - lows)
+    return bool(np.all((corners[0] <= lows + inset) & (corners[1] >= highs - inset)))
