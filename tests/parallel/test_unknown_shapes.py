@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from ranks import all_values, normal, normals, values
+from reductions import own_part
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.groups.call_site import PreparedCall
 
 ANY_ROWS = tf.TensorSpec([None, 2], tf.float64)
 ANYTHING = tf.TensorSpec(None, tf.float64)
@@ -17,10 +17,6 @@ ANYTHING = tf.TensorSpec(None, tf.float64)
 
 def traced(function, *specs):
     return tf.function(function, input_signature=specs or [ANY_ROWS])
-
-
-def part(whole):
-    return np.array_split(whole, sp.size())[sp.rank()]
 
 
 def sent_rows():
@@ -47,7 +43,7 @@ def test_every_collective_of_the_same_shape(spec):
         tag = f"{rows} rows"
         everyone = all_values((rows, 2), "float64", tag)
         total = everyone.sum(axis=0)
-        expected = [total / sp.size(), 2 * everyone.max(axis=0), everyone[-1], part(total)]
+        expected = [total / sp.size(), 2 * everyone.max(axis=0), everyone[-1], own_part(total)]
         expected += [np.concatenate(everyone), total, [sp.size()] * 3]
         results = run(tf.constant(values(sp.rank(), (rows, 2), "float64", tag)))
         for result, each in zip(results, expected, strict=True):
@@ -207,16 +203,8 @@ def test_in_a_session():
 
 
 @pytest.mark.ranks(least=2, most=2, reason="test_order.py has more ranks")
-def test_the_order_of_the_program_is_kept(monkeypatch):
+def test_the_order_of_the_program_is_kept(transfers):
     """Known and unknown shapes take turns, none depends on another, also in the gradient."""
-    seen = []
-    execute = PreparedCall.execute
-
-    def noting(self, *addresses):
-        seen.append(self.request.row)
-        execute(self, *addresses)
-
-    monkeypatch.setattr(PreparedCall, "execute", noting)
 
     def total(n, x):
         return tf.reduce_sum(sp.allreduce(tf.tile(x, [1, n]), sp.Sum))
@@ -232,6 +220,7 @@ def test_the_order_of_the_program_is_kept(monkeypatch):
         tape.watch(known)
         y = run(known, known)
     tape.gradient(y, known)
+    seen = [request.row for request in transfers]
     assert seen[:9] == list(range(1, 10))
     assert sorted(seen[9:]) == list(range(1, 10))
     assert sp.current_world().communicator.allgather_object(seen) == [seen] * sp.size()
