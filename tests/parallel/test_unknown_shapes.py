@@ -116,33 +116,9 @@ def everything(x):
         "allgather": sp.allgather(x),
         "reducescatter": sp.reducescatter(x, sp.Min),
         "alltoall": sp.alltoall(x, splits)[0],
-    }
-
-
-def every_one(x):
-    return {
-        **everything(x),
         "sum scattered": sp.reducescatter(x, sp.Sum),
         "product scattered": sp.reducescatter(x, sp.Product),
     }
-
-
-@pytest.mark.ranks(most=2, reason="test_gradients.py has more ranks")
-def test_gradients_are_those_of_known_shapes():
-    """All of one function, so that a collective out of order would disturb the others."""
-
-    def gradients(x):
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(x)
-            results = everything(x)
-            losses = {name: tf.reduce_sum((sp.rank() + 1.0) * y**3) for name, y in results.items()}
-        return {name: tape.gradient(loss, x) for name, loss in losses.items()}
-
-    x = tf.constant(normal(sp.rank(), (sp.size() + 1, 2), "gradient"))
-    results, expected = traced(gradients)(x), gradients(x)
-    assert expected["allgather"].numpy().any()
-    for name, result in results.items():
-        np.testing.assert_allclose(result, expected[name], 1e-12, err_msg=name)
 
 
 def known(x, shape):
@@ -165,14 +141,14 @@ def test_gradients_of_which_more_or_less_is_known(of_x, of_gradient):
     """
     rows = sp.size() + 1
     x = tf.constant(normal(sp.rank(), (rows, 2), "known"))
-    shapes = {name: tuple(y.shape) for name, y in every_one(x).items()}
+    shapes = {name: tuple(y.shape) for name, y in everything(x).items()}
     names = [name for name in shapes if of_x is not ANYTHING or name != "alltoall"]
     seeds = {name: tf.constant(normal(sp.rank(), shapes[name], f"seed {name}")) for name in names}
 
     def gradients(x):
         with tf.GradientTape(persistent=True) as tape:
             tape.watch(x)
-            results = every_one(x)
+            results = everything(x)
         return {
             name: tape.gradient(results[name], x, of_gradient(seeds[name], shapes[name]))
             for name in names
@@ -181,7 +157,7 @@ def test_gradients_of_which_more_or_less_is_known(of_x, of_gradient):
     expected, results = {}, traced(gradients, of_x or tf.TensorSpec((rows, 2), tf.float64))(x)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
-        ys = every_one(x)
+        ys = everything(x)
     for name in names:
         expected[name] = tape.gradient(ys[name], x, seeds[name])
         np.testing.assert_allclose(results[name], expected[name], 1e-12, err_msg=name)
