@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 import tensorflow as tf
-from ranks import COMPLEX, FLOATS, INTEGERS, MOVED
+from ranks import COMPLEX, FLOATS, INTEGERS
 
 import sciml_par.parallel as sp
 
@@ -16,23 +15,6 @@ WITHOUT_MEANING = {
     *((t, sp.Average) for t in INTEGERS),
     *((t, op) for t in COMPLEX for op in (sp.Min, sp.Max)),
 }
-CASES = [(t, op) for t in MOVED for op in OPERATIONS if (t, op) not in WITHOUT_MEANING]
-
-what_has_no_meaning = pytest.mark.parametrize(
-    ("make", "op", "says"),
-    [
-        (lambda: tf.constant([True]), sp.Sum, "Sum of booleans"),
-        (lambda: tf.constant([True]), sp.Average, "Average of booleans"),
-        (lambda: tf.constant([1]), sp.Average, "Average of int32"),
-        (lambda: tf.constant([1], tf.uint8), sp.Average, "Average of uint8"),
-        (lambda: tf.constant([1.0]), "Sum", "expected op to be one of"),
-        (lambda: tf.constant([1.0]), None, "expected op to be one of"),
-        (lambda: tf.constant(["a"]), sp.Max, "elements of type string"),
-        (lambda: tf.constant([1j]), sp.Max, "Max of complex128 values has no meaning: complex num"),
-        (lambda: tf.constant([1j]), sp.Min, "Min of complex128 values has no meaning: complex num"),
-    ],
-)
-"""Tensors and operations, and what the error says of them."""
 
 
 def reduced(everyone: np.ndarray, op: sp.ReduceOp) -> np.ndarray:
@@ -66,3 +48,8 @@ def assert_same(got: tf.Tensor, expected: np.ndarray, what: str) -> None:
         )
     else:
         np.testing.assert_array_equal(result, expected, err_msg=what)
+
+
+def own_part(whole: np.ndarray) -> np.ndarray:
+    """Return this rank's rows; the first ranks have one more where need be."""
+    return np.array_split(whole, sp.size())[sp.rank()]

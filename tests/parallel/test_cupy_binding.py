@@ -1,14 +1,26 @@
-"""What is asked of CuPy, call by call, on recorded fakes."""
+"""What is asked of CuPy, on recorded fakes, and the fakes next to the real one, if there is one.
+
+That the calls have the right arguments is shown by the results, in test_transports.py.
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_cuda_runtime import ILLEGAL_ADDRESS, FakeError, FakeRuntime
-from fake_cupy import FakeNccl
+from fake_cupy import (
+    ERRORS,
+    ILLEGAL_ADDRESS,
+    NOT_READY,
+    FakeError,
+    FakeNccl,
+    FakeNcclCommunicator,
+    FakeRuntime,
+)
 from mpi4py import MPI
 
 import sciml_par.parallel as sp
@@ -17,7 +29,6 @@ from sciml_par.parallel.transports import cupy_binding
 from sciml_par.parallel.transports.cupy_binding import (
     BindingError,
     Gpu,
-    Link,
     MissingBindingError,
     Nccl,
     load_gpu,
@@ -26,7 +37,7 @@ from sciml_par.parallel.transports.cupy_binding import (
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
 
-FLOAT32, SUM, AVG = 7, 0, 4
+INT32, FLOAT32, SUM, AVG = 2, 7, 0, 4
 
 
 @pytest.fixture
@@ -50,35 +61,21 @@ def link(nccl):
     return Nccl(nccl).connect(1, bytes(128), 0)
 
 
-def memory(*values):
-    """(array, address) of float32 values; the array keeps them."""
-    array = np.array(values, np.float32)
-    return array, array.ctypes.data
+@pytest.fixture
+def memory():
+    """The address of 100 float32."""
+    array = np.arange(100, dtype=np.float32)
+    yield array.ctypes.data
+    del array
 
 
-# The library
-
-
-@pytest.mark.parametrize(
-    "code, version", ((23203, (2, 32, 3)), (21803, (2, 18, 3)), (23000, (2, 30, 0)))
-)
-def test_versions(runtime, code, version):
-    assert Nccl(FakeNccl(MPI.COMM_SELF, runtime, version=code)).version == version
-
-
-def test_every_element_type_has_its_number(nccl):
+def test_every_element_type_and_operation_has_its_number(nccl):
     numbers = {name: Nccl(nccl).datatype(element) for name, element in ELEMENT_TYPES.items()}
     without = dict.fromkeys(("bool", "int16", "uint16", "complex64", "complex128"))
     integers = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5}
     floats = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
     assert numbers == {**without, **integers, **floats}
-
-
-def test_a_binding_without_an_element_type():
     assert Nccl(SimpleNamespace(NCCL_FLOAT32=7)).datatype(ELEMENT_TYPES["bfloat16"]) is None
-
-
-def test_every_operation_has_its_number(nccl):
     operations = (sp.Sum, sp.Product, sp.Max, sp.Min, sp.Average)
     assert [Nccl(nccl).operation(op) for op in operations] == [0, 1, 2, 3, 4]
 
@@ -88,81 +85,11 @@ def test_an_id_has_128_bytes_and_never_comes_twice(nccl):
     assert [len(each) for each in ids] == [128, 128] and ids[0] != ids[1]
 
 
-def test_connecting(nccl):
-    assert isinstance(Nccl(nccl).connect(1, b"i" * 128, 0), Link)
-    assert nccl.calls == [("NcclCommunicator", (1, b"i" * 128, 0))]
-
-
-# A communicator
-
-
-@pytest.mark.parametrize(
-    "method, function, arguments",
-    (
-        ("allreduce", "allReduce", (3, FLOAT32, SUM)),
-        ("reduce", "reduce", (3, FLOAT32, AVG, 0)),
-        ("broadcast", "broadcast", (3, FLOAT32, 0)),
-        ("allgather", "allGather", (3, FLOAT32)),
-        ("reducescatter", "reduceScatter", (3, FLOAT32, SUM)),
-    ),
-)
-def test_a_collective_is_one_call(gpu, nccl, link, method, function, arguments):
-    stream = gpu.new_stream()
-    (source, send), (target, receive) = memory(1, 2, 3), memory(0, 0, 0)
-    before = len(nccl.calls)
-    getattr(link, method)(send, receive, *arguments, stream)
-    assert nccl.calls[before:] == [(function, (send, receive, *arguments, stream))]
-    assert target.tolist() == [0, 0, 0]  # it has only been enqueued
-    gpu.synchronize(stream)
-    assert target.tolist() == source.tolist() == [1, 2, 3]
-
-
-def test_a_message_is_two_calls_in_a_group(gpu, nccl, link):
-    stream = gpu.new_stream()
-    (_, send), (target, receive) = memory(4, 5), memory(0, 0)
-    before = len(nccl.calls)
-    with link.group():
-        link.send(send, 2, FLOAT32, 0, stream)
-        link.receive(receive, 2, FLOAT32, 0, stream)
-    gpu.synchronize(stream)
-    assert nccl.calls[before:] == [
-        ("groupStart", ()),
-        ("send", (send, 2, FLOAT32, 0, stream)),
-        ("recv", (receive, 2, FLOAT32, 0, stream)),
-        ("groupEnd", ()),
-    ]
-    assert target.tolist() == [4, 5]
-
-
-def test_a_group_ends_where_a_call_in_it_fails(nccl, link):
+def test_a_group_ends_where_a_call_in_it_fails(nccl, link, memory):
     nccl.failing["send"] = "unhandled system error"
     with pytest.raises(FakeError, match="unhandled system error"), link.group():
-        link.send(*memory(1.0)[1:], 1, FLOAT32, 0, 0)
+        link.send(memory, 1, FLOAT32, 0, 0)
     assert nccl.names()[-1] == "groupEnd" and nccl.depth == 0
-
-
-def test_splitting(nccl, link):
-    assert isinstance(link.split(3, 7), Link)
-    assert nccl.calls[-1] == ("commSplit", (3, 7))
-
-
-def test_errors_of_work_that_was_enqueued(nccl):
-    communicator = nccl.NcclCommunicator(1, bytes(128), 0)
-    link = Link(nccl, communicator)
-    assert link.error() is None
-    communicator.async_error = "NCCL_ERROR_REMOTE_ERROR: remote process exited"
-    assert link.error() == "NCCL_ERROR_REMOTE_ERROR: remote process exited"
-
-
-def test_an_aborted_communicator_takes_no_work(nccl, link):
-    link.abort()
-    (_, send), (_, receive) = memory(1), memory(0)
-    with pytest.raises(FakeError, match="INVALID_ARGUMENT"):
-        link.allreduce(send, receive, 1, FLOAT32, SUM, 0)
-    assert "INVALID_ARGUMENT" in link.error()
-
-
-# The GPU
 
 
 def test_streams_and_events_are_made_as_needed(gpu, runtime):
@@ -172,36 +99,14 @@ def test_streams_and_events_are_made_as_needed(gpu, runtime):
     assert runtime.calls == [("streamCreateWithFlags", (1,)), ("eventCreateWithFlags", (2,))]
 
 
-def test_the_name(gpu, runtime):
-    assert gpu.name() == "Fake GPU"
-    assert runtime.calls == [("getDeviceProperties", (0,))]
-
-
-def test_copies(gpu, runtime):
-    stream, address = gpu.new_stream(), gpu.allocate(8)
-    (_, send), (target, receive) = memory(1.5, 2.5), memory(0, 0)
-    before = len(runtime.calls)
-    gpu.copy_from_host(address, send, 8, stream)
-    gpu.copy_to_host(receive, address, 8, stream)
-    assert runtime.calls[before:] == [
-        ("memcpyAsync", (address, send, 8, 1, stream)),
-        ("memcpyAsync", (receive, address, 8, 2, stream)),
-    ]
-    assert target.tolist() == [0, 0]
-    gpu.synchronize(stream)
-    assert target.tolist() == [1.5, 2.5]
-
-
-def test_a_mark_is_passed_when_the_work_before_it_is_done(gpu, runtime):
+def test_a_mark_is_passed_when_the_work_before_it_is_done(gpu):
     stream, event = gpu.new_stream(), gpu.new_event()
     assert gpu.has_passed(event)  # it was never set
-    gpu.record(event, stream)
-    assert runtime.calls[-1] == ("eventRecord", (event, stream))
-    assert not gpu.has_passed(event)
-    gpu.synchronize(stream)
-    assert gpu.has_passed(event)
-    gpu.record(event, stream)
-    assert not gpu.has_passed(event)
+    for _ in range(2):
+        gpu.record(event, stream)
+        assert not gpu.has_passed(event)
+        gpu.synchronize(stream)
+        assert gpu.has_passed(event)
 
 
 def test_an_error_is_not_a_mark_still_ahead(gpu, runtime):
@@ -213,40 +118,31 @@ def test_an_error_is_not_a_mark_still_ahead(gpu, runtime):
 
 
 @pytest.mark.parametrize(
-    "use, function, reported",
+    ("use", "function", "reported"),
     (
-        (lambda gpu: gpu.name(), "getDeviceProperties", "cudaGetDeviceProperties"),
-        (lambda gpu: gpu.new_stream(), "streamCreateWithFlags", "cudaStreamCreate"),
-        (lambda gpu: gpu.synchronize(0), "streamSynchronize", "cudaStreamSynchronize"),
-        (lambda gpu: gpu.new_event(), "eventCreateWithFlags", "cudaEventCreate"),
-        (lambda gpu: gpu.record(1, 0), "eventRecord", "cudaEventRecord"),
-        (lambda gpu: gpu.has_passed(1), "eventQuery", "cudaEventQuery"),
-        (lambda gpu: gpu.allocate(4), "malloc", "cudaMalloc"),
-        (lambda gpu: gpu.copy_to_host(0, 0, 0, 0), "memcpyAsync", "cudaMemcpyAsync"),
-        (lambda gpu: gpu.copy_from_host(0, 0, 0, 0), "memcpyAsync", "cudaMemcpyAsync"),
+        (lambda gpu, _: gpu.name(), "getDeviceProperties", "cudaGetDeviceProperties"),
+        (lambda gpu, _: gpu.new_stream(), "streamCreateWithFlags", "cudaStreamCreate"),
+        (lambda gpu, _: gpu.synchronize(0), "streamSynchronize", "cudaStreamSynchronize"),
+        (lambda gpu, _: gpu.new_event(), "eventCreateWithFlags", "cudaEventCreate"),
+        (lambda gpu, _: gpu.record(1, 0), "eventRecord", "cudaEventRecord"),
+        (lambda gpu, _: gpu.has_passed(1), "eventQuery", "cudaEventQuery"),
+        (lambda gpu, _: gpu.allocate(4), "malloc", "cudaMalloc"),
+        (lambda gpu, _: gpu.copy_to_host(0, 0, 0, 0), "memcpyAsync", "cudaMemcpyAsync"),
+        (lambda gpu, _: gpu.copy_from_host(0, 0, 0, 0), "memcpyAsync", "cudaMemcpyAsync"),
+        (lambda _, nccl: nccl.new_id(), "get_unique_id", "ncclGetUniqueId"),
+        (lambda _, nccl: nccl.connect(1, bytes(128), 0), "NcclCommunicator", "ncclCommInitRank"),
+        (
+            lambda _, nccl: nccl.connect(1, bytes(128), 0).split(0, 0),
+            "commSplit",
+            "ncclCommSplit",
+        ),
     ),
 )
-def test_errors_of_cuda(gpu, runtime, use, function, reported):
-    runtime.failing[function] = "cudaErrorUnknown: unknown error"
-    with pytest.raises(BindingError) as error:
-        use(gpu)
-    assert str(error.value) == f"{reported} failed: cudaErrorUnknown: unknown error."
-
-
-@pytest.mark.parametrize(
-    "use, function, reported",
-    (
-        (lambda nccl: nccl.new_id(), "get_unique_id", "ncclGetUniqueId"),
-        (lambda nccl: nccl.connect(1, bytes(128), 0), "NcclCommunicator", "ncclCommInitRank"),
-        (lambda nccl: nccl.connect(1, bytes(128), 0).split(0, 0), "commSplit", "ncclCommSplit"),
-    ),
-)
-def test_errors_of_nccl(nccl, use, function, reported):
-    nccl.failing[function] = "NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
-    with pytest.raises(BindingError) as error:
-        use(Nccl(nccl))
-    text = "NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
-    assert str(error.value) == f"{reported} failed: {text}."
+def test_errors_name_the_function(gpu, nccl, runtime, use, function, reported):
+    for fake in (runtime, nccl):
+        fake.failing[function] = "unhandled system error"
+    with pytest.raises(BindingError, match=f"^{reported} failed: unhandled system error.$"):
+        use(gpu, Nccl(nccl))
 
 
 # What is loaded
@@ -261,7 +157,7 @@ def installed(monkeypatch, runtime, nccl):
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
 
 
-def test_loading(installed, runtime):
+def test_loading(installed):
     assert load_gpu().name() == "Fake GPU"
     assert load_nccl().version == (2, 32, 3)
 
@@ -277,9 +173,14 @@ def test_a_gpu_that_is_not_the_first_is_told_to_each_thread(installed, runtime):
     assert runtime.calls[-1] == ("getDeviceProperties", (2,))
 
 
-def test_the_oldest_version_that_serves(installed, nccl):
-    nccl.version = 21800
-    assert load_nccl().version == (*cupy_binding.OLDEST_NCCL, 0)
+@pytest.mark.parametrize("load", (load_gpu, load_nccl))
+def test_cupy_is_not_installed(load, monkeypatch):
+    for name in ("cupy", "cupy.cuda"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingBindingError) as error:
+        load()
+    assert str(error.value).startswith("CuPy cannot be imported (")
+    assert str(error.value).endswith("): pip install 'sciml-par[gpu]'")
 
 
 def test_no_gpu(installed, runtime, monkeypatch):
@@ -287,5 +188,87 @@ def test_no_gpu(installed, runtime, monkeypatch):
     with pytest.raises(MissingBindingError, match=r"finds no GPU \(cudaErrorInsufficientDriver"):
         load_gpu()
     monkeypatch.setattr(runtime, "getDeviceCount", lambda: 0)
-    with pytest.raises(MissingBindingError, match="CUDA finds no GPU"):
+    with pytest.raises(MissingBindingError, match="^CUDA finds no GPU$"):
         load_gpu()
+
+
+@pytest.mark.parametrize(("code", "version"), [(21800, (2, 18, 0)), (23007, (2, 30, 7))])
+def test_nccl_is_found(installed, nccl, code, version):
+    nccl.version = code
+    assert load_nccl().version == version
+
+
+def test_nccl_is_missing_or_too_old(installed, nccl, monkeypatch):
+    for code, version in ((21703, "2.17.3"), (20403, "2.4.3")):
+        nccl.version = code
+        with pytest.raises(MissingBindingError, match=f"{version} is too old, 2.18 is the oldest"):
+            load_nccl()
+    monkeypatch.setattr(nccl, "available", False)
+    with pytest.raises(MissingBindingError, match=r"no NCCL: pip install 'sciml-par\[gpu\]'"):
+        load_nccl()
+
+
+# The fakes
+
+
+def parameters_of_cython(function) -> list[str]:
+    """The names of the parameters without a default, from the text that Cython leaves."""
+    text = re.search(r"\((.*?)\)", function.__doc__.splitlines()[0])[1]
+    parameters = [p.split() for p in text.split(", ") if p and "=" not in p]
+    return [words[-1] for words in parameters if words[-1] != "self"]
+
+
+def parameters_of_python(function) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    needed = [p.name for p in parameters if p.default is inspect.Parameter.empty]
+    return [name for name in needed if name != "self"]
+
+
+def test_the_fakes_have_the_interface_and_the_numbers_of_cupy():
+    pytest.importorskip("cupy", reason="CuPy is not installed: nothing to compare with")
+    from cupy.cuda import nccl, runtime
+
+    own = {"add", "enqueue", "record", "names"}
+    for fake, real in (
+        (FakeRuntime, runtime),
+        (FakeNccl, nccl),
+        (FakeNcclCommunicator, nccl.NcclCommunicator),
+    ):
+        for name, function in inspect.getmembers(fake, inspect.isfunction):
+            if not name.startswith("_") and name not in own:
+                theirs = parameters_of_cython(getattr(real, name))
+                assert parameters_of_python(function) == theirs, name
+        numbers = {name: value for name, value in vars(fake).items() if type(value) is int}
+        assert numbers == {name: getattr(real, name) for name in numbers}
+    assert runtime.streamNonBlocking == cupy_binding._NON_BLOCKING
+    assert runtime.eventDisableTiming == cupy_binding._NO_TIMING
+    assert cupy_binding._NOT_READY == NOT_READY
+    for code, text in ERRORS.items():
+        assert str(runtime.CUDARuntimeError(code)) == text
+    # Event 0 is none, and there may be no driver; neither raises here.
+    assert runtime.eventQuery(0) not in (0, NOT_READY)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    (
+        (lambda link, x: link.allreduce(x, x, 1, INT32, AVG, 0), "INVALID_ARGUMENT"),
+        (lambda link, x: link.broadcast(x, x, 1, 10, 0, 0), "INVALID_ARGUMENT"),
+        (lambda link, x: link.send(x, 1, FLOAT32, 0, 0), "would hang"),
+        (lambda link, x: link.allreduce(x, x + 4, 2, FLOAT32, SUM, 0), "write over"),
+        (lambda link, x: link.allgather(x + 4, x, 2, FLOAT32, 0), "write over"),
+    ),
+)
+def test_the_fake_refuses_what_nccl_forbids(link, memory, call, match):
+    with pytest.raises(FakeError, match=match):
+        call(link, memory)
+
+
+@pytest.mark.ranks(least=2, most=2, reason="one rank cannot differ from others")
+def test_the_fake_refuses_calls_that_differ(runtime):
+    mpi = sp.current_world().communicator.mpi
+    together = FakeNccl(mpi, runtime).NcclCommunicator(mpi.size, mpi.bcast(bytes(128)), mpi.rank)
+    x = np.zeros(32, np.float32).ctypes.data
+    together.allGather(x, x + 64, 1 + (sp.rank() == 0), FLOAT32, 0)
+    with pytest.raises(FakeError, match="the ranks call NCCL differently"):
+        runtime.streamSynchronize(0)

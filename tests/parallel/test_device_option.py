@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, FLOATS, TYPES, compiled, eager, graph, normal, values
+from ranks import EAGER_FIRST, FLOATS, TYPES, compiled, eager, graph, normal, values
 from selection import in_groups
 
 import sciml_par.parallel as sp
@@ -31,7 +31,7 @@ def mine(dtype):
     return tf.constant(values(sp.rank(), (2 * sp.size(), 2), dtype))
 
 
-@in_groups("context, cases", CONTEXTS, list(itertools.product(TYPES, COLLECTIVES)))
+@in_groups("context, cases", EAGER_FIRST, list(itertools.product(TYPES, COLLECTIVES)))
 def test_from_the_host_is_the_same(context, cases):
     """For every collective and type, all in one function."""
 

@@ -7,12 +7,14 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import EAGER_FIRST, TYPE_CONTEXTS, all_values, values
+from ranks import CONTEXTS, EAGER_FIRST, TYPE_CONTEXTS, eager, values
+from reductions import own_part
 
 import sciml_par.parallel as sp
-from sciml_par.errors import CollectiveMismatchError
+from sciml_par.errors import CollectiveMismatchError, InputError
 from sciml_par.parallel.collectives.tensor_bundle import BUCKET_BYTES, TensorBundle, fuse
-from sciml_par.parallel.groups.call_site import PreparedCall
+
+several_ranks = pytest.mark.ranks(least=2, reason="one rank transfers nothing")
 
 CASES = [
     ("float64", (3,)),
@@ -20,43 +22,116 @@ CASES = [
     ("int32", (2, 2)),
     ("float64", (2, 3)),
     ("float32", (0,)),
+    ("complex64", (2,)),
     ("float64", (0, 4)),
     ("bfloat16", (5,)),
     ("int32", ()),
     ("float64", ()),
 ]
 
+GATHERED = [
+    ("float64", lambda rank: rank + 1, (2,)),
+    ("int32", lambda rank: 2 * rank, ()),
+    ("float64", lambda rank: 0, (3,)),
+    ("float64", lambda rank: 0 if rank else 2, ()),
+    ("bool", lambda rank: 2, (1, 2)),
+    ("float64", lambda rank: 1, (0,)),
+    ("int32", lambda rank: 1, (2, 2)),
+    ("complex64", lambda rank: rank, ()),
+]
+"""Type, rows of a rank, shape of a row."""
 
-def tagged(rank, index):
-    dtype, shape = CASES[index]
-    return values(rank, shape, dtype, str(index))
+SCATTERED = [
+    ("float64", (5, 2)),
+    ("int32", (3,)),
+    ("float64", (1,)),
+    ("float64", (0, 2)),
+    ("bfloat16", (6,)),
+    ("float64", (4, 0)),
+    ("int32", (4, 2)),
+    ("complex64", (3, 2)),
+]
 
 
-@pytest.fixture
-def transfers(monkeypatch):
-    """What the transfers made have carried: ("float32", 5 elements)."""
-    made = []
-    execute = PreparedCall.execute
+def inputs_of(rank, cases=CASES):
+    return [values(rank, shape, dtype, f"{i}") for i, (dtype, shape) in enumerate(cases)]
 
-    def recording(self, *addresses):
-        made.append((self.request.dtype, self.request.count))
-        execute(self, *addresses)
 
-    monkeypatch.setattr(PreparedCall, "execute", recording)
-    return made
+def rows_of(rank):
+    return inputs_of(rank, [(t, (rows(rank), *row)) for t, rows, row in GATHERED])
+
+
+def of_all(inputs_of_rank):
+    """The arrays of all ranks, for each tensor."""
+    return zip(*map(inputs_of_rank, range(sp.size())), strict=True)
+
+
+def assert_same(results, expected):
+    for result, each in zip(results, expected, strict=True):
+        assert result.dtype == each.dtype and result.shape == each.shape
+        np.testing.assert_array_equal(tf.cast(result, tf.complex128), each.astype("complex128"))
+
+
+def sums(everyone):
+    return [sum(each[1:], each[0]) for each in everyone]
 
 
 @pytest.mark.parametrize("context", TYPE_CONTEXTS)
 def test_fused_allreduce(context):
     run = context(lambda *xs: sp.fused_allreduce(xs, sp.Sum))
-    results = run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
-    for i, (result, (dtype, shape)) in enumerate(zip(results, CASES, strict=True)):
-        expected = all_values(shape, dtype, str(i)).astype("float64").sum(axis=0)
-        assert result.dtype == dtype and result.shape == shape
-        np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
+    assert_same(run(*map(tf.constant, inputs_of(sp.rank()))), sums(of_all(inputs_of)))
 
 
-@pytest.mark.ranks(least=2, reason="needs two ranks")
+@pytest.mark.parametrize("context", EAGER_FIRST)
+def test_fused_broadcast(context):
+    run = context(lambda *xs: sp.fused_broadcast(xs, sp.size() - 1))
+    results = run(*map(tf.constant, inputs_of(sp.rank())))
+    assert_same(results, inputs_of(sp.size() - 1))
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_fused_allgather(context, transfers):
+    run = context(lambda *xs: sp.fused_allgather(xs))
+    assert_same(run(*map(tf.constant, rows_of(sp.rank()))), map(np.concatenate, of_all(rows_of)))
+    if context is eager and sp.size() > 1:  # the first is the exchange of all numbers of rows
+        types = [request.dtype for request in transfers]
+        assert types == ["int64", "float64", "int32", "bool", "complex64"]
+
+
+@pytest.mark.parametrize("context", TYPE_CONTEXTS)
+def test_fused_reducescatter(context, transfers):
+    run = context(lambda *xs: sp.fused_reducescatter(xs, sp.Sum))
+    mine = inputs_of(sp.rank(), SCATTERED)
+    everyone = of_all(lambda rank: inputs_of(rank, SCATTERED))
+    assert_same(run(*map(tf.constant, mine)), map(own_part, sums(everyone)))
+    if context is eager and sp.size() > 1:
+        types = [request.dtype for request in transfers]
+        assert types == ["float64", "int32", "bfloat16", "complex64"]
+
+
+@several_ranks
+@pytest.mark.parametrize("context", EAGER_FIRST)
+@pytest.mark.parametrize("fused", (sp.fused_allreduce, sp.fused_broadcast))
+def test_one_transfer_per_type(context, fused, transfers):
+    types = ("float64", "float32", "float64", "bfloat16", "float64")
+    context(lambda *xs: fused(xs))(*[tf.ones([i], t) for i, t in enumerate(types)])
+    found = sorted((request.dtype, request.count) for request in transfers)
+    assert found == [("bfloat16", 3), ("float32", 1), ("float64", 6)]
+
+
+@pytest.mark.parametrize("context", EAGER_FIRST)
+def test_nothing_to_fuse(context):
+    for fused in (sp.fused_allreduce, sp.fused_allgather, sp.fused_reducescatter):
+        assert context(lambda fused=fused: fused([]))() == []
+
+
+def test_average_is_the_default():
+    results = sp.fused_allreduce([tf.constant(float(sp.rank())), tf.constant([1.0])])
+    assert results[0].numpy() == pytest.approx((sp.size() - 1) / 2)
+    assert results[1].numpy() == [1.0]
+
+
+@several_ranks
 @pytest.mark.parametrize(
     "collective", (sp.fused_allreduce, sp.fused_broadcast, sp.fused_reducescatter)
 )
@@ -66,49 +141,29 @@ def test_shapes_in_another_order_are_an_error(collective):
         collective(xs[::-1] if sp.rank() == 1 else xs, name="both")
 
 
-@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
-def test_vectors_of_several_lengths(dtype):
-    lengths = (3, 0, 5, 1)
-    results = sp.fused_allreduce(
-        [tf.constant(values(sp.rank(), (n,), dtype, str(n))) for n in lengths], sp.Sum
-    )
-    for n, result in zip(lengths, results, strict=True):
-        expected = all_values((n,), dtype, str(n)).astype("float64").sum(axis=0)
-        assert result.dtype == dtype
-        np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
+@several_ranks
+def test_other_columns_on_one_rank_are_an_error():
+    columns = 3 if sp.rank() == sp.size() - 1 else 2
+    with pytest.raises(CollectiveMismatchError) as error:
+        sp.fused_allgather([tf.ones([1]), tf.ones([2, columns])])
+    for signature in ("rows of allgather(float32 [any]; float32 [any, 2])", "float32 [any, 3])"):
+        assert signature in str(error.value)
+    assert sp.allreduce(sp.rank(), sp.Max).numpy() == sp.size() - 1
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
-def test_fused_broadcast(context):
-    root = sp.size() - 1
-    run = context(lambda *xs: sp.fused_broadcast(xs, root))
-    results = run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
-    for i, result in enumerate(results):
-        assert result.dtype == CASES[i][0]
-        np.testing.assert_array_equal(result.numpy(), tagged(root, i))
+def test_what_has_no_meaning():
+    for fused, name in (
+        (sp.fused_allgather, "allgather"),
+        (sp.fused_reducescatter, "reducescatter"),
+    ):
+        with pytest.raises(InputError, match=f"^{name}: .*got a scalar"):
+            fused([tf.ones([2]), tf.constant(1.0)])
+    for scatter in (sp.reducescatter, lambda x, op: sp.fused_reducescatter([x], op)):
+        with pytest.raises(InputError, match="Adasum is an operation of allreduce alone"):
+            scatter(tf.ones([2]), sp.Adasum)
 
 
-@pytest.mark.ranks(least=2, reason="one rank transfers nothing")
-@pytest.mark.parametrize("context", EAGER_FIRST)
-@pytest.mark.parametrize("fused", (sp.fused_allreduce, sp.fused_broadcast))
-def test_one_transfer_per_type(context, fused, transfers):
-    run = context(lambda *xs: fused(xs[:2] + xs[3:7]))  # no integers, which have no average
-    run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
-    assert sorted(transfers) == [("bfloat16", 5), ("float32", 1), ("float64", 9)]
-
-
-@pytest.mark.parametrize("context", EAGER_FIRST)
-def test_nothing_to_fuse(context):
-    assert context(lambda: sp.fused_allreduce([]))() == []
-
-
-def test_of_the_default_average():
-    results = sp.fused_allreduce([tf.constant(float(sp.rank())), tf.constant([1.0])])
-    assert results[0].numpy() == pytest.approx((sp.size() - 1) / 2)
-    assert results[1].numpy() == [1.0]
-
-
-# Buffers of a limited length, in float32 (4 bytes) and bfloat16 (2 bytes)
+# Buffers of a limited length, in bytes of each type
 
 BUCKETS = {
     "all in one": (1000, [3, 4, 5], [12]),
@@ -131,6 +186,7 @@ def total(x):
 @pytest.mark.parametrize("context", EAGER_FIRST)
 def test_buckets(context, transfers):
     """One case after the other, in one function."""
+    tensors = [[("float32", (n,)) for n in lengths] for _, lengths, _ in BUCKETS.values()]
 
     def every_case(*xs):
         xs = iter(xs)
@@ -143,41 +199,27 @@ def test_buckets(context, transfers):
             for nbytes, lengths, _ in BUCKETS.values()
         ]
 
-    mine = [
-        values(sp.rank(), (n,), "float32", f"{what} {i}")
-        for what, (_, lengths, _) in BUCKETS.items()
-        for i, n in enumerate(lengths)
-    ]
-    results = context(every_case)(*map(tf.constant, mine))
-    for (what, (_, lengths, _)), found in zip(BUCKETS.items(), results, strict=True):
-        assert [len(result) for result in found] == lengths, what
-        for i, (result, n) in enumerate(zip(found, lengths, strict=True)):
-            expected = all_values((n,), "float32", f"{what} {i}").sum(axis=0)
-            np.testing.assert_array_equal(result, expected, err_msg=what)
+    mine = [x for cases in tensors for x in inputs_of(sp.rank(), cases)]
+    found = context(every_case)(*map(tf.constant, mine))
+    for results, cases in zip(found, tensors, strict=True):
+        assert_same(results, sums(of_all(lambda rank, cases=cases: inputs_of(rank, cases))))
     if sp.size() > 1:
         lengths = [n for _, _, transferred in BUCKETS.values() for n in transferred]
-        assert transfers == [("float32", n) for n in lengths]
+        assert [request.count for request in transfers] == lengths
 
 
-@pytest.mark.parametrize("context", TYPE_CONTEXTS)
-def test_buckets_of_several_types_and_shapes(context):
-    """Types fill buckets of their own; the results keep the order of the tensors."""
-    run = context(lambda *xs: fuse(total, TensorBundle.of(xs, "total"), bucket_bytes=32))
-    results = run(*[tf.constant(tagged(sp.rank(), i)) for i in range(len(CASES))])
-    for i, (result, (dtype, shape)) in enumerate(zip(results, CASES, strict=True)):
-        expected = all_values(shape, dtype, str(i)).astype("float64").sum(axis=0)
-        assert result.dtype == dtype and result.shape == shape
-        np.testing.assert_array_equal(result.numpy().astype("float64"), expected)
-
-
-@pytest.mark.ranks(least=2, reason="one rank transfers nothing")
 @pytest.mark.parametrize("context", EAGER_FIRST)
-def test_buckets_are_counted_in_bytes_of_each_type(context, transfers):
-    dtypes = ["float32", "bfloat16", "float32", "bfloat16", "float32", "float64"]
+def test_buckets_of_several_types(context, transfers):
+    """Types have separate buckets; the results keep the order of the tensors."""
+    types = ["float32", "bfloat16", "float32", "bfloat16", "float32", "float64"]
+    cases = [(t, (2 if t == "bfloat16" else 1,)) for t in types]
     run = context(lambda *xs: fuse(total, TensorBundle.of(xs, "total"), bucket_bytes=8))
-    run(*[tf.ones([2 if dtype == "bfloat16" else 1], dtype) for dtype in dtypes])
-    fours, twos, eights = [("float32", 2), ("float32", 1)], [("bfloat16", 4)], [("float64", 1)]
-    assert transfers == [*fours, *twos, *eights]
+    results = run(*map(tf.constant, inputs_of(sp.rank(), cases)))
+    assert_same(results, sums(of_all(lambda rank: inputs_of(rank, cases))))
+    if sp.size() > 1:
+        found = [(request.dtype, request.count) for request in transfers]
+        fours, twos, eights = [("float32", 2), ("float32", 1)], [("bfloat16", 4)], [("float64", 1)]
+        assert found == [*fours, *twos, *eights]
 
 
 def test_the_usual_buckets_hold_a_network(transfers):
@@ -188,19 +230,4 @@ def test_the_usual_buckets_hold_a_network(transfers):
     assert [len(result) for result in results] == [len(more_than_half), 3] * 2
     assert all((result.numpy() == sp.size()).all() for result in results)
     if sp.size() > 1:
-        assert transfers == [("float32", len(more_than_half) + 3)] * 2
-
-
-@pytest.mark.parametrize("context", EAGER_FIRST)
-def test_gradients_pass_through(context):
-    def run(x, y):
-        with tf.GradientTape() as tape:
-            tape.watch([x, y])
-            a, b = sp.fused_allreduce([x, y], sp.Sum)
-            loss = (sp.rank() + 1) * (tf.reduce_sum(a**2) + 3 * b)
-        return tape.gradient(loss, [x, y])
-
-    a, b = context(run)(tf.constant([1.0, 2.0]), tf.constant(1.0))
-    factor = sum(range(1, sp.size() + 1))
-    np.testing.assert_allclose(a, [2 * factor * sp.size(), 4 * factor * sp.size()], 1e-6)
-    assert b.numpy() == 3 * factor
+        assert [request.count for request in transfers] == [len(more_than_half) + 3] * 2

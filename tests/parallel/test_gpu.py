@@ -13,16 +13,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from fake_cupy import fake_nccl_communicator
-from fake_gpus import transports_from_now_on
+from gpu_work import Busy
 from mpi4py import MPI
-from ranks import COMPLEX, FLOATS, MOVED, compiled, compiled_loop, eager, graph, numpy_type, values
+from ranks import COMPLEX, MOVED, compiled, compiled_loop, eager, graph, numpy_type, values
 from real_gpus import (
     fill_results_before,
     group_of_this_rank,
     nccl_of_this_rank,
     require_gpu,
 )
+from transports import fake_nccl_communicator, transports_from_now_on
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution.dispatch import Placement, perform
@@ -154,13 +154,6 @@ def test_compiled(group, carried, kind):
     assert carried == 2 * ["NCCL" if each else "MPI" for each in of_nccl]
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_the_average_of_one(group, dtype):
-    x = tensor(group, values(sp.rank(), (5,), dtype))
-    y = carry(group, Allreduce(dtype, (5,), sp.Average), x)
-    np.testing.assert_array_equal(y.numpy(), x.numpy())
-
-
 # The place between TensorFlow's kernels
 
 
@@ -234,6 +227,99 @@ def test_eager_code_reads_the_result_at_once(group):
         for _ in range(20):
             x = tf.matmul(carry(group, request, tf.matmul(x, x)), x)
     np.testing.assert_array_equal(x.numpy(), np.full((n, n), constant))
+
+
+# Streams, and whether anybody waits
+
+STEPS = 100
+REQUEST = Allreduce("int64", (LONG,), sp.Sum)
+
+
+@pytest.fixture
+def busy(group):
+    if not has_streams(group):
+        pytest.skip("takes the streams of a GPU")
+    busy = Busy()
+    yield busy
+    busy.release()
+
+
+def test_the_gpu_copies_and_waits(group):
+    if not has_streams(group):
+        pytest.skip("copies to the memory of a GPU")
+    assert group.gpu.name()
+    stream, event = group.gpu.new_stream(), group.gpu.new_event()
+    x, y = np.arange(1000.0), np.zeros(1000)
+    address = group.gpu.allocate(x.nbytes)
+    group.gpu.copy_from_host(address, x.ctypes.data, x.nbytes, stream)
+    group.gpu.copy_to_host(y.ctypes.data, address, x.nbytes, stream)
+    group.gpu.record(event, stream)
+    group.gpu.synchronize(stream)
+    assert group.gpu.has_passed(event)
+    np.testing.assert_array_equal(y, x)
+
+
+class Watched:
+    """Puts work in front of the next transfer, and notes which come back before it is done.
+
+    Attributes
+    ----------
+    ahead : of each transfer, whether it came back while the GPU was at the work in front.
+    """
+
+    def __init__(self, nccl, monkeypatch):
+        self.ahead = []
+        self.busy = None
+        self._allreduce = nccl._link.allreduce
+        monkeypatch.setattr(nccl._link, "allreduce", self._watched)
+        self.stream = None
+        """The stream to use in place of the program's."""
+
+    def _watched(self, *arguments):
+        *others, stream = arguments
+        if self.busy is not None and not self.ahead:
+            self.busy.put_on(stream)
+        self._allreduce(*others, stream if self.stream is None else self.stream)
+        if self.busy is not None:
+            self.ahead.append(not self.busy.is_done())
+
+
+@pytest.fixture
+def watched(group, monkeypatch):
+    return Watched(group.nccl_transport, monkeypatch)
+
+
+def behind(busy, watched, group):
+    """The result of a program that is enqueued behind other work, and what it must be."""
+
+    @tf.function(jit_compile=True)
+    def run(x):
+        for _ in range(STEPS):
+            x = perform(group, REQUEST, stepped(x), Placement(group))
+        return x
+
+    with tf.device("/GPU:0"):
+        run(tf.constant(start_values(0))).numpy()  # compiles, and lets NCCL load its kernels
+        x = tf.identity(tf.constant(start_values(1)))
+        tf.test.experimental.sync_devices()
+        watched.busy = busy
+        got = run(x).numpy()
+    return got, after(STEPS, start_values(1))
+
+
+def test_the_host_waits_for_no_collective_of_a_compiled_program(group, busy, watched):
+    """Nor does a collective overtake what the program computes before it."""
+    got, expected = behind(busy, watched, group)
+    np.testing.assert_array_equal(got, expected)
+    assert len(watched.ahead) == STEPS
+    assert watched.ahead[0], "the first transfer came back when the work in front of it was done"
+
+
+def test_a_collective_on_another_stream_would_be_noticed(group, busy, watched):
+    """That the test above can fail."""
+    watched.stream = group.nccl_transport.stream
+    got, expected = behind(busy, watched, group)
+    assert (got != expected).any()
 
 
 # Errors

@@ -6,8 +6,8 @@ import ctypes
 
 import numpy as np
 import pytest
-from fake_cupy import fake_nccl_communicator
 from ranks import values
+from transports import fake_nccl_communicator
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError

@@ -1,214 +1,243 @@
-"""Gradients against the adjoint: Σ_r <ḡ_r, (Jv)_r> = Σ_s <v_s, (Jᵀḡ)_s> for random v and ḡ.
-
-The left side is computed by NumPy from all ranks' data, the right one from the tape's gradients.
-"""
+"""Gradients are those that TensorFlow computes of the sum of all ranks' losses in one process."""
 
 from __future__ import annotations
+
+import functools
+import operator
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from adjoints import gradients_of, product_of_others, to_the_next
-from ranks import CONTEXTS, EAGER_FIRST, compiled_loop, normal, normals, on_two
-from selection import in_groups
+from ranks import EAGER_FIRST, compiled, compiled_loop, eager, graph, normals, on_two, to_the_next
 
 import sciml_par.parallel as sp
 
-N = 5
+ROWS = 2 * sp.size()
+ROOT = sp.size() - 1
+FLOAT, COMPLEX = "float64", "complex128"
 
 
 def own_rows(rank):
     return rank % 3  # uneven, and none on rank 0
 
 
-def rows_between(giver, taker):
-    return (giver + 2 * taker) % 3
-
-
 def splits(giver):
-    return [rows_between(giver, taker) for taker in range(sp.size())]
-
-
-def cases():
-    """{name: (the collective, the shape of rank r's x, J·v of all ranks given all x and v)}."""
-    found = {
-        "rows gathered": (
-            sp.allgather,
-            lambda rank: (own_rows(rank), 2),
-            lambda x, v: everywhere(np.concatenate(v)),
-        ),
-        "rows exchanged": (
-            lambda x: sp.alltoall(x, splits(sp.rank()))[0],
-            lambda rank: (sum(splits(rank)), 2),
-            lambda x, v: exchanged(v),
-        ),
-        "rows scattered, fewer than ranks": (
-            lambda x: sp.reducescatter(x, sp.Sum),
-            lambda rank: (sp.size() - 1, 2),
-            lambda x, v: scattered(v.sum(axis=0)),
-        ),
-    }
-    for op, derivative in DERIVATIVES.items():
-        found[f"{op.value} reduced"] = (
-            lambda x, op=op: sp.allreduce(x, op),
-            lambda rank: (N,),
-            lambda x, v, derivative=derivative: everywhere(derivative(x, v)),
-        )
-        found[f"{op.value} scattered"] = (
-            lambda x, op=op: sp.reducescatter(x, op),
-            lambda rank: (N,),
-            lambda x, v, derivative=derivative: scattered(derivative(x, v)),
-        )
-    for root in range(sp.size()):
-        found[f"{root} broadcast"] = (
-            lambda x, root=root: sp.broadcast(x, root),
-            lambda rank: (N,),
-            lambda x, v, root=root: everywhere(v[root]),
-        )
-    return found
+    """Rows for each rank; all of `ROWS` or fewer."""
+    return [(giver + 2 * taker) % 3 for taker in range(sp.size())]
 
 
 def everywhere(y):
-    """The same on every rank."""
     return [y] * sp.size()
 
 
 def scattered(y):
     """Some rows on each rank, one more on the first ones where need be."""
-    return np.array_split(y, sp.size())
+    return tf.split(y, [len(part) for part in np.array_split(np.empty(len(y)), sp.size())])
 
 
-def exchanged(each):
-    """What alltoall makes of all ranks' tensors."""
-    parts = [np.split(x, np.cumsum(splits(r))[:-1]) for r, x in enumerate(each)]
-    return [np.concatenate([given[taker] for given in parts]) for taker in range(sp.size())]
+def exchanged(xs, rows):
+    each = [tf.split(x[: sum(rows(r))], rows(r)) for r, x in enumerate(xs)]
+    return [tf.concat([parts[taker] for parts in each], axis=0) for taker in range(sp.size())]
 
 
-def extreme(pick):
-    def derivative(x, v):
-        holds = x == pick(x)
-        return (holds * v).sum(axis=0) / holds.sum(axis=0)
-
-    return derivative
+def product(xs):
+    return functools.reduce(operator.mul, xs)
 
 
-DERIVATIVES = {
-    sp.Sum: lambda x, v: v.sum(axis=0),
-    sp.Average: lambda x, v: v.mean(axis=0),
-    sp.Product: lambda x, v: (v * product_of_others(x)).sum(axis=0),
-    sp.Min: extreme(lambda x: x.min(axis=0)),
-    sp.Max: extreme(lambda x: x.max(axis=0)),
+def fused_rows(x):
+    parts = sp.fused_reducescatter([x, x[:1], 2 * x], sp.Sum)
+    return tf.concat([*parts, *sp.fused_allgather([x, x[:1]])], axis=0)
+
+
+def fused_rows_in_one_process(xs):
+    total = tf.add_n(xs)
+    rows = [tf.concat(xs, 0), tf.concat([x[:1] for x in xs], 0)]
+    parts = zip(scattered(total), scattered(total[:1]), scattered(2 * total), strict=True)
+    return [tf.concat([*each, *rows], axis=0) for each in parts]
+
+
+COLLECTIVES = {
+    "sum": (lambda x: sp.allreduce(x, sp.Sum), lambda xs: everywhere(tf.add_n(xs))),
+    "average": (sp.allreduce, lambda xs: everywhere(tf.add_n(xs) / sp.size())),
+    "product": (lambda x: sp.allreduce(x, sp.Product), lambda xs: everywhere(product(xs))),
+    "sum scattered": (lambda x: sp.reducescatter(x, sp.Sum), lambda xs: scattered(tf.add_n(xs))),
+    "average scattered": (sp.reducescatter, lambda xs: scattered(tf.add_n(xs) / sp.size())),
+    "product scattered": (
+        lambda x: sp.reducescatter(x, sp.Product),
+        lambda xs: scattered(product(xs)),
+    ),
+    "scattered, fewer than ranks": (
+        lambda x: sp.reducescatter(x[:ROOT], sp.Sum),
+        lambda xs: scattered(tf.add_n(xs)[:ROOT]),
+    ),
+    "from the first": (lambda x: sp.broadcast(x, 0), lambda xs: everywhere(xs[0])),
+    "from the last": (lambda x: sp.broadcast(x, ROOT), lambda xs: everywhere(xs[ROOT])),
+    "gathered": (
+        lambda x: sp.allgather(x[: own_rows(sp.rank())]),
+        lambda xs: everywhere(tf.concat([x[: own_rows(r)] for r, x in enumerate(xs)], axis=0)),
+    ),
+    "exchanged": (
+        lambda x: sp.alltoall(x)[0],
+        lambda xs: exchanged(xs, lambda _: [2] * sp.size()),
+    ),
+    "exchanged by splits": (
+        lambda x: sp.alltoall(x[: sum(splits(sp.rank()))], splits(sp.rank()))[0],
+        lambda xs: exchanged(xs, splits),
+    ),
+    "fused": (
+        lambda x: tf.add(*sp.fused_allreduce([x, x[0]], sp.Sum)),
+        lambda xs: everywhere(tf.add_n(xs) + tf.add_n(xs)[0]),
+    ),
+    "fused rows": (fused_rows, fused_rows_in_one_process),
+    "with factors": (
+        lambda x: sp.allreduce(x, sp.Sum, prescale_factor=0.5, postscale_factor=3.0),
+        lambda xs: everywhere(1.5 * tf.add_n(xs)),
+    ),
 }
+"""The collective, and what it gives to all ranks, computed in one process."""
+
+WITH_ORDER = {
+    "least": (lambda x: sp.allreduce(x, sp.Min), lambda xs: everywhere(tf.reduce_min(xs, 0))),
+    "greatest": (lambda x: sp.allreduce(x, sp.Max), lambda xs: everywhere(tf.reduce_max(xs, 0))),
+    "greatest scattered": (
+        lambda x: sp.reducescatter(x, sp.Max),
+        lambda xs: scattered(tf.reduce_max(xs, 0)),
+    ),
+}
+"""What complex numbers do not have. Where ranks hold the same extreme, they share the gradient."""
+
+OF_TYPE = {FLOAT: COLLECTIVES | WITH_ORDER, COMPLEX: COLLECTIVES}
 
 
-def arrays(shape_of, tag):
-    """All ranks' arrays; stacked where they are alike in shape."""
-    each = [normal(r, shape_of(r), tag) for r in range(sp.size())]
-    return np.stack(each) if len({a.shape for a in each}) == 1 else each
-
-
-def sum_over_ranks(number):
-    return sum(sp.current_world().communicator.allgather_object(float(number)))
-
-
-def input_of(name, shape_of):
-    """x with ties for Min and Max (whole numbers), and with zeros for Product."""
-    x = arrays(shape_of, f"x {name}")
-    if name.startswith(("Min", "Max")):
-        return np.round(x)
-    if name.startswith("Product"):
-        x[0, 0] = 0.0  # one zero factor
-        x[[0, -1], 1] = 0.0  # two, where there are two ranks
+def data(name, dtype):
+    """Of all ranks, [P, ROWS, 2]: whole numbers where ties count, with zeros for products."""
+    x = normals((ROWS, 2), f"real {name}")
+    if name in WITH_ORDER:
+        x = np.round(x)
+    if dtype == COMPLEX:
+        x = x + 1j * normals((ROWS, 2), f"imaginary {name}")
+    if name.startswith("product"):
+        x[0, 0, 0] = 0.0  # one zero factor
+        x[[0, -1], 1, 0] = 0.0  # two, where there are two ranks
     return x
 
 
-@in_groups("context, names", CONTEXTS, [tuple(name.split(" ", 1)) for name in cases()])
-def test_the_gradient_is_the_adjoint(context, names):
+def loss_of(y, rank):
+    """Real, another one on each rank, and not a function of |y| alone."""
+    weight = tf.cast(1.0 + rank, y.dtype) - (0.5j if y.dtype.is_complex else 0.5)
+    return tf.reduce_sum(tf.math.real(weight * y * y) + tf.math.real(y * tf.math.conj(y)))
+
+
+def gradients(collectives, *xs):
+    results = []
+    for x, (collective, _) in zip(xs, collectives.values(), strict=True):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = loss_of(collective(x), sp.rank())
+        results.append(tape.gradient(loss, x))
+    return results
+
+
+def in_one_process(results_of, everyone):
+    """∂ Σ_r L_r / ∂ x of this rank."""
+    xs = [tf.constant(x) for x in everyone]
+    with tf.GradientTape() as tape:
+        tape.watch(xs)
+        total = tf.add_n([loss_of(y, r) for r, y in enumerate(results_of(xs))])
+    return tape.gradient(total, xs[sp.rank()], unconnected_gradients="zero")
+
+
+def open_graph(function):
+    def run(*xs):
+        specs = [tf.TensorSpec([None, 2], x.dtype) for x in xs]
+        return tf.function(function, input_signature=specs)(*xs)
+
+    return run
+
+
+def case(context, dtype, most=None):
+    marks = [] if most is None else [pytest.mark.ranks(most=most, reason="one more way to compile")]
+    return pytest.param(context, dtype, marks=marks, id=f"{context.__name__} {dtype}")
+
+
+@pytest.mark.parametrize(
+    ("context", "dtype"),
+    (
+        case(eager, FLOAT),
+        case(eager, COMPLEX, 3),
+        case(compiled, FLOAT),
+        case(graph, FLOAT, 2),
+        case(compiled_loop, COMPLEX, 2),
+        case(open_graph, COMPLEX, 2),
+    ),
+)
+def test_the_gradient_is_that_of_one_process(context, dtype):
     """All collectives in one function, so that XLA compiles once a context."""
-    rank, everything = sp.rank(), cases()
-    table = {name: everything[name] for name in map(" ".join, names)}
-    xs = {name: input_of(name, shape_of) for name, (_, shape_of, _) in table.items()}
-    vs = {name: arrays(shape_of, f"v {name}") for name, (_, shape_of, _) in table.items()}
-    outputs = {name: jv(xs[name], vs[name]) for name, (_, _, jv) in table.items()}
-    seeds = {
-        name: [normal(r, y.shape, f"seed {name}") for r, y in enumerate(outputs[name])]
-        for name in table
-    }
+    table = OF_TYPE[dtype]
+    xs = [tf.constant(data(name, dtype)[sp.rank()]) for name in table]
+    found = context(lambda *xs: gradients(table, *xs))(*xs)
+    for name, gradient in zip(table, found, strict=True):
+        assert gradient.dtype == dtype
+        expected = in_one_process(table[name][1], data(name, dtype))
+        np.testing.assert_allclose(gradient, expected, 1e-11, 1e-11, err_msg=name)
 
-    def every_gradient(*tensors):
-        pairs = zip(table.values(), tensors[: len(table)], tensors[len(table) :], strict=True)
-        return [gradients_of(collective)(x, seed) for (collective, _, _), x, seed in pairs]
 
-    gradients = context(every_gradient)(
-        *[tf.constant(xs[name][rank]) for name in table],
-        *[tf.constant(seeds[name][rank]) for name in table],
-    )
-    for name, gradient in zip(table, gradients, strict=True):
-        assert gradient.dtype == tf.float64
-        left = sum((g * y).sum() for g, y in zip(seeds[name], outputs[name], strict=True))
-        right = sum_over_ranks((vs[name][rank] * gradient.numpy()).sum())
-        assert right == pytest.approx(left, rel=1e-12, abs=1e-12), name
+def test_the_gradient_is_that_of_finite_differences():
+    """∂L/∂Re x + i ∂L/∂Im x, TensorFlow's convention, for one element of rank 0."""
+    everyone, step = data("product", COMPLEX), 1e-6
+
+    def total(change):
+        xs = everyone.copy()
+        xs[0, 1, 1] += change
+        y = xs.prod(axis=0)
+        return sum(float(loss_of(tf.constant(y), r)) for r in range(sp.size()))
+
+    real, imaginary = ((total(s * step) - total(-s * step)) / (2 * step) for s in (1, 1j))
+    table = {"product": COLLECTIVES["product"]}
+    (gradient,) = gradients(table, tf.constant(everyone[sp.rank()]))
+    mine = complex(gradient.numpy()[1, 1])
+    at_rank_0 = sp.current_world().communicator.broadcast_object(mine)
+    assert at_rank_0 == pytest.approx(real + 1j * imaginary, rel=1e-5)
 
 
 @pytest.mark.parametrize("context", EAGER_FIRST)
-def test_ties_share_the_gradient(context):
-    """All ranks but one hold the maximum, so each of them receives (Σ ḡ)/(P − 1)."""
-    size = max(1, sp.size() - 1)
-    x = tf.constant(np.float64(2.0 if sp.rank() < size else 1.0))
-    (gradient,) = context(
-        lambda x: [gradients_of(lambda x: sp.allreduce(x, sp.Max))(x, tf.ones([], tf.float64))]
-    )(x)
-    assert gradient.numpy() == pytest.approx(sp.size() / size if sp.rank() < size else 0.0)
-
-
-@pytest.mark.parametrize("context", (*EAGER_FIRST, on_two(compiled_loop)))
 def test_second_derivatives(context):
-    """H = Σ_s <w_s, ∂L/∂x_s> and its gradient, for L = Σ_r <a_r, y> with y a product or square."""
-    rank, size = sp.rank(), sp.size()
-    x, a, w = (normals((3,), f"second {name}") for name in "xaw")
+    """The gradient of Σ_s <w_s, ∂L/∂x_s>."""
+    directions = normals((ROWS, 2), "directions")
 
-    def second(function):
-        def run(x, a, w):
-            with tf.GradientTape() as outer:
-                outer.watch(x)
-                with tf.GradientTape() as inner:
-                    inner.watch(x)
-                    loss = tf.reduce_sum(a * function(x))
-                h = tf.reduce_sum(w * inner.gradient(loss, x))
-            return outer.gradient(h, x)
+    def second(collective, x, w):
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                loss = loss_of(collective(x), sp.rank())
+            along = tf.reduce_sum(w * inner.gradient(loss, x))
+        return outer.gradient(along, x)
 
-        return run
+    def expected(results_of, everyone):
+        xs = [tf.constant(x) for x in everyone]
+        with tf.GradientTape() as outer:
+            outer.watch(xs)
+            with tf.GradientTape() as inner:
+                inner.watch(xs)
+                total = tf.add_n([loss_of(y, r) for r, y in enumerate(results_of(xs))])
+            slopes = inner.gradient(total, xs, unconnected_gradients="zero")
+            along = tf.add_n(
+                [tf.reduce_sum(w * g) for w, g in zip(directions, slopes, strict=True)]
+            )
+        return outer.gradient(along, xs[sp.rank()], unconnected_gradients="zero")
 
-    functions = [
-        lambda x: sp.allreduce(x, sp.Sum) ** 2,
-        lambda x: sp.allreduce(x) ** 3,
-        lambda x: tf.reduce_sum(sp.allgather(x) ** 2) * tf.ones_like(x),
-        lambda x: tf.reduce_sum(sp.reducescatter(x, sp.Sum) ** 2) * tf.ones_like(x),
-        lambda x: to_the_next(x) ** 3,
-        lambda x: sp.broadcast(x, size - 1) ** 3,
-    ] + [lambda x: sp.allreduce(x, sp.Product)] * (size > 1)
-    results = context(lambda *tensors: [second(f)(*tensors) for f in functions])(
-        *[tf.constant(all_[rank]) for all_ in (x, a, w)]
-    )
-    total_a, total_w = a.sum(axis=0), w.sum(axis=0)
-    expected = [
-        2 * total_a * total_w,
-        6 * x.mean(axis=0) * total_a * total_w / size**2,
-        2 * total_a.sum() * w[rank],
-        2 * np.repeat(a.sum(axis=1), rows_of_each(3)) * total_w,
-        6 * a[(rank + 1) % size] * x[rank] * w[rank],
-        6 * total_a * x[rank] * w[rank] * (rank == size - 1),
-    ]
-    if size > 1:
-        others = [s for s in range(size) if s != rank]
-        without = {s: np.delete(x, [s, rank], axis=0).prod(axis=0) for s in others}
-        expected.append(total_a * sum(w[s] * without[s] for s in others))
-    for result, truth in zip(results, expected, strict=True):
-        np.testing.assert_allclose(result.numpy(), truth, 1e-12, 1e-12)
+    def run(w, *xs):
+        pairs = zip(COLLECTIVES.values(), xs, strict=True)
+        return [second(collective, x, w) for (collective, _), x in pairs]
 
-
-def rows_of_each(n):
-    return [len(part) for part in scattered(np.empty(n))]
+    everyone = {name: 1 + 0.2 * normals((ROWS, 2), name) for name in COLLECTIVES}
+    mine = [tf.constant(x[sp.rank()]) for x in (directions, *everyone.values())]
+    for result, (name, (_, results_of)) in zip(
+        context(run)(*mine), COLLECTIVES.items(), strict=True
+    ):
+        wanted = expected(results_of, everyone[name])
+        np.testing.assert_allclose(result, wanted, 1e-11, 1e-11, err_msg=name)
 
 
 @pytest.mark.parametrize("context", EAGER_FIRST)
@@ -231,14 +260,104 @@ def test_integers_have_no_gradient(context):
 
 @pytest.mark.ranks(most=2, reason="types do not depend on the number of ranks")
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16", "float32"))
-def test_gradients_keep_the_type(dtype):
-    def run(x):
-        together = lambda x: sp.alltoall(sp.allgather(sp.reducescatter(x, sp.Sum)))[0]  # noqa: E731
-        collectives = (lambda x: sp.allreduce(x, sp.Sum), together)
-        return [gradients_of(collective)(x, tf.ones_like(x)) for collective in collectives]
+@pytest.mark.parametrize("jit_compile", (False, True))
+def test_gradients_keep_the_type(dtype, jit_compile):
+    def together(x):
+        return sp.alltoall(sp.allgather(sp.reducescatter(sp.allreduce(x, sp.Max), sp.Sum)))[0]
 
-    for context in (run, tf.function(run, jit_compile=True)):
-        for gradient in context(tf.ones([2 * sp.size()], dtype)):
-            assert gradient.dtype == dtype
-            expected = [sp.size()] * (2 * sp.size())
-            np.testing.assert_array_equal(tf.cast(gradient, tf.float32), expected)
+    @tf.function(jit_compile=jit_compile)
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = together(x)
+        return tape.gradient(y, x)
+
+    gradient = run(tf.ones([2 * sp.size()], dtype))
+    assert gradient.dtype == dtype
+    np.testing.assert_array_equal(tf.cast(gradient, tf.float32), [sp.size()] * (2 * sp.size()))
+
+
+# Through loops, branches and functions, whose backward pass TensorFlow derives
+
+
+def shifted(xs):
+    return [xs[-1], *xs[:-1]]
+
+
+STEPS = {
+    "average": COLLECTIVES["average"],
+    "product": COLLECTIVES["product"],
+    "from the last": COLLECTIVES["from the last"],
+    "to the next": (to_the_next, shifted),
+    "scattered and gathered": (
+        lambda x: sp.allgather(sp.reducescatter(x)),
+        lambda xs: everywhere(tf.add_n(xs) / sp.size()),
+    ),
+}
+"""Collectives whose results have the shape of their inputs."""
+
+
+two = pytest.mark.ranks(most=2, reason="how a program is compiled does not depend on it")
+
+
+def through_a_loop(collective, x, flag):
+    return tf.while_loop(
+        lambda i, _: i < 3,
+        # A plain graph does not know how many rows the others will have.
+        lambda i, y: (i + 1, tf.ensure_shape(collective(y * y), x.shape)),
+        (tf.constant(0), x),
+        maximum_iterations=3,
+    )[1]
+
+
+def through_a_branch(collective, x, flag):
+    return tf.cond(
+        flag,
+        lambda: tf.ensure_shape(collective(x * x), x.shape),
+        lambda: sp.allreduce(x, sp.Max),
+    )
+
+
+def in_steps(results_of, number):
+    def results(xs):
+        for _ in range(number):
+            xs = results_of([x * x for x in xs])
+        return xs
+
+    return results
+
+
+@pytest.mark.parametrize("context", EAGER_FIRST)
+@pytest.mark.parametrize(
+    ("through", "number"), ((through_a_loop, 3), pytest.param(through_a_branch, 1, marks=two))
+)
+def test_through_control_flow(context, through, number):
+    everyone = {name: 1 + 0.1 * normals((ROWS, 2), name) for name in STEPS}
+    parts = {
+        name: (lambda x, one=one: through(one, x, tf.reduce_all(x < 99.0)), all_)
+        for name, (one, all_) in STEPS.items()
+    }
+    mine = [tf.constant(x[sp.rank()]) for x in everyone.values()]
+    for name, gradient in zip(
+        STEPS, context(lambda *xs: gradients(parts, *xs))(*mine), strict=True
+    ):
+        expected = in_one_process(in_steps(STEPS[name][1], number), everyone[name])
+        np.testing.assert_allclose(gradient, expected, 1e-11, err_msg=name)
+
+
+@pytest.mark.ranks(most=3, reason="on four ranks it is the same program")
+@pytest.mark.parametrize("wrap", (graph, on_two(compiled)))
+def test_of_a_function_whose_tape_is_outside(wrap):
+    """The backward pass is a separate function, which TensorFlow derives."""
+    for name in ("average", "product", "to the next"):
+        one, all_ = STEPS[name]
+        functions = {1: lambda x, one=one: one(x * x)}
+        if wrap is graph:  # TensorFlow: no TensorList crosses the boundary of a compiled function
+            functions[3] = lambda x, one=one: through_a_loop(one, x, None)
+        for number, function in functions.items():
+            everyone = 1 + 0.1 * normals((ROWS, 2), name)
+            (gradient,) = gradients(
+                {name: (wrap(function), None)}, tf.constant(everyone[sp.rank()])
+            )
+            expected = in_one_process(in_steps(all_, number), everyone)
+            np.testing.assert_allclose(gradient, expected, 1e-11, err_msg=name)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from fake_gpus import with_fake_gpus
 from ranks import FLOATS, compiled, compiled_loop, eager, graph, numpy_type
-from transports import Driver, world_mpi
+from transports import Driver, with_fake_gpus, world_mpi
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.native import machine_code

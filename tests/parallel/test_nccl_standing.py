@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from fake_cuda_runtime import ILLEGAL_ADDRESS
-from fake_gpus import with_fake_gpus
+from fake_cupy import ILLEGAL_ADDRESS
 from ranks import eager, graph
+from transports import with_fake_gpus
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
@@ -25,84 +25,71 @@ from sciml_par.parallel.transports.cupy_binding import BindingError
 pytestmark = pytest.mark.ranks(least=2, reason="one rank has nobody to exchange anything with")
 
 
-@pytest.fixture(scope="module")
-def made_once():
-    return with_fake_gpus(sp.current_world().communicator.mpi)
-
-
-@pytest.fixture
-def group(made_once):
-    """All ranks, with GPUs that are fakes."""
-    made_once[0].call_sites.clear()
-    made_once[0].progress.ledger.clear()
-    return made_once[0]
-
-
 def odd_one_out():
     return sp.rank() == sp.size() - 1
 
 
 @pytest.mark.parametrize("context", (eager, graph))
-def test_ranks_with_different_transports_are_told(group, context):
+def test_ranks_with_different_transports_are_told(fakes, context):
     device = "/CPU:0" if odd_one_out() else None
     with pytest.raises((CollectiveMismatchError, tf.errors.OpError)) as error:
-        context(lambda x: [sp.allreduce(x, sp.Sum, communicator=group, device=device)])(tf.ones(7))
+        context(lambda x: [sp.allreduce(x, sp.Sum, communicator=fakes, device=device)])(tf.ones(7))
     last = sp.size() - 1
     others = (
         f"ranks {', '.join(map(str, range(last - 1)))} and {last - 1}" if last > 1 else "rank 0"
     )
     assert f"{others}: allreduce(float32 [7], Sum) by NCCL\n" in str(error.value)
     assert f"rank {last}: allreduce(float32 [7], Sum)\n" in str(error.value)
-    y = sp.allreduce(tf.ones(7), sp.Sum, communicator=group)
+    y = sp.allreduce(tf.ones(7), sp.Sum, communicator=fakes)
     assert y.numpy().tolist() == [sp.size()] * 7
 
 
-def test_one_eager_call_agrees_once_for_each_transport(group, monkeypatch):
+def test_one_eager_call_agrees_once_for_each_transport(fakes, monkeypatch):
     agreed = []
-    agree = group.agree
+    agree = fakes.agree
 
     def counting(signature, number=0):
         agreed.append(str(signature))
         return agree(signature, number)
 
-    monkeypatch.setattr(group, "agree", counting)
+    monkeypatch.setattr(fakes, "agree", counting)
     for device in (None, "/CPU:0") * 2:
-        sp.allreduce(tf.ones(5), sp.Sum, communicator=group, device=device)
+        sp.allreduce(tf.ones(5), sp.Sum, communicator=fakes, device=device)
     said = "allreduce(float32 [5], Sum)"
     assert agreed == [f"{said} by NCCL", said]
 
 
-def test_what_is_under_way_is_visible(group, monkeypatch):
+def test_what_is_under_way_is_visible(fakes, monkeypatch):
     seen = []
-    synchronize, before = group.gpu.synchronize, group.progress.sequence
-    in_transfer = group.nccl_transport._link.allreduce
+    synchronize, before = fakes.gpu.synchronize, fakes.progress.sequence
+    in_transfer = fakes.nccl_transport._link.allreduce
 
     def enqueue(*arguments):
-        seen.append((group.progress.in_progress, group.in_progress()))
+        seen.append((fakes.progress.in_progress, fakes.in_progress()))
         in_transfer(*arguments)
 
     def wait(stream):
-        seen.append((group.progress.in_progress, group.in_progress()))
+        seen.append((fakes.progress.in_progress, fakes.in_progress()))
         synchronize(stream)
 
-    monkeypatch.setattr(group.nccl_transport._link, "allreduce", enqueue)
-    monkeypatch.setattr(group.gpu, "synchronize", wait)
-    sp.allreduce(tf.ones(6), sp.Sum, communicator=group)
+    monkeypatch.setattr(fakes.nccl_transport._link, "allreduce", enqueue)
+    monkeypatch.setattr(fakes.gpu, "synchronize", wait)
+    sp.allreduce(tf.ones(6), sp.Sum, communicator=fakes)
     (signature, standing), (later, still_standing) = seen
     assert str(signature) == "allreduce(float32 [6], Sum) by NCCL" and later is None
     assert standing == still_standing == (before + 1, signature)
-    assert group.progress.sequence == before + 1 and group.in_progress() is None
+    assert fakes.progress.sequence == before + 1 and fakes.in_progress() is None
 
 
-def test_what_the_gpu_is_at_keeps_its_number(group, monkeypatch):
+def test_what_the_gpu_is_at_keeps_its_number(fakes, monkeypatch):
     """The host goes on by MPI; ranks that are as far must not seem to be in another collective."""
-    monkeypatch.setattr(group.gpu, "has_passed", lambda mark: False)
-    before = group.progress.sequence
-    sp.allreduce(tf.ones(6), sp.Sum, communicator=group)
+    monkeypatch.setattr(fakes.gpu, "has_passed", lambda mark: False)
+    before = fakes.progress.sequence
+    sp.allreduce(tf.ones(6), sp.Sum, communicator=fakes)
     for _ in range(2):
-        sp.allreduce(tf.ones(6), sp.Sum, communicator=group, device="/CPU:0")
-    number, signature = group.in_progress()
-    assert number == before + 1 and group.progress.sequence == before + 3
+        sp.allreduce(tf.ones(6), sp.Sum, communicator=fakes, device="/CPU:0")
+    number, signature = fakes.in_progress()
+    assert number == before + 1 and fakes.progress.sequence == before + 3
     assert str(signature) == "allreduce(float32 [6], Sum) by NCCL"
 
 

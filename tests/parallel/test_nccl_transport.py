@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from fake_cuda_runtime import ILLEGAL_ADDRESS
+from fake_cupy import ILLEGAL_ADDRESS
 from ranks import COMPLEX, MOVED
-from transports import ROWS, Driver, array, driver_of_nccl, sizes, world_mpi
+from transports import ROWS, Driver, array, driver_of_nccl, sizes
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
@@ -86,15 +85,6 @@ def test_empty_parts_are_left_out(nccl_transport):
     request = Alltoall("float32", (mine,), to_itself, to_itself)
     nccl_transport.run(request, np.ones(mine, np.float32))
     assert nccl_transport.since() == ["groupStart", *(["send", "recv"] if mine else []), "groupEnd"]
-
-
-def test_the_ranks_share_one_id(nccl_transport):
-    nccl = driver_of_nccl().nccl
-    (joined,) = [arguments for name, arguments in nccl.calls if name == "NcclCommunicator"]
-    size, shared_id, rank = joined
-    assert (size, rank) == (sp.size(), sp.rank())
-    assert len(shared_id) == 128 and shared_id == world_mpi().bcast(shared_id)
-    assert nccl.names().count("get_unique_id") == (sp.rank() == 0)
 
 
 # Under way, done, in error
@@ -224,18 +214,3 @@ def test_a_communicator_is_split_when_its_work_is_done(nccl_transport):
     y = nccl_transport.start(X, x)
     nccl_transport.transport.split(0, sp.rank(), sp.size())
     assert y.tolist() == [sp.size()] * 2
-
-
-def test_a_group_of_ranks_has_its_gpus(nccl_transport):
-    """As `Communicator.split` makes it; the parts of parts as well."""
-    whole = Communicator(world_mpi(), name="whole")
-    assert whole.split(0).nccl_transport is None
-    whole.nccl_transport, whole.gpu = nccl_transport.transport, nccl_transport.transport.gpu
-    part = whole.split(sp.rank() % 2)
-    assert part.gpu is whole.gpu
-    assert (part.nccl_transport.rank, part.nccl_transport.size) == (part.rank, part.size)
-    alone = part.split(part.rank)
-    assert (alone.nccl_transport.rank, alone.nccl_transport.size) == (0, 1)
-    x = ones()
-    total = Driver(part.nccl_transport, (part.nccl_transport.stream,)).run(X, x)
-    assert total.tolist() == [part.size] * 2

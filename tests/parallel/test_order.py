@@ -160,17 +160,6 @@ KINDS = ["alltoall", "allgather", "reducescatter", "broadcast", "allreduce"] * 3
 KINDS_BACK = ["alltoall", "allreduce", "allgather", "allreduce", "allreduce"] * 3
 
 
-@two_ranks
-@pytest.mark.parametrize("context", (graph, compiled))
-def test_every_kind_keeps_its_place(context, requests):
-    run = context(every_kind)
-    for _ in range(2):
-        run(tf.ones([sp.size()]))
-    kinds = [request.signature.kind for request in requests]
-    assert kinds == KINDS * 2
-    assert_same_on_all_ranks(kinds)
-
-
 @needs_ranks
 @pytest.mark.parametrize("context", (on_two(graph), compiled))
 def test_gradients_of_every_kind_run_in_one_order(context, requests):

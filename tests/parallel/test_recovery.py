@@ -144,9 +144,13 @@ def test_who_had_joined_has_not_after_a_mismatch():
 
 def test_ranks_out_of_step_go_on():
     group = sp.current_world().communicator
+    before = group.progress.sequence
     group.progress.sequence += sp.rank()
-    with pytest.raises(CollectiveMismatchError, match="its collective number"):
+    with pytest.raises(CollectiveMismatchError, match="its collective number") as error:
         sp.barrier()
+    for rank in range(sp.size()):
+        said = f"rank {rank}: barrier(), its collective number {before + 1 + rank}"
+        assert said in str(error.value)
     numbers = group.allgather_object(group.progress.sequence)
     assert numbers == [numbers[0]] * sp.size()
     for context in CONTEXTS:

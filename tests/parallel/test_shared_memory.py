@@ -98,20 +98,6 @@ def test_each_collective_gives_what_it_gives_by_mpi(group, by_mpi, collective):
     assert carried(group) == 3
 
 
-def test_gradients_follow(group):
-    @tf.function(jit_compile=True)
-    def run(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.reduce_sum(sp.allreduce(x**2, sp.Sum, communicator=group) ** 2)
-        return tape.gradient(y, x)
-
-    x = np.float64(1 + sp.rank())
-    total = sum((1.0 + r) ** 2 for r in range(sp.size()))
-    for _ in range(3):
-        assert run(tf.constant([x])).numpy() == pytest.approx([sp.size() * 4 * total * x])
-
-
 def test_only_what_fits_goes_through_shared_memory(group):
     fits = group.shared.longest // 4
     for count, through in ((fits, 1), (fits + 1, 0)):

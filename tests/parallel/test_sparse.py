@@ -9,7 +9,6 @@ from ranks import compiled, eager, generator, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError
-from sciml_par.parallel.groups.call_site import PreparedCall
 
 LENGTH = 7
 DIFFERENT = (CollectiveMismatchError, tf.errors.FailedPreconditionError)
@@ -58,16 +57,8 @@ def test_the_sum_is_that_of_the_dense_tensors(context, op):
     np.testing.assert_allclose(total, expected, 1e-13, 1e-14)
 
 
-def test_fused_with_dense_tensors(monkeypatch):
+def test_fused_with_dense_tensors(transfers):
     """In order; all slices in one exchange of rows and one transfer an element type."""
-    made = []
-    execute = PreparedCall.execute
-
-    def noting(self, *addresses):
-        made.append((self.request.signature.kind, self.request.dtype))
-        execute(self, *addresses)
-
-    monkeypatch.setattr(PreparedCall, "execute", noting)
     rank = sp.rank()
     tensors = [indexed(rank), tf.ones([3]), indexed(rank, "float64", 1), indexed(rank, "float32")]
     results = sp.fused_allreduce([*tensors, tf.ones([2])], sp.Sum)
@@ -79,10 +70,11 @@ def test_fused_with_dense_tensors(monkeypatch):
     np.testing.assert_array_equal(results[4], [sp.size()] * 2)
     if sp.size() > 1:
         gathers = [("allgather", t) for t in ("int64", "float64", "float32", "int64")]
+        made = [(request.signature.kind, request.dtype) for request in transfers]
         assert made == [("allreduce", "float32"), *gathers]
 
 
-def test_factors_and_compression(monkeypatch):
+def test_factors_and_compression():
     y = sp.allreduce(
         indexed(sp.rank()),
         prescale_factor=4.0,
@@ -91,6 +83,14 @@ def test_factors_and_compression(monkeypatch):
     )
     assert y.values.dtype == "float64"
     np.testing.assert_allclose(tf.convert_to_tensor(y), 2 * dense_sum() / sp.size(), 1e-12)
+
+
+def test_complex_values():
+    x = tf.IndexedSlices(
+        tf.constant([[1.0 + 1j * sp.rank()]]), tf.constant([sp.rank()]), tf.constant([sp.size(), 1])
+    )
+    y = tf.convert_to_tensor(sp.allreduce(x, sp.Average)).numpy()
+    np.testing.assert_array_equal(y[:, 0] * sp.size(), 1 + 1j * np.arange(sp.size()))
 
 
 def test_the_gradient_of_an_embedding_in_a_graph():

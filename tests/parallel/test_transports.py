@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from ranks import COMPLEX, FLOATS, all_values
 from real_gpus import driver_of_gpus
+from reductions import reduced
 from selection import pairwise
 from transports import (
     ROWS,
@@ -61,17 +62,6 @@ def types_of(transport, op=None):
     if op in (sp.Min, sp.Max):
         return [t for t in types if t not in COMPLEX]
     return [t for t in types if (t, op) != ("bool", sp.Sum)]
-
-
-def reduced(everyone: np.ndarray, op: sp.ReduceOp) -> np.ndarray:
-    """The reduction over the first axis; exact, but for averages."""
-    if everyone.dtype == bool:
-        return everyone.any(0) if op is sp.Max else everyone.all(0)
-    wide = everyone.astype(np.float64 if everyone.dtype.name in FLOATS else everyone.dtype)
-    function = {sp.Min: np.min, sp.Max: np.max, sp.Product: np.prod}.get(op, np.sum)
-    options = {} if op in (sp.Min, sp.Max) else {"dtype": wide.dtype}
-    result = function(wide, axis=0, **options)
-    return (result / len(wide) if op is sp.Average else result).astype(everyone.dtype)
 
 
 def assert_result(got: np.ndarray, expected: np.ndarray, op: sp.ReduceOp) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from ranks import all_values, normal, normals, values
+from reductions import own_part
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.groups.call_site import PreparedCall
 
 ANY_ROWS = tf.TensorSpec([None, 2], tf.float64)
 ANYTHING = tf.TensorSpec(None, tf.float64)
@@ -17,10 +17,6 @@ ANYTHING = tf.TensorSpec(None, tf.float64)
 
 def traced(function, *specs):
     return tf.function(function, input_signature=specs or [ANY_ROWS])
-
-
-def part(whole):
-    return np.array_split(whole, sp.size())[sp.rank()]
 
 
 def sent_rows():
@@ -47,7 +43,7 @@ def test_every_collective_of_the_same_shape(spec):
         tag = f"{rows} rows"
         everyone = all_values((rows, 2), "float64", tag)
         total = everyone.sum(axis=0)
-        expected = [total / sp.size(), 2 * everyone.max(axis=0), everyone[-1], part(total)]
+        expected = [total / sp.size(), 2 * everyone.max(axis=0), everyone[-1], own_part(total)]
         expected += [np.concatenate(everyone), total, [sp.size()] * 3]
         results = run(tf.constant(values(sp.rank(), (rows, 2), "float64", tag)))
         for result, each in zip(results, expected, strict=True):
@@ -120,33 +116,9 @@ def everything(x):
         "allgather": sp.allgather(x),
         "reducescatter": sp.reducescatter(x, sp.Min),
         "alltoall": sp.alltoall(x, splits)[0],
-    }
-
-
-def every_one(x):
-    return {
-        **everything(x),
         "sum scattered": sp.reducescatter(x, sp.Sum),
         "product scattered": sp.reducescatter(x, sp.Product),
     }
-
-
-@pytest.mark.ranks(most=2, reason="test_gradients.py has more ranks")
-def test_gradients_are_those_of_known_shapes():
-    """All of one function, so that a collective out of order would disturb the others."""
-
-    def gradients(x):
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(x)
-            results = everything(x)
-            losses = {name: tf.reduce_sum((sp.rank() + 1.0) * y**3) for name, y in results.items()}
-        return {name: tape.gradient(loss, x) for name, loss in losses.items()}
-
-    x = tf.constant(normal(sp.rank(), (sp.size() + 1, 2), "gradient"))
-    results, expected = traced(gradients)(x), gradients(x)
-    assert expected["allgather"].numpy().any()
-    for name, result in results.items():
-        np.testing.assert_allclose(result, expected[name], 1e-12, err_msg=name)
 
 
 def known(x, shape):
@@ -169,14 +141,14 @@ def test_gradients_of_which_more_or_less_is_known(of_x, of_gradient):
     """
     rows = sp.size() + 1
     x = tf.constant(normal(sp.rank(), (rows, 2), "known"))
-    shapes = {name: tuple(y.shape) for name, y in every_one(x).items()}
+    shapes = {name: tuple(y.shape) for name, y in everything(x).items()}
     names = [name for name in shapes if of_x is not ANYTHING or name != "alltoall"]
     seeds = {name: tf.constant(normal(sp.rank(), shapes[name], f"seed {name}")) for name in names}
 
     def gradients(x):
         with tf.GradientTape(persistent=True) as tape:
             tape.watch(x)
-            results = every_one(x)
+            results = everything(x)
         return {
             name: tape.gradient(results[name], x, of_gradient(seeds[name], shapes[name]))
             for name in names
@@ -185,7 +157,7 @@ def test_gradients_of_which_more_or_less_is_known(of_x, of_gradient):
     expected, results = {}, traced(gradients, of_x or tf.TensorSpec((rows, 2), tf.float64))(x)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
-        ys = every_one(x)
+        ys = everything(x)
     for name in names:
         expected[name] = tape.gradient(ys[name], x, seeds[name])
         np.testing.assert_allclose(results[name], expected[name], 1e-12, err_msg=name)
@@ -207,16 +179,8 @@ def test_in_a_session():
 
 
 @pytest.mark.ranks(least=2, most=2, reason="test_order.py has more ranks")
-def test_the_order_of_the_program_is_kept(monkeypatch):
+def test_the_order_of_the_program_is_kept(transfers):
     """Known and unknown shapes take turns, none depends on another, also in the gradient."""
-    seen = []
-    execute = PreparedCall.execute
-
-    def noting(self, *addresses):
-        seen.append(self.request.row)
-        execute(self, *addresses)
-
-    monkeypatch.setattr(PreparedCall, "execute", noting)
 
     def total(n, x):
         return tf.reduce_sum(sp.allreduce(tf.tile(x, [1, n]), sp.Sum))
@@ -232,6 +196,7 @@ def test_the_order_of_the_program_is_kept(monkeypatch):
         tape.watch(known)
         y = run(known, known)
     tape.gradient(y, known)
+    seen = [request.row for request in transfers]
     assert seen[:9] == list(range(1, 10))
     assert sorted(seen[9:]) == list(range(1, 10))
     assert sp.current_world().communicator.allgather_object(seen) == [seen] * sp.size()

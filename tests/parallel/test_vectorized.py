@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from adjoints import to_the_next
-from ranks import EAGER_FIRST, compiled, normal, normals
+from ranks import EAGER_FIRST, compiled, normal, normals, to_the_next
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError

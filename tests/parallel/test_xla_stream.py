@@ -122,17 +122,6 @@ def test_a_refused_stream_is_an_error(seen):
     assert seen == []
 
 
-@pytest.mark.parametrize("error", (ValueError, KeyboardInterrupt))
-def test_what_a_handler_raises_is_an_error(error):
-    def handler(send, receive, stream):
-        raise error("«Größe» does not fit")
-
-    xla = FakeXla(stream=1)
-    entry = c_function(one_tensor(handler, with_stream=True), (0, 2), INTERRUPTIONS)
-    assert entry(xla.frame(1, 2)) == AN_ERROR
-    assert xla.errors == [("«Größe» does not fit", FAILED_PRECONDITION)]
-
-
 def test_xla_asks_for_the_version_first(seen):
     """With a frame that has a metadata extension, and no operands."""
     metadata = words(80, 24, 0, 0, 0, 0, 0)

@@ -8,12 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from fake_cupy import fake_nccl_communicator
+from fake_cupy import FakeNccl, FakeRuntime
+from mpi4py import MPI
 from ranks import MOVED, numpy_type, values
 
 import sciml_par.parallel as sp
+from sciml_par.parallel.groups.call_site import PreparedCall
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
+from sciml_par.parallel.tensors.memory import HOST_MEMORY
+from sciml_par.parallel.transports.cupy_binding import Gpu, Nccl
 from sciml_par.parallel.transports.mpi import MPITransport
+from sciml_par.parallel.transports.nccl import NCCLTransport
 
 ROWS = {
     "even": lambda rank: 2,
@@ -114,3 +120,38 @@ def driver_of_nccl() -> FakedDriver:
     """Of all ranks, by NCCL over its fake (collective)."""
     transport, nccl, runtime = fake_nccl_communicator(world_mpi())
     return FakedDriver(transport, (transport.stream,), nccl=nccl, runtime=runtime)
+
+
+def fake_nccl_communicator(mpi: MPI.Comm) -> tuple[NCCLTransport, FakeNccl, FakeRuntime]:
+    """Return the real transport of the ranks of `mpi` over the fakes (collective)."""
+    runtime = FakeRuntime()
+    nccl = FakeNccl(mpi, runtime)
+    transport = NCCLTransport.connect(Nccl(nccl), Gpu(runtime), mpi.rank, mpi.size, mpi.bcast)
+    return transport, nccl, runtime
+
+
+def with_fake_gpus(mpi: MPI.Comm) -> tuple[Communicator, FakeNccl, FakeRuntime]:
+    """Return a group of the ranks of `mpi` whose NCCL reads the host's memory (collective).
+
+    It is not among the groups that the watchdog of the test run looks at.
+    """
+    group = Communicator(mpi, name="fake GPUs")
+    group.nccl_transport, nccl, runtime = fake_nccl_communicator(mpi)
+    group.nccl_transport.memory = HOST_MEMORY
+    group.gpu = group.nccl_transport.gpu
+    return group, nccl, runtime
+
+
+def transports_from_now_on(monkeypatch: Any) -> list[str]:
+    """Return a list that grows by the transport of each collective that this rank executes."""
+    by: list[str] = []
+    execute = PreparedCall.execute
+
+    def recording(self: PreparedCall, *arguments: int) -> None:
+        by.append(self.signature.transport)
+        execute(self, *arguments)
+
+    # What machine code carries would not be noted.
+    monkeypatch.setattr(PreparedCall, "serve_by_machine_code", lambda *_: None)
+    monkeypatch.setattr(PreparedCall, "execute", recording)
+    return by

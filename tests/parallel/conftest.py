@@ -1,0 +1,42 @@
+"""What tests of collectives observe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.groups.call_site import PreparedCall
+from sciml_par.parallel.requests.request import Request
+
+
+@pytest.fixture
+def transfers(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """Return a list that grows by the request of each transfer that Python makes on this rank."""
+    made: list[Request] = []
+    execute = PreparedCall.execute
+
+    def noting(self: PreparedCall, *addresses: int) -> None:
+        made.append(self.request)
+        execute(self, *addresses)
+
+    monkeypatch.setattr(PreparedCall, "execute", noting)
+    return made
+
+
+@pytest.fixture(scope="session")
+def all_with_fakes() -> tuple[Any, Any]:
+    """Return all ranks as a group with GPUs that are fakes, and its NCCL (collective)."""
+    from transports import with_fake_gpus
+
+    return with_fake_gpus(sp.current_world().communicator.mpi)[:2]
+
+
+@pytest.fixture
+def fakes(all_with_fakes: tuple[Any, Any]) -> Any:
+    """Return that group, which has agreed on nothing yet."""
+    group, _ = all_with_fakes
+    group.call_sites.clear()
+    group.progress.ledger.clear()
+    return group
