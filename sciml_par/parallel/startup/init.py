@@ -143,7 +143,7 @@ def init(
 
 
 def shutdown() -> None:
-    """Leave the ranks of this job (local). Runs by itself when the program ends.
+    """Leave the ranks of this job. Runs by itself when the program ends.
 
     A rank that still waits for this one in a collective ends the job with a message. While a
     timeline is being recorded, it waits until all ranks have called it. In a child process made by
