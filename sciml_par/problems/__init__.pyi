@@ -1,11 +1,11 @@
+from .catalogue.approximation import function_approximation as function_approximation
+from .catalogue.approximation import two_sines as two_sines
+from .catalogue.elliptic import poisson as poisson
 from .catalogue.entry import CatalogueEntry as CatalogueEntry
 from .catalogue.entry import Suggestion as Suggestion
-from .catalogue.function_approximation import function_approximation as function_approximation
-from .catalogue.poisson import poisson as poisson
 from .catalogue.registry import catalogue_entries as catalogue_entries
 from .catalogue.registry import catalogue_entry as catalogue_entry
 from .catalogue.registry import problem_by_name as problem_by_name
-from .catalogue.two_sines import two_sines as two_sines
 from .conditions.condition import Condition as Condition
 from .conditions.dirichlet import Dirichlet as Dirichlet
 from .conditions.initial import Initial as Initial
