@@ -32,7 +32,7 @@ class KerasFunction:
     @classmethod
     def of(cls, model: Any) -> KerasFunction:
         """Return the function of a model as it is."""
-        return cls(model, tuple(_value(v) for v in model.non_trainable_variables))
+        return cls(model, tuple(np.asarray(v) for v in model.non_trainable_variables))
 
     def __call__(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
         """u(x): [n, d] -> [n, m] (pure, local)."""
@@ -40,8 +40,8 @@ class KerasFunction:
 
     def with_states(
         self, parameters: Sequence[Tensor], x: Tensor, *, training: bool
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Return the output, the variables that are not trained afterwards, and losses of layers.
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the output, and the variables that are not trained as they are afterwards.
 
         This is what Keras' `stateless_call` does, but by `__call__`, which hands `training` down
         to the layers of models whose `call` does not take it.
@@ -52,13 +52,9 @@ class KerasFunction:
             *zip(self.model.trainable_variables, parameters, strict=True),
             *zip(self.model.non_trainable_variables, held, strict=True),
         ]
-        with keras.StatelessScope(state_mapping=mapping, collect_losses=True) as scope:
+        with keras.StatelessScope(state_mapping=mapping) as scope:
             output = self.model(x, training=training)
         states = [scope.get_current_value(v) for v in self.model.non_trainable_variables]
         # Where nothing has been assigned, Keras answers None.
         after = [h if s is None else s for h, s in zip(held, states, strict=True)]
-        return output, after, list(scope.losses)
-
-
-def _value(variable: Any) -> Any:
-    return np.asarray(variable)
+        return output, after
