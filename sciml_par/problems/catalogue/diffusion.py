@@ -11,7 +11,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import exp, log, normal_distribution, sin
 from sciml_par.problems.catalogue.references import evolution
-from sciml_par.problems.conditions.dirichlet import Dirichlet
+from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.box import Box

@@ -11,7 +11,7 @@ from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import columns, cos, row_product, row_sum, sin
-from sciml_par.problems.conditions.dirichlet import Dirichlet
+from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.box import Box, Interval

@@ -11,7 +11,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import columns, cos, exp, sin
 from sciml_par.problems.catalogue.references.cavity import solution as cavity_reference
-from sciml_par.problems.conditions.dirichlet import Dirichlet
+from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.operators.operators import jacobian, laplacian
 from sciml_par.problems.problem import Problem

@@ -12,7 +12,7 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import exp, sin
 from sciml_par.problems.catalogue.ordinary import LORENZ_START, lorenz_velocity
 from sciml_par.problems.catalogue.references.spectral import trajectory
-from sciml_par.problems.conditions.dirichlet import Dirichlet
+from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.operators.operators import derivative

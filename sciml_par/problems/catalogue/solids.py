@@ -9,8 +9,7 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import columns, cos, sin
-from sciml_par.problems.conditions.dirichlet import Dirichlet
-from sciml_par.problems.conditions.neumann import Neumann
+from sciml_par.problems.conditions.boundary_values import Dirichlet, Neumann
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.operators.operators import biharmonic, hessian, laplacian
 from sciml_par.problems.problem import Problem

@@ -61,6 +61,13 @@ def coordinate_names(d: int) -> tuple[str, ...]:
     return ("x", "y", "z")[:d] if d <= 3 else tuple(f"x{i + 1}" for i in range(d))
 
 
+def names_of_axes(names: Any, d: int, owner: str) -> tuple[str, ...]:
+    """Return the names of d coordinates, or the default ones."""
+    if names is None:
+        return coordinate_names(d)
+    return checked_names(names, f"{owner}: names of the coordinates", count=d)
+
+
 def component_names(m: int) -> tuple[str, ...]:
     """Return the default names of m components: u; u1 to um."""
     return ("u",) if m == 1 else tuple(f"u{c + 1}" for c in range(m))

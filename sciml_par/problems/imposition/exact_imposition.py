@@ -17,8 +17,8 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, component_names
+from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.condition import Condition
-from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.drawing import faces_named
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Box
