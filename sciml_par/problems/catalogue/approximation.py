@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.functions import sin
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
@@ -57,7 +58,7 @@ def function_approximation(
 def two_sines(*, domain: Box | None = None) -> Problem:
     """u(x) = sin 2πx + sin 4πx on an interval, [−1, 1] by default, as function approximation."""
     return function_approximation(
-        lambda x: np.sin(2 * np.pi * x) + np.sin(4 * np.pi * x),
+        lambda x: sin(2 * np.pi * x) + sin(4 * np.pi * x),
         domain=Interval(-1.0, 1.0) if domain is None else domain,
         name="two sines",
     )

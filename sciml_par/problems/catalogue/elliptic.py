@@ -60,9 +60,9 @@ def poisson(*, k: int = 2, domain: Box | None = None) -> Problem:
 
     return Problem(
         interval,
-        Residual(_poisson, data=lambda x: wave**2 * np.sin(wave * x)),
+        Residual(_poisson, data=lambda x: wave**2 * sin(wave * x)),
         conditions=[Dirichlet(0.0, weight=2.0)],
-        exact=lambda x: np.sin(wave * x),
+        exact=lambda x: sin(wave * x),
         name=f"poisson, k = {k}",
     )
 

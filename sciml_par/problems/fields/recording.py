@@ -17,7 +17,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.captured import UNKNOWNS_REMEDY
 from sciml_par.problems.fields import answers as _given
 from sciml_par.problems.fields import tape as _tape
-from sciml_par.problems.fields.field import Field, Key, as_points, cache_key
+from sciml_par.problems.fields.field import Field, Key, cache_key
 from sciml_par.problems.fields.plan import Coefficients, Plan, Request, as_matrices
 from sciml_par.problems.fields.tape import Jet
 
@@ -206,12 +206,9 @@ class _Recorder(Field):
         self._note(x, Request())
         return self._source.value_at(x)
 
-    def jet(self, x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
-        x, wanted = as_points(x), tuple(higher)
-        answers = self._answers_at(x)
-        known: Jet | None = None if answers is None else answers.jet(self, x, second, wanted)
-        if known is not None:
-            return known
+    def _computed_jet(
+        self, x: tf.Tensor, second: Coefficients, wanted: tuple[Operator, ...]
+    ) -> Jet:
         self._note(x, Request(derivatives=True, second=as_matrices(second), higher=wanted))
         return self._source.jet_at(x, second, wanted)
 
