@@ -27,7 +27,7 @@ from sciml_par.problems._arguments import (
     checked_term_weights,
     unique,
 )
-from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field, JetFunction

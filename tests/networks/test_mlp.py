@@ -119,7 +119,7 @@ def test_bad_calls():
         model.apply(parameters, tf.ones([3, 1]))
     with pytest.raises(InputError, match="x is float64, the parameters are float32"):
         model.jet(parameters, tf.ones([3, 2], tf.float64), np.eye(2)[None])
-    with pytest.raises(InputError, match="6 parameters .* got 5"):
+    with pytest.raises(InputError, match="6 parameters.* got 5"):
         model.apply(parameters[1:], tf.ones([3, 2]))
     for second in (np.eye(2), np.eye(3)[None]):
         with pytest.raises(InputError, match=r"\[K, 2, 2\]"):

@@ -11,8 +11,7 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras import trial
 from sciml_par.networks.keras.dense_model import dense_chain
-from sciml_par.networks.keras.graph_key import digest_of_graph
-from sciml_par.networks.keras.keras_function import KerasFunction
+from sciml_par.networks.keras.keras_function import KerasFunction, digest_of_graph
 from sciml_par.networks.keras.network import Identity, Network
 from sciml_par.networks.propagation.dense_chain import DenseChain
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
-from sciml_par.problems.conditions.components import Component
 from sciml_par.problems.conditions.condition import On, Predicate
+from sciml_par.problems.conditions.selection import Component
 from sciml_par.problems.conditions.valued import Value, ValuedCondition, normal_derivative
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike

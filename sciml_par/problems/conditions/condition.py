@@ -13,7 +13,7 @@ from sciml_par._checks import checked_weight, is_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import check_takes
+from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,

@@ -15,16 +15,15 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import check_takes
-from sciml_par.problems.checks.evaluate import values_at
-from sciml_par.problems.conditions.components import (
+from sciml_par.problems.checks.functions import check_takes, values_at
+from sciml_par.problems.conditions.condition import Arrays, Condition, On, Predicate
+from sciml_par.problems.conditions.selection import (
     Component,
     Components,
     as_components,
     numbers_of,
     select,
 )
-from sciml_par.problems.conditions.condition import Arrays, Condition, On, Predicate
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.operators.arguments import FieldLike

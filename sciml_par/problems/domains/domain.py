@@ -21,11 +21,11 @@ from sciml_par.problems.domains.combined_regions import (
     UnionRegion,
 )
 from sciml_par.problems.domains.slab import SlabRegion, cuts_of_equal_volume
-from sciml_par.problems.domains.surfaces.rejection import exactly
 from sciml_par.problems.domains.surfaces.sampling import (
     GRID,
     RANDOM_METHODS,
     checked_generator,
+    exactly,
     method_name,
 )
 

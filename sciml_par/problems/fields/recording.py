@@ -14,7 +14,7 @@ from sciml_par._graph_digest import GraphDigest, digest_of_graph
 from sciml_par._partial_operators import Operator
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.captured import UNKNOWNS_REMEDY
+from sciml_par.problems.checks.functions import UNKNOWNS_REMEDY
 from sciml_par.problems.fields import answers as _given
 from sciml_par.problems.fields import tape as _tape
 from sciml_par.problems.fields.field import Field, Key, cache_key

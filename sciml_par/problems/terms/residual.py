@@ -13,7 +13,7 @@ from sciml_par._checks import checked_weight
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.domains.domain import Domain
 
 Data = Callable[[Any], Any]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.captured import refuse_trainable
+from sciml_par.problems.checks.functions import refuse_trainable
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Plan
 from sciml_par.problems.fields.recording import Parametrized, Trace, trace

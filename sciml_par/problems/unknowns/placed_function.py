@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Coefficients

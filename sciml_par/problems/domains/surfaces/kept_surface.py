@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.domains.surfaces.rejection import exactly, kept_share
+from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share
 from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
 
 FloatArray = npt.NDArray[np.float64]
