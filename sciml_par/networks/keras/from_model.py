@@ -172,7 +172,7 @@ def _digest(values: tuple[Any, ...]) -> str:
 
 
 def _remarks(model: Any) -> tuple[str, ...]:
-    """What a compiled model has that the training does not use."""
+    """Return a remark on a compiled model, whose optimizer and loss are not used."""
     optimizer = getattr(model, "optimizer", None)
     if not getattr(model, "compiled", False) or optimizer is None:
         return ()

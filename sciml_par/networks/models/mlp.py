@@ -46,7 +46,7 @@ class MLP(keras.Model):
     activation : str
         One of `sciml_par.networks.ACTIVATIONS`; the output layer is linear.
     seed : int
-        Non-negative. The same seed gives the same weights; layers draw from seeds of their own.
+        Non-negative. The same seed gives the same weights; each layer has a separate seed.
     initial_weights : {"glorot", "centres", "he", "siren"}, optional
         "glorot": kernels are drawn by Glorot and Bengio's normal rule (2010, eq. 12 in its
         truncated normal form), biases are zero. "centres": the units of the first layer are

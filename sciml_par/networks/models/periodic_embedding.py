@@ -50,7 +50,7 @@ class PeriodicEmbedding(keras.layers.Layer):
     Raises
     ------
     InputError
-        No axis, an unknown name, a period that is no positive number, or no domain where one is
+        No axis, an unknown name, a period that is not a positive number, or no domain where one is
         needed.
 
     Examples

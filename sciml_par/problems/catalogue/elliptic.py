@@ -134,7 +134,7 @@ def poisson_hole(*, radius: float = 0.5) -> Problem:
 
         u = (x² + y² − a²) cos(πx/2) cos(πy/2)
 
-    and f is what it needs (a manufactured solution).
+    with f chosen so that it is the exact solution (a manufactured solution).
 
     Parameters
     ----------

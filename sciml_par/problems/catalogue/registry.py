@@ -65,7 +65,7 @@ def problem_by_name(name: str, **parameters: Any) -> Problem:
     Raises
     ------
     InputError
-        There is no problem of this name, or it cannot be made with these parameters.
+        The catalogue has no problem of this name, or it does not take these parameters.
 
     Examples
     --------

@@ -45,7 +45,7 @@ def elasticity(*, lame: float = 1.0, shear: float = 0.5) -> Problem:
 
         u = sin πx cos πy / 2,  v = cos πx sin 2πy / 4
 
-    are given on the boundary, and f is what they need (a manufactured solution).
+    are given on the boundary, with f chosen so that they are the exact solution.
 
     Parameters
     ----------

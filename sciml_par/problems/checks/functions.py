@@ -19,7 +19,7 @@ from sciml_par.errors import InputError
 def check_takes(
     function: Callable[..., Any], arguments: str, *, what: str, more_by_name: bool = False
 ) -> None:
-    """Check that a function can be called with so many arguments by their places."""
+    """Check that a function can be called with these positional arguments."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of functions that are not written in Python
@@ -139,7 +139,7 @@ def values_at(
     """
     values = raw_values(function, x, what=what, reads_variables=reads_variables)
     if np.ndim(values) == 0 and len(x) > 0:
-        # A number that other points change is no constant, but a sum or mean made by mistake.
+        # A number that other points change is not a constant, but a sum or mean.
         again = raw_values(function, x[-1:], what=what, reads_variables=reads_variables)
         if np.ndim(again) == 0 and np.asarray(values == again).all():
             values = np.full((len(x), columns or 1), values)

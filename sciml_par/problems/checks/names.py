@@ -38,7 +38,7 @@ def _place_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str)
     if isinstance(which, str):
         if names is None:
             raise InputError(
-                f"{what} {which!r}: this field is a function of one's own, whose {what}s have no "
+                f"{what} {which!r}: this field is a plain function, whose {what}s have no "
                 f"names; give the number, or the names to Field(..., {what}s=(...))"
             )
         if which not in names:

@@ -83,7 +83,7 @@ class Neumann(ValuedCondition):
         return normal_derivative(u, x, normals)
 
     def quantity(self, u: FieldLike, x: tf.Tensor, domain: Domain) -> tf.Tensor:
-        """∇u, and beside it u over the length of the domain, since ∇u may be zero everywhere."""
+        """Return ∇u, and u over the length of the domain, since ∇u may be zero everywhere."""
         slopes = tf.reshape(jacobian(u, x), [len(x), -1])
         return tf.concat([slopes, u(x) / float(max(domain.extent))], axis=1)
 

@@ -47,7 +47,7 @@ class IntegralCondition(Condition):
         One integral for each position, over all other axes of a box: ``at=("t", [0, 0.5, 1])``.
     points : int, sequence of int, or pair of arrays, optional
         How many points an integral (a face) has, about; or how many on each axis it goes over; or
-        quadrature points and weights of one's own, (x: [I, q, d], weights: [I, q]), of one
+        custom quadrature points and weights, (x: [I, q, d], weights: [I, q]), of one
         integral also ([q, d], [q]). By default 32 in one dimension, 256 in two, else about 1000.
     name, weight
         As for `Condition`.

@@ -35,7 +35,7 @@ Value = float | Sequence[float] | Callable[[Any], Any]
 
 @dataclass(frozen=True, init=False)
 class ValuedCondition(Condition):
-    """Left side = value at points of the boundary; for the kinds of conditions, not by itself.
+    """Left side = value at points of the boundary; the base of several conditions.
 
     The residual is [k, c] for c components, at points x: [k, d] with outward unit normals [k, d].
     It takes the value as an array, so that conditions with other values are the same computation.

@@ -27,13 +27,13 @@ BOUNDARY = "boundary"
 
 
 class PointCloud(Domain):
-    """A domain of which points are known, and nothing between them; immutable.
+    """A domain of known points, with nothing known between them; immutable.
 
-    Of n points that are asked for, it gives some of its own: on a grid every so manieth one in
-    their order, by any random method that many at random, each at most once, and all of them where
-    it has no more than n. Its volume is not known (NaN). It contains its own points; observations
-    and other points that are given may lie anywhere in the box around it. It is combined with a
-    time, but with no other domain. Its face is "boundary".
+    For n points, it returns some of its points: on a grid at equal distances in their order, by a
+    random method n at random, each at most once, and all of them if it has at most n. Its volume is
+    not known (NaN). It contains its own points; observations and other points that are given may
+    lie anywhere in the box around it. It is combined with a time, but with no other domain. Its
+    face is "boundary".
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Domains with a time: what a space is over an interval of time."""
+"""Domains with a time: a space over an interval of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recording pass: run a residual once without computing, and see what it asks for."""
+"""The recording pass: run a residual once without computing, and note its requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NO_BRANCHES = (
 
 
 def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
-    """What a residual will ask of a field, by running it once in a throw-away graph (local).
+    """Return the requests of a residual to a field, from one run in a throw-away graph (local).
 
     Parameters
     ----------

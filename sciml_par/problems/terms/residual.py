@@ -67,7 +67,7 @@ class Residual(ByName):
         return self.payload(domain.grid(n))
 
     def payload(self, x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], ...]:
-        """Points of one's own with what the residual needs there: x: [n, d] -> (x, f?) (local)."""
+        """Return given points with the data there: x: [n, d] -> (x, f?) (local)."""
         if self.data is None:
             return (x,)
         return x, values_at(self.data, x, what="data of the residual")

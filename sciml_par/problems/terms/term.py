@@ -77,7 +77,7 @@ class Term:
     def plan(self, u: Any, *arrays: tf.Tensor) -> None:
         """Record what the residual asks of u, where that is not known yet (local).
 
-        `residual` does it by itself. Whoever evaluates it with a field that keeps what it is asked
+        `residual` does it automatically. Callers whose field keeps what it is asked
         for does it before, since the plan is recorded in a throw-away graph.
         """
         if isinstance(u, Field) and u.has_jet:
@@ -162,7 +162,7 @@ class Term:
         return bool(self._checked(again.result, more).shape[1] != columns)
 
     def _found(self, u: Field, arrays: Sequence[Any]) -> tuple[Plan, int]:
-        """What the residual asks of u, and how many equations it has."""
+        """Return the plan of the residual and its number of equations."""
         key = _form(arrays)
         if key not in self._known:
             traced = trace(self.function, u, arrays, context=self._place())
