@@ -67,7 +67,7 @@ def dense_chain(model: Any) -> DenseChain | None:
 
 
 def _operations(model: Any) -> Iterator[Any]:
-    """What a model does, one after the other; the model itself where it cannot be taken apart."""
+    """Yield the operations of a model in order; the model itself if it cannot be taken apart."""
     keras: Any = import_module("keras")
     if type(model) in (MLP, RandomFeatures) and not model._slopes:
         if model.embedding is not None:

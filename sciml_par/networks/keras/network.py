@@ -1,4 +1,4 @@
-"""What the engine needs of a network: pure functions of its weights."""
+"""A network as pure functions of its weights."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Network:
 
     @property
     def own_variables(self) -> tuple[Any, ...]:
-        """Those of its own model."""
+        """The variables of the model itself, without those of `others`."""
         behind = sum(len(each.trainable_variables) for each in self.others)
         return self.trainable_variables[: len(self.trainable_variables) - behind]
 
     def parts(self, parameters: Sequence[Tensor]) -> list[Sequence[Tensor]]:
-        """The parameters of its own, of each of the others, and what is behind them (local)."""
+        """Split parameters into those of the model, of each of `others`, and the rest (local)."""
         counts = [len(self.own_variables), *(len(e.trainable_variables) for e in self.others)]
         found, at = [], 0
         for count in counts:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import Weights

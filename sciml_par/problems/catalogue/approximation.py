@@ -1,4 +1,4 @@
-"""A network fitted to a known function."""
+"""Networks fitted to known functions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.functions import sin
+from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
@@ -50,3 +53,22 @@ def function_approximation(
     return Problem(
         domain, Residual(misfit, data=function), exact=function, outputs=outputs, name=name
     )
+
+
+def two_sines(*, domain: Box | None = None) -> Problem:
+    """u(x) = sin 2πx + sin 4πx on an interval, [−1, 1] by default, as function approximation."""
+    return function_approximation(
+        lambda x: sin(2 * np.pi * x) + sin(4 * np.pi * x),
+        domain=Interval(-1.0, 1.0) if domain is None else domain,
+        name="two sines",
+    )
+
+
+ENTRIES = (
+    CatalogueEntry(
+        "two-sines",
+        "u = sin 2πx + sin 4πx on [−1, 1], as function approximation",
+        two_sines,
+        Suggestion(800, width=16, depth=2, steps=200),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Linear elasticity in the unit square."""
+"""The bending of a beam and the deformation of an elastic plate."""
 
 from __future__ import annotations
 
@@ -9,11 +9,35 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import columns, cos, sin
-from sciml_par.problems.conditions.dirichlet import Dirichlet
-from sciml_par.problems.domains.box import Box
-from sciml_par.problems.operators.operators import hessian, laplacian
+from sciml_par.problems.conditions.boundary_values import Dirichlet, Neumann
+from sciml_par.problems.domains.box import Box, Interval
+from sciml_par.problems.operators.operators import biharmonic, hessian, laplacian
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
+
+
+def beam(*, load: float = 384.0) -> Problem:
+    """u⁗ = q on [0, 1], u = u′ = 0 at both ends; u = q x² (1 − x)² / 24, a polynomial.
+
+    Parameters
+    ----------
+    load : float
+        q, the load per length over the bending stiffness; with 384 the greatest deflection is 1.
+    """
+
+    def solution(x: Any) -> Any:
+        return load / 24 * (x * (1 - x)) ** 2
+
+    def equation(u: Any, x: Any) -> Any:
+        return (biharmonic(u, x) - load) / load
+
+    return Problem(
+        Interval(0, 1),
+        equation,
+        conditions=[Dirichlet(0.0), Neumann(0.0)],
+        exact=solution,
+        name="Euler beam",
+    )
 
 
 def elasticity(*, lame: float = 1.0, shear: float = 0.5) -> Problem:
@@ -21,7 +45,7 @@ def elasticity(*, lame: float = 1.0, shear: float = 0.5) -> Problem:
 
         u = sin πx cos πy / 2,  v = cos πx sin 2πy / 4
 
-    are given on the boundary, and f is what they need (a manufactured solution).
+    are given on the boundary, with f chosen so that they are the exact solution.
 
     Parameters
     ----------
@@ -63,9 +87,17 @@ def elasticity(*, lame: float = 1.0, shear: float = 0.5) -> Problem:
     )
 
 
-ENTRY = CatalogueEntry(
-    "elasticity",
-    "μ Δw + (λ + μ) ∇∇·w + f = 0 in the unit square, the displacement w given around",
-    elasticity,
-    Suggestion((25, 25), boundary=120, width=40, depth=1, steps=200),
+ENTRIES = (
+    CatalogueEntry(
+        "beam",
+        "u⁗ = q on [0, 1], clamped at both ends: u = u′ = 0",
+        beam,
+        Suggestion(120, width=16, depth=1, steps=100),
+    ),
+    CatalogueEntry(
+        "elasticity",
+        "μ Δw + (λ + μ) ∇∇·w + f = 0 in the unit square, the displacement w given around",
+        elasticity,
+        Suggestion((25, 25), boundary=120, width=40, depth=1, steps=200),
+    ),
 )
