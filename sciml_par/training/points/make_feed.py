@@ -19,13 +19,12 @@ from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Term
 from sciml_par.training.identity.fingerprint import of_value
-from sciml_par.training.points.bootstrap import bootstrap_counts
 from sciml_par.training.points.condition_sets import condition_sets, listed
 from sciml_par.training.points.division import longest_axis, slab
+from sciml_par.training.points.generators import bootstrap_counts
 from sciml_par.training.points.point_sets import InteriorSet, columns_of, with_data
 from sciml_par.training.points.points import INTERIOR, Points
 from sciml_par.training.points.rank_feed import RankFeed, View
-from sciml_par.training.points.sources.fixed import Fixed
 from sciml_par.training.points.sources.part import (
     Part,
     Place,
@@ -34,6 +33,7 @@ from sciml_par.training.points.sources.part import (
     remarks_on_rounding,
     weights_of,
 )
+from sciml_par.training.points.sources.pool import Pool, Share
 
 
 def make_feed(
@@ -265,6 +265,6 @@ def make_per_rank(
     if place.bootstrap is not None:
         every = bootstrap_counts(total, place.bootstrap)
         counts = every[before : before + numbers[place.rank]]
-    source = Fixed(weights_of(terms, total, counts), arrays, place.dtype)
+    source = Pool([Share(arrays, weights_of(terms, total, counts))], [], place.dtype)
     remarks = remarks_on_rounding(arrays[0], terms, place)
     return Part(source, columns_of(residuals), arrays, total, tuple(numbers), (), remarks), mine
