@@ -22,8 +22,7 @@ from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.collect import sample_for_figures
 from sciml_par.training.outcome.evaluate import evaluate, values_of
-from sciml_par.training.outcome.fields_of_functions import field_of_function
-from sciml_par.training.outcome.member_functions import functions_found
+from sciml_par.training.outcome.member_functions import field_of_function, functions_found
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.preparation.preparation import Preparation

@@ -1,64 +1,20 @@
-"""What ranks send to rank 0 of their members, and how it predicts with these."""
+"""How rank 0 predicts with the members of other ranks."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
-from sciml_par.results.member import Member, PredictionElsewhere, Weights
+from sciml_par.results.member import Member, Weights
 from sciml_par.results.member_function import MemberFunction, function_field
 from sciml_par.results.stored.keras_models import load_model
 from sciml_par.results.trained_field import TrainedField, field_with
-
-FloatArray = npt.NDArray[np.float64]
-
-
-def elsewhere(prediction: Prediction | PredictionElsewhere) -> PredictionElsewhere:
-    """What a rank that does not hold the arrays has of a prediction."""
-    return PredictionElsewhere(prediction.known, prediction.relative_l2_error)
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What a rank sends, which can be pickled.
-
-    Attributes
-    ----------
-    arrays : prediction, on_own_domain, weights and functions of each member, by its number.
-    samples : training points of each member for the figures, in the order of the rank's members.
-    models : files of Keras by architecture; None for those that Keras cannot save.
-    """
-
-    arrays: dict[int, dict[str, Any]]
-    samples: tuple[FloatArray, ...]
-    models: dict[str, bytes | None]
-
-    @classmethod
-    def of(cls, found: Sequence[Member], rank: int, models: Mapping[str, Any]) -> Sent:
-        """Gather what a rank has to send: arrays of the members that it speaks for."""
-        names = ("prediction", "on_own_domain", "weights", "functions")
-        arrays = {}
-        for member in found:
-            if member.rank != rank:
-                continue
-            arrays[member.number] = {name: getattr(member, name) for name in names}
-            functions = tuple(replace(each, field=None) for each in member.functions)
-            arrays[member.number]["functions"] = functions
-        samples = tuple(member.contributions[0].sample for member in found)
-        return cls(arrays, samples, {name: _saved(model) for name, model in models.items()})
-
-    def restored(self, member: Member) -> Member:
-        """Return a member without arrays with those that were sent."""
-        return replace(member, **self.arrays[member.number])
 
 
 class FieldsElsewhere:
@@ -67,13 +23,13 @@ class FieldsElsewhere:
     def __init__(
         self,
         found: Sequence[Member],
-        sent: Sequence[Sent],
+        models: Sequence[Mapping[str, bytes | None]],
         problem_of: Callable[[int], Problem] | None,
     ) -> None:
         self._problem_of = problem_of
         self._models: dict[str, Callable[[], Any] | None] = {}
-        for each in sent:
-            for name, content in each.models.items():
+        for each in models:
+            for name, content in each.items():
                 self._models[name] = None if content is None else cache(partial(_loaded, content))
         self._fields: dict[Any, TrainedField] = {}
         for member in found:
@@ -147,7 +103,7 @@ def _model_of(field: TrainedField) -> Any:
     return field.model
 
 
-def _saved(model: Any) -> bytes | None:
+def saved(model: Any) -> bytes | None:
     """Return the bytes of the model as Keras saves it; None where it cannot."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.keras"
