@@ -253,6 +253,17 @@ def anchor_of(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
+DESIGN = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs").glob("decisions*.md"))]
+SOURCES = [path.as_posix() for path in ROOT.rglob("*.py") if ".venv" not in path.parts]
+
+
+@pytest.mark.parametrize("page", DESIGN, ids=lambda page: page.name)
+def test_the_files_that_a_page_on_the_design_names_exist(page: Path) -> None:
+    named = re.findall(r"`([\w/]+\.py)`", page.read_text(encoding="utf-8"))
+    assert named
+    assert [n for n in named if not any(each.endswith(f"/{n}") for each in SOURCES)] == []
+
+
 @pytest.mark.parametrize("stub", STUBS, ids=lambda stub: stub.parent.name)
 def test_the_reference_lists_every_public_name_with_its_signature(stub: Path) -> None:
     package = ".".join(stub.relative_to(ROOT).parent.parts)
