@@ -1,4 +1,4 @@
-"""What the package does not do yet, by docs/limits.md: who adds it has to change that page."""
+"""What the page on limits says the package does not do: who adds it has to change that section."""
 
 from __future__ import annotations
 
