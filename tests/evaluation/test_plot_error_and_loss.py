@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matplotlib.collections import FillBetweenPolyCollection
+from seen import band, line, names
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation import (
@@ -17,21 +17,6 @@ from sciml_par.evaluation import (
 )
 
 X = np.linspace(-1.0, 1.0, 101)
-
-
-def names(figure):
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-
-
-def line(axes, label):
-    return next(one for one in axes.get_lines() if one.get_label() == label)
-
-
-def band(axes, at=-1.0):
-    filled = next(one for one in axes.collections if isinstance(one, FillBetweenPolyCollection))
-    corners = filled.get_paths()[0].vertices
-    there = corners[corners[:, 0] == at, 1]
-    return there.min(), there.max()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8])

@@ -4,25 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matplotlib.collections import FillBetweenPolyCollection, LineCollection
+from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
+from seen import band, check_texts, line, names
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation import Prediction, Shard, plot_errors, plot_predictions
 
 X = np.linspace(-1.0, 1.0, 101)
-
-
-def names(figure):
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-
-
-def line(axes, label):
-    return next(one for one in axes.get_lines() if one.get_label() == label)
-
-
-def band(axes):
-    return next(one for one in axes.collections if isinstance(one, FillBetweenPolyCollection))
 
 
 def shades(axes):
@@ -160,14 +149,10 @@ def test_from_four_members_on_there_are_mean_and_band_above_a_few_members(seeds,
     values = np.stack([curve.u[:, 0] for curve in curves])
     mean, width = values.mean(axis=0), 2.0 * values.std(axis=0, ddof=1)
     np.testing.assert_allclose(line(upper, "mean").get_ydata(), mean)
-    corners = band(upper).get_paths()[0].vertices
-    at_start = corners[corners[:, 0] == -1.0, 1]
-    np.testing.assert_allclose(
-        [at_start.min(), at_start.max()], [mean[0] - width[0], mean[0] + width[0]]
-    )
+    np.testing.assert_allclose(band(upper), [mean[0] - width[0], mean[0] + width[0]])
     drawn = [one for one in upper.get_lines() if one.get_label().startswith("rank")]
     assert len(drawn) == shown
-    assert all(one.get_zorder() < band(upper).get_zorder() for one in drawn)
+    assert all(one.get_zorder() < line(upper, "mean").get_zorder() for one in drawn)
     np.testing.assert_allclose(line(lower, "two deviations").get_ydata(), width)
     error = np.abs(mean - curves[0].exact[:, 0])
     np.testing.assert_allclose(line(lower, "|mean − exact|").get_ydata(), error)
@@ -307,9 +292,7 @@ def test_a_single_dollar_in_a_label_is_no_mathematics():
 def test_a_long_title_is_not_broken_within_mathematics():
     title = 4 * "a long title - with $u'' - f = 0$ and - $\\frac{1}{2}$, "
     figure = plot_predictions([Prediction("a", X, X)], title=title)
-    figure.canvas.draw()
-    box = figure._suptitle.get_window_extent(figure.canvas.get_renderer())
-    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+    check_texts(figure)
     lines = figure.get_suptitle().split("\n")
     assert len(lines) == 3 and all(line.count("$") % 2 == 0 for line in lines)
 
@@ -321,16 +304,7 @@ def test_long_names_stay_in_their_places(panels):
         for i in range(1, 9)
     ]
     figure = plot_predictions(curves, title=LONG + LONG, panels=panels)
-    figure.canvas.draw()
-    renderer = figure.canvas.get_renderer()
-    texts = [figure._suptitle, *(axes.title for axes in figure.axes)]
-    texts += [text for legend in figure.legends for text in legend.get_texts()]
-    boxes = [text.get_window_extent(renderer) for text in texts if text.get_text()]
-    assert len(boxes) > 8
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes)
-    panels_of = [axes.get_window_extent(renderer) for axes in figure.axes]
-    assert not any(box.overlaps(panel) for box in boxes for panel in panels_of)
+    check_texts(figure)
 
 
 @pytest.mark.parametrize("curves", [[], (), "abc", 3, [1], Prediction("a", X, X)])

@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from seen import check_texts
 
 from sciml_par.errors import InputError, OutputError
 from sciml_par.evaluation import (
@@ -47,18 +48,23 @@ def test_every_figure_can_be_written(data_parallel, poisson, plane, tmp_path):
         assert all(path.stat().st_size > 1000 for path in paths)
 
 
-@pytest.mark.parametrize("ranks", [2, 8])
-def test_legends_stay_inside_the_figure_and_off_the_axes(seeds, poisson, ranks, tmp_path):
-    for make in (seeds, poisson):
-        figure = plot_predictions(make(ranks))
-        png, _ = save_figure(figure, tmp_path, "a")
-        assert png.stat().st_size > 1000
-        renderer = figure.canvas.get_renderer()
-        (legend,) = figure.legends
-        box = legend.get_window_extent(renderer)
-        whole = figure.bbox
-        assert whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0
-        assert not any(box.overlaps(axes.get_tightbbox(renderer)) for axes in figure.axes)
+def losses(count, **others):
+    step = np.arange(0, 1000, 10)
+    return [LossCurve(f"rank {i}", step, np.exp(-step / 100.0 - i), **others) for i in range(count)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8, 20])
+def test_no_text_is_cut_off_or_hidden(data_parallel, wild_ensemble, seeds, poisson, plane, ranks):
+    phases = [(0, "Adam"), (700, "L-BFGS"), (900, "Levenberg-Marquardt")]
+    figures = [
+        *(plot_predictions(make(ranks)) for make in (data_parallel, wild_ensemble, seeds, poisson)),
+        *(plot_predictions(plane(ranks, 2), panels=panels) for panels in ("shared", "separate")),
+        *(plot_errors(make(ranks), title="errors") for make in (data_parallel, seeds, plane)),
+        plot_losses(losses(ranks, best_step=900, phases=phases), title="losses"),
+        plot_losses(losses(1, terms={f"term {i}": np.ones(100) for i in range(ranks)})),
+    ]
+    for figure in figures:
+        check_texts(figure)
 
 
 def test_equal_figures_give_equal_files(tmp_path):

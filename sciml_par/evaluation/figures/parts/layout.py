@@ -145,6 +145,11 @@ def _width(text: str, size: float) -> float:
     return (0.64 * (len(letters) - narrow) + 0.37 * narrow) * size / 72.0
 
 
+def _sum(widths: Sequence[float], columns: int) -> float:
+    """Return the width of a legend of so many columns, which Matplotlib splits like this."""
+    return float(sum(np.max(part) for part in np.array_split(widths, columns))) - _SPACING
+
+
 def _legend_below(figure: Figure, entries: Sequence[Entry]) -> Legend:
     """Draw a legend of at most `MOST_ENTRIES` entries and the number of the others."""
     left_out = len(entries) - MOST_ENTRIES
@@ -153,11 +158,7 @@ def _legend_below(figure: Figure, entries: Sequence[Entry]) -> Legend:
     width = figure.get_figwidth() - 0.1
     labels = [wrap(text, width - _KEY, size=7.0) for _, text in entries]
     widths = [_width(label, 7.0) + _KEY for label in labels]
-    columns = (
-        len(entries)
-        if sum(widths) - _SPACING <= width
-        else max(1, int((width + _SPACING) / max(widths)))
-    )
+    columns = next(n for n in range(len(entries), 0, -1) if n == 1 or _sum(widths, n) <= width)
     return figure.legend(
         [handle for handle, _ in entries],
         labels,

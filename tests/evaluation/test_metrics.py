@@ -1,0 +1,221 @@
+"""Norms, speed-up and the model of communication, against values worked out by hand."""
+
+import numpy as np
+import pytest
+
+from sciml_par.errors import InputError
+from sciml_par.evaluation import (
+    CommunicationModel,
+    fit_communication,
+    max_error,
+    mean_and_deviation,
+    parallel_efficiency,
+    pointwise_error,
+    relative_l2_error,
+    rms_error,
+    speed_up,
+)
+
+NORMS = [relative_l2_error, max_error, rms_error, pointwise_error]
+
+
+def test_relative_l2_error_is_the_quotient_of_euclidean_norms():
+    # ‖(0, 0.5)‖ / ‖(3, 4)‖ = 0.5 / 5
+    assert relative_l2_error([3.0, 4.5], [3.0, 4.0]) == pytest.approx(0.1, rel=1e-15)
+
+
+def test_relative_l2_error_takes_points_and_components_together():
+    u_exact = np.array([[1.0, 2.0], [3.0, 4.0]])
+    u = u_exact + np.array([[0.0, 1.0], [2.0, 2.0]])
+    assert relative_l2_error(u, u_exact) == pytest.approx(3.0 / np.sqrt(30.0), rel=1e-15)
+
+
+def test_max_and_rms_error():
+    u, u_exact = [[1.0], [2.0], [-3.0]], [[1.0], [4.0], [-2.0]]
+    assert max_error(u, u_exact) == 2.0
+    assert rms_error(u, u_exact) == pytest.approx(np.sqrt(5.0 / 3.0), rel=1e-15)
+    np.testing.assert_array_equal(pointwise_error(u, u_exact), [[0.0], [2.0], [1.0]])
+
+
+def test_a_prediction_without_error_gives_zero():
+    u = np.linspace(0.1, 1.0, 7)
+    assert relative_l2_error(u, u) == max_error(u, u) == rms_error(u, u) == 0.0
+
+
+def test_float32_is_subtracted_in_float64():
+    u = np.array([1.0 + 2.0**-23], np.float32)
+    assert max_error(u, np.array([1.0 + 2.0**-30])) == 2.0**-23 - 2.0**-30
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_squares_neither_overflow_nor_vanish(scale):
+    u_exact = scale * np.array([3.0, 4.0])
+    assert relative_l2_error(1.5 * u_exact, u_exact) == pytest.approx(0.5, rel=1e-14)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("shapes", [((5,), (5, 1)), ((5, 1), (5,)), ((5, 1), (5, 2)), ((4,), (5,))])
+def test_shapes_that_would_broadcast_are_refused(norm, shapes):
+    with pytest.raises(InputError) as caught:
+        norm(np.ones(shapes[0]), np.ones(shapes[1]))
+    assert str(list(shapes[0])) in str(caught.value) and str(list(shapes[1])) in str(caught.value)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("empty", [np.empty(0), np.empty((0, 2)), 1.0])
+def test_no_points_are_refused(norm, empty):
+    with pytest.raises(InputError, match="at least one point"):
+        norm(empty, empty)
+
+
+def test_a_zero_exact_solution_names_the_absolute_norms():
+    with pytest.raises(InputError, match="max_error or rms_error"):
+        relative_l2_error(np.ones(3), np.zeros(3))
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_that_are_not_finite_come_through():
+    exact = np.ones(3)
+    assert relative_l2_error([1.0, np.inf, 1.0], exact) == np.inf
+    assert max_error([1.0, -np.inf, 1.0], exact) == np.inf
+    for norm in (relative_l2_error, max_error, rms_error):
+        assert np.isnan(norm([1.0, np.nan, np.inf], exact))
+    assert np.isnan(relative_l2_error([np.inf], [np.inf]))
+
+
+@pytest.mark.parametrize("values", [["one"], [1j], [[1.0], [1.0, 2.0]], None])
+def test_what_is_no_real_number_is_refused(values):
+    with pytest.raises(InputError, match="real numbers"):
+        max_error(values, [1.0])
+
+
+def test_speed_up_and_efficiency_against_one_rank():
+    ranks, seconds = [1, 2, 8], [12.0, 8.0, 3.0]
+    np.testing.assert_array_equal(speed_up(ranks, seconds), [1.0, 1.5, 4.0])
+    np.testing.assert_array_equal(parallel_efficiency(ranks, seconds), [1.0, 0.75, 0.5])
+
+
+def test_the_fewest_ranks_count_as_ideal_wherever_they_stand():
+    ranks, seconds = [8, 2, 4], [1.0, 3.0, 2.0]
+    np.testing.assert_array_equal(speed_up(ranks, seconds), [6.0, 2.0, 3.0])
+    np.testing.assert_array_equal(parallel_efficiency(ranks, seconds), [0.75, 1.0, 0.75])
+
+
+def test_a_throughput_that_grows_with_the_ranks_is_ideal():
+    rates = np.array([10.0, 20.0, 40.0])
+    np.testing.assert_array_equal(parallel_efficiency([1, 2, 4], 1.0 / rates), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "seconds", "message"),
+    [
+        ([1, 2], [1.0], "one shape"),
+        ([], [], "one shape"),
+        ([[1, 2]], [[1.0, 1.0]], "one shape"),
+        ([0, 1], [1.0, 1.0], "whole numbers ≥ 1"),
+        ([1, 1.5], [1.0, 1.0], "whole numbers ≥ 1"),
+        ([2, 2], [1.0, 1.0], "none of them twice"),
+        ([1, float("nan")], [1.0, 1.0], "whole numbers ≥ 1"),
+        ([1, 2], [1.0, 0.0], "times > 0"),
+        ([1, 2], [1.0, float("inf")], "times > 0"),
+        ([1, 2], ["1", "2"], "real numbers"),
+    ],
+)
+def test_what_was_not_measured_is_refused(ranks, seconds, message):
+    for function in (speed_up, parallel_efficiency):
+        with pytest.raises(InputError, match=message):
+            function(ranks, seconds)
+
+
+def test_mean_and_deviation_of_a_sample():
+    mean, deviation = mean_and_deviation([2.0, 4.0, 4.0, 6.0])
+    assert mean == 4.0
+    assert deviation == pytest.approx(np.sqrt(8.0 / 3.0), rel=1e-15)
+
+
+def test_the_deviation_of_one_value_is_not_known():
+    mean, deviation = mean_and_deviation([5.0])
+    assert mean == 5.0 and np.isnan(deviation)
+
+
+@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [[1.0, 2.0]], 3.0])
+def test_a_mean_of_nothing_or_of_no_numbers_is_refused(values):
+    with pytest.raises(InputError, match="finite numbers"):
+        mean_and_deviation(values)
+
+
+MODEL = CommunicationModel(latency=2e-6, seconds_per_byte=5e-10)
+
+
+def test_the_formula():
+    found = MODEL.seconds([1, 2, 8], 1e6)
+    expected = [0.0, 2e-6 + 2.5e-4, 6e-6 + 5e-10 * 875_000]
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+    np.testing.assert_array_equal(MODEL.seconds([2, 4], [0, 0]), [2e-6, 4e-6])
+
+
+@pytest.mark.parametrize("model", [MODEL, CommunicationModel(0.0, 1e-9)])
+def test_exact_times_give_the_model_back(model):
+    sizes = np.array([4.0, 1e3, 1e5, 1e7])
+    ranks, nbytes = (a.ravel() for a in np.meshgrid([2, 3, 16], sizes))
+    found = fit_communication(ranks, nbytes, model.seconds(ranks, nbytes))
+    assert found.seconds_per_byte == pytest.approx(model.seconds_per_byte, rel=1e-12)
+    assert found.latency == pytest.approx(model.latency, rel=1e-12, abs=1e-18)
+
+
+def test_small_arrays_count_as_much_as_large_ones():
+    """A large array's absolute error would drown the latency."""
+    nbytes = np.array([8.0, 8.0, 1e8, 1e8])
+    seconds = MODEL.seconds(2, nbytes) * [0.9, 1.1, 0.9, 1.1]
+    found = fit_communication([2, 2, 2, 2], nbytes, seconds)
+    # The minimum of (a/0.9 − 1)² + (a/1.1 − 1)² is at a = 0.98 for either term.
+    share = (1 / 0.9 + 1 / 1.1) / (1 / 0.9**2 + 1 / 1.1**2)
+    assert found.latency == pytest.approx(share * MODEL.latency, rel=1e-3)
+    assert found.seconds_per_byte == pytest.approx(share * MODEL.seconds_per_byte, rel=1e-9)
+
+
+def test_a_latency_below_zero_is_not_found():
+    """Two times whose line meets the axis below zero."""
+    found = fit_communication([2, 2], [1e3, 1e6], [1e-7, 1e-3])
+    assert found.latency == 0.0 and found.seconds_per_byte > 0.0
+
+
+def test_efficiencies():
+    computation, nbytes = 1e-3, 1e6
+    spent = MODEL.seconds(4, nbytes)
+    weak, strong = (
+        MODEL.efficiency([1, 4], nbytes, computation, scaling=scaling)
+        for scaling in ("weak", "strong")
+    )
+    np.testing.assert_allclose(weak, [1.0, 1e-3 / (1e-3 + spent)], rtol=1e-15)
+    np.testing.assert_allclose(strong, [1.0, 1e-3 / (4 * (2.5e-4 + spent))], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([2, 2], [8, 8], [1e-6, 1e-6]), "told apart"),
+        (([2], [8], [1e-6]), "told apart"),
+        (([2, 4], [0, 0], [1e-6, 2e-6]), "told apart"),
+        (([], [], []), "told apart"),
+        (([1, 2], [8, 80], [1e-6, 1e-6]), "one rank has no allreduce"),
+        (([2, 2], [8, 80], [1e-6]), "one shape"),
+        (([2, 2], [8, 80], [1e-6, 0.0]), "seconds > 0"),
+        (([2, 2.5], [8, 80], [1e-6, 1e-6]), "whole numbers"),
+        (([2, 2], [8, float("nan")], [1e-6, 1e-6]), "nbytes: expected finite"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        fit_communication(*arguments)
+
+
+def test_what_no_network_has_is_refused():
+    with pytest.raises(InputError, match="latency ≥ 0; got -1"):
+        CommunicationModel(-1.0, 1e-9)
+    with pytest.raises(InputError, match="seconds_per_byte ≥ 0; got nan"):
+        CommunicationModel(1e-6, float("nan"))
+    with pytest.raises(InputError, match="'weak' or 'strong'; got 'both'"):
+        MODEL.efficiency([2], 8, 1e-3, scaling="both")
+    with pytest.raises(InputError, match="computation > 0 seconds; got 0"):
+        MODEL.efficiency([2], 8, 0.0, scaling="weak")
