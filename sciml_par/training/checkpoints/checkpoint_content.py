@@ -16,8 +16,7 @@ from sciml_par.errors import InputError
 from sciml_par.results.stored.files import versions
 from sciml_par.training.checkpoints.checkpoint_file import Content
 from sciml_par.training.loop.course import Course, Position
-from sciml_par.training.preparation.description import Description
-from sciml_par.training.preparation.identity import Identity
+from sciml_par.training.preparation.description import Description, Identity
 from sciml_par.training.run.meeting import Meeting
 
 FloatArray = npt.NDArray[np.float64]

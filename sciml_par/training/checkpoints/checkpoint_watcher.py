@@ -14,7 +14,7 @@ from sciml_par.training.checkpoints.checkpoint_content import content_of
 from sciml_par.training.checkpoints.stored_terms import FloatArray, terms_of_now
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loop.loop import NOT_FINITE
-from sciml_par.training.preparation.identity import Identity
+from sciml_par.training.preparation.description import Identity
 from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
 
 

@@ -14,7 +14,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.terms.term import Term
-from sciml_par.training.points.feed import Batch, Rows
+from sciml_par.training.points.feed import Batch, Feed, Rows
 from sciml_par.training.points.sources.adaptive import Adaptive
 from sciml_par.training.points.sources.pool import Pool
 from sciml_par.training.points.sources.source import Source, Take
@@ -183,6 +183,33 @@ class StackedFeed(SourcesFeed):
         sources = zip(*(feed.sources for feed in feeds), strict=True)
         joined = [each[0].stack(each) for each in sources]
         super().__init__(joined, feeds[0].batch.views, feeds[0].rows_of_ranks)
+
+
+class DividedFeed:
+    """What `DividedLoop` is given: the points of each of its parts.
+
+    Attributes
+    ----------
+    steps_per_epoch : as of a `Feed`.
+    adaptive : None; points that follow the residual are of one computation.
+    """
+
+    def __init__(self, parts: Sequence[Feed]) -> None:
+        self._parts = tuple(parts)
+        self.steps_per_epoch = parts[0].steps_per_epoch
+        self.adaptive: Any = None
+
+    def longest_chunk(self, step: int) -> int:
+        """See `Feed`."""
+        return min(part.longest_chunk(step) for part in self._parts)
+
+    def chunk(self, step: int) -> tuple[Any, ...]:
+        """What a chunk of each part needs that begins after `step` updates."""
+        return tuple(part.chunk(step) for part in self._parts)
+
+    def whole(self, step: int) -> tuple[Any, ...]:
+        """Return all points of each part as they are after `step` updates."""
+        return tuple(part.whole(step) for part in self._parts)
 
 
 def difference(feeds: Sequence[RankFeed]) -> str | None:

@@ -27,9 +27,8 @@ from sciml_par.training.loss.traced_terms import TermTracer
 from sciml_par.training.members.input_scaling import DefaultScaling
 from sciml_par.training.members.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.optimizers.phases import Phase, as_phases, of_second_order
-from sciml_par.training.points.divided_feed import DividedFeed
 from sciml_par.training.points.feed import Feed
-from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points
+from sciml_par.training.points.rank_feed import DividedFeed, RankFeed, StackedFeed, count_points
 from sciml_par.training.preparation.advice import advice
 from sciml_par.training.preparation.automatic import with_optimizer
 from sciml_par.training.preparation.condition_weights import ConditionWeight
@@ -38,12 +37,11 @@ from sciml_par.training.preparation.coupled_points import (
     refuse_coupling_ansatz,
     remarks_on_coupled_points,
 )
-from sciml_par.training.preparation.description import Description, describe_run
+from sciml_par.training.preparation.description import Description, Identity, describe_run
 from sciml_par.training.preparation.equal_members import (
     refuse_shared_models,
     remarks_on_equal_members,
 )
-from sciml_par.training.preparation.identity import Identity
 from sciml_par.training.preparation.member_preparation import MemberPreparation
 from sciml_par.training.preparation.sizes import for_sizes
 from sciml_par.training.preparation.unread_outputs import remarks_on_unread_outputs
