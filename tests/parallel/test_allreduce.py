@@ -78,6 +78,30 @@ def test_takes_what_tensorflow_converts():
     np.testing.assert_array_equal(sp.allreduce(tf.Variable([1.0]), sp.Sum), [sp.size()])
 
 
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10.0)[::2],
+        np.broadcast_to(3.0, (4,)),
+        np.arange(3.0).astype(">f8"),
+    ],
+    ids=["Fortran's order", "strided", "read-only", "big-endian"],
+)
+def test_arrays_of_every_layout(array):
+    """Again with the same type and shape, which takes a shorter way."""
+    for factor in (1, 2, 3):
+        y = sp.allreduce(factor * array, sp.Sum)
+        assert y.numpy().tolist() == (sp.size() * factor * array).tolist()
+        assert sp.allreduce(array, sp.Sum).numpy().tolist() == (sp.size() * array).tolist()
+
+
+def test_results_live_as_long_as_somebody_has_them():
+    results = [sp.allreduce(np.full(4, step), sp.Sum) for step in range(10)]
+    for step, result in enumerate(results):
+        assert result.numpy().tolist() == [sp.size() * step] * 4
+
+
 def test_the_input_stays_as_it_was():
     """Also where XLA gives the collective one buffer for input and output."""
     x = tf.constant(normal(sp.rank(), (64,), "kept"))
