@@ -398,3 +398,27 @@ def test_what_is_not_a_tensor_in_a_graph():
         for options in ({}, {"jit_compile": True}):
             with pytest.raises(InputError, match=f"^allgather: expected a .*{says}"):
                 tf.function(sp.allgather, **options)(value)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10.0)[::2],
+        np.broadcast_to(3.0, (4,)),
+        np.arange(3.0).astype(">f8"),
+    ],
+    ids=["Fortran's order", "strided", "read-only", "big-endian"],
+)
+def test_arrays_of_every_layout(array):
+    """Again with the same type and shape, which takes a shorter way."""
+    for factor in (1, 2, 3):
+        y = sp.allreduce(factor * array, sp.Sum)
+        assert y.numpy().tolist() == (sp.size() * factor * array).tolist()
+        assert sp.allreduce(array, sp.Sum).numpy().tolist() == (sp.size() * array).tolist()
+
+
+def test_results_live_as_long_as_somebody_has_them():
+    results = [sp.allreduce(np.full(4, step), sp.Sum) for step in range(10)]
+    for step, result in enumerate(results):
+        assert result.numpy().tolist() == [sp.size() * step] * 4

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from sciml_par._tensorflow import tf
+from sciml_par._tensorflow import hidden_from_autograph, tf
 from sciml_par.parallel.collectives.adasum import adasum
 from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
 from sciml_par.parallel.collectives.primitives import reduced
 from sciml_par.parallel.collectives.sparse import reduced_slices
+from sciml_par.parallel.execution.at_once import reduced_at_once
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, check_reducible
 from sciml_par.parallel.tensors.scaling import ScalingAndCompression
 
 
-@not_converted
+@hidden_from_autograph
 def allreduce(
     tensor: Tensor,
     op: ReduceOp = Average,
@@ -62,8 +63,25 @@ def allreduce(
     too. Where a graph that XLA does not compile leaves the shape open, it is settled when the graph
     runs.
     """
-    options = CallOptions.of("allreduce", name, communicator, device)
+    plain = name is None and device is None and compression is None
+    if plain and prescale_factor == 1.0 and postscale_factor == 1.0:
+        y = reduced_at_once(tensor, op, communicator)
+        if y is not None:
+            return y
     scaling = ScalingAndCompression(prescale_factor, postscale_factor, compression, "allreduce")
+    return _in_any_context(tensor, op, scaling, name, communicator, device)
+
+
+@not_converted
+def _in_any_context(
+    tensor: Tensor,
+    op: ReduceOp,
+    scaling: ScalingAndCompression,
+    name: str | None,
+    communicator: Communicator | None,
+    device: str | None,
+) -> Tensor:
+    options = CallOptions.of("allreduce", name, communicator, device)
     if isinstance(tensor, tf.IndexedSlices):
         return reduced_slices([tensor], op, scaling, options)[0]
     x = options.tensor(tensor)

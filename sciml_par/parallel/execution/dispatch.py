@@ -77,7 +77,7 @@ def perform(
     if communicator.size == 1:
         return tf.identity(x)  # what every collective of one rank amounts to
     if placement.eager:
-        call_site, moved = _shared_call_site(communicator, request), _moved(x, placement)
+        call_site, moved = shared_call_site(communicator, request), _moved(x, placement)
         return _from_host(call_site, moved) if placement.on_host else run_eagerly(call_site, moved)
     check_threads_of_mpi()
     call_site = CallSite(communicator, request)
@@ -187,7 +187,7 @@ def _moved(x: Any, placement: Placement) -> Any:
         return tf.identity(x)
 
 
-def _shared_call_site(communicator: Communicator, request: Request) -> CallSite:
+def shared_call_site(communicator: Communicator, request: Request) -> CallSite:
     """The call site that eager calls with equal requests share, made at the first of them."""
     call_sites = communicator.call_sites
     call_site = call_sites.get(request)

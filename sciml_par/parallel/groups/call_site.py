@@ -105,11 +105,10 @@ class PreparedCall:
         )
 
     def _explained(self, error: RuntimeError) -> TransferError:
-        """Return the error of a transfer, with what most likely has brought it about."""
+        """Return the error of a transfer that MPI could not carry out."""
         return TransferError(
-            f"MPI could not carry {self.signature} of «{self._communicator.name}»: {error}. Most "
-            f"likely another rank has asked for something else, of another length, that had been "
-            f"agreed on before. SCIML_PAR_CHECK=always finds the place."
+            f"MPI could not carry {self.signature} of «{self._communicator.name}»: {error}. Run "
+            f"with SCIML_PAR_CHECK=always, which compares what the ranks ask for at every call."
         )
 
     def _agree(self) -> bool:

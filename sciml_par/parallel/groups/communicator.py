@@ -61,6 +61,7 @@ class Communicator:
     identity : no other group of the job has had or will have the same; a name may be used again.
     all_groups : the world and all groups made of it.
     call_sites : the call sites that eager calls with equal requests share, by request.
+    calls_at_once : what carries eager allreduces that have been checked; see `at_once.py`.
     mismatch_error : what is raised where the ranks do not ask for the same; the world's by default.
     """
 
@@ -99,6 +100,7 @@ class Communicator:
             self._world.mismatch_error if world else CollectiveMismatchError
         )
         self.call_sites: dict[Request, Any] = {}
+        self.calls_at_once: dict[Any, Any] = {}
         where = f"Rank {self.rank} of «{name}»"
         self.progress = NativeProgress(where, self.shared) if self.shared else Progress(where)
         inherited = self._world.progress.observers if world else ()
@@ -210,6 +212,7 @@ class Communicator:
             self.nccl_transport.finish()
             self.nccl_transport.abort()
         self.call_sites.clear()
+        self.calls_at_once.clear()
         if self.shared is not None:
             self.shared.close()
         self.mpi_transport.free()

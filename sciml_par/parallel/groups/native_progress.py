@@ -32,7 +32,6 @@ class NativeProgress(Progress):
         self._address = host.address
         self._begin, self._end = host.code.begin, host.code.end
         self._in_progress: Signature | None = None
-        self._observers: tuple[Observer, ...] = ()
         self._past: deque[tuple[int, Announcement]] = deque()
         super().__init__(where)
         self.ledger = Ledger(emptied=self._tell_generation)
@@ -81,13 +80,8 @@ class NativeProgress(Progress):
         request = announcement.request
         return request is not None and not by_gpu and self._host.carries(request)
 
-    @property
-    def observers(self) -> tuple[Observer, ...]:
-        return self._observers
-
-    @observers.setter
-    def observers(self, observers: tuple[Observer, ...]) -> None:
-        self._observers = observers
+    def _set_observers(self, observers: tuple[Observer, ...]) -> None:
+        self.observers = observers
         self._words[Group.OBSERVED] = len(observers)
         # What the machine code begins from here on is told, and what it has begun is in `history`.
         self._host.code.settle()
@@ -114,14 +108,14 @@ class NativeProgress(Progress):
             raise self._disorder(announcement.signature)
         self._in_progress = announcement.signature
         self._past.append((number, announcement))
-        if self._observers:
+        if self.observers:
             self._tell_begun(number, announcement)
 
     def resume(self, announcement: Announcement) -> None:
         self._tell_begun(self._words[Group.SEQUENCE], announcement)
 
     def _tell_begun(self, number: int, announcement: Announcement) -> None:
-        for observer in self._observers:
+        for observer in self.observers:
             observer.begun(number, announcement)
 
     def end(self) -> None:

@@ -120,12 +120,15 @@ class Progress:
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of each collective from now on."""
         with self._changing_observers:
-            self.observers = (*self.observers, observer)
+            self._set_observers((*self.observers, observer))
 
     def forget(self, observer: Observer | None) -> None:
         """Tell `observer` no more."""
         with self._changing_observers:
-            self.observers = tuple(each for each in self.observers if each is not observer)
+            self._set_observers(tuple(each for each in self.observers if each is not observer))
+
+    def _set_observers(self, observers: tuple[Observer, ...]) -> None:
+        self.observers = observers
 
     @property
     def is_told_of_mismatch(self) -> bool:
@@ -201,7 +204,7 @@ class Progress:
 
     def refuse_all(self, refuse: Callable[..., NoReturn]) -> None:
         """Begin nothing any more: `refuse` is called in its place."""
-        self.observers = ()
+        self._set_observers(())
         # Every collective begins there, so those of ranks pay nothing for the test.
         self.begin = refuse  # type: ignore[method-assign]
 

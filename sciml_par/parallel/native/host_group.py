@@ -178,7 +178,8 @@ class SharedTransfer:
             interrupted, error = self._group.code.take_interrupt(), take()
             if error is not None or interrupted:
                 raise error or KeyboardInterrupt
-        self.check(outcome)
+        if outcome != Outcome.DONE:
+            self.check(outcome)
 
     def in_parts(self, lengths: Sequence[int]) -> None:
         """Let the elements be in several tensors, of so many bytes each.

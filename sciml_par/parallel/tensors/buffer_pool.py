@@ -6,11 +6,11 @@ written, which takes a quarter of the time of a transfer of 1 MiB between two ra
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -28,27 +28,21 @@ _BUFFERS_OF_A_SIZE = 4
 class _Buffer:
     """Memory for one result at a time.
 
-    Every array on it, NumPy's or TensorFlow's, holds a reference to `_memory`: it is idle when
+    Every array on it, NumPy's or TensorFlow's, holds a reference to `memory`: it is idle when
     there are as few as at its start.
     """
 
-    __slots__ = ("_idle", "_memory", "_offset", "address")
+    __slots__ = ("_offset", "address", "idle", "memory")
 
     def __init__(self, nbytes: int) -> None:
-        self._memory = np.empty(nbytes + _ALIGNMENT, np.uint8)
-        start = self._memory.ctypes.data
+        self.memory = np.empty(nbytes + _ALIGNMENT, np.uint8)
+        start = self.memory.ctypes.data
         self._offset = -start % _ALIGNMENT
         self.address = start + self._offset
-        self._idle = self._references()
-
-    def _references(self) -> int:
-        return sys.getrefcount(self._memory)
-
-    def is_idle(self) -> bool:
-        return self._references() == self._idle
+        self.idle = getrefcount(self.memory)
 
     def array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-        return np.ndarray(shape, dtype, self._memory, self._offset)
+        return np.ndarray(shape, dtype, self.memory, self._offset)
 
 
 class ResultMemory:
@@ -65,26 +59,20 @@ class ResultMemory:
     ) -> tuple[np.ndarray, int]:
         """Return an array that has its memory for itself as long as it or a tensor on it lives."""
         with self._lock:
-            buffer = self._idle_buffer(nbytes)
-            if buffer is None:
-                buffer = _Buffer(nbytes)
-                self._keep(buffer, nbytes)
+            buffers = self._by_size.get(nbytes)
+            if buffers is not None:
+                self._by_size.move_to_end(nbytes)
+                for buffer in buffers:
+                    if getrefcount(buffer.memory) == buffer.idle:
+                        return buffer.array(shape, dtype), buffer.address
+            buffer = _Buffer(nbytes)
+            self._keep(buffer, nbytes)
             return buffer.array(shape, dtype), buffer.address
 
     @property
     def kept(self) -> int:
         """How many bytes are kept."""
         return self._bytes
-
-    def _idle_buffer(self, nbytes: int) -> _Buffer | None:
-        buffers = self._by_size.get(nbytes)
-        if buffers is None:
-            return None
-        self._by_size.move_to_end(nbytes)
-        for buffer in buffers:
-            if buffer.is_idle():
-                return buffer
-        return None
 
     def _keep(self, buffer: _Buffer, nbytes: int) -> None:
         if nbytes > self._kept_bytes:

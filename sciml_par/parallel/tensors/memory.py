@@ -57,8 +57,9 @@ def kind_of_memory(x: Any) -> int:
 
 def view(x: Any) -> View:
     """Return the memory of an eager tensor. Waits until TensorFlow has computed it."""
-    capsule = tf.experimental.dlpack.to_dlpack(x)
-    tensor = _DLTensor.from_address(_capsule_pointer()(capsule, _NAME))
+    to_capsule, pointer = _capsules()
+    capsule = to_capsule(x)
+    tensor = _DLTensor.from_address(pointer(capsule, _NAME))
     return View((tensor.data or 0) + tensor.byte_offset, capsule)
 
 
@@ -82,6 +83,12 @@ def tensor_on(array: np.ndarray) -> Any:
     return make(array, host, None)
 
 
+def eager_tensor() -> type:
+    """Return the class of TensorFlow's eager tensors."""
+    kind: type = _maker_of_tensors()[0]
+    return kind
+
+
 @lru_cache(maxsize=1)
 def _maker_of_tensors() -> tuple[Any, str]:
     from tensorflow.python.framework import ops
@@ -96,8 +103,9 @@ def has_gpus() -> bool:
 
 
 @lru_cache(maxsize=1)
-def _capsule_pointer() -> Any:
+def _capsules() -> tuple[Any, Any]:
+    """Return what makes a tensor's capsule, and what takes the address out of it."""
     function = ctypes.pythonapi.PyCapsule_GetPointer
     function.restype = ctypes.c_void_p
     function.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    return function
+    return tf.experimental.dlpack.to_dlpack, function
