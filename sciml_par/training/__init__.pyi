@@ -32,10 +32,10 @@ from .run.callbacks import Progress as Progress
 from .run.tensorboard import TensorBoard as TensorBoard
 from .solving.solve import solve as solve
 from .train import train as train
+from .weights.by_gradients import GradientAnnealing as GradientAnnealing
+from .weights.by_gradients import GradientNorm as GradientNorm
+from .weights.by_gradients import NTKWeights as NTKWeights
 from .weights.causal import Causal as Causal
-from .weights.gradient_annealing import GradientAnnealing as GradientAnnealing
-from .weights.gradient_norm import GradientNorm as GradientNorm
-from .weights.ntk_weights import NTKWeights as NTKWeights
+from .weights.of_points import ResidualBasedAttention as ResidualBasedAttention
+from .weights.of_points import SelfAdaptive as SelfAdaptive
 from .weights.relobralo import ReLoBRaLo as ReLoBRaLo
-from .weights.residual_based_attention import ResidualBasedAttention as ResidualBasedAttention
-from .weights.self_adaptive import SelfAdaptive as SelfAdaptive

@@ -10,8 +10,7 @@ import pytest
 from sciml_par._free_memory import free_memory
 from sciml_par.errors import InputError
 from sciml_par.training import LevenbergMarquardt
-from sciml_par.training.optimizers.least_squares.choose_system import choose_system, needed_memory
-from sciml_par.training.optimizers.least_squares.panels import Panels
+from sciml_par.training.optimizers.least_squares.block_cholesky import Panels
 
 pytestmark = pytest.mark.ranks(most=1, reason="a function of numbers")
 GB = 10**9
@@ -28,26 +27,15 @@ GB = 10**9
         (5_000, 12_000, 1, GB // 2, "matrix free"),
         (20_000, 50_000, 1, 999 * GB, "matrix free"),
         (100_000, 240_000, 1, 4 * GB, "matrix free"),
+        (100_000, 500, 2, 8 * GB, "kernel"),
     ],
 )
 def test_choice(p: int, rows: int, ranks: int, memory: Any, expected: str) -> None:
-    choice = choose_system(p, rows, ranks, memory)
-    assert choice.solver == expected
-    assert memory is None or choice.bytes <= memory
-    # What is usual is not said.
-    quiet = expected == "normal equations" and choice.bytes < 2**30
-    assert bool(choice.sentence) != quiet
-    assert expected in choice.sentence or quiet
-
-
-def test_memory_of_5000_parameters() -> None:
-    rows = 12_000
-    whole = needed_memory("normal equations", 5_000, rows, 1)
-    assert whole == pytest.approx(8 * (2 * 5_000 * rows + 3 * 5_000**2))
-    assert whole < 1.6e9
-    divided = [needed_memory("block cholesky", 5_000, rows // n, n) for n in (1, 2, 4, 8)]
-    assert all(later < 0.62 * earlier for earlier, later in zip(divided, divided[1:], strict=False))
-    assert needed_memory("matrix free", 5_000, rows, 1) < 0.02 * whole
+    taken, sentence = LevenbergMarquardt().for_size(p, rows, ranks, memory)
+    # The step itself takes normal equations or the kernel, which are usual and not mentioned.
+    usual = expected in ("normal equations", "kernel")
+    assert taken == LevenbergMarquardt(solver="auto" if usual else expected)
+    assert expected in sentence or usual
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 40])
@@ -62,21 +50,18 @@ def test_panels_cover_the_columns(p: int, ranks: int) -> None:
     assert all(k in panels.of(panels.owner(k)) for k in owned)
     total = sum(rows * width for rows, width in map(panels.shape, owned))
     assert p * (p + 1) / 2 <= total <= p * p
-    assert panels.most_elements() * ranks >= total
     if p == 5_000 and ranks < 8:
-        assert panels.most_elements() <= 1.5 * total / ranks
+        of_ranks = [sum(a * b for a, b in map(panels.shape, panels.of(r))) for r in range(ranks)]
+        assert max(of_ranks) <= 1.5 * total / ranks
 
 
 def test_what_cannot_fit_is_refused_with_numbers() -> None:
-    with pytest.raises(InputError, match=r"'normal equations' needs about 1\.6 GB .*500\.0 MB are"):
-        choose_system(5_000, 12_000, 1, GB // 2, solver="normal equations")
-    with pytest.raises(InputError, match=r"960\.0 MB of it for the .* solver='matrix free'"):
-        choose_system(5_000, 12_000, 1, GB // 2, solver="qr")
+    with pytest.raises(InputError, match=r"about 1\.8 GB .* 500\.0 MB are free; .*'matrix free'"):
+        LevenbergMarquardt(solver="normal equations").for_size(5_000, 12_000, 1, GB // 2)
     with pytest.raises(InputError, match="use more ranks, fewer points"):
-        choose_system(10**7, 10**6, 1, GB)
-    taken = choose_system(100, 50, 1, GB, solver="block cholesky")
-    assert taken.solver == "block cholesky"
-    assert taken.sentence == ""
+        LevenbergMarquardt().for_size(10**7, 10**6, 1, GB)
+    chosen = LevenbergMarquardt(solver="block cholesky")
+    assert chosen.for_size(100, 50, 1, GB) == (chosen, "")
 
 
 def test_the_optimizer_takes_the_choice() -> None:

@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sciml_par.training.optimizers.least_squares import lapack
-from sciml_par.training.optimizers.least_squares.blas_threads import threads
+from sciml_par.training.optimizers.least_squares.on_host import threads
 
 pytestmark = pytest.mark.ranks(most=1, reason="local")
 SIZES = [(1, 1), (1, 0), (1, 7), (3, 0), (5, 2), (5, 5), (17, 40)]

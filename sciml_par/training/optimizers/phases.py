@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sciml_par._checks import checked_integer
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.optimizers.convert import as_optimizer
 from sciml_par.training.optimizers.optimizer import FirstOrder, Optimizer
+from sciml_par.training.optimizers.schedules import as_schedule
 
 DEFAULT_STEPS = 30_000
 """Of optimizers that do not say by `default_steps` how many of theirs are usual."""
@@ -70,3 +72,16 @@ def _phase(optimizer: Any, steps: Any) -> Phase:
 def of_second_order(phases: Sequence[Phase]) -> bool:
     """Return whether an optimizer can make residuals vanish at the training points alone."""
     return any(getattr(phase.optimizer, "second_order", False) for phase in phases)
+
+
+def initial_rate(optimizer: Any) -> float:
+    """Return the learning rate of the first step, of which members' rates are multiples."""
+    rate = getattr(optimizer, "learning_rate", None)
+    if rate is None:
+        rate = getattr(optimizer, "config", {}).get("learning_rate")
+    if rate is None:
+        raise InputError(
+            f"Ensemble: learning_rates need an optimizer with a learning rate, which "
+            f"{type(optimizer).__name__} has not."
+        )
+    return float(as_schedule(rate)(tf.constant(0), tf.float64))

@@ -16,8 +16,7 @@ from sciml_par.training.members.initial_networks import network_of_member
 from sciml_par.training.members.input_scaling import DefaultScaling
 from sciml_par.training.members.seed import member_seed
 from sciml_par.training.members.stack import MemberSetup
-from sciml_par.training.optimizers.initial_rate import initial_rate
-from sciml_par.training.optimizers.phases import Phase
+from sciml_par.training.optimizers.phases import Phase, initial_rate
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.preparation.condition_weights import ConditionWeight

@@ -2,7 +2,7 @@
 
 SciPy's Python functions hold the interpreter's lock while they compute, and copy arrays that are
 not in Fortran's order. These do neither. A row-major matrix is read as its transpose. The long ones
-share their rows among the threads that `blas_threads.threads` gives them.
+share their rows among the threads that `on_host.threads` gives them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.training.optimizers.least_squares.blas_threads import in_blocks
+from sciml_par.training.optimizers.least_squares.on_host import in_blocks
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 from sciml_par._checks import check_count, check_flag, check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.training.identity.described import Described
-from sciml_par.training.optimizers.least_squares.choose_system import choose_system
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
     LinearSystem,
@@ -20,6 +19,7 @@ from sciml_par.training.optimizers.least_squares.solvers import (
     MATRIX_FREE,
     NORMAL_EQUATIONS,
     check_solver,
+    choose_solver,
     make_system,
 )
 from sciml_par.training.optimizers.least_squares.trial import Trial, Trials
@@ -65,7 +65,8 @@ class LevenbergMarquardt(Described):
     trials : how many values of λ a step tries before it gives up.
     solver : of the linear systems: "normal equations", the p equations above; "kernel", as many as
         there are residuals, for the same v; "block cholesky", which divides JᵀJ over the ranks;
-        "qr"; "matrix free", which forms neither JᵀJ nor J; or "auto", see `choose_system`.
+        "qr"; "matrix free", which forms neither JᵀJ nor J; or "auto", which
+        chooses by the size and the free memory.
 
     Notes
     -----
@@ -102,17 +103,17 @@ class LevenbergMarquardt(Described):
     def for_size(
         self, p: int, rows: int, ranks: int, memory: int | None, *, members: int = 1
     ) -> tuple[LevenbergMarquardt, str]:
-        """The same with the solver that is taken, and a sentence for the user; see `choose_system`.
+        """Return the same with the solver for this size, and a sentence for the user or "".
 
         Raises
         ------
         InputError
-            What is asked for does not fit into the memory.
+            The chosen solver does not fit into the memory.
         """
-        choice = choose_system(p, rows, ranks, memory, solver=self.solver, members=members)
-        if choice.solver in (NORMAL_EQUATIONS, KERNEL):
-            return self, choice.sentence  # the step takes the one with the smaller matrix
-        return replace(self, solver=choice.solver), choice.sentence
+        taken, sentence = choose_solver(p, rows, ranks, memory, solver=self.solver, members=members)
+        if taken in (NORMAL_EQUATIONS, KERNEL):
+            return self, sentence  # the step takes the one with the smaller matrix
+        return replace(self, solver=taken), sentence
 
     def prepare(self, objective: Objective, parameters: Tensor, batch: Batch) -> None:
         """See `Optimizer`."""

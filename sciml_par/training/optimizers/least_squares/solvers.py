@@ -1,4 +1,4 @@
-"""The solvers of linear systems by their names."""
+"""The solvers of linear systems by their names, and which one a size and a memory allow."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ _SYSTEMS: dict[str, Callable[[], LinearSystem]] = {
     QR: OrthogonalFactors,
     MATRIX_FREE: MatrixFree,
 }
+# Multiplications of a rank in one step: about two minutes of a core.
+_MOST_MULTIPLICATIONS = 2e12
+# With fewer parameters, communication costs more than dividing the matrix saves.
+_DIVIDED_FROM = 2_000
+_WORTH_SAYING = 2**30
 
 
 def make_system(
@@ -60,3 +65,70 @@ def check_solver(where: str, solver: Any, names: Sequence[str] = ALL) -> None:
         raise InputError(
             f"{where}: expected solver to be one of {', '.join(map(repr, names))}; got {solver!r}."
         )
+
+
+def choose_solver(
+    p: int,
+    rows: int,
+    ranks: int,
+    memory: int | None,
+    *,
+    solver: str = AUTO,
+    members: int = 1,
+) -> tuple[str, str]:
+    """Return the solver for p parameters and a rank's rows, and a sentence for the user or "".
+
+    Kernel where there are fewer residuals than parameters, else normal equations, divided over
+    several ranks from 2,000 parameters on; matrix free where these do not fit or take too long.
+    """
+
+    def needed(name: str) -> int:
+        return members * _memory(name, p, rows, ranks)
+
+    usable = [solver]
+    if solver == AUTO:
+        divided = ranks > 1 and p >= _DIVIDED_FROM
+        dense = [BLOCK_CHOLESKY] if divided else [NORMAL_EQUATIONS, BLOCK_CHOLESKY]
+        size = min(p, rows * ranks)
+        work = float(p) * rows * size + float(size) ** 3 / (3 * ranks)
+        usable = [KERNEL, *dense] if rows * ranks < p else dense
+        usable = [*(usable if members * work <= _MOST_MULTIPLICATIONS else ()), MATRIX_FREE]
+    fitting = [name for name in usable if memory is None or needed(name) <= memory]
+    if not fitting:
+        raise InputError(_too_large(usable[-1], p, rows, needed(usable[-1]), memory or 0))
+    taken = fitting[0]
+    usual = solver != AUTO or taken in (NORMAL_EQUATIONS, KERNEL)
+    if usual and needed(taken) < _WORTH_SAYING:
+        return taken, ""
+    sentence = (
+        f"LevenbergMarquardt solves for {p:,} parameters by solver={taken!r}, which takes about "
+        f"{_size(needed(taken))} of memory on each rank, in addition to its {rows:,} residuals."
+    )
+    if solver == AUTO and taken == MATRIX_FREE:
+        sentence += " Its steps are less exact; more ranks make the others possible."
+    return taken, sentence
+
+
+def _memory(solver: str, p: int, rows: int, ranks: int) -> int:
+    """Return about how many bytes a rank needs: twice J and four times the matrix."""
+    if solver == MATRIX_FREE:
+        return 8 * (500 * p + 10 * rows)
+    size = rows * ranks if solver == KERNEL else p
+    share = ranks if solver == BLOCK_CHOLESKY else 1
+    return 8 * (2 * p * rows + 4 * size * size // share)
+
+
+def _too_large(solver: str, p: int, rows: int, needed: int, memory: int) -> str:
+    remedy = "" if solver == MATRIX_FREE else f", or solver={MATRIX_FREE!r}, which forms no matrix"
+    return (
+        f"LevenbergMarquardt: solver={solver!r} needs about {_size(needed)} of memory on each rank "
+        f"for {rows:,} residuals and {p:,} parameters, and {_size(memory)} are free; use more "
+        f"ranks, fewer points{remedy}."
+    )
+
+
+def _size(number: int) -> str:
+    for unit, one in (("GB", 1e9), ("MB", 1e6)):
+        if number >= one:
+            return f"{number / one:,.1f} {unit}"
+    return f"{number / 1e3:,.1f} kB"
