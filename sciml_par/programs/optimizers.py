@@ -27,35 +27,28 @@ class NamedOptimizer:
     has_rate: bool
 
 
+def _of_training(name: str) -> Callable[[float], Any]:
+    """Return a function that makes the optimizer without its learning rate."""
+
+    def make(rate: float) -> Any:
+        from sciml_par import training
+
+        return getattr(training, name)()
+
+    return make
+
+
 def _adam(rate: float) -> Any:
     from sciml_par.training import Adam
 
     return Adam(learning_rate=rate)
 
 
-def _levenberg_marquardt(rate: float) -> Any:
-    from sciml_par.training import LevenbergMarquardt
-
-    return LevenbergMarquardt()
-
-
-def _lbfgs(rate: float) -> Any:
-    from sciml_par.training import LBFGS
-
-    return LBFGS()
-
-
-def _ss_broyden(rate: float) -> Any:
-    from sciml_par.training import SSBroyden
-
-    return SSBroyden()
-
-
 OPTIMIZERS = {
     AUTO: NamedOptimizer(lambda rate: AUTO, None, "float64", False),
     ADAM: NamedOptimizer(_adam, 30_000, "float32", True),
-    "lbfgs": NamedOptimizer(_lbfgs, 10_000, "float64", False),
-    "lm": NamedOptimizer(_levenberg_marquardt, 1_000, "float64", False),
-    "ssbroyden": NamedOptimizer(_ss_broyden, 10_000, "float64", False),
+    "lbfgs": NamedOptimizer(_of_training("LBFGS"), 10_000, "float64", False),
+    "lm": NamedOptimizer(_of_training("LevenbergMarquardt"), 1_000, "float64", False),
+    "ssbroyden": NamedOptimizer(_of_training("SSBroyden"), 10_000, "float64", False),
 }
 """By name; what is added here is an option of all training programs."""

@@ -1,4 +1,4 @@
-"""A program measured on several numbers of ranks: `--ranks 1,2,4` and the table that it ends in.
+"""A program measured on several numbers of ranks: `--ranks 1,2,4`, and the resulting table.
 
 Started by `mpirun`, such a program measures once. Started without, with `--ranks`, it launches
 itself under `mpirun` for each number in turn and collects the records. `run_scaling_study` does
@@ -42,39 +42,29 @@ from sciml_par.results.stored.folder import RESULTS
 Record = dict[str, Any]
 
 _WIDTH_WITHOUT_TERMINAL = 120
-_HELP = {
-    "ranks": "launch this program under mpirun on each of these numbers of ranks, one after the "
-    "other, and compare them, such as 1,2,4",
-    "threads": "cores that a rank keeps busy (default %(default)s, so that ranks are compared and "
-    "not threads)",
-    "limit": "end a run of --ranks after this time (default %(default)s)",
-    "record": "write the record of this run to FILE, and neither table nor folder, as the runs "
-    "of --ranks do",
-}
-
-
-class StudyOptions(argparse.Namespace):
-    """The options that every scaling study has; --help says what they mean."""
-
-    program: str
-    ranks: tuple[int, ...] | None
-    threads: int
-    time_limit: float
-    output: Path | None
-    overwrite: bool
-    record: Path | None
-    verbose: bool
 
 
 def make_scaling_study_parser(
     description: str | None, *, program: str | None = None
 ) -> argparse.ArgumentParser:
-    """Return a parser with the options of every scaling study; add those of the program's own."""
+    """Return a parser with the options of every scaling study, for a program to add its options."""
     parser = new_parser(description, program)
     _add_own_options(parser)
     add = parser.add_argument
-    add("--threads", type=positive_integer, default=1, metavar="N", help=_HELP["threads"])
-    add("--time-limit", type=positive_number, default=600, metavar="SECONDS", help=_HELP["limit"])
+    add(
+        "--threads",
+        type=positive_integer,
+        default=1,
+        metavar="N",
+        help="cores that a rank keeps busy (default %(default)s, to compare ranks, not threads)",
+    )
+    add(
+        "--time-limit",
+        type=positive_number,
+        default=600,
+        metavar="SECONDS",
+        help="end a run of --ranks after this time (default %(default)s)",
+    )
     add_verbose_option(parser)
     return parser
 
@@ -106,9 +96,9 @@ def run_scaling_study(
         A launched run has failed: with its exit code, or 124 if it was past the time limit.
     """
     with only_rank_0_prints():
-        options = parser.parse_args(namespace=StudyOptions())
+        options = parser.parse_args()
         if options.ranks and launched_rank(os.environ) is not None:
-            parser.error("--ranks starts mpirun by itself: start the program without one")
+            parser.error("--ranks starts mpirun: start the program without it")
     options.program = parser.prog
     if options.ranks:
         _compare(options, show)
@@ -129,9 +119,21 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _add_own_options(parser: argparse.ArgumentParser) -> None:
     """The options that a launched run does not inherit."""
     add = parser.add_argument
-    add("--ranks", type=_rank_counts, metavar="P,Q,…", help=_HELP["ranks"])
+    add(
+        "--ranks",
+        type=_rank_counts,
+        metavar="P,Q,…",
+        help="launch this program under mpirun on each of these numbers of ranks, one after the "
+        "other, and compare them, such as 1,2,4",
+    )
     add_output_options(parser, f"runs/{parser.prog}")
-    add("--record", type=Path, metavar="FILE", help=_HELP["record"])
+    add(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="write the record of this run to FILE, and neither table nor folder, as the runs of "
+        "--ranks do",
+    )
 
 
 def _rank_counts(text: str) -> tuple[int, ...]:
@@ -141,7 +143,7 @@ def _rank_counts(text: str) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def _compare(options: StudyOptions, show: Callable[[Any, list[Record], Path], None]) -> None:
+def _compare(options: argparse.Namespace, show: Callable[[Any, list[Record], Path], None]) -> None:
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     _add_own_options(own)
     _, inherited = own.parse_known_args()
@@ -163,7 +165,7 @@ def _compare(options: StudyOptions, show: Callable[[Any, list[Record], Path], No
 
 
 def _measure_here(
-    options: StudyOptions,
+    options: argparse.Namespace,
     measure: Callable[[Any], Record],
     show: Callable[[Any, list[Record], Path], None],
 ) -> None:
@@ -181,7 +183,7 @@ def _measure_here(
         communicator.on_root(partial(_finish, options, [record], folder, show))
 
 
-def _measured(options: StudyOptions, measure: Callable[[Any], Record]) -> Record:
+def _measured(options: argparse.Namespace, measure: Callable[[Any], Record]) -> Record:
     """This run's record, with what it ran on (collective)."""
     from sciml_par.parallel import current_world
     from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
@@ -194,19 +196,19 @@ def _measured(options: StudyOptions, measure: Callable[[Any], Record]) -> Record
 
 
 def _output_folder(
-    options: StudyOptions, *, on_root: Callable[[Callable[[], Path]], Path]
+    options: argparse.Namespace, *, on_root: Callable[[Callable[[], Path]], Path]
 ) -> AbstractContextManager[Path]:
     default = Path("runs") / options.program
     return output_folder(options.output, default, overwrite=options.overwrite, on_root=on_root)
 
 
 def _finish(
-    options: StudyOptions,
+    options: argparse.Namespace,
     records: list[Record],
     folder: Path,
     show: Callable[[Any, list[Record], Path], None],
 ) -> None:
-    """Show the records, say what they cannot tell, and write them."""
+    """Show the records with a remark on the cores, and write them."""
     show(options, records, folder)
     print(remark_on_cores(records), end="")
     arguments = {name: value for name, value in vars(options).items() if name != "record"}
@@ -221,14 +223,14 @@ def _finish(
 
 
 def remark_on_cores(records: Sequence[Record]) -> str:
-    """What is to be said of runs with more busy threads than cores, if anything."""
+    """Return a remark on runs with more busy threads than cores, empty if there are none."""
     crowded = [r for r in records if r["ranks"] * r["threads"] > r["cores"]]
     if not crowded:
         return ""
     counts, cores = listed([str(r["ranks"]) for r in crowded]), crowded[-1]["cores"]
     return (
         f"More ranks than cores: {counts} ranks shared {counted(cores, 'core')}. Their times do "
-        "not tell how the program scales.\n"
+        "not show how the program scales.\n"
     )
 
 

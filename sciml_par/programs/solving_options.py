@@ -30,17 +30,14 @@ _IN_ONE, _IN_TWO, _IN_MORE = 401, 101**2, 60_000
 
 
 class SolvingOptions(TrainingOptions):
-    """The options of a training, with the problem's suggestions where they are left open."""
+    """The options of a training; the problem's suggestions are their defaults."""
 
-    name: str
-    list: bool
     boundary: int | None
     network: str
-    parameter: Sequence[tuple[str, float | int]]
 
     @property
     def entry(self) -> CatalogueEntry:
-        """What the catalogue knows of the problem."""
+        """The problem's entry in the catalogue."""
         return catalogue_entry(self.name)
 
     @property
@@ -64,7 +61,7 @@ class SolvingOptions(TrainingOptions):
         return make(**given)
 
     def take_suggestions(self) -> None:
-        """Take from the catalogue what the command line leaves open.
+        """Take options that the command line does not give from the catalogue.
 
         Steps and precision are those of the suggestion where the optimizer is.
         """
@@ -124,7 +121,7 @@ def parse_solving_options(
     arguments: Sequence[str] | None = None,
     program: str | None = None,
 ) -> SolvingOptions:
-    """Return the options of the command line (local, before `init`).
+    """Return the options of the command line; call it before `init`.
 
     Parameters
     ----------
@@ -146,7 +143,7 @@ def parse_solving_options(
         if options.list:
             return options
         if options.name is None:
-            parser.error("NAME is missing: the problem to solve; --list says which there are")
+            parser.error("NAME is missing; --list prints the names of the problems")
         options.take_suggestions()
         check_together(options, parser)
     options.complete()
@@ -159,7 +156,7 @@ def make_solving_parser(
     """Return the parser of `parse_solving_options`."""
     parser = make_training_parser(description, program=program)
     add = parser.add_argument
-    add("name", nargs="?", metavar="NAME", help="of the problem; --list says which there are")
+    add("name", nargs="?", metavar="NAME", help="of the problem; --list prints all")
     add("--list", action="store_true", help="print the names of the problems and their equations")
     add(
         "--boundary",
@@ -191,7 +188,7 @@ def named_number(text: str) -> tuple[str, float | int]:
 
 
 def print_catalogue() -> None:
-    """Print the problems of the catalogue on rank 0, a line each (local, without `init`)."""
+    """Print the problems of the catalogue on rank 0, one per line; needs no `init`."""
     entries = catalogue_entries().values()
     width = max(len(entry.name) for entry in entries)
     with only_rank_0_prints():

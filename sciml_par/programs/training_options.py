@@ -23,32 +23,6 @@ from sciml_par.programs.options import (
 )
 from sciml_par.programs.output_folder import output_folder
 
-_HELP = {
-    "mode": "data: all ranks train one model, each on its part of the domain (default); "
-    "ensemble: each rank trains models of its own",
-    "optimizer": "auto{}: what suits the numbers of parameters and points; adam; lbfgs; lm: "
-    "Levenberg-Marquardt, for a few thousand parameters at most; ssbroyden",
-    "precision": "default float32 with adam, else float64",
-    "steps": "updates of the weights, at most (default {}; with auto what is usual for its choice)",
-    "points": "{} (default {})",
-    "rate": "of adam (default 0.001), which is taken where --optimizer is not given",
-    "scale": "multiply the learning rate of adam by the number of ranks (default in mode data); "
-    "takes adam as --learning-rate does",
-    "width": "units per hidden layer (default {})",
-    "depth": "hidden layers (default {})",
-    "seed": "of the initial weights; members derive theirs from it (default %(default)s)",
-    "members": "models per rank in mode ensemble (default %(default)s)",
-    "log": "steps between recorded losses, which are also shown (default about 500 records)",
-    "target": "end a model when its loss has come down to L",
-    "progress": "end a model when its loss has not fallen for N steps",
-    "wall": "stop after this time, with exit code 75; --resume goes on",
-    "checkpoint": "write a checkpoint to the output folder every N steps; in any case one is "
-    "written at the end, and when the run is stopped by Ctrl-C, SIGTERM, SIGUSR1 or its wall time",
-    "resume": "go on with the run whose folder --output names, given the same options; with "
-    "'--resume auto' begin it where it has no checkpoint yet",
-}
-
-
 _RATE = 1e-3
 _DEPTH = 2
 _WIDTH, _WIDTH_WITH_ADAM = 10, 16
@@ -61,10 +35,9 @@ _OF_PROBLEM = "that of the problem"
 
 
 class TrainingOptions(argparse.Namespace):
-    """The options that every training program has; --help says what they mean."""
+    """The options of every training program; --help explains them."""
 
-    program: str
-    mode: str
+    # The options that are completed below; argparse sets the others.
     optimizer: str
     steps: int | None
     points: int
@@ -72,22 +45,10 @@ class TrainingOptions(argparse.Namespace):
     scale_learning_rate: bool
     width: int
     depth: int
-    seed: int
     precision: str
-    members: int
-    output: Path | None
-    overwrite: bool
-    log_every: int | None
-    target_loss: float | None
-    stop_without_progress: int | None
-    wall_time: float | None
-    checkpoint_every: int | None
-    resume: bool | str
-    plots: bool
-    verbose: bool
 
     def training(self, folder: Path) -> dict[str, Any]:
-        """These options as arguments of `sciml_par.train`; call it after `init`.
+        """Return these options as arguments of `sciml_par.train`; call it after `init`.
 
         Parameters
         ----------
@@ -115,7 +76,7 @@ class TrainingOptions(argparse.Namespace):
         }
 
     def take_optimizer(self, usual: str) -> None:
-        """Where none is named, take Adam if its learning rate is spoken of, else `usual`.
+        """If no optimizer is named, take Adam if its learning rate is given, else `usual`.
 
         Parameters
         ----------
@@ -125,11 +86,11 @@ class TrainingOptions(argparse.Namespace):
             self.optimizer = ADAM if self._speaks_of_the_rate else usual
 
     def complete(self, points: Mapping[str, int] | None = None) -> None:
-        """Give what the command line leaves open the values that are usual.
+        """Set the options that the command line does not give to their defaults.
 
         Parameters
         ----------
-        points : usual with Adam, for each mode; with other optimizers there are 400 or more.
+        points : the default with Adam, for each mode; other optimizers use at least 400.
         """
         self.take_optimizer(AUTO)
         named, with_adam = OPTIMIZERS[self.optimizer], self.optimizer == ADAM
@@ -160,7 +121,7 @@ class TrainingOptions(argparse.Namespace):
         return stops
 
     def announce(self) -> None:
-        """Say on rank 0 what is about to run."""
+        """Print on rank 0 what is about to run."""
         from sciml_par.parallel import current_world
 
         world = current_world()
@@ -177,14 +138,14 @@ class TrainingOptions(argparse.Namespace):
 
     @property
     def default_folder(self) -> Path:
-        """The folder for the results where none is named, before it gets a number."""
+        """The default folder for the results, before it gets a number."""
         return Path("runs") / f"{self.program}-{self.mode}"
 
     def output_folder(self) -> AbstractContextManager[Path]:
         """Return the folder for the results, made before any work is done (collective).
 
-        Without --output it is runs/PROGRAM-MODE, or that with the first free number, and goes
-        again if the work fails.
+        Without --output it is runs/PROGRAM-MODE with the first free number, and is removed if the
+        work fails.
         """
         from sciml_par.parallel import current_world
 
@@ -204,20 +165,20 @@ def parse_training_options(
     arguments: Sequence[str] | None = None,
     program: str | None = None,
 ) -> TrainingOptions:
-    """Return the options of the command line (local, before `init`).
+    """Return the options of the command line; call it before `init`.
 
     Parameters
     ----------
-    description : what --help says of the program.
-    points : the default number of points per rank for each mode, with Adam; with other optimizers
-        it is at least 400, and the network is 10 units wide and not 16.
-    arguments : the words behind the program's name; those of the process by default.
-    program : what messages call it; the name of its file by default.
+    description : text of --help.
+    points : the default number of points per rank for each mode, with Adam; other optimizers use
+        at least 400, and a network of 10 units instead of 16.
+    arguments : the words after the program's name; those of the process by default.
+    program : its name in messages; the name of its file by default.
 
     Raises
     ------
     SystemExit
-        Options that cannot be understood, with code 2, or --help. Rank 0 alone prints.
+        Invalid options, with code 2, or --help. Only rank 0 prints.
     """
     parser = make_training_parser(description, points=points, program=program)
     with only_rank_0_prints():
@@ -230,11 +191,11 @@ def parse_training_options(
 
 
 def check_together(options: TrainingOptions, parser: argparse.ArgumentParser) -> None:
-    """End the program where two options do not go together."""
+    """End the program if two options cannot be combined."""
     if options.mode == "data" and options.members != 1:
         parser.error("--members needs --mode ensemble: data mode trains one model on all ranks")
     if options.resume and options.output is None:
-        parser.error("--resume needs --output: the folder of the run that is to go on")
+        parser.error("--resume needs --output: the folder of the run to continue")
     if OPTIMIZERS[options.optimizer].has_rate:
         return
     for option, value in {
@@ -251,43 +212,125 @@ def make_training_parser(
     points: Mapping[str, int] | None = None,
     program: str | None = None,
 ) -> argparse.ArgumentParser:
-    """The parser of `parse_training_options`, for programs with options of their own.
+    """Return the parser of `parse_training_options`, for programs that add options.
 
-    Without `points`, these are of all ranks, and what depends on the problem has no default here:
-    the points, the optimizer, its steps, the width and the depth of the network.
+    Without `points`, these are of all ranks, and values that depend on the problem have no default
+    here: the points, the optimizer, its steps, the width and the depth of the network.
     """
     parser = new_parser(description, program)
-    own = points is None
+    _add_model_options(parser, points)
+    _add_run_options(parser)
+    return parser
+
+
+def _add_model_options(parser: argparse.ArgumentParser, points: Mapping[str, int] | None) -> None:
+    own, add = points is None, parser.add_argument
+    add(
+        "--mode",
+        choices=("data", "ensemble"),
+        default="data",
+        help="data: all ranks train one model, each on its part of the domain (default); "
+        "ensemble: each rank trains separate models",
+    )
+    add(
+        "--optimizer",
+        choices=tuple(OPTIMIZERS),
+        help=f"auto{'' if own else ' (default)'}: chosen by the numbers of parameters and points; "
+        f"adam; lbfgs; lm: Levenberg-Marquardt, for at most a few thousand parameters; ssbroyden",
+    )
+    add(
+        "--steps",
+        type=positive_integer,
+        metavar="N",
+        help=f"most updates of the weights (default {_usual_steps()}; auto has its own)",
+    )
     kind = "points in the domain, of all ranks" if own else _EQUISPACED
-    texts = {
-        "optimizer": _HELP["optimizer"].format("" if own else " (default)"),
-        "points": _HELP["points"].format(kind, _modes(points) if points else _OF_PROBLEM),
-        "width": _HELP["width"].format(_OF_PROBLEM if own else _WIDTHS),
-        "depth": _HELP["depth"].format(_OF_PROBLEM if own else _DEPTH),
-    }
+    default = _modes(points) if points else _OF_PROBLEM
+    add("--points", type=integer_from(2), metavar="N", help=f"{kind} (default {default})")
+    add(
+        "--learning-rate",
+        type=positive_number,
+        metavar="R",
+        help="of adam (default 0.001), which is taken where --optimizer is not given",
+    )
+    add(
+        "--scale-learning-rate",
+        action=argparse.BooleanOptionalAction,
+        help="multiply the learning rate of adam by the number of ranks (default in mode data); "
+        "takes adam as --learning-rate does",
+    )
+    width = f"units per hidden layer (default {_OF_PROBLEM if own else _WIDTHS})"
+    add("--width", type=positive_integer, metavar="N", help=width)
+    add(
+        "--depth",
+        type=positive_integer,
+        default=None if own else _DEPTH,
+        metavar="N",
+        help=f"hidden layers (default {_OF_PROBLEM if own else _DEPTH})",
+    )
+    add(
+        "--seed",
+        type=integer_from(0),
+        default=0,
+        metavar="N",
+        help="of the initial weights; members derive theirs from it (default %(default)s)",
+    )
+    precision = "default float32 with adam, else float64"
+    add("--precision", choices=("float32", "float64"), help=precision)
+    add(
+        "--members",
+        type=positive_integer,
+        default=1,
+        metavar="M",
+        help="models per rank in mode ensemble (default %(default)s)",
+    )
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    whole, natural, number = positive_integer, integer_from(0), positive_number
-    add("--mode", choices=("data", "ensemble"), default="data", help=_HELP["mode"])
-    add("--optimizer", choices=tuple(OPTIMIZERS), help=texts["optimizer"])
-    add("--steps", type=whole, metavar="N", help=_HELP["steps"].format(_usual_steps()))
-    add("--points", type=integer_from(2), metavar="N", help=texts["points"])
-    add("--learning-rate", type=number, metavar="R", help=_HELP["rate"])
-    add("--scale-learning-rate", action=argparse.BooleanOptionalAction, help=_HELP["scale"])
-    add("--width", type=whole, metavar="N", help=texts["width"])
-    add("--depth", type=whole, default=None if own else _DEPTH, metavar="N", help=texts["depth"])
-    add("--seed", type=natural, default=0, metavar="N", help=_HELP["seed"])
-    add("--precision", choices=("float32", "float64"), help=_HELP["precision"])
-    add("--members", type=whole, default=1, metavar="M", help=_HELP["members"])
     add_output_options(parser, f"runs/{parser.prog}-MODE")
-    add("--log-every", type=whole, metavar="N", help=_HELP["log"])
-    add("--target-loss", type=number, metavar="L", help=_HELP["target"])
-    add("--stop-without-progress", type=whole, metavar="N", help=_HELP["progress"])
-    add("--wall-time", type=duration, metavar="H:MM:SS", help=_HELP["wall"])
-    add("--checkpoint-every", type=whole, metavar="N", help=_HELP["checkpoint"])
-    add("--resume", nargs="?", const=True, default=False, choices=("auto",), help=_HELP["resume"])
+    add(
+        "--log-every",
+        type=positive_integer,
+        metavar="N",
+        help="steps between recorded losses, which are also shown (default about 500 records)",
+    )
+    add(
+        "--target-loss",
+        type=positive_number,
+        metavar="L",
+        help="end a model when its loss has come down to L",
+    )
+    add(
+        "--stop-without-progress",
+        type=positive_integer,
+        metavar="N",
+        help="end a model when its loss has not fallen for N steps",
+    )
+    add(
+        "--wall-time",
+        type=duration,
+        metavar="H:MM:SS",
+        help="stop after this time, with exit code 75; --resume continues",
+    )
+    add(
+        "--checkpoint-every",
+        type=positive_integer,
+        metavar="N",
+        help="write a checkpoint to the output folder every N steps; in any case one is written "
+        "at the end, and when the run is stopped by Ctrl-C, SIGTERM, SIGUSR1 or its wall time",
+    )
+    add(
+        "--resume",
+        nargs="?",
+        const=True,
+        default=False,
+        choices=("auto",),
+        help="continue the run whose folder --output names, given the same options; "
+        "'--resume auto' starts it if it has no checkpoint yet",
+    )
     add("--no-plots", dest="plots", action="store_false", help="write no figures")
     add_verbose_option(parser)
-    return parser
 
 
 def _modes(points: Mapping[str, int]) -> str:
