@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems import Box, Observations, Problem, Residual, Unknown, derivative, laplacian
-from sciml_par.problems.catalogue.references import allen_cahn, korteweg_de_vries
+from sciml_par.problems.catalogue.references import evolution
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def periodic_helmholtz() -> Problem:
 
 def allen_cahn_reference(x: FloatArray) -> FloatArray:
     """The solution of the Allen–Cahn equation, which is computed when it is first asked for."""
-    return allen_cahn.solution(DIFFUSIVITY, GROWTH)(x)
+    return evolution.allen_cahn(DIFFUSIVITY, GROWTH)(x)
 
 
 def periodic_allen_cahn() -> Problem:
@@ -106,7 +106,7 @@ def points_near_the_layers(count: int, *, share: float = 0.6) -> FloatArray:
 
 def korteweg_de_vries_reference(x: FloatArray) -> FloatArray:
     """The solution of the equation of Korteweg and de Vries, as `allen_cahn_reference`."""
-    return korteweg_de_vries.solution(1.0, DISPERSION)(x)
+    return evolution.korteweg_de_vries(1.0, DISPERSION)(x)
 
 
 def periodic_korteweg_de_vries() -> Problem:

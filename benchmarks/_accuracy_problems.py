@@ -23,10 +23,9 @@ from _accuracy_equations import (
 
 from sciml_par.networks import MLP, PeriodicEmbedding
 from sciml_par.problems import Box, Problem, poisson
-from sciml_par.problems.catalogue.burgers import burgers, points_near_the_front
-from sciml_par.problems.catalogue.kovasznay import kovasznay
-from sciml_par.problems.catalogue.poisson_cube import poisson_cube
-from sciml_par.problems.catalogue.poisson_square import poisson_square
+from sciml_par.problems.catalogue.elliptic import poisson_cube, poisson_square
+from sciml_par.problems.catalogue.flows import kovasznay
+from sciml_par.problems.catalogue.waves import burgers, points_near_the_front
 from sciml_par.training import Points
 
 FloatArray = npt.NDArray[np.float64]

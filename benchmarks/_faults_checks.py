@@ -25,7 +25,7 @@ MISSES = {
     FAILED: "the job failed although its ranks could go on",
     MESSAGE: "no message names the rank or the cause",
     CHECKPOINT: "a checkpoint that was complete cannot be read",
-    LEFT: "a process, or shared memory, or a socket is left",
+    LEFT: "a process or a socket is left",
 }
 HELD, NO_FAULT = "held", "no fault"
 """All that must hold does; the job was over before the fault came."""

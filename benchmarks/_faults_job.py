@@ -86,7 +86,6 @@ class Job:
     def run(self, before: float, after: float) -> Ended:
         """Run it; it may take so many seconds before the fault, and so many after it."""
         disk = Disk(self.out) if self.fault.kind in ("full disk", "unwritable folder") else None
-        memory = _shared_memory()
         self._began = time.monotonic()
         with (self.folder / "said").open("wb") as said:
             process = subprocess.Popen(
@@ -105,7 +104,7 @@ class Job:
                     self._kill_all()
                     process.wait()
         seconds = time.monotonic() - self._began
-        left = self._leftovers(memory) if code is not None else []
+        left = self._leftovers() if code is not None else []
         self._kill_all()
         return Ended(
             code=code,
@@ -135,12 +134,18 @@ class Job:
     def _environment(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(_CUT_OFF)}
         paths = [str(VICTIM.parents[1]), str(VICTIM.parent), os.environ.get("PYTHONPATH", "")]
-        return inherited | {
-            "PYTHONPATH": os.pathsep.join(paths),
-            "OMP_NUM_THREADS": "1",
-            "TMPDIR": str(self.temporary),
-            MARK: str(self.folder),
-        }
+        # MPI waits for ever for a rank that ends before `init`.
+        limit = {"SCIML_PAR_STALL_LIMIT": "5"} if self.fault.needs_real_children else {}
+        return (
+            inherited
+            | limit
+            | {
+                "PYTHONPATH": os.pathsep.join(paths),
+                "OMP_NUM_THREADS": "1",
+                "TMPDIR": str(self.temporary),
+                MARK: str(self.folder),
+            }
+        )
 
     def _wait(
         self, process: subprocess.Popen[bytes], before: float, after: float, disk: Disk | None
@@ -214,13 +219,13 @@ class Job:
                 return process
         return 0
 
-    def _leftovers(self, memory: set[str]) -> list[str]:
+    def _leftovers(self) -> list[str]:
         deadline = time.monotonic() + SECONDS_TO_CLEAR
         while (processes := _marked(self.folder)) and time.monotonic() < deadline:
             time.sleep(0.05)
         commands = [_command(p).replace(b"\0", b" ").decode()[:80] for p in processes]
         sockets = [each.name for each in self.temporary.glob("sciml_par*")]
-        return [*commands, *sockets, *sorted(_shared_memory() - memory)]
+        return [*commands, *sockets]
 
     def _kill_all(self) -> None:
         for _ in range(3):
@@ -259,9 +264,3 @@ def _command(process: int) -> bytes:
 def _send(process: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, number)
-
-
-def _shared_memory() -> set[str]:
-    with contextlib.suppress(OSError):
-        return set(os.listdir("/dev/shm"))
-    return set()

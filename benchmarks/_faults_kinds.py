@@ -21,7 +21,7 @@ _DISAGREEMENT = (
     r"did not ask for the same|ended the program while|[Tt]runcated|MPI could not carry"
     r"|differ|another collective"
 )
-_BANNER = r"|EXIT (CODE|STRING): "
+_BANNER = r"|EXIT (CODE|STRING): |while MPI starts"
 
 
 @dataclass(frozen=True)

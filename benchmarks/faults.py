@@ -10,7 +10,7 @@ for a while, raises, leaves, disagrees with the others; its disk is full. Then i
 - the exit code is not 0 where a rank has not done its work; and is 0 where all could go on;
 - a message names the rank or the cause;
 - the last complete checkpoint can be read;
-- no process, shared memory or socket of the job is left.
+- no process or socket of the job is left.
 
     python benchmarks/faults.py --number 100 --seed 1
     python benchmarks/faults.py --seed 1 --index 17
@@ -230,7 +230,7 @@ def chosen_kinds(text: str | None, isolated: bool) -> list[str]:
     if unknown:
         sys.exit(f"error: expected kinds of {', '.join(KINDS)}; got {unknown[0]!r}")
     if not isolated:
-        print("note: /dev/shm is shared with others, and there is no small disk")
+        print("note: there is no small disk")
         kinds = [
             k for k in kinds if k != "full disk" and (k != "unwritable folder" or can_forbid())
         ]

@@ -4,8 +4,6 @@ from typing import Any
 
 import lazy_loader
 
-from sciml_par._keras_classes import register_with_keras
-
 _attribute, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
@@ -20,6 +18,3 @@ def __getattr__(name: str) -> Any:
     package = next((f"{__name__}.{p}" for p in where if name in _attribute(p).__all__), None)
     there = f"; it is in {package}: from {package} import {name}" if package else ""
     raise AttributeError(f"{__name__} has no attribute {name!r}{there}")
-
-
-register_with_keras()

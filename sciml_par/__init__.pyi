@@ -10,4 +10,5 @@ from .parallel.groups.ranks import rank as rank
 from .parallel.groups.ranks import size as size
 from .parallel.startup.init import init as init
 from .parallel.startup.init import shutdown as shutdown
+from .training.solving.solve import solve as solve
 from .training.train import train as train

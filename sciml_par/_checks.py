@@ -25,14 +25,14 @@ def is_positive(value: Any) -> bool:
     return is_number(value) and 0 < float(value) < math.inf
 
 
-def as_integer(value: Any, least: int, where: str, name: str) -> int:
-    """Return a whole number of any type as Python's, which does not overflow."""
+def checked_integer(value: Any, what: str, *, least: int) -> int:
+    """Return an integer of any type as Python's, which does not overflow; raise if it is less."""
     try:
         number = operator.index(value)
     except TypeError:
         number = least - 1
     if number < least or isinstance(value, bool):
-        raise InputError(f"{where}: expected {name} to be an integer ≥ {least}; got {value!r}.")
+        raise InputError(f"{what} must be an integer of at least {least}, got {value!r}")
     return number
 
 
@@ -44,7 +44,7 @@ def check_number(where: str, name: str, value: Any, expected: str, good: Any) ->
 
 def check_count(where: str, name: str, value: Any) -> None:
     """Raise unless `value` is an integer, at least 1."""
-    as_integer(value, 1, where, name)
+    checked_integer(value, f"{where}: {name}", least=1)
 
 
 def check_flag(where: str, name: str, value: Any) -> None:
@@ -69,13 +69,6 @@ def check_not_negative(where: str, **values: Any) -> None:
     """Check that no value is less than zero."""
     for name, value in values.items():
         check_number(where, name, value, "≥ 0", lambda v: v >= 0)
-
-
-def checked_integer(value: Any, what: str, *, least: int) -> int:
-    """Let an integer of at least `least` through."""
-    if not is_integer(value) or value < least:
-        raise InputError(f"{what} must be an integer of at least {least}, got {value!r}")
-    return int(value)
 
 
 def checked_number(value: Any, what: str) -> float:

@@ -34,27 +34,9 @@ def import_module(name: str, *, quiet: bool = True) -> ModuleType:
     Python; if the import fails it is shown.
     """
     if name not in sys.modules:
-        with quiet_start(quiet):
+        with _quiet_start(quiet):
             importlib.import_module(name)
     return sys.modules[name]
-
-
-@contextlib.contextmanager
-def quiet_start(quiet: bool = True) -> Iterator[None]:
-    """Import TensorFlow within as `import_module` does."""
-    with contextlib.ExitStack() as stack:
-        if not quiet:
-            os.environ.setdefault(_LOG_LEVEL, _ALL)  # so that no import within is quiet
-        elif os.environ.get(_LOG_LEVEL) != _ALL:
-            os.environ[_LOG_LEVEL] = _ONLY_FATAL
-            stack.enter_context(_standard_error_held_back())
-        stack.enter_context(_never_collected())
-        yield
-
-
-def has_log_level() -> bool:
-    """Whether the user, or an import that is under way, has chosen what TensorFlow reports."""
-    return _LOG_LEVEL in os.environ
 
 
 def hidden_from_autograph(function: F) -> F:
@@ -90,6 +72,19 @@ class _Tensorflow:
         value = getattr(import_module("tensorflow"), name)
         setattr(self, name, value)
         return value
+
+
+@contextlib.contextmanager
+def _quiet_start(quiet: bool) -> Iterator[None]:
+    """Import TensorFlow within as `import_module` does."""
+    with contextlib.ExitStack() as stack:
+        if not quiet:
+            os.environ.setdefault(_LOG_LEVEL, _ALL)  # so that no import within is quiet
+        elif os.environ.get(_LOG_LEVEL) != _ALL:
+            os.environ[_LOG_LEVEL] = _ONLY_FATAL
+            stack.enter_context(_standard_error_held_back())
+        stack.enter_context(_never_collected())
+        yield
 
 
 @contextlib.contextmanager

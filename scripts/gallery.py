@@ -40,12 +40,12 @@ STOPPED = 75  # the exit code of solve.py where its time is over
 
 HEAD = """# Gallery
 
-Problems of the [catalogue](catalogue.md), each solved by the command beside it with the settings
-that the catalogue suggests. The error is relative L2 against the exact solution or the reference.
-Times are in seconds, on {cores} cores: of training, of compilation, and of the processor for all
-that the command did, figures included. Other programs ran beside it: the load is the average
-number of processes that were ready to run when it began. `make gallery` solves what has not been
-solved and makes this page.
+Problems of the [catalogue](catalogue.md), each solved by the command next to it with the settings
+that the catalogue suggests. The error is the relative L2 error against the exact solution or the
+reference. Times are in seconds, on {cores} cores: of training, of compilation, and of the processor
+for the whole command, figures included. Other programs ran at the same time: the load is the
+average number of processes that were ready to run when the command began. `make gallery` solves
+the remaining problems and generates this page.
 
 | Problem | Relative L2 error | Steps | Training | Compilation | Processor | Load |
 |---|---|---|---|---|---|---|
@@ -149,7 +149,7 @@ def page_of(found: dict[str, Any]) -> str:
     ]
     parts += [row_of(name, found[name]) for name in names]
     parts += [section_of(name, found[name]) for name in names]
-    return "".join(parts)
+    return "".join([*parts, "\nNext: [Limits](limits.md)\n"])
 
 
 def row_of(name: str, of: dict[str, Any]) -> str:
@@ -168,7 +168,7 @@ def section_of(name: str, of: dict[str, Any]) -> str:
     """The problem, its figure, what was found and the command."""
     entry = catalogue_entry(name)
     network, optimizer = entry.suggestion.network, entry.suggestion.optimizer
-    said = [f"Error {of['error']:.1e} after {of['steps']} steps, {of['seconds']:.3g} s"]
+    said = [f"error {of['error']:.1e} after {of['steps']} steps, {of['seconds']:.3g} s"]
     for unknown, (value, true) in of["unknowns"].items():
         said.append(f"{unknown} = {value:.9g} (true {true:.9g})")
     return f"""
@@ -176,13 +176,10 @@ def section_of(name: str, of: dict[str, Any]) -> str:
 
 {entry.equation}.
 
-![{name}: what the network found](figures/gallery/{name}.png)
+![{name}: the result](figures/gallery/{name}.png)
 
-{"; ".join(said)}; {network} of {entry.suggestion.depth} × {entry.suggestion.width}, `{optimizer}`.
-
-```bash
-python scripts/solve.py {name}
-```
+`python scripts/solve.py {name}`: {"; ".join(said)}; {network} of \
+{entry.suggestion.depth} × {entry.suggestion.width}, `{optimizer}`.
 """
 
 

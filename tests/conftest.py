@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 import sys
@@ -35,6 +36,7 @@ _COMMUNICATOR = pytest.StashKey[sp.Communicator]()
 _JOB_END = pytest.StashKey[end_job.JobEnd]()
 _OUTCOMES_TRAVEL_BY = pytest.StashKey[Any]()  # a communicator of mpi4py
 _collection_errors: list[str] = []
+_cases: collections.Counter[Any] = collections.Counter()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,6 +61,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if sciml_par.rank() > 0:
         # pytest makes its reporter after this, on what it finds here.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the cases of a test behind the first n as long, as ``long_after(n)`` asks."""
+    mark = item.get_closest_marker("long_after")
+    if mark is not None:
+        test = (item.path, getattr(item, "originalname", item.name))
+        _cases[test] += 1
+        if _cases[test] > mark.args[0]:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(trylast=True)

@@ -154,18 +154,3 @@ def on_files(files: Any, config: Any) -> Any:
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
     return files
-
-
-def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Called by MkDocs: where a page leads to a section of the README, have the section itself."""
-
-    def section(link: re.Match[str]) -> str:
-        anchor = link[1]
-        for part in re.split(r"^## ", page_of("README.md"), flags=re.MULTILINE):
-            title, _, text = part.partition("\n")
-            if title.lower().replace(" ", "-") == anchor:
-                return text.strip()
-        raise LookupError(f"{page.file.src_path}: the README has no section #{anchor}")
-
-    link = r"^This is listed in the \[README\]\(\.\./README\.md#([\w-]+)\)\.$"
-    return re.sub(link, section, markdown, flags=re.MULTILINE)

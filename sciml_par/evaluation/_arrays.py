@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sciml_par._masked import with_gaps
 from sciml_par.errors import InputError
 
+Item = TypeVar("Item")
 _NOT_REAL = "cOSUMm"  # complex, objects, bytes, text, dates, durations
 
 
@@ -55,3 +59,25 @@ def check_label(label: object, where: str) -> None:
             f"{where}: expected a label such as 'rank 0', not blank and without a leading "
             f"underscore (legends hide those); got {label!r}."
         )
+
+
+def check_finite(values: np.ndarray, where: str) -> None:
+    """Raise an error if a value is not finite."""
+    bad = int(np.count_nonzero(~np.isfinite(values)))
+    if bad:
+        raise InputError(f"{where}: expected finite numbers; {bad} of {values.size} are not.")
+
+
+def check_items(items: Iterable[Item], kind: type[Item], where: str) -> tuple[Item, ...]:
+    """Return `items` as a tuple of at least one `kind`."""
+    if isinstance(items, kind):
+        raise InputError(f"{where}: expected a sequence of {kind.__name__}; pass [it].")
+    try:
+        found = tuple(items)
+    except TypeError:
+        found = ()
+    wrong = [item for item in found if not isinstance(item, kind)]
+    if not found or wrong:
+        got = f"a {type(wrong[0]).__name__} among them" if wrong else "none"
+        raise InputError(f"{where}: expected one {kind.__name__} or more in a list; got {got}.")
+    return found

@@ -1,3 +1,4 @@
+from .keras.corrected import Corrected as Corrected
 from .keras.factory import make_network as make_network
 from .keras.from_model import as_network as as_network
 from .keras.network import Network as Network
@@ -11,6 +12,7 @@ from .models.named import network_named as network_named
 from .models.names import NETWORK_NAMES as NETWORK_NAMES
 from .models.periodic_embedding import PeriodicEmbedding as PeriodicEmbedding
 from .models.pirate_net import PirateNet as PirateNet
+from .models.random_features import RandomFeatures as RandomFeatures
 from .propagation.propagated_model import PropagatedModel as PropagatedModel
 from .propagation.propagation import Propagated as Propagated
 from .propagation.taylor import jet as jet

@@ -27,7 +27,7 @@ from sciml_par.problems._arguments import (
     checked_term_weights,
     unique,
 )
-from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field, JetFunction
@@ -51,7 +51,7 @@ Exact = Callable[[FloatArray], npt.ArrayLike]
 
 
 class Problem(ByName):
-    """What is to be solved, free of networks, ranks and optimizers; immutable.
+    """A problem to solve, independent of networks, ranks and optimizers; immutable.
 
     The loss is L = Σ_t w_t · (1/N_t) Σ_{i=1..N_t} |r_t(x_i)|² over the terms t: the equations in
     the interior first, then the conditions. |·|² is summed over the components of r_t.
@@ -59,7 +59,7 @@ class Problem(ByName):
     Parameters
     ----------
     domain : Domain
-        Such as `Interval`, `Box`, `Ball` or `Polygon`, and what is combined of them.
+        Such as `Interval`, `Box`, `Ball` or `Polygon`, and combinations of them.
     residual : callable, Residual, or a sequence of these
         (u, x: [n, d]) -> r: [n, k], left side minus right side. A plain function has the weight 1.
         Empty for a fit of data, which has conditions alone.
@@ -97,7 +97,7 @@ class Problem(ByName):
     InputError
         An argument of another kind, or an exact solution of another shape; or a component that is
         named like a coordinate; or an unknown that no residual and no condition takes, or an
-        argument of a residual that is no unknown.
+        argument of a residual that is not an unknown.
 
     Examples
     --------
@@ -178,7 +178,7 @@ class Problem(ByName):
 
     @property
     def condition_weight(self) -> float | None:
-        """What conditions without a weight of their own have, or None where nothing says it."""
+        """The weight of conditions that have none, or None."""
         return self._condition_weight
 
     @property
@@ -246,7 +246,7 @@ class Problem(ByName):
         return f"Problem({self._name!r}, {self._domain!r}, outputs={self.outputs}, terms: {terms})"
 
     def with_condition_weight(self, weight: float) -> Self:
-        """The problem in which conditions without a weight of their own have this one (local).
+        """Return the problem with this weight for conditions that have none (local).
 
         Conditions with a weight, and equations, keep theirs. `train` leaves such a problem as it
         is; otherwise the optimizer may take another weight than 1 for such conditions.
@@ -303,7 +303,7 @@ class Problem(ByName):
         Raises
         ------
         InputError
-            There is no term of such a name, or a weight is not a finite number, or negative.
+            The loss has no term of this name, or a weight is not a finite number, or negative.
 
         Examples
         --------

@@ -9,7 +9,7 @@ from sciml_par._graph_digest import GraphDigest
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems._arguments import ANSATZ_TAKES
-from sciml_par.problems.checks.captured import refuse_trainable
+from sciml_par.problems.checks.functions import refuse_trainable
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.recording import Parametrized, Trace, trace

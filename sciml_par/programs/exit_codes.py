@@ -43,7 +43,7 @@ def run(main: Callable[[], int | None], *, program: str | None = None) -> None:
 
 
 def conclude(result: Result, folder: Path, *, program: str | None = None) -> int:
-    """Say where the results are, and whether all is well with them, on rank 0 (local).
+    """Say where the results are, and whether all is well with them, on rank 0.
 
     Returns
     -------

@@ -117,7 +117,7 @@ def run_scaling_study(
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, numbers to the right (local)."""
+    """Print a table, numbers to the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
         table.add_column(heading, justify="right")

@@ -49,7 +49,7 @@ class SolvingOptions(TrainingOptions):
         return Path("runs") / f"{self.name}-{self.mode}"
 
     def make_problem(self) -> Problem:
-        """Return the problem with the parameters of the command line (local).
+        """Return the problem with the parameters of the command line.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class SolvingOptions(TrainingOptions):
         return make(**given)
 
     def take_suggestions(self) -> None:
-        """Take from the catalogue what the command line leaves open (local).
+        """Take from the catalogue what the command line leaves open.
 
         Steps and precision are those of the suggestion where the optimizer is.
         """
@@ -156,7 +156,7 @@ def parse_solving_options(
 def make_solving_parser(
     description: str | None, *, program: str | None = None
 ) -> argparse.ArgumentParser:
-    """Return the parser of `parse_solving_options` (local)."""
+    """Return the parser of `parse_solving_options`."""
     parser = make_training_parser(description, program=program)
     add = parser.add_argument
     add("name", nargs="?", metavar="NAME", help="of the problem; --list says which there are")

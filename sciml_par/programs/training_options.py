@@ -115,7 +115,7 @@ class TrainingOptions(argparse.Namespace):
         }
 
     def take_optimizer(self, usual: str) -> None:
-        """Where none is named, take Adam if its learning rate is spoken of, else `usual` (local).
+        """Where none is named, take Adam if its learning rate is spoken of, else `usual`.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class TrainingOptions(argparse.Namespace):
             self.optimizer = ADAM if self._speaks_of_the_rate else usual
 
     def complete(self, points: Mapping[str, int] | None = None) -> None:
-        """Give what the command line leaves open the values that are usual (local).
+        """Give what the command line leaves open the values that are usual.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class TrainingOptions(argparse.Namespace):
         return stops
 
     def announce(self) -> None:
-        """Say on rank 0 what is about to run (local)."""
+        """Say on rank 0 what is about to run."""
         from sciml_par.parallel import current_world
 
         world = current_world()
@@ -251,7 +251,7 @@ def make_training_parser(
     points: Mapping[str, int] | None = None,
     program: str | None = None,
 ) -> argparse.ArgumentParser:
-    """The parser of `parse_training_options`, for programs with options of their own (local).
+    """The parser of `parse_training_options`, for programs with options of their own.
 
     Without `points`, these are of all ranks, and what depends on the problem has no default here:
     the points, the optimizer, its steps, the width and the depth of the network.

@@ -1,3 +1,4 @@
+from .error_estimate import ErrorEstimate as ErrorEstimate
 from .found import FoundFunction as FoundFunction
 from .found import FoundUnknown as FoundUnknown
 from .member import History as History

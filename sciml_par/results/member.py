@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
@@ -213,6 +214,7 @@ class Member:
     functions: tuple[Any, ...] = ()
     form: FieldForm = dataclasses.field(default_factory=FieldForm)
     field: Any = None
+    error: ErrorEstimate | None = None
 
     def __post_init__(self) -> None:
         if not self.term_weights.size:

@@ -61,6 +61,11 @@ class EnsemblePrediction:
             found[:, rows] = values
         return found
 
+    @cached_property
+    def error(self) -> Array:
+        """The estimated error |e| of the mean at x, [n, m]; NaN where it is not known."""
+        return self._predictor.error(self.x)
+
     def __repr__(self) -> str:
         total = self._predictor.members
         out = f", {numbers_text(self.left_out)} left out" if self.left_out else ""
@@ -85,10 +90,18 @@ class Predictor:
                 alike = [j for j in places if kept_weights(members[j]).dtype == dtype]
                 weights = np.stack([kept_weights(members[j]) for j in alike])
                 self._stacks.append((field, alike, weights))
+        errors = [member.error for member in members if member.number not in self.left_out]
+        self._error = errors[0] if len(errors) == 1 else None
         self._domains = [m.form.domain for m in members if m.number not in self.left_out]
         first = members[0].prediction
         self.dimension, self.outputs = first.x.shape[1], first.u.shape[1]
         self.dtype = np.result_type(*(weights for _, _, weights in self._stacks))
+
+    def error(self, x: Array) -> Array:
+        """Return the estimated error of a single member at x, [n, m], or NaN."""
+        if self._error is None or self._error.evaluate is None:
+            return np.full((len(x), self.outputs), np.nan)
+        return np.abs(self._error.field(x))
 
     def batches(self, x: Array, size: int) -> Iterator[tuple[slice, Array]]:
         """Yield up to `size` rows of x: [n, d] at a time, and all members' values [M, rows, m]."""

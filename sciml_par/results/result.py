@@ -13,6 +13,7 @@ from sciml_par._other_names import by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.changed import all_with_weights, check_alike, merge_members
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.found import unknowns_of
 from sciml_par.results.member import FINISHED, History, Member, ranks_of
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
@@ -73,6 +74,22 @@ class Result:
         return dict(unknowns_of(self.members))
 
     @property
+    def error(self) -> ErrorEstimate:
+        """The estimated error of the solution, or of an ensemble the largest of its members.
+
+        `train(estimate=True)` and `sciml_par.solve` make estimates. An error that is not known
+        has `known` False and a `reason`.
+        """
+        estimates = [member.error for member in self.members]
+        known = [each for each in estimates if each is not None and each.known]
+        if len(known) == len(estimates):
+            return max(known, key=lambda each: each.relative)
+        unknown = next((e for e in estimates if e is not None and not e.known), None)
+        outputs = len(self.members[0].prediction.fields)
+        why = "no estimate was asked for; train(…, estimate=True) makes one."
+        return unknown or ErrorEstimate.not_known(outputs, why)
+
+    @property
     def remarks(self) -> list[str]:
         """What is to be said of members that did not simply finish, a sentence each."""
         return remarks(self.members, mode=self.mode)
@@ -117,6 +134,7 @@ class Result:
         -------
         An object with `mean` [n, m], `deviation` [n, m], which is NaN for one member, and
         `members` [M, n, m], computed when it is asked for; in the precision of the training.
+        `error` [n, m] is the estimated error of one model, NaN where it is not known.
 
         Raises
         ------

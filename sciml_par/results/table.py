@@ -51,6 +51,9 @@ def print_table(members: Sequence[Member], *, mode: str) -> None:
     printer.print(make_table(members, width=printer.width))
     if sought := unknowns_text(members):
         print(f"unknowns: {sought}")
+    for member in members:
+        if member.error and len(members) == 1:
+            print(member.error)
     for remark in remarks(members, mode=mode):
         print(remark)
 
@@ -127,11 +130,16 @@ def _columns(members: Sequence[Member]) -> list[_Column]:
         _Column("ended", lambda m: m.ended, of_numbers=False),
         _Loss("loss", lambda m: m.kept_loss, _scientific),
         _Column("rel. L2 error", lambda m: m.on_own_domain.relative_l2_error, _scientific),
+        *([_Column("estimated", _estimated, _scientific)] if any(m.error for m in members) else []),
         *_columns_of_unknowns(members),
         _Column("time", lambda m: m.seconds_train, "{:.2f} s".format),
         _Column("per step", lambda m: m.microseconds_per_step, _microseconds),
         _Column("compilation", lambda m: m.seconds_compile, "{:.2f} s".format),
     ]
+
+
+def _estimated(member: Member) -> float:
+    return member.error.relative if member.error else math.nan
 
 
 class _Loss(_Column):

@@ -41,6 +41,7 @@ def text_of(members: Sequence[Member], *, mode: str) -> str:
         "steps": _range(members, "steps", "{:,}"),
         "loss": _loss_text(members),
         "rel. L2 error": _range(members, "on_own_domain.relative_l2_error"),
+        "estimated": _estimates_text(members),
         "unknowns": unknowns_text(members),
         "time": f"{max(m.seconds_train for m in members):.2f} s, and "
         f"{max(m.seconds_compile for m in members):.2f} s of compilation, on the slowest rank",
@@ -48,6 +49,13 @@ def text_of(members: Sequence[Member], *, mode: str) -> str:
     lines = [f"  {name:<15}{text}" for name, text in entries.items() if text]
     lines.append("  See .print(), .predict(x), .history, .members, .using('last'), .save(folder).")
     return "\n".join([heading, *lines])
+
+
+def _estimates_text(members: Sequence[Member]) -> str:
+    estimates = [member.error for member in members if member.error]
+    if len(members) == 1 and estimates:
+        return estimates[0].sentence
+    return _range_of((each.relative for each in estimates), "{:.2e}")
 
 
 def unknowns_text(members: Sequence[Member]) -> str:

@@ -10,6 +10,7 @@ from .loop.stops import TargetLoss as TargetLoss
 from .loop.stops import WallTime as WallTime
 from .optimizers.adam import Adam as Adam
 from .optimizers.adamw import AdamW as AdamW
+from .optimizers.least_squares.least_squares import LeastSquares as LeastSquares
 from .optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
 from .optimizers.least_squares.spring import SPRING as SPRING
 from .optimizers.optimizer import FirstOrder as FirstOrder
@@ -29,6 +30,7 @@ from .points.points import Points as Points
 from .run.callbacks import Callback as Callback
 from .run.callbacks import Progress as Progress
 from .run.tensorboard import TensorBoard as TensorBoard
+from .solving.solve import solve as solve
 from .train import train as train
 from .weights.causal import Causal as Causal
 from .weights.gradient_annealing import GradientAnnealing as GradientAnnealing

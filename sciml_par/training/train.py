@@ -8,7 +8,8 @@ from typing import Any
 
 from sciml_par._other_names import by_name
 from sciml_par.errors import ResultWarning, TrainingError
-from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import World, current_world
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
@@ -16,15 +17,16 @@ from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import ENSEMBLE, Ensemble
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, scattered_before
+from sciml_par.training.estimate.of_members import wants_estimate, with_estimates
 from sciml_par.training.loop.stops import Stop
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
 from sciml_par.training.outcome.outcome import outcomes_of
 from sciml_par.training.preparation.consistency import common_domain
-from sciml_par.training.preparation.preparation import prepare
+from sciml_par.training.preparation.preparation import Preparation, prepare
 from sciml_par.training.run.callbacks import CallbackWatcher, as_callbacks
 from sciml_par.training.run.meeting import Meeting, Watcher, failure_text
-from sciml_par.training.run.progress import make_reporter
+from sciml_par.training.run.progress import Reporter
 from sciml_par.training.run.progress_watcher import ProgressWatcher, TimeWatcher
 from sciml_par.training.run.run import run
 from sciml_par.training.run.signals import signals_caught
@@ -53,6 +55,7 @@ def train(
     evaluation_points: int | None = None,
     evaluation_domain: Domain | None = None,
     progress: bool = True,
+    estimate: bool | None = None,
 ) -> Result:
     """Minimize the loss of a problem over the weights of a network (collective).
 
@@ -104,6 +107,8 @@ def train(
     evaluation_domain : where; by default the smallest box around the domains of all ranks'
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0.
+    estimate : estimate the error of the solution at the end; see `Result.error`. By default where
+        all ranks train one model and have trained it for 30 seconds or more.
 
     Returns
     -------
@@ -162,42 +167,68 @@ def train(
             ensemble=ready.settings.mode == ENSEMBLE,
         )
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
-        shown = progress and everyone.rank == 0
-        with make_reporter(shown=shown, total=meeting.steps_asked) as reporter:
-            for note in ready.notes:
-                reporter.note(note)
-            reporter.begin(meeting.done)
-            watchers: list[Watcher] = [
-                signals,
-                TimeWatcher(ready.stops.seconds, rank=everyone.rank),
-                ProgressWatcher(reporter, all_records=log_every is not None),
-                CallbackWatcher(called, everyone),
-                *saver,
-            ]
-            last = run(
-                meeting,
-                take_apart=ready.take_apart,
-                group=ready.group,
-                world=everyone,
-                watchers=watchers,
-            )
+        watchers = [CallbackWatcher(called, everyone), *saver]
+        _run(ready, meeting, signals, watchers, everyone, progress=progress)
         for each in saver:
             each.report(everyone)
-        courses = last.courses
-        outcomes = [outcome for course in courses for outcome in outcomes_of(course)]
-        if not any(everyone.allgather_object(any(outcome.sound for outcome in outcomes))):
-            raise TrainingError(failure_text(last.everyone))
-        whole = evaluation_domain or common_domain(problem, everyone)
-        found = members_found(ready, courses, outcomes, whole, everyone)
-        result = Result(
-            ready.settings.mode,
-            collect(found, everyone, ready.problem_of),
-            ready.networks,
-            everyone,
-            arguments=texts_of(arguments),
-        )
+        result = _result(ready, meeting, arguments, world, estimate)
     doubtful = not result.sound or any(member.doubtful for member in result.members)
     if doubtful and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
         warnings.warn(f"train: {said}", ResultWarning, stacklevel=3)
     return result
+
+
+def _run(
+    ready: Preparation,
+    meeting: Meeting,
+    signals: Watcher,
+    watchers: Sequence[Watcher],
+    everyone: Communicator,
+    *,
+    progress: bool,
+) -> None:
+    """Make the steps, and show the progress on rank 0 (collective)."""
+    shown = progress and everyone.rank == 0
+    with Reporter(meeting.steps_asked, shown=shown) as reporter:
+        for note in ready.notes:
+            reporter.note(note)
+        reporter.begin(meeting.done)
+        all_records = ready.settings.log_every is not None
+        first = [
+            signals,
+            TimeWatcher(ready.stops.seconds, rank=everyone.rank),
+            ProgressWatcher(reporter, all_records=all_records),
+        ]
+        run(
+            meeting,
+            take_apart=ready.take_apart,
+            group=ready.group,
+            world=everyone,
+            watchers=[*first, *watchers],
+        )
+
+
+def _result(
+    ready: Preparation,
+    meeting: Meeting,
+    arguments: Arguments,
+    world: World,
+    estimate: bool | None,
+) -> Result:
+    """Collect what the ranks have found, and estimate its error if asked for (collective)."""
+    everyone = world.communicator
+    outcomes = [outcome for course in meeting.courses for outcome in outcomes_of(course)]
+    if not any(everyone.allgather_object(any(outcome.sound for outcome in outcomes))):
+        raise TrainingError(failure_text(meeting.everyone))
+    whole = arguments.evaluation_domain or common_domain(arguments.problem, everyone)
+    found = members_found(ready, meeting.courses, outcomes, whole, everyone)
+    if wants_estimate(estimate, found, ready, everyone):
+        found = with_estimates(found, ready, meeting.courses, outcomes, world)
+    return Result(
+        ready.settings.mode,
+        collect(found, everyone, ready.problem_of),
+        ready.networks,
+        everyone,
+        arguments=texts_of(arguments),
+    )

@@ -5,7 +5,7 @@ import pytest
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation import Prediction, plot_flow, plot_slices
-from sciml_par.evaluation.figures.flow import vector_of
+from sciml_par.evaluation.figures.planes import vector_of
 from sciml_par.evaluation.figures.slices import in_space_and_time
 
 

@@ -11,7 +11,7 @@ import pytest
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.horovod.tensorflow.keras import callbacks as hvd
-from sciml_par.horovod.tensorflow.keras.momentum import VariableMomentum
+from sciml_par.horovod.tensorflow.keras.learning_rate import VariableMomentum
 
 LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank by itself")
 

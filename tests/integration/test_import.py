@@ -70,19 +70,6 @@ def test_what_programs_name_before_init_does_not_import_tensorflow():
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-@pytest.mark.launches
-def test_keras_and_tensorflow_start_quietly_after_this_package():
-    done = subprocess.run(
-        [sys.executable, "-c", "import sciml_par, tensorflow, keras; tensorflow.zeros(1) + 1"],
-        capture_output=True,
-        check=False,
-        text=True,
-        env={n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
-        | {"PYTHONPATH": str(ROOT)},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def names_in(stub: Path) -> list[str]:
     nodes = [node for node in ast.parse(stub.read_text()).body if hasattr(node, "names")]
     names = [a.asname or a.name for node in nodes for a in node.names if a.name != "*"]

@@ -67,13 +67,14 @@ FLOORS = {
         "run": 6,
         "checkpoints": 7,
         "outcome": 7,
-        "train": 8,
+        "estimate": 8,
+        "train": 9,
+        "solving": 10,
     },
 }
 """The subpackages and files of a layer; each imports only itself and those with lower numbers."""
 
 MOST_FILES = 20
-MANY_FILES = {"problems/catalogue"}  # a file for each problem
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -208,7 +209,7 @@ def test_names_with_underscores_stay_in_their_subpackage():
 def test_a_folder_has_few_files():
     counts = collections.Counter(path.parent.relative_to(PACKAGE) for path in MODULES)
     many = {str(folder) for folder, count in counts.items() if count > MOST_FILES}
-    assert many == MANY_FILES
+    assert not many
 
 
 def module_name(path: Path) -> str:

@@ -48,15 +48,6 @@ job_end.sentinel.stop()
 """
 """Ranks that meet for ever, but for a file of this name; without TensorFlow, to begin at once."""
 
-LEAVES = """
-import os, sys
-import sciml_par.parallel as par
-
-if "3" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
-    sys.exit()
-par.init()
-"""
-
 
 @pytest.fixture
 def hosts(tmp_path):
@@ -179,16 +170,6 @@ def test_a_rank_that_is_killed_on_the_other_host_is_named(hosts: Hosts, tmp_path
     said = job.ends_as_lost(within=30.0)
     assert said.count("sciml_par: rank 3 of 4 on hostb ") == 1, said
     assert said.count("sciml_par: ") == 2  # and that the job ends
-
-
-def test_a_rank_that_leaves_before_init_on_the_other_host_is_missed(
-    hosts: Hosts, tmp_path: Path
-) -> None:
-    (tmp_path / "leaves.py").write_text(LEAVES)
-    ended = hosts.start(tmp_path / "leaves.py").end(SECONDS)
-    assert ended.code != 0
-    assert "sciml_par: a rank on hostb ended before init, and rank 2 waits for it" in ended.err
-    assert hosts.wait_for_no_process(30.0) == []
 
 
 def test_hosts_that_are_slow_are_not_lost(hosts: Hosts, tmp_path: Path) -> None:

@@ -179,13 +179,13 @@ def test_a_model_is_not_touched_by_what_is_wanted():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda x: x, r"called as network\(d, m, seed=\.\.\., dtype=\.\.\.\) .* needs x"),
-        (lambda d, m, width: MLP(d, m, width=width), "needs width; bind"),
-        (lambda *, depth: MLP(1, 1, depth=depth), "needs depth; bind"),
-        (lambda: None, "returned nothing"),
-        (lambda d, m: 3, "got int, no model"),
-        (lambda: small, "got function, a function; it must make a model, not be one"),
-        (lambda: Own, "got the class Own, no instance of it"),
+        (lambda x: x, r"called as network\(d, m, seed=\.\.\., dtype=\.\.\.\) .* too many"),
+        (lambda d, m, width: MLP(d, m, width=width), "'width'; bind"),
+        (lambda *, depth: MLP(1, 1, depth=depth), "'depth'; bind"),
+        (lambda: None, "returned None"),
+        (lambda d, m: 3, "got int"),
+        (lambda: small, "got function"),
+        (lambda: Own, "got the class Own"),
     ],
 )
 def test_bad_factories(make, message):

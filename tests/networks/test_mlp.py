@@ -63,22 +63,6 @@ def test_apply_uses_the_parameters_it_is_given():
     assert not model.jet(zeros, x, np.ones((1, 1, 1)))[2].numpy().any()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_save_and_load(tmp_path, dtype):
-    model = MLP(2, 2, width=7, depth=3, activation="sin", seed=9, dtype=dtype, name="field")
-    model.trainable_variables[1].assign(np.arange(7.0))
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert isinstance(loaded, MLP)
-    assert loaded.get_config() == model.get_config()
-    x = np.random.default_rng(0).normal(size=(5, 2)).astype(dtype)
-    np.testing.assert_array_equal(loaded(x), model(x))
-    model.save_weights(tmp_path / "m.weights.h5")
-    other = MLP(2, 2, width=7, depth=3, activation="sin", dtype=dtype)
-    other.load_weights(tmp_path / "m.weights.h5")
-    np.testing.assert_array_equal(other(x), model(x))
-
-
 def test_it_is_an_ordinary_keras_model():
     model = MLP(1, 1, width=8, seed=1)
     x = np.linspace(-1, 1, 32, dtype="float32")[:, None]
@@ -89,21 +73,6 @@ def test_it_is_an_ordinary_keras_model():
     inputs = keras.Input((1,))
     functional = keras.Model(inputs, 2 * model(inputs))
     np.testing.assert_allclose(functional(x), 2 * model(x), rtol=1e-6)
-
-
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("n", [0, 1, 4])
-def test_no_operators_and_no_points(n, jit):
-    model = MLP(2, 1, width=3)
-
-    @tf.function(jit_compile=jit, autograph=False)
-    def run(x):
-        parameters = [v.value for v in model.trainable_variables]
-        return model.jet(parameters, x, np.empty((0, 2, 2))), model.apply(parameters, x)
-
-    (u, du, operators), value = run(tf.ones([n, 2]))
-    assert (u.shape, du.shape, operators.shape) == ((n, 1), (n, 1, 2), (n, 1, 0))
-    np.testing.assert_allclose(u, value, rtol=1e-6)
 
 
 def test_zero_coefficients():
@@ -150,7 +119,7 @@ def test_bad_calls():
         model.apply(parameters, tf.ones([3, 1]))
     with pytest.raises(InputError, match="x is float64, the parameters are float32"):
         model.jet(parameters, tf.ones([3, 2], tf.float64), np.eye(2)[None])
-    with pytest.raises(InputError, match="6 parameters .* got 5"):
+    with pytest.raises(InputError, match="6 parameters.* got 5"):
         model.apply(parameters[1:], tf.ones([3, 2]))
     for second in (np.eye(2), np.eye(3)[None]):
         with pytest.raises(InputError, match=r"\[K, 2, 2\]"):

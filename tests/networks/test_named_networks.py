@@ -46,7 +46,7 @@ def test_width_depth_scale_and_options_of_the_class():
     ("arguments", "message"),
     [
         ({"name": "resnet"}, "unknown name 'resnet'; choose one of mlp, siren, fourier, modified"),
-        ({"name": "mlp", "scale": 1.0}, "scale=1.0 is of Fourier features, which 'mlp' has not"),
+        ({"name": "mlp", "scale": 1.0}, "scale=1.0 is of Fourier features, which 'mlp' does not"),
         ({"name": "fourier", "scale": -1.0}, "scale must be a number > 0, got -1.0"),
         ({"name": "pirate", "width": 0}, "features must be an integer|width must be an integer"),
     ],

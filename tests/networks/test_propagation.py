@@ -28,6 +28,7 @@ PERIODIC = partial(PeriodicEmbedding, {0: 2.0, 2: 1.5}, harmonics=2)
 BOX = ((-1.0, 0.0, 0.0), (1.0, 3.0, 1.5))
 
 ARCHITECTURES = {
+    "plain": partial(MLP, width=7, depth=3, activation="sin"),
     "stretched": partial(MLP, activation="sin", omega=3.0, initial_weights="siren"),
     "slope of a layer": partial(MLP, adaptive="layer", slope_factor=5.0),
     "slopes of units": partial(MLP, adaptive="unit", embedding=PERIODIC()),
@@ -90,7 +91,15 @@ def test_derivatives_are_those_of_nested_tapes(name):
         np.testing.assert_allclose(got, exact, rtol=0, atol=1e-10 * (1 + np.abs(exact).max()))
 
 
-SAVED = ["slopes of units", "trained fourier", "gates", "blocks on periodic", "periodic layers"]
+SAVED = [
+    "plain",
+    "periodic",
+    "slopes of units",
+    "trained fourier",
+    "gates",
+    "blocks on periodic",
+    "periodic layers",
+]
 
 
 @pytest.mark.parametrize("name", SAVED)
@@ -132,7 +141,7 @@ def test_keys_tell_other_functions_apart():
 
 
 @pytest.mark.parametrize("n", [0, 1])
-@pytest.mark.parametrize("name", ["periodic", "gates", "blocks"])
+@pytest.mark.parametrize("name", ["plain", "periodic", "gates", "blocks"])
 def test_few_points_and_single_precision(name, n):
     network = made(name, "float32")
     x = points("float32", n)

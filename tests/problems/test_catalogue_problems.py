@@ -9,16 +9,20 @@ import tensorflow as tf
 
 from sciml_par.errors import InputError
 from sciml_par.problems import (
+    Box,
     Field,
+    Interval,
     catalogue_entries,
     catalogue_entry,
+    function_approximation,
     poisson,
     problem_by_name,
 )
-from sciml_par.problems.catalogue.registry import _ENTRIES
 
 NAMES = list(catalogue_entries())
 OTHERS = {
+    "poisson-1d": {"k": 5, "domain": Interval(-2, 3)},
+    "two-sines": {"domain": Interval(0, 1)},
     "burgers": {"built_in": False, "viscosity": 0.05},
     "heat": {"diffusivity": 0.3},
     "wave": {"speed": 2.0},
@@ -58,12 +62,6 @@ FROM_THE_START = {"allen-cahn", "kdv", "schroedinger"}
 SCALED = {"inverse-lorenz"}
 """Those of which the ansatz is a scale of the network."""
 
-CLOSED_FORMS = {
-    "two-sines": lambda x: tf.sin(2 * np.pi * x) + tf.sin(4 * np.pi * x),
-    "poisson-1d": lambda x: tf.sin(2 * np.pi * x),
-}
-"""Of those whose exact solution is written for NumPy alone."""
-
 
 def differentiable(problem, name):
     """The exact solution as a field, and how large a residual of it may be.
@@ -74,8 +72,6 @@ def differentiable(problem, name):
     exact = problem.exact_function
     if name in {"cavity", "kdv", *TRAJECTORIES, *STEEP}:
         return local_polynomials(problem, name), TOLERANCES.get(name, 1e-7)
-    if name in CLOSED_FORMS:
-        return CLOSED_FORMS[name], 1e-9
     return exact, 1e-9
 
 
@@ -169,7 +165,7 @@ def test_the_pressure_of_the_cavity_vanishes_in_one_point():
 
 
 def test_names_are_found_and_wrong_ones_corrected():
-    assert len(NAMES) == len(_ENTRIES), "two problems have one name"
+    assert len(NAMES) == 25
     assert catalogue_entry("heat") is catalogue_entries()["heat"]
     assert repr(problem_by_name("poisson-1d", k=3)) == repr(poisson(k=3))
     with pytest.raises(InputError, match="did you mean 'burgers'") as error:
@@ -230,6 +226,41 @@ def test_the_hole_lies_in_the_square() -> None:
     assert domain.volume == pytest.approx(4 - np.pi / 16, rel=1e-3)
     with pytest.raises(InputError, match="between 0 and 1"):
         problem_by_name("poisson-hole", radius=1.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        *((lambda k=k: poisson(k=k), "k must be an integer") for k in (0, 1.5, 2.0, "2", True)),
+        (lambda: poisson(k=1, domain=Interval(0, 0.5)), "does not vanish at the ends"),
+        (lambda: poisson(domain=Box([0, 0], [1, 1])), "must be an Interval"),
+        (lambda: function_approximation(np.sin, domain=Interval(0, 1), outputs=2), "exact"),
+    ],
+)
+def test_parameters_that_are_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_function_approximation_has_one_term():
+    problem = function_approximation(
+        lambda x: np.stack([x[:, 0], x[:, 1] ** 2], axis=1), domain=Box([0, 0], [1, 1]), outputs=2
+    )
+    (term,) = problem.terms
+    arrays = [tf.constant(a) for a in term.points(41)]
+    exact = lambda x: x ** tf.constant([1.0, 2.0], x.dtype)  # noqa: E731
+    assert not term.residual(exact, *arrays).numpy().any()
+
+
+def test_the_loss_of_poisson_is_that_of_its_docstring():
+    """For u = c the loss is mean f² + 2 c²."""
+    loss = 0.0
+    for term in poisson(k=2).terms:
+        arrays = [tf.constant(a) for a in term.points(101)]
+        squares = term.sum_of_squares(lambda x: 0.3 * tf.ones_like(x), *arrays)
+        loss += term.weight * float(squares) / len(arrays[0])
+    f = (2 * np.pi) ** 2 * np.sin(2 * np.pi * np.linspace(-1, 1, 101))
+    np.testing.assert_allclose(loss, np.mean(f**2) + 0.3**2 + 0.3**2, rtol=1e-12)
 
 
 @pytest.mark.launches

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from sciml_par.problems.catalogue.burgers import cole_hopf
-from sciml_par.problems.catalogue.references import allen_cahn, cavity, korteweg_de_vries
-from sciml_par.problems.catalogue.references.chebyshev import (
+from sciml_par.problems.catalogue.references.cavity import solution as cavity
+from sciml_par.problems.catalogue.references.evolution import allen_cahn, korteweg_de_vries
+from sciml_par.problems.catalogue.references.spectral import (
     chebyshev_points,
     differentiation_matrix,
+    etdrk4,
     interpolation_matrix,
+    trajectory,
 )
-from sciml_par.problems.catalogue.references.time_steps import etdrk4
-from sciml_par.problems.catalogue.references.trajectory import trajectory
-from sciml_par.problems.catalogue.schroedinger import _solution as solitons
+from sciml_par.problems.catalogue.waves import cole_hopf, solitons
 
 GHIA_U = [(0.0625, -0.04192), (0.2813, -0.15662), (0.4531, -0.21090), (0.5, -0.20581)]
 GHIA_V = [(0.0938, 0.12317), (0.2344, 0.17527), (0.5, 0.05454), (0.8047, -0.24533)]
@@ -46,38 +46,38 @@ def test_exponential_steps_are_of_the_order_4():
 
 def test_allen_cahn_converges():
     x = scattered([-1, 0], [1, 1])
-    found = allen_cahn.solution(1e-4, 5.0)(x)
-    assert relative(allen_cahn.solution(1e-4, 5.0, n=320, steps=500)(x), found) < 1e-5
-    assert relative(allen_cahn.solution(1e-4, 5.0, steps=300)(x), found) < 1e-7
+    found = allen_cahn(1e-4, 5.0)(x)
+    assert relative(allen_cahn(1e-4, 5.0, n=320, steps=500)(x), found) < 1e-5
+    assert relative(allen_cahn(1e-4, 5.0, steps=300)(x), found) < 1e-7
     start = np.c_[x[:, 0], np.zeros(len(x))]
     wanted = x[:, :1] ** 2 * np.cos(np.pi * x[:, :1])
-    np.testing.assert_allclose(allen_cahn.solution(1e-4, 5.0)(start), wanted, atol=1e-12)
+    np.testing.assert_allclose(allen_cahn(1e-4, 5.0)(start), wanted, atol=1e-12)
 
 
 def test_korteweg_de_vries_converges():
     x = scattered([-1, 0], [1, 1])
-    found = korteweg_de_vries.solution()(x)
-    assert relative(korteweg_de_vries.solution(modes=384, steps=2000)(x), found) < 1e-6
-    other_end = korteweg_de_vries.solution()(np.array([[-1.0, 0.7], [1.0, 0.7]]))
+    found = korteweg_de_vries()(x)
+    assert relative(korteweg_de_vries(modes=384, steps=2000)(x), found) < 1e-6
+    other_end = korteweg_de_vries()(np.array([[-1.0, 0.7], [1.0, 0.7]]))
     assert other_end[0] == pytest.approx(other_end[1], abs=1e-10)
 
 
 def test_a_soliton_of_korteweg_and_de_vries():
     """Its mass and energy stay what they are."""
     x = np.linspace(-1, 1, 256, endpoint=False)
-    u = np.stack([korteweg_de_vries.solution()(np.c_[x, np.full(256, t)])[:, 0] for t in (0, 1)])
+    u = np.stack([korteweg_de_vries()(np.c_[x, np.full(256, t)])[:, 0] for t in (0, 1)])
     np.testing.assert_allclose(u.mean(axis=1), 0, atol=1e-12)
     np.testing.assert_allclose((u**2).mean(axis=1), 0.5, rtol=1e-7)
 
 
 def test_the_cavity_converges_and_is_like_that_of_others():
     x = scattered([0, 0], [1, 1])
-    found = cavity.solution(100.0)(x)
-    assert np.max(np.abs(cavity.solution(100.0, n=24)(x) - found), axis=0).max() < 1e-2
-    coarse = np.max(np.abs(cavity.solution(100.0, n=24)(x) - found)[:, :2])
+    found = cavity(100.0)(x)
+    assert np.max(np.abs(cavity(100.0, n=24)(x) - found), axis=0).max() < 1e-2
+    coarse = np.max(np.abs(cavity(100.0, n=24)(x) - found)[:, :2])
     assert coarse < 2e-4
     # A lid that is nearer to a constant velocity: the deviation is that of its ends.
-    near = cavity.solution(100.0, n=40, steepness=8)
+    near = cavity(100.0, n=40, steepness=8)
     for points, component, swapped in ((GHIA_U, 0, False), (GHIA_V, 1, True)):
         places = np.array([[0.5, at] for at, _ in points])
         values = near(places[:, ::-1] if swapped else places)[:, component]

@@ -1,4 +1,4 @@
-"""Conditions against fields whose boundary values and slopes are known."""
+"""Conditions on fields whose values and slopes are known: residuals, points, names, mistakes."""
 
 import dataclasses
 
@@ -7,63 +7,270 @@ import pytest
 import tensorflow as tf
 
 from sciml_par.errors import InputError
-from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Robin
+from sciml_par.problems import (
+    Box,
+    Condition,
+    Dirichlet,
+    Interval,
+    Neumann,
+    Problem,
+    Robin,
+    derivative,
+    jacobian,
+)
 
-BOX = Box([0, 0], [2, 1])
+BOX = Box([0, 0], [2, 1], names=("x", "y"))
 
 
 def quadratic(x):
-    """u = x₀² + 3 x₁, ∇u = (2 x₀, 3)."""
+    """u = x² + 3y, ∇u = (2x, 3)."""
     return x[:, 0:1] ** 2 + 3 * x[:, 1:2]
 
 
-def residual(condition, u, domain=BOX, n=24):
-    x, normals, *values = condition.points(domain, n)
-    return condition.residual(u, *map(tf.constant, (x, normals, *values))).numpy(), x, normals
+def two(x):
+    return tf.concat([x[:, 0:1] * x[:, 1:2], x[:, 0:1] - x[:, 1:2]], axis=1)
 
 
-def normal_slope(x, normals):
-    return normals[:, 0:1] * 2 * x[:, 0:1] + normals[:, 1:2] * 3
+def slope_minus_one(u, x, normals):
+    return tf.reduce_sum(jacobian(u, x) * normals[:, None, :], axis=-1) - 1
 
 
-def test_dirichlet():
-    r, x, _ = residual(Dirichlet(1.5), quadratic)
-    np.testing.assert_allclose(r, x[:, 0:1] ** 2 + 3 * x[:, 1:2] - 1.5)
-    r, _, _ = residual(Dirichlet(quadratic), quadratic)
-    np.testing.assert_allclose(r, np.zeros_like(r), atol=1e-14)  # NumPy and TensorFlow round apart
+def evaluated(condition, u, *, domain=BOX, n=40, outputs=1):
+    """The residual of the problem's condition, and its arrays."""
+    problem = Problem(domain, lambda u, x: u(x), conditions=[condition], outputs=outputs)
+    arrays = problem.conditions[0].points(domain, n)
+    r = problem.terms[1].residual(u, *map(tf.constant, arrays))
+    return r.numpy(), *arrays
 
 
-def test_neumann():
-    r, x, normals = residual(Neumann(0.5), quadratic)
-    np.testing.assert_allclose(r, normal_slope(x, normals) - 0.5)
+def slope(x, normals):
+    return 2 * x[:, :1] * normals[:, :1] + 3 * normals[:, 1:]
 
 
-def test_robin():
-    r, x, normals = residual(Robin(2.0, -0.5, 1.0), quadratic)
-    left = 2 * (x[:, 0:1] ** 2 + 3 * x[:, 1:2]) - 0.5 * normal_slope(x, normals)
-    np.testing.assert_allclose(r, left - 1.0)
+EXPECTED = {
+    Dirichlet(1.5): lambda x, normals: quadratic(x) - 1.5,
+    Dirichlet(quadratic): lambda x, normals: 0 * x[:, :1],
+    Neumann(0.5): lambda x, normals: slope(x, normals) - 0.5,
+    Robin(2.0, -0.5, 1.0): lambda x, normals: 2 * quadratic(x) - 0.5 * slope(x, normals) - 1,
+}
+"""Residuals of conditions for the field above, at points x with normals."""
+
+
+@pytest.mark.parametrize("condition", EXPECTED, ids=str)
+def test_residuals_by_hand(condition):
+    r, x, normals, *_ = evaluated(condition, quadratic)
+    np.testing.assert_allclose(r, EXPECTED[condition](x, normals), atol=1e-13)
 
 
 def test_neumann_at_the_ends_of_an_interval():
-    r, _, _ = residual(Neumann(), lambda x: x**3, Interval(-1, 2))
+    r, *_ = evaluated(Neumann(), lambda x: x**3, domain=Interval(-1, 2))
     np.testing.assert_allclose(r, [[-3], [12]])
 
 
-def test_vector_fields():
+def test_conditions_on_all_components():
     u = lambda x: tf.concat([x[:, 0:1] ** 2, 5 * x[:, 1:2]], axis=1)  # noqa: E731
-    r, x, normals = residual(Neumann(), u)
-    exact = np.hstack([2 * x[:, 0:1] * normals[:, 0:1], 5 * normals[:, 1:2]])
-    np.testing.assert_allclose(r, exact)
-    r, x, _ = residual(Dirichlet(1.0), u)
-    np.testing.assert_allclose(r, np.hstack([x[:, 0:1] ** 2, 5 * x[:, 1:2]]) - 1)
+    r, x, normals, *_ = evaluated(Neumann(), u, outputs=2)
+    np.testing.assert_allclose(r, np.hstack([2 * x[:, :1] * normals[:, :1], 5 * normals[:, 1:]]))
+    r, x, *_ = evaluated(Dirichlet(1.0), u, outputs=2)
+    np.testing.assert_allclose(r, np.hstack([x[:, :1] ** 2, 5 * x[:, 1:]]) - 1)
 
 
-def test_where_selects_a_part():
-    condition = Dirichlet(where=lambda x: x[:, 0] == 0)
-    x, normals, _ = condition.points(BOX, 24)
-    assert 0 < len(x) < 24
-    np.testing.assert_array_equal(x[:, 0], 0)
-    np.testing.assert_array_equal(normals, np.tile([-1.0, 0.0], (len(x), 1)))
+def test_a_function_of_u_and_x():
+    r, x = evaluated(Condition(lambda u, x: u(x) * derivative(u, x, 0), on="x=upper"), quadratic)
+    np.testing.assert_allclose(r, 4 * (4 + 3 * x[:, 1:2]))
+    assert np.all(x[:, 0] == 2)
+
+
+def test_a_function_with_normals():
+    r, x, normals = evaluated(Condition(slope_minus_one), quadratic)
+    np.testing.assert_allclose(r, 2 * x[:, :1] * normals[:, :1] + 3 * normals[:, 1:] - 1)
+
+
+def test_faces_and_predicates():
+    def on(faces, **more):
+        return evaluated(Dirichlet(on=faces, **more), quadratic)[1]
+
+    named = on(("x=lower", "y=upper"))
+    assert np.all((named[:, 0] == 0) | (named[:, 1] == 1))
+    assert np.any(named[:, 0] == 0) and np.any(named[:, 1] == 1)
+    np.testing.assert_array_equal(on("x=lower"), on(lambda x: x[:, 0] == 0))
+    np.testing.assert_array_equal(on("x=lower"), on(lambda x: tf.equal(x[:, 0], 0)))
+    half = on("x=lower", where=lambda x: x[:, 1] < 0.5)
+    assert 0 < len(half) < len(on("x=lower")) and np.all(half[:, 1] < 0.5)
+    np.testing.assert_array_equal(on("boundary"), on(None))
+
+
+def test_points_inside():
+    r, x = evaluated(Condition(lambda u, x: u(x) - 1, on="interior", points=50), quadratic)
+    assert 40 < len(x) < 60
+    assert np.any((x > 0).all(axis=1) & (x < [2, 1]).all(axis=1))
+    assert r.shape == (len(x), 1)
+
+
+@pytest.mark.parametrize("condition", [Dirichlet(points=200), Neumann(on="x=lower", points=33)])
+def test_a_number_of_points_of_its_own(condition):
+    number = condition.number
+    assert len(evaluated(condition, quadratic, n=10)[1]) == pytest.approx(number, rel=0.05)
+
+
+def test_a_number_where_a_predicate_holds():
+    condition = Dirichlet(where=lambda x: (x[:, 1] == 0) & (x[:, 0] > 1.5), points=40)
+    x = evaluated(condition, quadratic)[1]
+    assert len(x) == pytest.approx(40, abs=2) and np.all(x[:, 0] > 1.5)
+
+
+def test_points_as_arrays():
+    pin = [[0.5, 0.5], [0.25, 0.75]]
+    r, x, *_ = evaluated(Dirichlet(1.0, points=pin), quadratic)
+    np.testing.assert_array_equal(x, pin)
+    np.testing.assert_allclose(r, quadratic(x) - 1)
+    side = np.array([[2, 0.3], [2, 0.4]])
+    r, _, normals, _ = evaluated(Neumann(points=side), quadratic)
+    np.testing.assert_array_equal(normals, [[1, 0], [1, 0]])
+    np.testing.assert_allclose(r, [[4], [4]])
+    diagonal = np.full((2, 2), np.sqrt(0.5))
+    r, *_ = evaluated(Neumann(points=(np.array(pin), diagonal)), quadratic)
+    np.testing.assert_allclose(r[:, 0], np.sqrt(0.5) * (2 * np.array(pin)[:, 0] + 3))
+    r, x, *_ = evaluated(Dirichlet(points=[0.5]), lambda x: x**2, domain=Interval(0, 1))
+    np.testing.assert_allclose(r, [[0.25]])
+
+
+def test_components_by_name_and_number():
+    names = ("u", "v")
+    r, x, *_ = evaluated(Dirichlet(2.0, component="v"), two, outputs=names)
+    np.testing.assert_allclose(r, x[:, :1] - x[:, 1:] - 2)
+    by_number, *_ = evaluated(Dirichlet(2.0, component=1), two, outputs=names)
+    np.testing.assert_array_equal(by_number, r)
+    r, x, *_ = evaluated(Dirichlet((1.0, 2.0), component=("v", "u")), two, outputs=names)
+    np.testing.assert_allclose(r, two(x).numpy()[:, ::-1] - [1, 2])
+    r, x, normals, *_ = evaluated(Robin(2.0, 3.0, 1.0, component="v"), two, outputs=names)
+    np.testing.assert_allclose(
+        r[:, 0], 2 * (x[:, 0] - x[:, 1]) + 3 * (normals[:, 0] - normals[:, 1]) - 1
+    )
+    r, x, normals, *_ = evaluated(Neumann(component="u"), two, outputs=names)
+    np.testing.assert_allclose(r[:, 0], x[:, 1] * normals[:, 0] + x[:, 0] * normals[:, 1])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda x: np.sin(x[:, 0:1]),
+        lambda x: np.sin(x[:, 0]),
+        lambda x: tf.sin(x[:, 0:1]),
+        lambda x: tf.sin(tf.cast(x[:, 0], tf.float64)),
+        lambda x: tf.math.sin(x).numpy()[:, :1],
+        lambda x: tf.ensure_shape(tf.sin(x), x.shape.as_list())[:, :1],
+        tf.function(lambda x: tf.sin(x[:, :1])),
+        lambda x: [[np.sin(row[0])] for row in x],
+    ],
+)
+def test_values_are_functions_in_numpy_or_tensorflow(value):
+    r, x, *_ = evaluated(Dirichlet(value), lambda x: tf.sin(x[:, 0:1]))
+    np.testing.assert_allclose(r, 0, atol=1e-15)
+    problem = Problem(BOX, lambda u, x: u(x), exact=value)
+    np.testing.assert_allclose(problem.exact(x), np.sin(x[:, :1]))
+
+
+def test_a_function_with_single_precision_inside():
+    r, *_ = evaluated(Dirichlet(lambda x: tf.constant(2.0) * x[:, 0:1]), lambda x: 2 * x[:, :1])
+    np.testing.assert_allclose(r, 0, atol=1e-6)
+
+
+def test_an_error_of_a_value_goes_through():
+    def value(x):
+        raise KeyError("temperature")
+
+    with pytest.raises(KeyError, match="temperature"):
+        evaluated(Dirichlet(value), quadratic)
+
+
+class Flow(Condition):
+    """∫-like: its own arrays and constructor."""
+
+    kind = "flow"
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def points(self, domain, n):
+        x = domain.sample(7, seed=1)
+        return x, 2 * x[:, :1]
+
+    def residual(self, u, x, target):
+        return self.factor * u(x) - target
+
+
+def test_a_class_of_ones_own():
+    r, x, target = evaluated(Flow(3.0), quadratic)
+    np.testing.assert_allclose(r, 3 * quadratic(x) - target)
+
+
+def test_names_and_weights():
+    conditions = [
+        Dirichlet(name="lid", weight=3.0),
+        Condition(lambda u, x: u(x), name="mine"),
+        Flow(1.0),
+    ]
+    problem = Problem(BOX, lambda u, x: u(x), conditions=conditions)
+    assert [t.name for t in problem.terms] == ["residual", "lid", "mine", "flow"]
+    assert [t.weight for t in problem.with_condition_weight(5).terms] == [1, 3, 5, 5]
+    assert "mine" in repr(conditions[1]) and "lid" in repr(conditions[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Condition(3), r"Condition: function must be a function \(u, x\)"),
+        (Condition, "function must be a function"),
+        (lambda: Dirichlet(on=3), "on must be a face's name"),
+        (lambda: Dirichlet(on=()), "at least one face"),
+        (lambda: Dirichlet(on=("interior", "x=lower")), "inside or on faces"),
+        (lambda: Dirichlet(points=0), "points must be an integer of at least 1"),
+        (lambda: Dirichlet(points="many"), "points must be an integer"),
+        (lambda: Dirichlet(points=[[0.0, np.nan]]), "finite numbers; 1 of 2.*in row 0"),
+        (lambda: Dirichlet(name=3), "name must be a text"),
+        (lambda: Dirichlet(component=1.5), "component must be a name of Problem"),
+        (lambda: Dirichlet(component=()), "component must be a name"),
+        (lambda: Dirichlet(component=("u", "u")), "names a component twice"),
+        (lambda: Dirichlet("0"), "Dirichlet: value"),
+        (lambda: Dirichlet(np.nan), "Dirichlet: value"),
+        (lambda: Neumann(weight=-1.0), "Neumann: weight must not be negative"),
+        (lambda: Neumann(weight=np.inf), "Neumann: weight"),
+        (lambda: Robin(1.0, np.nan), "Robin: beta"),
+        (lambda: Robin(None, 1.0), "Robin: alpha"),
+        (lambda: Dirichlet(where=3), "Dirichlet: where"),
+    ],
+)
+def test_mistakes(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        (Dirichlet(on="left side"), "no face 'left side'; its faces are x=lower"),
+        (Dirichlet(component="w"), r"no component 'w'; its components are 'u' \(0\), 'v' \(1\)"),
+        (Dirichlet(component=2), "no component 2"),
+        (Dirichlet(component=("u", 0)), "names a component twice"),
+        (Dirichlet((1.0, 2.0, 3.0)), r"3 values .* for 2 component"),
+        (Dirichlet((1.0, 2.0), component="u"), r"2 values .* for 1 component"),
+        (Dirichlet(points=[[3.0, 0.5]]), r"lie outside Box.*number 0: \[3.0, 0.5\]"),
+        (Neumann(points=[[1.0, 0.5]]), r"Neumann uses the normal.*points=\(x, normals\)"),
+        (Neumann(points=[[0.0, 0.0]]), "leave out points inside and on edges"),
+        (Neumann(points=([[0.0, 0.0]], [[1.0]])), "normals must have the shape"),
+        (Condition(lambda u: u), r"must be a function of \(u, x\), got one of \(u\)"),
+        (lambda u, x: u(x), r"given as Condition\(function, on=...\)"),
+    ],
+)
+def test_mistakes_that_a_problem_sees(condition, message):
+    with pytest.raises(InputError, match=message):
+        Problem(BOX, lambda u, x: u(x), conditions=[condition], outputs=("u", "v"))
+
+
+def test_a_predicate_of_something_else():
+    with pytest.raises(InputError, match=r"Dirichlet: where must be a function of \(x\), got one"):
+        Dirichlet(where=lambda u, x: x > 0).points(BOX, 8)
 
 
 def test_where_must_select_something_and_say_it_with_booleans():
@@ -85,24 +292,20 @@ def test_where_must_select_something_and_say_it_with_booleans():
 )
 def test_values_of_another_shape(value, message):
     with pytest.raises(InputError, match=message):
-        residual(Dirichlet(value), quadratic)
+        evaluated(Dirichlet(value), quadratic, n=24)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Dirichlet("0"), "Dirichlet: value"),
-        (lambda: Dirichlet(np.nan), "Dirichlet: value"),
-        (lambda: Neumann(weight=-1.0), "Neumann: weight must not be negative"),
-        (lambda: Neumann(weight=np.inf), "Neumann: weight"),
-        (lambda: Robin(1.0, np.nan), "Robin: beta"),
-        (lambda: Robin(None, 1.0), "Robin: alpha"),
-        (lambda: Dirichlet(where=3), "Dirichlet: where"),
-    ],
-)
-def test_bad_arguments(make, message):
-    with pytest.raises(InputError, match=message):
-        make()
+def test_values_for_another_number_of_components():
+    with pytest.raises(InputError, match=r"shape \[\d+, 2\], a column for each component"):
+        evaluated(Dirichlet(lambda x: x[:, :1]), two, outputs=2)
+
+
+def test_numpy_on_a_tensor_says_what_to_write():
+    condition = Condition(lambda u, x: u(x) - np.sin(x))
+    problem = Problem(BOX, lambda u, x: u(x), conditions=[condition])
+    with pytest.raises(NotImplementedError) as caught:
+        problem.check(quadratic)
+    assert any("write tf.sin, not np.sin" in note for note in caught.value.__notes__)
 
 
 def test_conditions_are_frozen():

@@ -132,7 +132,7 @@ def test_components_share_the_plan_of_their_field():
 
 MISTAKES = [
     (lambda: derivative(U, X, "z"), "no coordinate 'z'; there are x, y, t"),
-    (lambda: derivative(flow, X, "x"), "function of one's own"),
+    (lambda: derivative(flow, X, "x"), "plain function"),
     (lambda: derivative(U, X, 3), r"there are x, y, t, with the numbers 0 to 2"),
     (lambda: laplacian(flow, X, over="space"), r"give their numbers, as over=\(0, 1\)"),
     (lambda: laplacian(U, X, over=()), "one or several different"),

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
-from selection import pairwise
 
 from sciml_par.networks import make_network
 from sciml_par.problems import (
@@ -15,8 +14,6 @@ from sciml_par.problems import (
     jacobian,
     laplacian,
 )
-
-MODES = ("eager", "graph", "jit")
 
 
 def run_in(mode, function, *arguments):
@@ -57,8 +54,16 @@ EXACT = {
 """Operators and what they are at a = 2, b = 3, c = 1."""
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", EXACT)
+CASES = [(name, "eager") for name in EXACT] + [("laplacian", "graph"), ("mixed", "jit")]
+CASES += [
+    pytest.param(name, mode, marks=pytest.mark.long)
+    for name in EXACT
+    for mode in ("graph", "jit")
+    if (name, mode) not in CASES
+]
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
 def test_a_model_without_a_jet_has_exact_derivatives(name, mode):
     network = make_network(Polynomials, 2, 2, dtype="float64")
     assert network.jet is None
@@ -102,7 +107,23 @@ OPERATORS = {
 }
 
 
-@pairwise(make=(every_layer, one_layer), name=tuple(OPERATORS), mode=MODES)
+LONG = {("third", "graph"), ("third", "eager"), ("hessian", "jit"), ("hessian", "graph")}
+COMPILED = [
+    pytest.param(make, name, mode, marks=[pytest.mark.long] if (name, mode) in LONG else [])
+    for make, name, mode in (
+        *((every_layer, name, "eager") for name in OPERATORS),
+        (every_layer, "laplacian", "jit"),
+        (every_layer, "slopes", "graph"),
+        (every_layer, "third", "graph"),
+        (every_layer, "hessian", "graph"),
+        (every_layer, "hessian", "jit"),
+        *((one_layer, name, "eager") for name in OPERATORS),
+        (one_layer, "third", "jit"),
+    )
+]
+
+
+@pytest.mark.parametrize(("make", "name", "mode"), COMPILED)
 def test_the_jet_of_a_chain_equals_nested_tapes(make, name, mode):
     """The derivatives, and the gradients of their squares by the weights."""
     network = make_network(make, 2, 2, dtype="float64")

@@ -116,7 +116,7 @@ def _write(path: Path, content: Any) -> None:
         ("words.csv", b"x,y\n1,2\n3,four\n", "line 3: expected 2 numbers.*'3,four'"),
         ("short.csv", b"1,2\n3\n", "line 2: expected 2 numbers"),
         ("empty.csv", b"x,y\n", "no rows"),
-        ("binary.csv", bytes(range(256)), "no text"),
+        ("binary.csv", bytes(range(256)), "not a text"),
         ("broken.npy", b"no array", "cannot read it"),
         ("other.npz", {"points": X}, "expected an array 'x'.*'points'"),
         ("cube.npy", np.zeros((2, 2, 2)), r"cube.npy: PointCloud: x must have the shape \[n, d\]"),

@@ -5,22 +5,9 @@ import pytest
 
 from sciml_par.errors import InputError
 from sciml_par.problems import Box
-from sciml_par.problems.conditions.quadrature import (
-    at_position,
-    gauss_legendre,
-    over_domain,
-    over_faces,
-)
+from sciml_par.problems.conditions.quadrature import at_position, over_domain, over_faces
 
 BOX = Box([0, -1, 1], [2, 1, 4], names=("x", "y", "z"))
-
-
-def test_degree_of_exactness():
-    x, weights = gauss_legendre([0, 1], [2, 3], (3, 2))
-    assert x.shape == (6, 2)
-    value = np.sum(weights * x[:, 0] ** 5 * x[:, 1] ** 3)
-    assert value == pytest.approx(2**6 / 6 * (3**4 - 1) / 4, rel=1e-14)
-    assert np.sum(weights * x[:, 1] ** 4) != pytest.approx(2 * (3**5 - 1) / 5, rel=1e-6)
 
 
 def test_volumes_and_areas():
@@ -33,6 +20,6 @@ def test_volumes_and_areas():
 
 
 def test_numbers_per_axis():
-    assert len(gauss_legendre([0, 0], [1, 1], 10)[0]) == 9
+    assert len(over_domain(Box([0, 0], [1, 1]), 10)[0]) == 9
     with pytest.raises(InputError, match="or 2, one for each axis"):
-        gauss_legendre([0, 0], [1, 1], (1, 2, 3))
+        over_domain(Box([0, 0], [1, 1]), (1, 2, 3))

@@ -144,6 +144,8 @@ CASES = {
         1 - math.pi / 16,
         4 + math.pi / 2 + 2 - math.pi / 8,
     ),
+    "interval": Case(Interval(-1, 1), box([-1], [1]), 2, 2),
+    "rectangle": Case(Box([-1, 0], [1, 2]), box([-1, 0], [1, 2]), 4, 8),
     "box": Case(Box([0, 0, 0], [1, 2, 1]), box([0, 0, 0], [1, 2, 1]), 2, 10),
 }
 each = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))

@@ -141,7 +141,7 @@ def test_all_points_at_every_step_cost_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", WANTED)
 def test_chunks_may_begin_and_end_anywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiled loop over all steps has the points that single steps of other feeds have."""
-    for module in ("minibatches._MOST_BATCHES", "pool._MOST_STEPS"):
+    for module in ("pool._MOST_BATCHES", "pool._MOST_STEPS"):
         monkeypatch.setattr(f"sciml_par.training.points.sources.{module}", 5)
     made = feed(WANTED[name], 1, 2)
 
@@ -166,6 +166,17 @@ def test_chunks_may_begin_and_end_anywhere(name: str, monkeypatch: pytest.Monkey
         batch = other.batch(other.chunk(step), tf.constant(step))
         expected = [tf.reduce_sum(w) + tf.reduce_sum(a[0]) for w, a in batch]
         np.testing.assert_allclose(records[step], expected, rtol=1e-12)
+
+
+@local
+@pytest.mark.parametrize(
+    "points",
+    [Points(9000, batch_size=2049), Points(2731, method="lhs", resample_every=1)],
+    ids=["batches", "drawn anew"],
+)
+def test_all_ranks_cut_steps_into_the_same_chunks(points: Points) -> None:
+    """Also where some have a point more than others: they communicate in every step."""
+    assert len({feed(points, rank, 2).longest_chunk(0) for rank in range(2)}) == 1
 
 
 @local

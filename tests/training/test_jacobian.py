@@ -185,6 +185,7 @@ PAIRS = [(case, "mlp") for case in CASES] + [
 ]
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(("case", "model"), PAIRS)
 @pytest.mark.ranks(most=1, reason="the Jacobian is that of a rank's own points")
 def test_jacobian_agrees_with_differences_and_with_the_gradient(case: str, model: str) -> None:
@@ -279,6 +280,7 @@ COUPLED_PROBLEMS = {name: Problem(Interval(0, 1), each) for name, each in COUPLE
 }
 
 
+@pytest.mark.long_after(6)
 @pytest.mark.parametrize("model", [_mlp, _skip])
 @pytest.mark.parametrize("case", COUPLED_PROBLEMS)
 @pytest.mark.ranks(most=1, reason="as above")
@@ -306,6 +308,7 @@ def test_jacobian_of_coupled_points_agrees_with_differences(case: str, model: An
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("case", ["poisson", "fourth order", "third order", "divergence", "tapes"])
 @pytest.mark.ranks(most=1, reason="as above")
 def test_rounding_makes_no_pointwise_residual_slow(
@@ -327,6 +330,7 @@ def test_rounding_makes_no_pointwise_residual_slow(
         each(flat, rows)
 
 
+@pytest.mark.long
 @pytest.mark.ranks(most=1, reason="as above")
 def test_members_have_the_jacobians_that_they_have_alone() -> None:
     engine = Engine(CASES["poisson"], sp.current_world().communicator, _mlp, points=9)

@@ -16,6 +16,7 @@ from sciml_par.training.loss.objective import StackedObjective
 pytestmark = pytest.mark.ranks(most=1, reason="products of a rank's own points")
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("case", "model"),
     [
@@ -34,6 +35,7 @@ def test_products_agree_with_the_jacobian(case: str, model: str) -> None:
     _check(case, model, 1)
 
 
+@pytest.mark.long
 def test_products_of_members() -> None:
     _check("ansatz", "mlp", 2)
     _check("unknowns", "mlp", 2)

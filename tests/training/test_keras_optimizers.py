@@ -80,6 +80,7 @@ def all_of_keras() -> set[str]:
     }
 
 
+@pytest.mark.long_after(1)
 def test_train_as_in_keras(alone: dict[str, np.ndarray]) -> None:
     expected = keras_train_all(cases(), steps=STEPS)
     for name in expected:
@@ -92,6 +93,7 @@ def test_train_as_in_keras(alone: dict[str, np.ndarray]) -> None:
     assert tested | others == all_of_keras()
 
 
+@pytest.mark.long
 def test_stacked_members_are_as_alone(trainings: Trainings, alone: dict[str, np.ndarray]) -> None:
     """Also with another rate: clipping, norms and averages are those of each member."""
     stacked = Trainings(converted(cases()), steps=STEPS, members=3).run(factors=[1.0, 0.5, 1.0])
@@ -110,6 +112,7 @@ def test_a_factor_is_as_a_rate_of_ones_own() -> None:
         np.testing.assert_allclose(halved[name], given[expected], rtol=1e-14)
 
 
+@pytest.mark.long
 def test_muon_trains_as_in_keras_where_keras_can() -> None:
     """In Keras its rates and parameters are of one type, or it fails."""
     with pytest.raises(InputError, match="Muon cannot update parameters of float64"):

@@ -63,6 +63,7 @@ def dense(here: Engine) -> tuple[Any, Any]:
     return tf.concat(r, axis=1)[0].numpy(), tf.concat(slopes, axis=2)[0].numpy().T
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("points", "scaled"),
     [
@@ -134,6 +135,7 @@ def test_auto_takes_the_smaller_system_by_the_residuals_of_all_ranks() -> None:
     assert kinds == [KernelForm, NormalEquations]
 
 
+@pytest.mark.long
 @pytest.mark.ranks(most=2, reason="the two forms are compared on more above")
 def test_levenberg_marquardt_is_the_same_by_both_forms() -> None:
     """That by the kernel is compiled, and the other one is not."""

@@ -240,7 +240,7 @@ def test_what_is_given_wrongly_is_refused() -> None:
         with pytest.raises(InputError, match="damping to be a number > 0"):
             LevenbergMarquardt(damping=wrong)  # type: ignore[arg-type]
     for wrong in (0, 1.5, None):
-        with pytest.raises(InputError, match="trials to be an integer ≥ 1"):
+        with pytest.raises(InputError, match="trials must be an integer of at least 1"):
             LevenbergMarquardt(trials=wrong)  # type: ignore[arg-type]
     for name in ("geodesic", "scale_columns"):
         with pytest.raises(InputError, match=f"{name} to be True or False"):

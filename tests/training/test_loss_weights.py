@@ -112,6 +112,7 @@ def test_compiled_steps_are_those_of_numpy_however_they_are_cut_into_chunks() ->
     assert same_on_all_ranks(*tf.nest.flatten(end))
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.ranks(most=2, reason="members of a rank are vectorized there alike on any number")
 @pytest.mark.parametrize("name", ["norm", "ntk", "attention", "causal"])
 def test_stacked_members_have_weights_of_their_own(name: str) -> None:
@@ -177,6 +178,7 @@ class Constant(LossWeights):
         return [f[:, None] + tf.zeros_like(s) for f, s in zip(factors, loss.squares(), strict=True)]
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("optimizer", "of_points"),
     [(LevenbergMarquardt(), False), (LevenbergMarquardt(), True), (LBFGS(), True)],

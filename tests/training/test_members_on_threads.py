@@ -119,8 +119,17 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+NORMS = "one set of points for all, norms"
+
+
 @local
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(case for case in CASES if case != NORMS),
+        pytest.param(NORMS, marks=pytest.mark.long),
+    ],
+)
 def test_members_on_two_threads_equal_those_on_one(case: str, on: Any) -> None:
     """Five members are two and three."""
     divided = on(2, **CASES[case])
@@ -132,8 +141,6 @@ def test_members_on_two_threads_equal_those_on_one(case: str, on: Any) -> None:
 def test_there_may_be_more_threads_than_members(on: Any) -> None:
     mode = Ensemble(members=2, problems=wave)
     check_equal(on(3, mode=mode), on(1, mode=mode))
-    alone = Ensemble(members=1)
-    assert bits(on(3, mode=alone)) == bits(on(1, mode=alone))
 
 
 @local
@@ -162,10 +169,15 @@ def test_members_that_cannot_be_stacked_are_parts_of_their_own(on: Any) -> None:
     assert all(member.steps == 60 for member in two.members)
 
 
+@pytest.mark.long_after(1)
 @local
 @pytest.mark.parametrize(
     ("problem", "before", "after"),
-    [(wave(0), 2, 2), (wave(0), 2, 1), (BRANCHING, 1, 2)],
+    [
+        pytest.param(wave(0), 2, 2, marks=pytest.mark.long),
+        (wave(0), 2, 1),
+        pytest.param(BRANCHING, 1, 2, marks=pytest.mark.long),
+    ],
 )
 def test_resumes_on_as_many_threads_and_on_others(
     problem: Problem, before: int, after: int, on: Any, tmp_path: Path
@@ -186,8 +198,15 @@ def test_resumes_on_as_many_threads_and_on_others(
 @local
 @pytest.mark.parametrize(
     ("order", "options"),
-    [(1, {}), (-1, {"points": Points(12, batch_size=4, method="uniform")})],
-    ids=["all", "batches"],
+    [
+        pytest.param(1, {}, id="all"),
+        pytest.param(
+            -1,
+            {"points": Points(12, batch_size=4, method="uniform")},
+            marks=pytest.mark.long,
+            id="batches",
+        ),
+    ],
 )
 def test_a_part_whose_members_have_all_ended_leaves_the_others_alone(
     order: int, options: dict[str, Any], on: Any

@@ -30,6 +30,7 @@ OPTIONS: dict[str, Any] = {
 blocks = partial(PirateNet, width=4, depth=1, embedding=FourierFeatures(2, scale=0.5))
 
 
+@pytest.mark.long
 def test_members_together_are_those_trained_alone_and_are_loaded_again(tmp_path: Any) -> None:
     """With inputs scaled by default, which the files of a result need not say."""
     result = train(LONG, network=blocks, mode=Ensemble(members=2), **OPTIONS)

@@ -14,15 +14,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import poisson
 from sciml_par.training import LBFGS, Adam
 from sciml_par.training.run.meeting import Meeting
-from sciml_par.training.run.progress import (
-    Line,
-    Lines,
-    Pace,
-    Reporter,
-    clock_text,
-    loss_text,
-    make_reporter,
-)
+from sciml_par.training.run.progress import Pace, Reporter, clock_text, loss_text
 from sciml_par.training.run.progress_watcher import ProgressWatcher
 
 pytestmark = pytest.mark.ranks(most=1, reason="local")
@@ -63,7 +55,7 @@ def test_the_rank_that_is_furthest_behind_is_shown(
     meeting = SimpleNamespace(
         everyone=everyone, courses=[course], course=course, losses=[0.1, 0.2], unknowns={}
     )
-    watcher = ProgressWatcher(Seen(), all_records=False)
+    watcher = ProgressWatcher(Seen(100, shown=False), all_records=False)
     for _ in range(2):  # before the first there was nothing to show
         watcher.met(cast(Meeting, meeting))
     assert seen == [shown]
@@ -99,7 +91,7 @@ def test_pace_counts_no_time_before_the_first_step(monkeypatch: pytest.MonkeyPat
 
 
 def test_lines_are_plain_and_the_last_is_always_there(capsys: pytest.CaptureFixture[str]) -> None:
-    with Lines(2000) as reporter:
+    with Reporter(2000) as reporter:
         reporter.ready()
         reporter.update(1000, [0.5], {})
         reporter.update(2000, [0.25, 0.5], {})
@@ -110,7 +102,7 @@ def test_lines_are_plain_and_the_last_is_always_there(capsys: pytest.CaptureFixt
 
 
 def test_a_line_for_each_record_and_no_others(capsys: pytest.CaptureFixture[str]) -> None:
-    with Lines(2000) as reporter:
+    with Reporter(2000) as reporter:
         reporter.begin(500)
         reporter.ready()
         reporter.record(1000, [0.5], {"residual": 0.25, "dirichlet": 0.25})
@@ -139,22 +131,23 @@ def test_the_pace_of_a_resumed_training_leaves_out_what_was_done(
     assert (pace.rate, pace.seconds_left) == (pytest.approx(25), pytest.approx(2))
 
 
-def test_the_moving_line_can_be_driven() -> None:
-    with Line(10) as reporter:
-        reporter.ready()
-        reporter.update(5, [0.5], {})
-        assert reporter._progress.tasks[0].completed == 5
-        assert "loss 5.00e-01" in reporter._progress.tasks[0].description
-
-
-def test_the_right_reporter(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert type(make_reporter(shown=False, total=1)) is Reporter
-    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
-    assert type(make_reporter(shown=True, total=1)) is Lines
+def test_a_moving_line_on_a_terminal_and_plain_lines_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.delenv("OMPI_COMM_WORLD_RANK", raising=False)
-    assert type(make_reporter(shown=True, total=1)) is Line
+    with Reporter(10) as reporter:
+        assert reporter._bar is not None
+        reporter.begin(0)
+        reporter.ready()
+        reporter.update(5, [0.5], {})
+        assert reporter._bar.tasks[0].completed == 5
+        assert "loss 5.00e-01" in reporter._bar.tasks[0].description
     # Open MPI's launcher gives each rank a terminal, though what it writes may go to a file.
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
-    assert type(make_reporter(shown=True, total=1)) is Lines
-    assert not console().is_terminal
+    assert Reporter(10)._bar is None and not console().is_terminal
+    capsys.readouterr()
+    silent = Reporter(10, shown=False)
+    silent.begin(0)
+    silent.update(10, [0.5], {})
+    assert capsys.readouterr().out == ""

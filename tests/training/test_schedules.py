@@ -153,7 +153,7 @@ def test_refuses_as_learning_rate(rate: Any, said: str) -> None:
     ("make", "said"),
     [
         (lambda: Constant(-1.0), "Constant.*value"),
-        (lambda: ExponentialDecay(0.1, 0, 0.5), "decay_steps.*integer ≥ 1; got 0"),
+        (lambda: ExponentialDecay(0.1, 0, 0.5), "decay_steps.*at least 1, got 0"),
         (lambda: ExponentialDecay(0.1, 10.5, 0.5), "decay_steps.*got 10.5"),
         (lambda: ExponentialDecay("0.1", 10, 0.5), "initial_learning_rate.*'0.1'"),
         (lambda: ExponentialDecay(0.1, 10, -0.5), "decay_rate.*-0.5"),

@@ -89,6 +89,7 @@ def test_ranks_together_have_the_loss_of_one(problem: Problem, points: Any, per_
     np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.ranks(most=2, reason="the losses on more are compared above")
 def test_a_training_on_a_plate_with_a_hole(tmp_path: Path) -> None:
     """It predicts and draws inside the plate alone, and its files are read again."""

@@ -32,6 +32,7 @@ def _train(solver: str) -> Any:
     )
 
 
+@pytest.mark.long
 def test_training_by_solvers_agrees() -> None:
     losses = {}
     for solver in ("auto", "block cholesky"):

@@ -89,6 +89,7 @@ def updated(
     return np.asarray(inner / tau + np.outer(s, s) / (y @ s))
 
 
+@pytest.mark.long_after(1)
 def test_steps_and_matrices_are_those_of_the_formulas(run: Run, update: str) -> None:
     chosen = members("Rosenbrock")
     matrices = dict.fromkeys(chosen, np.eye(SIZE))

@@ -14,7 +14,7 @@ import tensorflow as tf
 from sciml_par.errors import InputError
 from sciml_par.problems import Box, Dirichlet, Observations, Problem, Residual, laplacian
 from sciml_par.training import Points
-from sciml_par.training.points.bootstrap import bootstrap_counts
+from sciml_par.training.points.generators import bootstrap_counts
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, difference
 

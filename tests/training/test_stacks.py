@@ -166,8 +166,8 @@ def test_a_member_that_fails_leaves_the_others_of_its_stack_alone() -> None:
     ("options", "message"),
     [
         ({"members": 2, "members_per_rank": 2}, "members_per_rank, not both"),
-        ({"members": 0}, "members to be an integer ≥ 1; got 0"),
-        ({"members": 2.5}, "members to be an integer ≥ 1; got 2.5"),
+        ({"members": 0}, "members must be an integer of at least 1, got 0"),
+        ({"members": 2.5}, "members must be an integer of at least 1, got 2.5"),
         ({"members": 2, "seeds": [1, 2, 3]}, "one of seeds for each of the 2 members; got 3"),
         ({"members": 2, "learning_rates": [1e-3]}, "one of learning_rates for each of the 2"),
         ({"members": 2, "problems": [poisson()]}, "one of problems for each of the 2 members"),

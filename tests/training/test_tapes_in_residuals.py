@@ -45,6 +45,7 @@ def _train(residual: Any, optimizer: str) -> np.ndarray:
     return np.array([member.loss for member in result.members])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_tapes_and_gradients_in_a_residual_are_the_operators(optimizer: str) -> None:
     expected = _train(lambda u, x: laplacian(u, x) + tf.sin(3 * x), optimizer)

@@ -228,6 +228,7 @@ def test_loss_and_gradient(of: Any) -> None:
         np.testing.assert_allclose((plus - minus) / (2 * h), expected, rtol=1e-6)
 
 
+@pytest.mark.long_after(1)
 @local
 @pytest.mark.parametrize(("of", "chain"), [("x", True), ("u", True), (("t", "x"), False)], ids=str)
 def test_the_jacobian_is_that_of_reverse_passes(of: Any, chain: bool) -> None:

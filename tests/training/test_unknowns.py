@@ -207,6 +207,7 @@ def test_members_one_by_one_and_the_history_of_one_that_has_ended() -> None:
     assert result.unknowns["k"].mean == first.unknowns["k"]
 
 
+@pytest.mark.long_after(2)
 @local
 @pytest.mark.parametrize(
     "optimizer",

@@ -19,11 +19,17 @@ from sciml_par.evaluation.figures.parts.layout import (
 )
 from sciml_par.evaluation.figures.parts.limits import error_limits, near, value_limits
 from sciml_par.evaluation.figures.parts.lines import draw_exact, draw_members, name_of, set_limits
-from sciml_par.evaluation.figures.parts.marks import draw_marks, marks_of
-from sciml_par.evaluation.figures.parts.names import coordinate, value_label
-from sciml_par.evaluation.figures.parts.panels import in_order
-from sciml_par.evaluation.figures.parts.spread import Spread, a_few, spread_of
-from sciml_par.evaluation.figures.parts.style import BAND, ERROR, INK, MEAN, PALE
+from sciml_par.evaluation.figures.parts.members import Spread, a_few, in_order, spread_of
+from sciml_par.evaluation.figures.parts.shards import draw_marks, marks_of
+from sciml_par.evaluation.figures.parts.style import (
+    BAND,
+    ERROR,
+    INK,
+    MEAN,
+    PALE,
+    coordinate,
+    value_label,
+)
 
 _HEIGHTS = (2.1, 1.25)  # inches, of a prediction and of the deviation below it
 # Over the mean, since a wide line below it would be hidden by the band.

@@ -12,12 +12,15 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import Entry, draw_line, make_grid, text_entry
 from sciml_par.evaluation.figures.parts.limits import error_limits, range_of
-from sciml_par.evaluation.figures.parts.marks import by_shard, draw_marks, marks_of
-from sciml_par.evaluation.figures.parts.members import Line, draw_lines
-from sciml_par.evaluation.figures.parts.names import coordinate, error_label
-from sciml_par.evaluation.figures.parts.panels import check_curves, in_order, too_many_dimensions
-from sciml_par.evaluation.figures.parts.spread import has_mean
-from sciml_par.evaluation.figures.parts.style import INK, paper_style
+from sciml_par.evaluation.figures.parts.lines import Line, draw_lines
+from sciml_par.evaluation.figures.parts.members import (
+    check_curves,
+    has_mean,
+    in_order,
+    too_many_dimensions,
+)
+from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks, marks_of
+from sciml_par.evaluation.figures.parts.style import INK, coordinate, error_label, paper_style
 from sciml_par.evaluation.figures.planes import plane_errors
 from sciml_par.evaluation.metrics.norms import pointwise_error
 

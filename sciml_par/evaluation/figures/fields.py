@@ -17,8 +17,8 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.evaluation.figures.parts.layout import Grid, column_width, make_grid
 from sciml_par.evaluation.figures.parts.limits import range_of
-from sciml_par.evaluation.figures.parts.names import coordinate
-from sciml_par.evaluation.figures.parts.outlines import draw_shards, outline_of, shard_entries
+from sciml_par.evaluation.figures.parts.shards import draw_shards, shard_entries
+from sciml_par.evaluation.figures.parts.style import coordinate
 
 _VALUES, _ERRORS = "viridis", "magma"
 _ROW_HEIGHT, _HIGHER_ROW = 1.75, 2.4  # inches, where the axes are not equal
@@ -94,11 +94,10 @@ def draw_panels(
 
 def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
     axes = grid.panels[cell]
-    image, triangles = _paint(axes, panel)
+    image = _paint(axes, panel)
     if panel.arrows is not None:
         _draw_streamlines(axes, panel.curve.x, panel.arrows)
-    whole = None if np.all(panel.curve.inside) else outline_of(triangles)
-    draw_shards(axes, panel.shards, points=panel.points, within=whole)
+    draw_shards(axes, panel.shards, points=panel.points)
     grid.title(axes, panel.title, panel.symbol)
     axes.locator_params(nbins=4)
     if equal:
@@ -106,7 +105,7 @@ def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
     return image
 
 
-def _paint(axes: Axes, panel: Panel) -> tuple[Any, Triangulation]:
+def _paint(axes: Axes, panel: Panel) -> Any:
     triangles, values, norm = _triangulate(panel.curve), panel.values, panel.norm
     lost = ~np.isfinite(values)
     triangles.set_mask(lost[triangles.triangles].any(axis=1))
@@ -117,10 +116,9 @@ def _paint(axes: Axes, panel: Panel) -> tuple[Any, Triangulation]:
     axes.set_xlim(range_of([panel.curve.x[:, 0]], margin=0.0))
     axes.set_ylim(range_of([panel.curve.x[:, 1]], margin=0.0))
     colors = _ERRORS if logarithmic else _VALUES
-    image = axes.tripcolor(
+    return axes.tripcolor(
         triangles, kept, shading="gouraud", norm=norm, cmap=colors, rasterized=True
     )
-    return image, triangles
 
 
 def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""The figure of predictions over the exact solution."""
+"""The figures of predictions over the exact solution."""
 
 from __future__ import annotations
 
@@ -10,25 +10,35 @@ from matplotlib.figure import Figure
 
 from sciml_par.evaluation.figures.bands import ensemble_lines
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.layout import Entry, make_grid
+from sciml_par.evaluation.figures.parts.layout import Entry, line_entry, make_grid
+from sciml_par.evaluation.figures.parts.limits import range_of, value_limits
 from sciml_par.evaluation.figures.parts.lines import draw_exact, draw_members, name_of, set_limits
-from sciml_par.evaluation.figures.parts.marks import by_shard, draw_marks, marks_of
-from sciml_par.evaluation.figures.parts.names import coordinate, value_label
-from sciml_par.evaluation.figures.parts.panels import (
+from sciml_par.evaluation.figures.parts.members import (
+    FEW,
     MOST_PANELS,
     Panels,
+    a_few,
     check_curves,
     grid_shape,
+    has_mean,
     share_panel,
     shown_of,
     too_many_dimensions,
 )
-from sciml_par.evaluation.figures.parts.spread import has_mean
-from sciml_par.evaluation.figures.parts.style import paper_style
+from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks, marks_of
+from sciml_par.evaluation.figures.parts.style import (
+    EXACT,
+    color_of,
+    coordinate,
+    exact_label,
+    paper_style,
+    symbol,
+    value_label,
+)
 from sciml_par.evaluation.figures.planes import plane_ensemble, plane_predictions
-from sciml_par.evaluation.figures.scatter import scatter_predictions
 
 _SAME_SCALE = 4.0  # panels share a y axis while their ranges differ by less than this factor
+_HEIGHT = 2.6  # inches
 
 
 def plot_predictions(
@@ -168,3 +178,37 @@ def _align(cells: dict[tuple[int, int], Axes], label: str) -> None:
             axes.tick_params(labelleft=column == 0)
         if column == 0:
             axes.set_ylabel(label)
+
+
+def scatter_predictions(curves: Sequence[Prediction], title: str | None) -> Figure:
+    """Draw u over u* at every point, in a colour a member, with the diagonal; a row a component."""
+    known = [curve for curve in curves if curve.known]
+    shown = [known[i] for i in a_few(len(known))] if len(known) > FEW else known
+    m = known[0].components
+    grid = make_grid([_HEIGHT] * m, 1, [(row, 0) for row in range(m)])
+    for (component, _), axes in grid.panels.items():
+        ends = range_of([curve.exact[:, component] for curve in shown])
+        axes.plot(ends, ends, label="_exact solution", **EXACT)
+        axes.set_xlim(ends)
+        axes.set_ylim(value_limits(shown, component))
+        for index, curve in enumerate(shown):
+            axes.plot(
+                curve.exact[:, component],
+                curve.u[:, component],
+                color=color_of(index),
+                label=curve.label,
+                linestyle="",
+                marker=".",
+                markersize=2.0,
+                markeredgewidth=0.0,
+                rasterized=True,
+                zorder=2.0,
+            )
+        axes.set_ylabel(f"${symbol(curves[0].fields[component])}$")
+        axes.set_xlabel(exact_label(curves[0], component))
+    entries: list[Entry] = [
+        line_entry(curve.label, color=color_of(i), linestyle="", marker=".")
+        for i, curve in enumerate(shown)
+    ]
+    title = shown_of(len(shown), len(curves), title)
+    return grid.finish([line_entry("exact solution", **EXACT), *entries], title=title)

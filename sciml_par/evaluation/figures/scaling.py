@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 
+from sciml_par.evaluation._arrays import check_items
 from sciml_par.evaluation.figures.parts.curves import ScalingCurve
 from sciml_par.evaluation.figures.parts.layout import Entry, line_entry, make_grid
 from sciml_par.evaluation.figures.parts.limits import log_limits
-from sciml_par.evaluation.figures.parts.panels import check_items
 from sciml_par.evaluation.figures.parts.style import INK, NEUTRAL, color_of, paper_style
 
 _HEIGHT = 2.3  # inches

@@ -21,10 +21,16 @@ from sciml_par.evaluation.figures.parts.layout import (
     patch_entry,
 )
 from sciml_par.evaluation.figures.parts.limits import value_limits
-from sciml_par.evaluation.figures.parts.names import coordinate, symbol, value_label
-from sciml_par.evaluation.figures.parts.panels import check_curves
-from sciml_par.evaluation.figures.parts.spread import DEVIATIONS, has_mean
-from sciml_par.evaluation.figures.parts.style import BAND, INK, MEAN, paper_style
+from sciml_par.evaluation.figures.parts.members import DEVIATIONS, check_curves, has_mean
+from sciml_par.evaluation.figures.parts.style import (
+    BAND,
+    INK,
+    MEAN,
+    coordinate,
+    paper_style,
+    symbol,
+    value_label,
+)
 
 TIMES = ("t", "time", "$t$")
 """Names of coordinates that are drawn as time."""

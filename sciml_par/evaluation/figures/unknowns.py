@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from sciml_par.errors import InputError
-from sciml_par.evaluation._arrays import as_real, check_label
-from sciml_par.evaluation.figures.parts.data import check_finite
+from sciml_par.evaluation._arrays import check_items
+from sciml_par.evaluation.figures.parts.curves import UnknownCurve
 from sciml_par.evaluation.figures.parts.layout import Entry, line_entry, make_grid
-from sciml_par.evaluation.figures.parts.members import Line, draw_lines
-from sciml_par.evaluation.figures.parts.panels import check_items
+from sciml_par.evaluation.figures.parts.lines import Line, draw_lines
 from sciml_par.evaluation.figures.parts.style import INK, paper_style
 
 _HEIGHT = 1.5  # inches of a row
@@ -29,52 +26,6 @@ _TRUE: dict[str, Any] = {
     "linestyle": (0, (4.0, 2.0)),
     "zorder": 3.0,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class UnknownCurve:
-    """An unknown coefficient during one training run, at the steps where it was recorded.
-
-    Attributes
-    ----------
-    name : str
-        Of the coefficient, such as "D"; those of one name share a panel.
-    label : str
-        Of the run, in the legend, such as "rank 0".
-    step : array [s]
-        Number of updates made before each value; finite and never decreasing.
-    value : array [s]
-        In the unit of the coefficient.
-    true : float, optional
-        What it is known to be.
-
-    Raises
-    ------
-    InputError
-        If the arrays are empty or of different lengths, or the steps go back.
-    """
-
-    name: str
-    label: str
-    step: np.ndarray
-    value: np.ndarray
-    true: float | None = None
-
-    def __post_init__(self) -> None:
-        check_label(self.name, "UnknownCurve.name")
-        check_label(self.label, "UnknownCurve.label")
-        where = f"UnknownCurve {self.name!r}"
-        step, value = as_real(self.step, f"{where}, step"), as_real(self.value, f"{where}, value")
-        if step.ndim != 1 or step.shape != value.shape or step.size == 0:
-            raise InputError(
-                f"{where}: expected step and value of one shape [s], s >= 1; got "
-                f"{list(step.shape)} and {list(value.shape)}. Record one value a step."
-            )
-        check_finite(step, f"{where}, step")
-        if np.any(np.diff(step) < 0):
-            raise InputError(f"{where}, step: expected steps that never decrease. Sort them.")
-        object.__setattr__(self, "step", step)
-        object.__setattr__(self, "value", value)
 
 
 def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -> Figure:

@@ -10,7 +10,7 @@ from sciml_par.parallel import Average, ReduceOp, Sum
 
 
 def reduction(op: ReduceOp | None, average: bool | None) -> ReduceOp:
-    """Return the operation, as `op` or the older `average` says; Average by default (local).
+    """Return the operation, as `op` or the older `average` says; Average by default.
 
     Raises
     ------
@@ -25,12 +25,12 @@ def reduction(op: ReduceOp | None, average: bool | None) -> ReduceOp:
 
 
 def device_of(name: str) -> str | None:
-    """Return the device to transfer a tensor from: '' means the one that it is on (local)."""
+    """Return the device to transfer a tensor from: '' means the one that it is on."""
     return name.replace("cpu", "CPU").replace("gpu", "GPU") or None
 
 
 def device_for(device_dense: str, device_sparse: str) -> str | None:
-    """One device for tensors of both kinds (local).
+    """One device for tensors of both kinds.
 
     Dense and sparse gradients travel together, so device_dense counts where both are given.
     """
@@ -38,7 +38,7 @@ def device_for(device_dense: str, device_sparse: str) -> str | None:
 
 
 def groups_of(num_groups: int, groups: Any) -> Any:
-    """`groups`, or the older `num_groups` (local).
+    """`groups`, or the older `num_groups`.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def groups_of(num_groups: int, groups: Any) -> Any:
 
 
 def variables_of(local_layers: Any) -> list[Any]:
-    """Return the trainable variables of a Keras layer, of several, or of none (local).
+    """Return the trainable variables of a Keras layer, of several, or of none.
 
     Raises
     ------

@@ -91,7 +91,7 @@ class HorovodBasics:
             raise
 
     def shutdown(self) -> None:
-        """Leave the ranks of this job (local)."""
+        """Leave the ranks of this job."""
         if not parallel.is_initialized():
             return
         for process_set in parallel.current_world().process_sets.values():
@@ -99,7 +99,7 @@ class HorovodBasics:
         parallel.shutdown()
 
     def is_initialized(self) -> bool:
-        """Return whether `init` has run and `shutdown` has not (local)."""
+        """Return whether `init` has run and `shutdown` has not."""
         return parallel.is_initialized()
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
@@ -111,56 +111,56 @@ class HorovodBasics:
         parallel.stop_timeline()
 
     def size(self) -> int:
-        """Return how many ranks there are (local)."""
+        """Return how many ranks there are."""
         return _with_ranks().size()
 
     def local_size(self) -> int:
-        """Return how many ranks run on this host (local)."""
+        """Return how many ranks run on this host."""
         return _with_ranks().local_size()
 
     def cross_size(self) -> int:
-        """On how many hosts there is a rank with this `local_rank` (local)."""
+        """On how many hosts there is a rank with this `local_rank`."""
         return _with_ranks().cross_size()
 
     def rank(self) -> int:
-        """This process's number, 0 ≤ rank < size (local)."""
+        """This process's number, 0 ≤ rank < size."""
         return _with_ranks().rank()
 
     def local_rank(self) -> int:
-        """This process's number among the ranks on its host (local)."""
+        """This process's number among the ranks on its host."""
         return _with_ranks().local_rank()
 
     def cross_rank(self) -> int:
-        """This host's number among those that have a rank with this `local_rank` (local)."""
+        """This host's number among those that have a rank with this `local_rank`."""
         return _with_ranks().cross_rank()
 
     def is_homogeneous(self) -> bool:
-        """Return whether as many ranks run on every host (local)."""
+        """Return whether as many ranks run on every host."""
         return _with_ranks().is_homogeneous()
 
     def mpi_threads_supported(self) -> bool:
-        """Return whether several threads of a rank may call MPI at once (local)."""
+        """Return whether several threads of a rank may call MPI at once."""
         current_world()
         from mpi4py import MPI
 
         return bool(MPI.Query_thread() == MPI.THREAD_MULTIPLE)
 
     def mpi_enabled(self) -> bool:
-        """True: the ranks find each other by MPI (local)."""
+        """True: the ranks find each other by MPI."""
         return True
 
     def mpi_built(self) -> bool:
-        """True: MPI transfers tensors in host memory (local)."""
+        """True: MPI transfers tensors in host memory."""
         return True
 
     def gloo_built(self) -> bool:
-        """False: there is no Gloo; nor DDL, oneCCL and ROCm, by the other names (local)."""
+        """False: there is no Gloo; nor DDL, oneCCL and ROCm, by the other names."""
         return False
 
     gloo_enabled = ddl_built = ccl_built = rocm_built = gloo_built
 
     def nccl_built(self) -> int:
-        """The version of the NCCL that can be loaded, as 22703 for 2.27.3; 0 without (local)."""
+        """The version of the NCCL that can be loaded, as 22703 for 2.27.3; 0 without."""
         from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_nccl
 
         try:
@@ -170,7 +170,7 @@ class HorovodBasics:
         return major * 10000 + minor * 100 + patch
 
     def cuda_built(self) -> bool:
-        """Return whether this TensorFlow computes on NVIDIA's GPUs (local)."""
+        """Return whether this TensorFlow computes on NVIDIA's GPUs."""
         from sciml_par._tensorflow import tf
 
         return bool(tf.test.is_built_with_cuda())
@@ -182,7 +182,7 @@ class HorovodBasics:
         return get_process_set_ids_and_ranks()
 
     def _comm_process_set_id(self, comm: MPI.Comm) -> int:
-        """Return the number of the set of this communicator's ranks (local)."""
+        """Return the number of the set of this communicator's ranks."""
         world = current_world().communicator.mpi.Get_group()
         ranks = sorted(comm.Get_group().Translate_ranks(None, world))
         for number, members in get_process_set_ids_and_ranks().items():
@@ -192,7 +192,7 @@ class HorovodBasics:
 
 
 def _with_ranks() -> ModuleType:
-    """`sciml_par.parallel`, or the error of a program that has not called `init` (local)."""
+    """`sciml_par.parallel`, or the error of a program that has not called `init`."""
     current_world()
     return parallel
 
@@ -220,7 +220,7 @@ def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
 
 
 def _compares(everyone: Communicator) -> bool:
-    """Return whether the facade has been initialized (local)."""
+    """Return whether the facade has been initialized."""
     return everyone.mismatch_error is not CollectiveMismatchError
 
 

@@ -1,7 +1,7 @@
-"""Horovod's elastic states: what a training consists of, saved, restored, and given to all ranks.
+"""Horovod's elastic states: the contents of a training, saved, restored, and given to all ranks.
 
-The ranks of a job do not come and go here, so a state is a container. `run` runs its function
-once, and when that fails, says how to go on.
+The ranks of a job do not come and go here, so a state is a container, and `run` runs its function
+once.
 """
 
 from __future__ import annotations
@@ -11,74 +11,54 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sciml_par.horovod.common.exceptions import HostsUpdatedInterrupt
-
 HOW_TO_START_AGAIN = (
     "elastic.run has run the function once: a job keeps its ranks from start to end. Save "
     "checkpoints, and start the job again from the last one, on as many ranks as there are "
     "(docs/failures.md)."
 )
 
-_REMOVED = 1
-"""What `on_hosts_updated` is told where hosts were removed; 2 where hosts were added."""
-
 
 class State:
-    """What the ranks of a training have in common.
+    """The part of a training that the ranks have in common.
 
     Parameters
     ----------
     bcast_object : gives a Python object of rank 0 to all ranks.
-    get_rank : tells this process's number.
+    get_rank : returns this process's number.
     """
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._reset_callbacks: list[Callable[[], None]] = []
-        self._host_changes: list[tuple[float, int]] = []
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
-        """Let `on_reset` call these as well (local)."""
+        """Let `on_reset` call these as well."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Reset, and call what was registered (local). Nothing but the program calls it."""
-        self._host_changes.clear()
+        """Reset, and call the registered functions. Only the program calls it."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Note that hosts have changed (local). Nothing but the program calls it."""
-        self._host_changes.append((timestamp, update_res))
+        """Do nothing: hosts do not change."""
 
     def commit(self) -> None:
-        """`save`, then `check_host_updates` (collective)."""
+        """Save the state."""
         self.save()
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Ask rank 0 whether it was told that hosts have changed (collective).
-
-        Raises
-        ------
-        HostsUpdatedInterrupt
-            On all ranks, where the program has told it so by `on_hosts_updated`.
-        """
-        told = [change for _, change in self._host_changes]
-        self._host_changes.clear()
-        changes = self._bcast_object(told)
-        if changes:
-            # Ranks that stay have equal states.
-            raise HostsUpdatedInterrupt(skip_sync=all(each == _REMOVED for each in changes))
+        """Do nothing: hosts do not change."""
 
     def save(self) -> None:
-        """Keep what the state holds now (local)."""
+        """Keep the present content of the state."""
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Bring back what was kept last (local)."""
+        """Return to the content that was saved last."""
         raise NotImplementedError
 
     def sync(self) -> None:
@@ -86,7 +66,7 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """What a state of one's own does in `on_reset`; nothing here (local)."""
+        """Do nothing; a derived class may do more in `on_reset`."""
 
 
 class ObjectState(State):
@@ -108,52 +88,48 @@ class ObjectState(State):
         self._saved_state = self._copies()
 
     def save(self) -> None:
-        """Keep copies of the attributes (local)."""
+        """Keep copies of the attributes."""
         self._saved_state = self._copies()
 
     def restore(self) -> None:
-        """Set the attributes to copies of what was kept last (local)."""
+        """Set the attributes to copies of those saved last."""
         for name, value in copy.deepcopy(self._saved_state).items():
             setattr(self, name, value)
 
     def sync(self) -> None:
-        """Keep, and set the attributes to, what rank 0 has kept last (collective)."""
+        """Save and set the attributes that rank 0 saved last (collective)."""
         if self._names:
             self._saved_state = self._bcast_object(self._saved_state)
             ObjectState.restore(self)  # the attributes alone, whatever a derived state restores
 
     def _copies(self) -> dict[str, Any]:
-        # Lists and counters change in place; what is kept must not change with them.
+        # Lists and counters change in place; saved ones must not change with them.
         return copy.deepcopy({name: getattr(self, name) for name in self._names})
 
 
 class WorkerNotificationManager:
-    """In Horovod, what hears of hosts from the launcher. Here nobody speaks to it."""
+    """Does nothing. In Horovod it receives news of hosts from the launcher."""
 
     def init(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing (local)."""
+        """Do nothing."""
 
     def register_listener(self, listener: Any) -> None:
-        """Nothing (local)."""
+        """Do nothing."""
 
     def remove_listener(self, listener: Any) -> None:
-        """Nothing (local)."""
+        """Do nothing."""
 
 
 notification_manager = WorkerNotificationManager()
 
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
-    """Return the function that calls `state.sync()`, and then `func(state, …)`, once (local).
+    """Return the function that calls `state.sync()`, and then `func(state, …)`, once.
 
     Parameters
     ----------
-    func : takes a `State` first.
-    reset : in Horovod, joins the ranks anew before another try; never called.
-
-    Returns
-    -------
-    A function whose errors are those of `func`, with a note on how to go on.
+    func : takes a `State` first. A note on its errors says how to start again.
+    reset : never called. In Horovod it joins the ranks again before another try.
     """
 
     @functools.wraps(func)

@@ -24,7 +24,7 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
-    """What to say where Horovod was built against another version of a framework (local)."""
+    """What to say where Horovod was built against another version of a framework."""
     return (
         f"Built with {name} {version}, but {name} {installed_version} is installed. sciml_par is "
         f"not built against {name}: install the version that you want."

@@ -17,7 +17,7 @@ from typing import Any
 def names_of_stub(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package whose stub lists its names (local).
+    """`__getattr__`, `__dir__` and `__all__` of a package whose stub lists its names.
 
     Parameters
     ----------

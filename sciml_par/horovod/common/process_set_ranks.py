@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def ranks_given(
     ranks: list[int] | None, comm: MPI.Comm | None, everyone: Communicator
 ) -> tuple[bool, list[int] | None]:
-    """What this rank says of a set: whether by a communicator, and its ranks of the job (local).
+    """What this rank says of a set: whether by a communicator, and its ranks of the job.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def ranks_given(
 
 
 def agreed_groups(said: list[tuple[bool, list[int] | None]]) -> list[list[int]]:
-    """Return the groups of ranks that all ranks together ask for, by their lowest rank (local).
+    """Return the groups of ranks that all ranks together ask for, by their lowest rank.
 
     Parameters
     ----------

@@ -59,11 +59,11 @@ class ProcessSet:
         return current_world().process_sets.get(self.process_set_id) is self
 
     def size(self) -> int | None:
-        """Return how many members it has; None if it is not registered (local)."""
+        """Return how many members it has; None if it is not registered."""
         return len(self.ranks or ()) if self._is_registered() else None
 
     def rank(self) -> int | None:
-        """This process's number among the members; None if it is not registered (local).
+        """This process's number among the members; None if it is not registered.
 
         Collectives take ranks of the whole job all the same, as `root_rank`.
 
@@ -75,7 +75,7 @@ class ProcessSet:
         return communicator_of(self).rank if self._is_registered() else None
 
     def included(self) -> bool | None:
-        """Return whether this process is a member; None if it is not registered (local)."""
+        """Return whether this process is a member; None if it is not registered."""
         return self._communicator is not None if self._is_registered() else None
 
 
@@ -103,7 +103,7 @@ global_process_set: ProcessSet = _AllRanks()
 
 
 def current_world() -> World:
-    """Return the ranks of this job, or an error that is a `ValueError` as well (local)."""
+    """Return the ranks of this job, or an error that is a `ValueError` as well."""
     try:
         return current_native_world()
     except NotInitializedError as error:
@@ -111,7 +111,7 @@ def current_world() -> World:
 
 
 def communicator_of(process_set: ProcessSet) -> Communicator:
-    """Return the group of ranks that stands behind a process set (local).
+    """Return the group of ranks that stands behind a process set.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def communicator_of(process_set: ProcessSet) -> Communicator:
 
 
 def gradient_options(process_set: ProcessSet, **options: Any) -> dict[str, Any]:
-    """How a tape or an optimizer reduces gradients over a process set (local).
+    """How a tape or an optimizer reduces gradients over a process set.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def gradient_options(process_set: ProcessSet, **options: Any) -> dict[str, Any]:
 
 
 def _group_of(process_set: ProcessSet) -> Communicator | None:
-    """Return the group of a registered set, or None if this rank is not a member (local)."""
+    """Return the group of a registered set, or None if this rank is not a member."""
     if process_set is global_process_set:
         return current_world().communicator
     if not isinstance(process_set, ProcessSet):
@@ -163,7 +163,7 @@ def _group_of(process_set: ProcessSet) -> Communicator | None:
 
 
 def root_in(process_set: ProcessSet, root_rank: int) -> int:
-    """Return the number that rank `root_rank` of the whole job has within the set (local)."""
+    """Return the number that rank `root_rank` of the whole job has within the set."""
     members = communicator_of(process_set).world_ranks
     if root_rank not in members:
         raise InputError(
@@ -174,7 +174,7 @@ def root_in(process_set: ProcessSet, root_rank: int) -> int:
 
 
 def process_set_of(process_set_id: int) -> ProcessSet:
-    """Return the registered set with a number (local)."""
+    """Return the registered set with a number."""
     if process_set_id == _GLOBAL_ID:
         return global_process_set
     found = current_world().process_sets.get(process_set_id)
@@ -232,13 +232,13 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def forget(process_set: ProcessSet) -> None:
-    """Let a set be one that was never registered (local)."""
+    """Let a set be one that was never registered."""
     process_set.process_set_id = None
     process_set._communicator = None
 
 
 def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
-    """Return all registered sets: {number: ranks} (local)."""
+    """Return all registered sets: {number: ranks}."""
     sets = {_GLOBAL_ID: global_process_set, **_registered()}
     return {number: _members(each) for number, each in sets.items()}
 
@@ -264,7 +264,7 @@ def _register(process_set: ProcessSet, ranks: list[int], everyone: Communicator)
 
 
 def _check_new(given: ProcessSet, groups: list[list[int]]) -> None:
-    """Raise `InputError` where a group is registered already (local)."""
+    """Raise `InputError` where a group is registered already."""
     if given is global_process_set or given._is_registered():
         raise InputError(f"{given!r} is registered already.")
     for other in (global_process_set, *_registered().values()):

@@ -20,7 +20,7 @@ _basics = HorovodBasics(__file__)
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: Any) -> None:
-    """Raise `ImportError` for a framework that there is no facade for (local)."""
+    """Raise `ImportError` for a framework that there is no facade for."""
     if not extension_available(ext_name.rpartition(".")[2]):
         raise ImportError(
             f"{ext_name}: sciml_par.horovod is for TensorFlow and Keras. Nothing has to be built "
@@ -29,12 +29,12 @@ def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: Any) 
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Return whether there is a facade for this framework, as "tensorflow" (local)."""
+    """Return whether there is a facade for this framework, as "tensorflow"."""
     return ext_base_name in _FRAMEWORKS
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Return whether TensorFlow sees a GPU; False for other frameworks (local)."""
+    """Return whether TensorFlow sees a GPU; False for other frameworks."""
     if not extension_available(ext_base_name):
         return False
     from sciml_par._tensorflow import tf
@@ -43,7 +43,7 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 
 def _question(name: str) -> Callable[..., Any]:
-    """The question of this name about what there is, as `HorovodBasics` answers it (local)."""
+    """The question of this name about what there is, as `HorovodBasics` answers it."""
 
     def ask(verbose: bool = False) -> Any:
         return getattr(_basics, name)()
@@ -63,7 +63,7 @@ rocm_built = _question("rocm_built")
 
 @contextlib.contextmanager
 def env(**variables: str) -> Iterator[None]:
-    """Environment variables that are set inside, and as before afterwards (local)."""
+    """Environment variables that are set inside, and as before afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -79,12 +79,12 @@ def env(**variables: str) -> Iterator[None]:
 def get_average_backwards_compatibility_fun(
     reduce_ops: Any,
 ) -> Callable[[ReduceOp | None, bool | None], ReduceOp]:
-    """Return the function (op, average) ↦ the operation that the two of them say (local)."""
+    """Return the function (op, average) ↦ the operation that the two of them say."""
     return reduction
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Return whether it is a power of two (local)."""
+    """Return whether it is a power of two."""
     return num_rank > 0 and num_rank.bit_count() == 1
 
 
@@ -94,14 +94,14 @@ handle_average_backwards_compatibility = reduction
 
 
 def split_list(l: Sequence[T], n: int) -> list[Sequence[T]]:  # noqa: E741
-    """`l` in n parts as even as can be; the first ones are longer where need be (local)."""
+    """`l` in n parts as even as can be; the first ones are longer where need be."""
     each, more = divmod(len(l), n)
     ends = [i * each + min(i, more) for i in range(n + 1)]
     return [l[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
 
 
 def is_iterable(x: Any) -> bool:
-    """Return whether one can iterate over it (local)."""
+    """Return whether one can iterate over it."""
     try:
         iter(x)
     except TypeError:
@@ -110,11 +110,11 @@ def is_iterable(x: Any) -> bool:
 
 
 def check_installed_version(name: str, version: str, exception: Any = None) -> None:
-    """Nothing: sciml_par is not built against a framework's version (local)."""
+    """Nothing: sciml_par is not built against a framework's version."""
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Return whether `ver` is not before `target`, by their numbers (local).
+    """Return whether `ver` is not before `target`, by their numbers.
 
     Raises
     ------

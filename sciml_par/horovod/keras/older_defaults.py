@@ -24,7 +24,7 @@ def DistributedOptimizer(
     num_groups: int = 0,
     groups: Any = None,
 ) -> optimizers.Optimizer:
-    """As in `sciml_par.horovod.tensorflow.keras`, which has more options (local)."""
+    """As in `sciml_par.horovod.tensorflow.keras`, which has more options."""
     return optimizers.DistributedOptimizer(**locals())
 
 

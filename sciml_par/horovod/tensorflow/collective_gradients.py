@@ -18,12 +18,12 @@ Collective = Callable[[list[Tensor]], list[Tensor]]
 
 
 def averaged_gradient(tensor: Tensor, group: Communicator) -> Tensor:
-    """`tensor`, whose gradient is divided by the number of ranks P (local)."""
+    """`tensor`, whose gradient is divided by the number of ranks P."""
     return _with_gradient_times(tensor, 1 / group.size)
 
 
 def multiplied_gradient(tensor: Tensor, group: Communicator) -> Tensor:
-    """`tensor`, whose gradient is multiplied by the number of ranks P (local)."""
+    """`tensor`, whose gradient is multiplied by the number of ranks P."""
     return _with_gradient_times(tensor, float(group.size))
 
 
@@ -61,5 +61,5 @@ def _with_gradient_times(tensor: Tensor, factor: float) -> Tensor:
 
 
 def _is_differentiated() -> bool:
-    """Whether anybody may ask for a gradient: in graphs, and where a tape looks on (local)."""
+    """Whether anybody may ask for a gradient: in graphs, and where a tape looks on."""
     return not tf.executing_eagerly() or is_recorded()

@@ -13,12 +13,12 @@ class Compressor(NativeCompressor):
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor to transfer, and what `decompress` needs to know (local)."""
+        """Return the tensor to transfer, and what `decompress` needs to know."""
         raise NotImplementedError
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
-        """Return the tensor as it was before, from the one that was transferred (local)."""
+        """Return the tensor as it was before, from the one that was transferred."""
         raise NotImplementedError
 
 
@@ -27,12 +27,12 @@ class NoneCompressor(Compressor):
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor itself (local)."""
+        """Return the tensor itself."""
         return tensor, None
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
-        """Return the tensor itself (local)."""
+        """Return the tensor itself."""
         return tensor
 
 
@@ -41,12 +41,12 @@ class FP16Compressor(Compressor):
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor as float16, and its type (local)."""
+        """Return the tensor as float16, and its type."""
         return Native.fp16.compress(tensor)
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
-        """Return the tensor in its type (local)."""
+        """Return the tensor in its type."""
         return Native.fp16.decompress(tensor, ctx)
 
 

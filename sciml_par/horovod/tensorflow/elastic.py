@@ -11,90 +11,65 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.elastic import ObjectState, run_fn
 from sciml_par.horovod.tensorflow.functions import broadcast_object, broadcast_variables
-from sciml_par.horovod.tensorflow.mpi_ops import init, rank, shutdown
+from sciml_par.horovod.tensorflow.mpi_ops import rank
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that gives the state of rank 0 to all ranks, and runs `func` once (local).
+    """Return the function that gives the state of rank 0 to all ranks, and runs `func` once.
 
     Parameters
     ----------
-    func : takes a state first. If it fails, its error says how to start again.
+    func : takes a state first. A note on its errors says how to start again.
     """
-    return run_fn(func, _reset)
-
-
-def _reset() -> None:
-    shutdown()
-    init()
-
-
-class _SavedVariables:
-    """Variables whose values are kept in host memory.
-
-    Parameters
-    ----------
-    variables : lists them; an optimizer's come into being with its first step.
-    session : of TensorFlow 1, in whose graph they are; None where TensorFlow executes eagerly.
-    """
-
-    def __init__(self, variables: Callable[[], Sequence[Any]], session: Any = None) -> None:
-        self._variables = variables
-        self._session = session
-        self._values: list[np.ndarray] = []
-        # A session may have closed its graph by the time the ranks meet.
-        self._broadcast = None
-        if session is not None:
-            with session.graph.as_default():
-                self._broadcast = broadcast_variables(self._variables(), root_rank=0)
-
-    def save(self) -> None:
-        if self._session is not None:
-            self._values = self._session.run(list(self._variables()))
-            return
-        self._values = [np.array(tf.convert_to_tensor(v)) for v in self._variables()]
-
-    def restore(self) -> None:
-        # Variables that were made since then keep what they have.
-        for variable, value in zip(self._variables(), self._values, strict=False):
-            if self._session is not None:
-                variable.load(value, self._session)
-            else:
-                variable.assign(value)
-
-    def sync(self) -> None:
-        if self._session is not None:
-            self._session.run(self._broadcast)
-        else:
-            broadcast_variables(self._variables(), root_rank=0)
-        self.save()
+    return run_fn(func, lambda: None)
 
 
 class _VariablesState(ObjectState):
     """A state of variables, and of Python objects as attributes."""
 
+    # An optimizer's variables come into being with its first step, so a function lists them.
     def __init__(self, variables: Callable[[], Sequence[Any]], session: Any, kwargs: Any) -> None:
-        self._kept = _SavedVariables(variables, session)
-        self._kept.save()
+        self._listed = variables
+        self._session = session
+        self._values: list[np.ndarray] = []
+        self._broadcast = None
+        if session is not None:  # it may have finalized its graph before `sync`
+            with session.graph.as_default():
+                self._broadcast = broadcast_variables(variables(), root_rank=0)
+        self._save_variables()
         super().__init__(broadcast_object, rank, **kwargs)
 
     def save(self) -> None:
-        """Keep the values of variables and attributes (local)."""
-        self._kept.save()
+        """Keep the values of variables and attributes in host memory."""
+        self._save_variables()
         super().save()
 
     def restore(self) -> None:
-        """Bring back the values that were kept last (local)."""
-        self._kept.restore()
+        """Return to the values saved last; variables made since then keep theirs."""
+        for variable, value in zip(self._listed(), self._values, strict=False):
+            if self._session is not None:
+                variable.load(value, self._session)
+            else:
+                variable.assign(value)
         super().restore()
 
     def sync(self) -> None:
-        """Give rank 0's variables, and its attributes as kept last, to all ranks (collective).
+        """Give rank 0's variables, and its attributes as saved last, to all ranks (collective).
 
         An optimizer has variables on all ranks or on none.
         """
-        self._kept.sync()
+        if self._session is not None:
+            self._session.run(self._broadcast)
+        else:
+            broadcast_variables(self._listed(), root_rank=0)
+        self._save_variables()
         super().sync()
+
+    def _save_variables(self) -> None:
+        if self._session is not None:
+            self._values = self._session.run(list(self._listed()))
+        else:
+            self._values = [np.array(tf.convert_to_tensor(v)) for v in self._listed()]
 
 
 class TensorFlowState(_VariablesState):
@@ -155,19 +130,19 @@ class TensorFlowKerasState(_VariablesState):
 
 
 def _variables_of_optimizer(optimizer: Any) -> list[Any]:
-    """Return the variables of an optimizer of Keras 3 or 2, or of TensorFlow 1 (local)."""
+    """Return the variables of an optimizer of Keras 3 or 2, or of TensorFlow 1."""
     variables = getattr(optimizer, "variables", ())
     return list(variables() if callable(variables) else variables)
 
 
 def _session(session: Any) -> Any:
-    """Return the session to read variables in; None where TensorFlow executes eagerly (local)."""
+    """Return the session to read variables in; None where TensorFlow executes eagerly."""
     if tf.executing_eagerly():
         return None
     found = session or tf.compat.v1.get_default_session()
     if found is None:
         raise InputError(
-            "an elastic state: expected a session, as the variables are in a graph of TensorFlow "
-            "1; give it as session=, or make the state inside `with session.as_default():`."
+            "an elastic state: expected a session for a graph of TensorFlow 1. Pass session=, "
+            "or make the state inside `with session.as_default():`."
         )
     return found

@@ -60,7 +60,7 @@ def broadcast_object_fn(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
-    """Return the function obj ↦ `broadcast_object(obj, root_rank, …)` (local)."""
+    """Return the function obj ↦ `broadcast_object(obj, root_rank, …)`."""
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 

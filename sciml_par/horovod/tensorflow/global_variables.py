@@ -43,7 +43,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
         self.bcast_op: Any = None
 
     def begin(self) -> None:
-        """Add the operation to the graph, which is about to be closed (local)."""
+        """Add the operation to the graph, which is about to be closed."""
         graph = tf.compat.v1.get_default_graph()
         if self.bcast_op is None or self.bcast_op.graph is not graph:
             with tf.device(self.device or None):

@@ -1,4 +1,4 @@
-"""The Keras that a program means by `tf.keras`."""
+"""The Keras that a program means by `tf.keras`, and its numbers in graphs of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -10,11 +10,31 @@ from sciml_par.errors import InputError
 
 
 def keras_of_tensorflow() -> ModuleType:
-    """`keras`, which is Keras 3; or `tf_keras`, Keras 2, where TF_USE_LEGACY_KERAS is set (local).
+    """`keras`, which is Keras 3; or `tf_keras`, Keras 2, where TF_USE_LEGACY_KERAS is set.
 
     Layers and callbacks derive from its classes, so this is decided when they are imported.
     """
     return import_module(tf.keras.Model.__module__.partition(".")[0])
+
+
+def session_of_keras() -> Any:
+    """The session in which Keras 2 runs the graph of TensorFlow 1 under construction.
+
+    None in eager mode, in a function that is traced, and where there is no session.
+    """
+    if tf.executing_eagerly() or tf.compat.v1.get_default_graph().building_function:
+        return None
+    if keras_of_tensorflow().__version__.startswith("3"):
+        return tf.compat.v1.get_default_session()
+    return tf.compat.v1.keras.backend.get_session()
+
+
+def number_of(given: Any) -> float:
+    """Return a number, or the value of a variable."""
+    session = session_of_keras()
+    if session is None or not tf.is_tensor(given):
+        return float(tf.convert_to_tensor(given)) if tf.executing_eagerly() else float(given)
+    return float(session.run(given))
 
 
 class OfOneKeras:

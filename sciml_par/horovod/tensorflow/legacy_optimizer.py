@@ -43,15 +43,15 @@ class _Wrapper(_LegacyOptimizer):
         self._optimizer = optimizer
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the inner optimizer's (local)."""
+        """Return the inner optimizer's."""
         return self._optimizer.get_slot(*args, **kwargs)
 
     def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the inner optimizer's (local)."""
+        """Return the inner optimizer's."""
         return self._optimizer.get_slot_names(*args, **kwargs)
 
     def variables(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the inner optimizer's (local)."""
+        """Return the inner optimizer's."""
         return self._optimizer.variables(*args, **kwargs)
 
 
@@ -98,7 +98,7 @@ class _DistributedOptimizer(_Wrapper):
             self._accumulation = LegacyAccumulation(backward_passes_per_step, average=average)
 
     def register_local_var(self, var: Any) -> None:
-        """From now on, leave the gradient by `var` to this rank (local)."""
+        """From now on, leave the gradient by `var` to this rank."""
         self._reduction = self._reduction.with_local(var)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
@@ -117,7 +117,7 @@ class _DistributedOptimizer(_Wrapper):
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: Any = None
     ) -> Any:
-        """As the inner optimizer's; at every n-th backward pass only (local).
+        """As the inner optimizer's; at every n-th backward pass only.
 
         The global step counts every pass.
         """
@@ -160,7 +160,7 @@ class _DistributedAdasumOptimizer(_Wrapper):
         self._before: list[Any] = []
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the inner optimizer's: this rank's own (local)."""
+        """Return the inner optimizer's: this rank's own."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
@@ -186,11 +186,11 @@ class _DistributedAdasumOptimizer(_Wrapper):
         return met if tf.executing_eagerly() else tf.group(met)
 
     def get_slot(self, var: Any, name: str) -> Any:
-        """Return the inner optimizer's (local)."""
+        """Return the inner optimizer's."""
         return self._optimizer.get_slot(var, name)
 
     def get_slot_names(self) -> Any:
-        """Return the inner optimizer's (local)."""
+        """Return the inner optimizer's."""
         return self._optimizer.get_slot_names()
 
     def _meet(self, variables: list[Any]) -> Any:

@@ -192,27 +192,27 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def size_op(process_set_id: int = 0, name: str | None = None) -> Tensor:
-    """Return how many ranks a process set has, asked for when the graph runs: int32 (local)."""
+    """Return how many ranks a process set has, asked for when the graph runs: int32."""
     return _number(lambda: process_set_of(process_set_id).size(), name)
 
 
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Tensor:
-    """1 if this rank is in a process set, otherwise 0, when the graph runs: int32 (local)."""
+    """1 if this rank is in a process set, otherwise 0, when the graph runs: int32."""
     return _number(lambda: process_set_of(process_set_id).included(), name)
 
 
 def local_size_op(name: str | None = None) -> Tensor:
-    """Return how many ranks run on this host, asked for when the graph runs: int32 (local)."""
+    """Return how many ranks run on this host, asked for when the graph runs: int32."""
     return _number(local_size, name)
 
 
 def rank_op(name: str | None = None) -> Tensor:
-    """This process's number, asked for when the graph runs: int32 (local)."""
+    """This process's number, asked for when the graph runs: int32."""
     return _number(rank, name)
 
 
 def local_rank_op(name: str | None = None) -> Tensor:
-    """This process's number on its host, asked for when the graph runs: int32 (local)."""
+    """This process's number on its host, asked for when the graph runs: int32."""
     return _number(local_rank, name)
 
 

@@ -54,7 +54,7 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """Return an optimizer that reduces the gradients over the ranks before it applies them (local).
+    """Return an optimizer that reduces the gradients over the ranks before it applies them.
 
     Parameters
     ----------

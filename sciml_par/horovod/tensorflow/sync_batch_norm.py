@@ -25,22 +25,22 @@ _IS_KERAS_2 = not keras.__version__.startswith("3")
 class SyncBatchNormalization(keras.layers.BatchNormalization):
     r"""`keras.layers.BatchNormalization` with the mean and variance of all ranks' batches.
 
-        y = γ (x − μ) / √(σ² + ε) + β,   μ = (1/n) Σ_r Σ_i x_ri,   σ² = (1/n) Σ_r Σ_i (x_ri − μ)²
+         y = γ (x − μ) / √(σ² + ε) + β,   μ = (1/n) Σ_r Σ_i x_ri,   σ² = (1/n) Σ_r Σ_i (x_ri − μ)²
 
-    with n = Σ_r n_r the number of all ranks' values of a channel, so ranks may have batches of
-    different lengths, or none. In training, each call is one allreduce, of three numbers a channel
-    (collective); the moving averages are the same on every rank. In inference it is the plain layer
-    (local).
+     with n = Σ_r n_r the number of all ranks' values of a channel, so ranks may have batches of
+     different lengths, or none. In training, each call is one allreduce, of three numbers a channel
+     (collective); the moving averages are the same on every rank. In inference it is the plain
+    layer.
 
-    Parameters
-    ----------
-    fused : False; there is no fused kernel for it.
-    **kwargs : those of `keras.layers.BatchNormalization`.
+     Parameters
+     ----------
+     fused : False; there is no fused kernel for it.
+     **kwargs : those of `keras.layers.BatchNormalization`.
 
-    Raises
-    ------
-    InputError
-        `fused` is anything else.
+     Raises
+     ------
+     InputError
+         `fused` is anything else.
     """
 
     def __init__(self, fused: bool | None = False, **kwargs: Any) -> None:
@@ -88,7 +88,7 @@ def _moments(
 def _local_sums(
     x: Tensor, axes: Sequence[int], mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """n, Σ x and Σ x² of this rank, the last in float64; of x's rank, [1, …, C] (local)."""
+    """n, Σ x and Σ x² of this rank, the last in float64; of x's rank, [1, …, C]."""
 
     def summed(each: Tensor) -> Tensor:
         return tf.reduce_sum(each, axis=axes, keepdims=True)

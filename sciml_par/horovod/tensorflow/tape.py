@@ -83,7 +83,7 @@ def DistributedGradientTape(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """Return a `tf.GradientTape` that reduces its gradients over the ranks (local).
+    """Return a `tf.GradientTape` that reduces its gradients over the ranks.
 
         with tf.GradientTape() as tape:
             loss = ...
@@ -125,7 +125,7 @@ def PartialDistributedGradientTape(
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """Return a `DistributedGradientTape` that leaves some layers' gradients to each rank (local).
+    """Return a `DistributedGradientTape` that leaves some layers' gradients to each rank.
 
     Parameters
     ----------

@@ -10,17 +10,17 @@ from sciml_par._tensorflow import tf
 
 
 def _executing_eagerly() -> bool:
-    """Return whether TensorFlow executes eagerly here (local)."""
+    """Return whether TensorFlow executes eagerly here."""
     return bool(tf.executing_eagerly())
 
 
 def _make_subgraph(f: Callable[..., Any]) -> Any:
-    """`tf.function(f)` (local)."""
+    """`tf.function(f)`."""
     return tf.function(f)
 
 
 def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f`, which remembers its results, those of graphs and of eager code apart (local)."""
+    """`f`, which remembers its results, those of graphs and of eager code apart."""
 
     @functools.cache
     def remembered(eagerly: bool, *args: Any) -> Any:
@@ -30,10 +30,10 @@ def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def vars_to_refs(vars: Any) -> Any:
-    """Variables, in lists of any depth, as what can be hashed: tuples of references (local)."""
+    """Variables, in lists of any depth, as what can be hashed: tuples of references."""
     return tuple(map(vars_to_refs, vars)) if isinstance(vars, list) else vars.ref()
 
 
 def refs_to_vars(refs: Any) -> Any:
-    """Return the variables of what `vars_to_refs` has returned (local)."""
+    """Return the variables of what `vars_to_refs` has returned."""
     return list(map(refs_to_vars, refs)) if isinstance(refs, tuple) else refs.deref()

@@ -13,6 +13,7 @@ from sciml_par.networks.layers.activation import ACTIVATIONS, LINEAR, Activation
 from sciml_par.networks.models.fourier_features import FourierFeatures
 from sciml_par.networks.models.mlp import MLP
 from sciml_par.networks.models.periodic_embedding import PeriodicEmbedding
+from sciml_par.networks.models.random_features import RandomFeatures
 from sciml_par.networks.propagation.dense_chain import (
     DenseChain,
     DenseLayer,
@@ -66,9 +67,9 @@ def dense_chain(model: Any) -> DenseChain | None:
 
 
 def _operations(model: Any) -> Iterator[Any]:
-    """What a model does, one after the other; the model itself where it cannot be taken apart."""
+    """Yield the operations of a model in order; the model itself if it cannot be taken apart."""
     keras: Any = import_module("keras")
-    if type(model) is MLP and not model._slopes:
+    if type(model) in (MLP, RandomFeatures) and not model._slopes:
         if model.embedding is not None:
             yield model.embedding
         for layer in model._dense[:-1]:

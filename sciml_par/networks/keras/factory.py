@@ -1,4 +1,4 @@
-"""Networks from what a user gives: a function that makes models, or a model."""
+"""Networks from a function that makes models, a name, or a model."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from sciml_par.networks.layers.model_arguments import check_seed_and_dtype
 
 _OF_MODELS = ("trainable_variables", "parameters", "variables")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-# Where a factory has such an argument and says None, or nothing, it is for the training to say.
+# The training fills in these arguments where a factory leaves them out or has None.
 _OPEN = ("box", "initial_weights")
 _NAMED = ("seed", "dtype", *_OPEN)
 
@@ -36,31 +34,31 @@ def make_network(
     box: Any = None,
     initial_weights: str | None = None,
 ) -> Network:
-    """Return a network of weights of its own, from whatever `train(network=…)` takes (local).
+    """Return a network with new weights from what `train(network=…)` takes (local).
 
     Parameters
     ----------
     network : callable, Keras 3 model or name, optional
-        What makes a model: a function or class that is called as ``network(d, m, seed=seed,
+        A function or class that makes a model: called as ``network(d, m, seed=seed,
         dtype=dtype)``, with those of these arguments that it takes, or without any. A seed that
         `functools.partial` binds stays; a dtype that it binds must be this one. By default
-        `sciml_par.networks.MLP`. Or a model, which is taken as it is, whatever the seed. Or the
-        name of one, as for `network_named`.
+        `sciml_par.networks.MLP`. Or a model, which is used unchanged, whatever the seed. Or a
+        name, as for `network_named`.
     d : int
         Dimension of the points.
     m : int
         Components of the field.
     seed : int
-        What takes no seed is called while the random numbers of Keras, TensorFlow, NumPy and Python
-        begin at this seed; afterwards they go on where they were.
+        For a factory that takes no seed, the generators of Keras, TensorFlow, NumPy and Python
+        start at this seed during the call; afterwards they continue where they were.
     dtype : {"float32", "float64"}
-        Models are made in this precision where their layers do not say otherwise.
+        Precision of models whose layers do not set their own.
     box : pair (lower, upper), optional
-        The corners of the box of the points. It is given to what has an argument `box` and no
-        other value for it than None.
+        The corners of the box of the points, passed to factories whose argument `box` is not
+        set.
     initial_weights : str, optional
-        As for `sciml_par.networks.MLP`. It is given to what has an argument `initial_weights` and
-        no other value for it than None.
+        As for `sciml_par.networks.MLP`, passed to factories whose argument of this name is not
+        set.
 
     Returns
     -------
@@ -69,7 +67,7 @@ def make_network(
     Raises
     ------
     InputError
-        As `as_network`; or the call needs other arguments.
+        As for `as_network`; or the factory needs other arguments.
 
     Examples
     --------
@@ -117,7 +115,7 @@ def bound_arguments(network: Any) -> dict[str, Any]:
 
 
 def _maker(network: Any) -> Any:
-    """What makes the network that is named, or the default; anything else as it is."""
+    """Return the factory of a name or the default; anything else unchanged."""
     if network is None:
         from sciml_par.networks.models.mlp import MLP
 
@@ -137,8 +135,7 @@ def _has(value: Any, name: str) -> bool:
 
 
 def _called(make: Callable[..., Any], d: int, m: int, values: dict[str, Any]) -> Any:
-    """What a factory makes, called with the arguments that it takes."""
-    positional, named = _arguments(make)
+    """Call a factory with (d, m), if it needs arguments, and with those that it names."""
     bound = bound_arguments(make)
     if bound.get("dtype", values["dtype"]) != values["dtype"]:
         raise InputError(
@@ -146,41 +143,37 @@ def _called(make: Callable[..., Any], d: int, m: int, values: dict[str, Any]) ->
             f"precision={values['dtype']!r}. Leave out dtype, or give precision={bound['dtype']!r} "
             f"to train."
         )
-    named = tuple(name for name in named if name not in bound)
-    made = make(*(d, m)[:positional], **{name: values[name] for name in named})
+    positional, names = _arguments(make)
+    named = {name: values[name] for name in names if name not in bound}
+    made = make(*(d, m)[:positional], **named)
     if made is None:
-        raise InputError(
-            f"network: {_name(make)} returned nothing; it must return the model that it makes."
-        )
+        raise InputError(f"network: {_name(make)} returned None; it must return its model.")
     return made
 
 
 def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
-    """Return how many of (d, m), and which of those with names, a factory is to be called with."""
+    """Return how many of (d, m) a factory gets, and the names of its other arguments."""
     try:
         parameters = _parameters(make)
     except (TypeError, ValueError):  # some built-in callables have none
         return 2, ("seed", "dtype")
-    needed = [p for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
-    needed = [p for p in needed if p.name not in _NAMED]
     kinds = {p.kind for p in parameters}
     # Arguments with defaults, such as a width, are not meant for the numbers d and m.
-    positional = 2 if needed or inspect.Parameter.VAR_POSITIONAL in kinds else 0
-    if inspect.isclass(make) and not needed:
-        positional = 0
-    named: tuple[str, ...]
-    named = tuple(name for name in ("seed", "dtype") if name in {p.name for p in parameters})
+    needed = [p for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
+    needed = [p for p in needed if p.name not in _NAMED]
+    any_number = inspect.Parameter.VAR_POSITIONAL in kinds and not inspect.isclass(make)
+    positional = 2 if needed or any_number else 0
+    names = {p.name for p in parameters if p.name not in _OPEN or _is_open(p)}
     if inspect.Parameter.VAR_KEYWORD in kinds and positional:
-        named = ("seed", "dtype")
-    named += tuple(p.name for p in parameters if p.name in _OPEN and _is_open(p))
-    others = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    unknown = [p.name for p in needed[2:]] + [n for n in others if n not in _NAMED]
-    if unknown or len(needed) == 1:
+        names |= {"seed", "dtype"}
+    named = tuple(name for name in _NAMED if name in names)
+    try:
+        inspect.Signature(parameters).bind(*range(positional), **dict.fromkeys(named))
+    except TypeError as error:
         raise InputError(
             f"network: {_name(make)} is called as network(d, m, seed=..., dtype=...) or without "
-            f"arguments, but it needs {', '.join(unknown or [needed[0].name])}; bind the others "
-            f"with functools.partial or a lambda."
-        )
+            f"arguments: {error}; bind others with functools.partial or a lambda."
+        ) from None
     return positional, named
 
 
@@ -191,7 +184,7 @@ def _is_open(parameter: inspect.Parameter) -> bool:
 
 
 def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Those of a function, or of the constructor of a class."""
+    """Return the parameters of a function, or of the constructor of a class."""
     if not inspect.isclass(make):
         return list(inspect.signature(make).parameters.values())
     # Keras gives its classes a __new__ of any arguments, which inspect may take in its place.
@@ -200,7 +193,7 @@ def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
 
 @contextlib.contextmanager
 def _precision(dtype: str) -> Iterator[None]:
-    """Let Keras make models in `dtype` where nothing else is said."""
+    """Let Keras make models in `dtype` by default."""
     keras: Any = import_module("keras")
     floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx(dtype)
@@ -214,9 +207,9 @@ def _precision(dtype: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _random_numbers(seed: int) -> Iterator[None]:
-    """Let all that draws random numbers begin at `seed`, and go on afterwards as if it had not.
+    """Start all generators of random numbers at `seed`, and restore their states afterwards.
 
-    Neither Keras nor TensorFlow has public functions that tell the state of its generator.
+    Neither Keras nor TensorFlow has a public function for the state of its generator.
     """
     from keras.src.backend.common import global_state
     from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR

@@ -1,21 +1,20 @@
-"""Models of all kinds as what the engine needs of a network."""
+"""Networks from models: Keras 3 models, those of this package, and objects written by hand."""
 
 from __future__ import annotations
 
 import hashlib
-import inspect
-import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
-from sciml_par.networks.keras import keras_checks
+from sciml_par.networks.keras import trial
 from sciml_par.networks.keras.dense_model import dense_chain
-from sciml_par.networks.keras.graph_key import digest_of_graph
-from sciml_par.networks.keras.keras_function import KerasFunction
+from sciml_par.networks.keras.keras_function import KerasFunction, digest_of_graph
 from sciml_par.networks.keras.network import Identity, Network
+from sciml_par.networks.layers.activation import LINEAR
 from sciml_par.networks.propagation.dense_chain import DenseChain
 
 _ACCEPTED = (
@@ -26,7 +25,7 @@ _COMPILED_BY_DEFAULT = "rmsprop"
 
 
 def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network:
-    """Return the pure functions of a model's weights (local).
+    """Return a model as pure functions of its weights (local).
 
     Parameters
     ----------
@@ -37,20 +36,20 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     m : int
         Components of the field.
     dtype : {"float32", "float64"}
-        In which the training computes.
+        Precision of the training.
 
     Returns
     -------
     Network
         With a jet where the model is a chain of dense layers with known activations: Sequential
         or functional, of Dense, Activation, Normalization, Rescaling and `MLP`. Other models are
-        differentiated by nested tapes, which is as right, but slower.
+        differentiated by nested tapes, which is equally exact, but slower.
 
     Raises
     ------
     InputError
-        What is given is no such model; has other numbers of inputs or outputs; is of another
-        precision; or is no function of x, as with Dropout and BatchNormalization.
+        The value is not a model; it has other numbers of inputs or outputs, or another precision;
+        or it is not a function of x, as with Dropout and BatchNormalization.
 
     Examples
     --------
@@ -64,7 +63,8 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     if isinstance(model, _mlp()) and _is_plain_mlp(model):
         return _network_of_mlp(model, d, m, dtype)
     propagated: Any = import_module("sciml_par.networks.propagation.propagated_model")
-    if isinstance(model, propagated.PropagatedModel):
+    corrected: Any = import_module("sciml_par.networks.keras.corrected")
+    if isinstance(model, (propagated.PropagatedModel, corrected.Corrected)):
         return _network_of_ours(model, d, m, dtype, model.records())
     keras: Any = import_module("keras")
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
@@ -89,21 +89,37 @@ def _network_of_mlp(model: Any, d: int, m: int, dtype: str) -> Network:
 
 def _network_of_ours(model: Any, d: int, m: int, dtype: str, chain: Any) -> Network:
     """Of a class of this package, whose `apply` and `jet` take the weights that are trained."""
-    name = keras_checks.described(model)
-    _check_numbers(name, (model.input_size, d), (model.output_size, m))
-    keras_checks.check_parts(model)
-    keras_checks.check_precision(model, dtype)
+    _check_numbers(model, (model.input_size, d), (model.output_size, m))
+    trial.check_weights(model, dtype)
     variables = tuple(model.trainable_variables)
-    remarks = _remarks(model)
-    return Network(model, variables, model.apply, model.jet, _key(model), remarks, chain=chain)
+    return Network(
+        model,
+        variables,
+        model.apply,
+        model.jet,
+        _key(model),
+        _remarks(model),
+        chain=chain,
+        frozen=_numbers(getattr(model, "frozen_variables", ()), variables),
+        linear=_numbers(getattr(model, "linear_variables", ()), variables) or None,
+    )
+
+
+def _numbers(some: Sequence[Any], variables: Sequence[Any]) -> tuple[int, ...]:
+    """Return which of the variables some of them are."""
+    found = {id(variable) for variable in some}
+    return tuple(i for i, variable in enumerate(variables) if id(variable) in found)
 
 
 def _key(model: Any) -> Any:
+    summands = getattr(model, "summands", None)
+    if summands is not None:
+        return (type(model), *map(_key, summands))
     try:
         config = model.get_config()
     except Exception:  # that of a subclass may be anything
         return Identity(model)
-    initial = ("name", "seed", "initial_weights", "box")
+    initial = ("name", "seed", "initial_weights", "box", "scale")
     kept = {name: value for name, value in config.items() if name not in initial}
     embedding = repr(kept.pop("embedding", None))
     trained = {id(variable) for variable in model.trainable_variables}
@@ -120,19 +136,18 @@ def _network_by_hand(model: Any) -> Network:
 
 
 def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:
-    name = keras_checks.described(model)
-    _build(model, d, dtype)
-    keras_checks.check_parts(model)
-    keras_checks.check_precision(model, dtype)
+    trial.build(model, d, dtype)
+    trial.check_weights(model, dtype)
     function = KerasFunction.of(model)
+    parameters, x, u = trial.trial(function, d, dtype)
+    _check_numbers(model, (d, d), (int(u.shape[1]), m))
     chain = dense_chain(model)
-    if chain is not None and _agree(chain, function, d, dtype):
-        _check_numbers(name, None, (_columns(function, d, dtype, name), m))
+    # TensorFlow has some constants of its functions, those of gelu, in single precision only.
+    if chain is not None and trial.close(chain.apply(parameters, x), u, least=1e-6):
         return _network_of_chain(model, chain)
-    _check_numbers(name, None, (_columns(function, d, dtype, name), m))
-    keras_checks.check_behaviour(function, d, dtype)
+    trial.check_behaviour(function, parameters, x, u)
     traced = _trace(function, d, dtype)
-    keras_checks.check_operations(traced, name, dtype)
+    trial.check_operations(model, traced, dtype)
     digest, complete = digest_of_graph(traced)
     key = ("graph", digest, None if complete else Identity(model), _digest(function.frozen))
     variables = tuple(model.trainable_variables)
@@ -143,92 +158,34 @@ def _network_of_chain(model: Any, chain: DenseChain) -> Network:
     variables = tuple(model.trainable_variables)
     shapes = tuple((tuple(v.shape), str(v.dtype)) for v in variables)
     key = ("chain", chain.key, shapes)
-    return Network(model, variables, chain.apply, chain.jet, key, _remarks(model), chain=chain)
+    last = chain.layers[-1]
+    linear = [place for place in (last.weight, last.bias) if isinstance(place, int)]
+    return Network(
+        model,
+        variables,
+        chain.apply,
+        chain.jet,
+        key,
+        _remarks(model),
+        chain=chain,
+        linear=tuple(linear) if linear and last.activation is LINEAR else None,
+    )
 
 
-def _build(model: Any, d: int, dtype: str) -> None:
-    """Call a model once, which builds what is not built yet, and see that it can be called."""
-    name = keras_checks.described(model)
-    keras: Any = import_module("keras")
-    _check_inputs(model, d, name)
-    x = tf.zeros([2, d], dtype)
-    try:
-        if isinstance(model, keras.Sequential) and not model.built:
-            model.build((None, d))  # a call would give it a fixed number of points
-        output = model(x)
-    except InputError:
-        raise
-    except Exception as error:  # Keras, TensorFlow and the user's own code raise all kinds
-        raise InputError(
-            f"{name} cannot be called with points [n, {d}], one tensor with a row for each point: "
-            f"{type(error).__name__}: {_cause(error)}"
-        ) from error
-    if not tf.is_tensor(output):
-        raise InputError(
-            f"{name} returns a {type(output).__name__}, but a field is one tensor [n, m]; join "
-            f"several outputs with keras.layers.Concatenate()."
-        )
-
-
-def _check_inputs(model: Any, d: int, name: str) -> None:
-    """Check the inputs of a model that says what it takes."""
-    inputs = getattr(model, "inputs", None)
-    if not inputs:
-        return
-    if len(inputs) > 1:
-        raise InputError(
-            f"{name} has {len(inputs)} inputs, but a field takes all coordinates as one tensor "
-            f"[n, {d}]; begin with one keras.Input(({d},)) and slice it, x[:, 0:1]."
-        )
-    shape = tuple(inputs[0].shape)
-    if len(shape) == 2 and shape[1] is not None:
-        _check_numbers(name, (shape[1], d), None)
-    if len(shape) != 2:
-        raise InputError(
-            f"{name} takes inputs of the shape {list(shape)}, but points are [n, {d}]; "
-            f"begin with keras.Input(({d},))."
-        )
-
-
-def _check_numbers(
-    name: str, inputs: tuple[int, int] | None, outputs: tuple[int, int] | None
-) -> None:
+def _check_numbers(model: Any, inputs: tuple[int, int], outputs: tuple[int, int]) -> None:
     """Compare the inputs and the outputs that a model has with those that it must have."""
-    if inputs is not None and inputs[0] != inputs[1]:
+    name = trial.described(model)
+    if inputs[0] != inputs[1]:
         raise InputError(
             f"{name} takes {inputs[0]} inputs, but the problem has {inputs[1]} coordinates; make "
             f"it with {inputs[1]}."
         )
-    if outputs is not None and outputs[0] != outputs[1]:
+    if outputs[0] != outputs[1]:
         raise InputError(
             f"{name} has {outputs[0]} outputs, but the problem has a field of {outputs[1]} "
             f"components; make its last layer with {outputs[1]}, or the problem with outputs="
             f"{outputs[0]}."
         )
-
-
-def _columns(function: KerasFunction, d: int, dtype: str, name: str) -> int:
-    """Return the number of components of the output, once it has a row for each point."""
-    x = keras_checks.trial_points(d, dtype)
-    output = function(keras_checks.perturbed(function.model.trainable_variables), x)
-    if output.shape.rank != 2 or output.shape[0] != x.shape[0]:
-        raise InputError(
-            f"{name} gives {output.shape.as_list()} for points {x.shape.as_list()}, but a field is "
-            f"[n, m], with a row for each point."
-        )
-    return int(output.shape[1])
-
-
-def _agree(chain: DenseChain, function: KerasFunction, d: int, dtype: str) -> bool:
-    """Return whether a chain computes what the model does that it was read off."""
-    parameters = keras_checks.perturbed(function.model.trainable_variables)
-    x = keras_checks.trial_points(d, dtype)
-    found, expected = chain.apply(parameters, x), function(parameters, x)
-    if found.shape != expected.shape or found.dtype != expected.dtype:
-        return False
-    # TensorFlow has some constants of its functions, those of gelu, in single precision only.
-    tolerance = max(1e3 * np.finfo(found.dtype.as_numpy_dtype).eps, 1e-6)
-    return bool(np.allclose(found, expected, rtol=tolerance, atol=tolerance))
 
 
 def _trace(function: KerasFunction, d: int, dtype: str) -> Any:
@@ -247,7 +204,7 @@ def _digest(values: tuple[Any, ...]) -> str:
 
 
 def _remarks(model: Any) -> tuple[str, ...]:
-    """What a compiled model has that the training does not use."""
+    """Return a remark on a compiled model, whose optimizer and loss are not used."""
     optimizer = getattr(model, "optimizer", None)
     if not getattr(model, "compiled", False) or optimizer is None:
         return ()
@@ -259,44 +216,18 @@ def _remarks(model: Any) -> tuple[str, ...]:
 
 
 def _not_a_model(value: Any) -> str:
-    """Why something is no model, and what to give instead."""
-    got = f"got {type(value).__name__}"
-    origins = {cls.__module__.split(".")[0] for cls in type(value).__mro__}
+    """Return the message for a value that is not a model."""
     keras: Any = import_module("keras")
+    origins = {cls.__module__.split(".")[0] for cls in type(value).__mro__}
+    got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    advice = ""
     if "tf_keras" in origins or type(value).__module__.startswith("tensorflow.python.keras"):
-        advice = "a model of Keras 2; make it with Keras 3, of the same layers: import keras"
-    elif "torch" in origins:
-        advice = "a PyTorch module; write it with Keras layers, or use sciml_par.networks.MLP"
+        advice = " of Keras 2; make it with Keras 3, of the same layers: import keras"
     elif isinstance(value, keras.layers.Layer):
-        advice = "a layer; make it a model: keras.Sequential([layer])"
-    elif isinstance(value, tf.Module):
-        advice = (
-            "a tf.Module; make it a keras.Model with weights by add_weight, or give an object with "
-            "trainable_variables and apply(parameters, x)"
-        )
-    elif inspect.isclass(value):
-        got, advice = f"got the class {value.__name__}", "no instance of it"
-    elif callable(value):
-        advice = "a function; it must make a model, not be one"
-    elif isinstance(value, list | tuple) and all(isinstance(n, int) for n in value):
-        advice = (
-            "sizes of layers; take functools.partial(MLP, width=20, depth=3), whose inputs and "
-            "outputs follow from the problem"
-        )
+        advice = ", a layer; make it a model: keras.Sequential([layer])"
     elif hasattr(value, "networks"):
-        advice = "which has models; give one of them, as in network=result.networks[0]"
-    else:
-        advice = "no model"
-    return f"network: expected {_ACCEPTED}; {got}, {advice}."
-
-
-def _cause(error: Exception) -> str:
-    """What an error says in one line, without what Keras puts before it."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    lines = [line.strip() for line in plain.splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
-        del lines[0]
-    return lines[0] if lines else "no message"
+        advice = "; give one of its models, as in network=result.networks[0]"
+    return f"network: expected {_ACCEPTED}; got {got}{advice}."
 
 
 def _mlp() -> Any:

@@ -1,7 +1,8 @@
-"""A Keras model as a pure function of its weights."""
+"""A Keras model as a pure function of its weights, and the key of such functions."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,7 @@ class KerasFunction:
     @classmethod
     def of(cls, model: Any) -> KerasFunction:
         """Return the function of a model as it is."""
-        return cls(model, tuple(_value(v) for v in model.non_trainable_variables))
+        return cls(model, tuple(np.asarray(v) for v in model.non_trainable_variables))
 
     def __call__(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
         """u(x): [n, d] -> [n, m] (pure, local)."""
@@ -40,8 +41,8 @@ class KerasFunction:
 
     def with_states(
         self, parameters: Sequence[Tensor], x: Tensor, *, training: bool
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Return the output, the variables that are not trained afterwards, and losses of layers.
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the output, and the variables that are not trained as they are afterwards.
 
         This is what Keras' `stateless_call` does, but by `__call__`, which hands `training` down
         to the layers of models whose `call` does not take it.
@@ -52,13 +53,32 @@ class KerasFunction:
             *zip(self.model.trainable_variables, parameters, strict=True),
             *zip(self.model.non_trainable_variables, held, strict=True),
         ]
-        with keras.StatelessScope(state_mapping=mapping, collect_losses=True) as scope:
+        with keras.StatelessScope(state_mapping=mapping) as scope:
             output = self.model(x, training=training)
         states = [scope.get_current_value(v) for v in self.model.non_trainable_variables]
         # Where nothing has been assigned, Keras answers None.
         after = [h if s is None else s for h, s in zip(held, states, strict=True)]
-        return output, after, list(scope.losses)
+        return output, after
 
 
-def _value(variable: Any) -> Any:
-    return np.asarray(variable)
+def digest_of_graph(traced: Any) -> tuple[str, bool]:
+    """Return a digest of all operations of a traced function, and whether these are all there is.
+
+    Operations are numbered in the order in which they were made. Names, which Keras gives anew to
+    each model, do not count; constants do.
+    """
+    digest, complete = hashlib.blake2b(digest_size=16), True
+    places: dict[str, tuple[int, int]] = {}
+    for number, operation in enumerate(traced.graph.get_operations()):
+        inputs = [places[tensor.name] for tensor in operation.inputs]
+        digest.update(repr((operation.type, inputs)).encode())
+        attributes = operation.node_def.attr
+        for name in sorted(attributes):
+            value = attributes[name]
+            if name == "_gradient_op_type" or value.HasField("func") or value.list.func:
+                complete = False
+            elif not name.startswith("_"):
+                digest.update(name.encode() + value.SerializeToString(deterministic=True))
+        places |= {tensor.name: (number, k) for k, tensor in enumerate(operation.outputs)}
+    digest.update(repr([places[tensor.name] for tensor in traced.outputs]).encode())
+    return digest.hexdigest(), complete

@@ -1,4 +1,4 @@
-"""What the engine needs of a network: pure functions of its weights."""
+"""A network as pure functions of its weights."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ class Network:
     chain : the model as a `DenseChain`, where it is one; its module imports TensorFlow,
         hence no type here.
     remarks : sentences for the user, about what is not used or may not be meant.
+    frozen : numbers of the variables that stay as they are in every training.
+    linear : numbers of the variables in which the output is linear once the others are fixed;
+        those of the output layer. None where they are not known.
     others : networks that are trained with it, such as those of unknown functions. Their variables
         stand behind its own in `trainable_variables`, in their order; `apply`, `jet` and `chain`
         are its own, and take the first of the `parts` of all parameters.
@@ -39,16 +42,18 @@ class Network:
     remarks: tuple[str, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
     chain: Any = field(default=None, compare=False)
+    frozen: tuple[int, ...] = ()
+    linear: tuple[int, ...] | None = field(default=None, compare=False)
     others: tuple[Network, ...] = ()
 
     @property
     def own_variables(self) -> tuple[Any, ...]:
-        """Those of its own model."""
+        """The variables of the model itself, without those of `others`."""
         behind = sum(len(each.trainable_variables) for each in self.others)
         return self.trainable_variables[: len(self.trainable_variables) - behind]
 
     def parts(self, parameters: Sequence[Tensor]) -> list[Sequence[Tensor]]:
-        """The parameters of its own, of each of the others, and what is behind them (local)."""
+        """Split parameters into those of the model, of each of `others`, and the rest (local)."""
         counts = [len(self.own_variables), *(len(e.trainable_variables) for e in self.others)]
         found, at = [], 0
         for count in counts:
@@ -60,10 +65,18 @@ class Network:
         """Return the same, to be trained together with these (local)."""
         if not others:
             return self
-        behind = [variable for each in others for variable in each.trainable_variables]
+        variables, frozen, linear = list(self.trainable_variables), list(self.frozen), self.linear
+        for each in others:
+            first = len(variables)
+            variables += each.trainable_variables
+            frozen += [first + number for number in each.frozen]
+            if linear is not None and each.linear is not None:
+                linear = (*linear, *(first + number for number in each.linear))
         return replace(
             self,
-            trainable_variables=(*self.trainable_variables, *behind),
+            trainable_variables=tuple(variables),
+            frozen=tuple(frozen),
+            linear=linear,
             key=(self.key, *(each.key for each in others)),
             remarks=(*self.remarks, *(remark for each in others for remark in each.remarks)),
             notes=(*self.notes, *(note for each in others for note in each.notes)),

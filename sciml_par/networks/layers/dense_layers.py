@@ -1,7 +1,8 @@
-"""The dense layers of an `MLP`, with their initial weights."""
+"""The dense layers of an `MLP`: their initial weights, and the slopes of their activations."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sciml_par.networks.layers.initial_weights import (
     first_layer,
     hidden_biases,
 )
+from sciml_par.networks.layers.model_arguments import checked_factor
 
 
 def dense_layers(model: Any, dtype: str) -> list[Any]:
@@ -68,3 +70,43 @@ def _initializers(model: Any, dtype: str) -> list[tuple[Any, Any]]:
         biases = hidden_biases(model.width, rng=rng, dtype=dtype)
         found[number] = (found[number][0], constant(biases))
     return found
+
+
+LAYER, UNIT = "layer", "unit"
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Which slopes a model has.
+
+    Attributes
+    ----------
+    kind : "layer", "unit" or None.
+    factor : n.
+    """
+
+    kind: str | None
+    factor: float
+
+    @classmethod
+    def checked(cls, kind: Any, factor: Any) -> Slopes:
+        """Let a kind and a factor through."""
+        if kind is not None and kind not in (LAYER, UNIT):
+            raise InputError(f"MLP: adaptive must be {LAYER!r}, {UNIT!r} or None, got {kind!r}")
+        n = checked_factor("MLP", "slope_factor", factor)
+        if kind is None and n != 1.0:
+            raise InputError(
+                f"MLP: slope_factor={factor!r} is for trained slopes; add adaptive={LAYER!r}, or "
+                f"give omega= for a slope that stays"
+            )
+        return cls(kind, n)
+
+    def weights(self, model: Any) -> list[Any]:
+        """Return the slopes of a model's hidden layers, which begin at 1/n."""
+        keras: Any = import_module("keras")
+        shape = () if self.kind == LAYER else (model.width,)
+        initial = keras.initializers.Constant(1 / self.factor)
+        return [
+            model.add_weight(shape=shape, initializer=initial, name=f"slope_{k}")
+            for k in range(1, model.depth + 1 if self.kind else 1)
+        ]

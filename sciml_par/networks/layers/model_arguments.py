@@ -63,7 +63,7 @@ def keras_arguments(what: str) -> Iterator[None]:
 def own_embedding(model: str, embedding: Any, dtype: str) -> Any:
     """Return a layer like the one given, not built yet, in the precision of the model.
 
-    A model that is made several times, once for each member, has a layer of its own each time.
+    Each member of an ensemble then has a separate layer.
     """
     if embedding is None:
         return None

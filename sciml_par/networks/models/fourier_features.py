@@ -27,7 +27,7 @@ else:
 class FourierFeatures(keras.layers.Layer):
     r"""γ(x) = (cos 2π x B, sin 2π x B), with random frequencies B from N(0, σ²).
 
-    A first layer, for networks that shall see fine structures from the beginning (Tancik et al.
+    A first layer, for networks that resolve fine structures from the start (Tancik et al.
     2020, arXiv:2006.10739; for equations, Wang, Wang and Perdikaris 2021, arXiv:2012.10047). A wave
     has about σ periods over a unit of x. The frequencies stay as they are, unless the layer is made
     with trainable=True.
@@ -48,7 +48,7 @@ class FourierFeatures(keras.layers.Layer):
     Raises
     ------
     InputError
-        A number of features below 1, or a scale that is no positive number.
+        A number of features below 1, or a scale that is not a positive number.
 
     Examples
     --------

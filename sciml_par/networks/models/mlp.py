@@ -12,14 +12,12 @@ from sciml_par._other_names import by_name
 from sciml_par._partial_operators import checked_operators
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
-from sciml_par.networks.layers.activation import LINEAR, activation_named
-from sciml_par.networks.layers.activation_forms import stretched
-from sciml_par.networks.layers.dense_layers import check_initial_weights, dense_layers
+from sciml_par.networks.layers.activation import LINEAR, activation_named, stretched
+from sciml_par.networks.layers.dense_layers import Slopes, check_initial_weights, dense_layers
 from sciml_par.networks.layers.initial_weights import CENTRES, checked_box
 from sciml_par.networks.layers.model_arguments import check_arguments, checked_factor, own_embedding
-from sciml_par.networks.layers.slopes import Slopes
 from sciml_par.networks.propagation import taylor, taylor_higher
-from sciml_par.networks.propagation.weights_of import WeightsOf
+from sciml_par.networks.propagation.weights_of import WeightsOf, checked_parameters
 
 # A Keras model needs Keras when it is defined; this way it comes without TensorFlow's messages.
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ class MLP(keras.Model):
     activation : str
         One of `sciml_par.networks.ACTIVATIONS`; the output layer is linear.
     seed : int
-        Non-negative. The same seed gives the same weights; layers draw from seeds of their own.
+        Non-negative. The same seed gives the same weights; each layer has a separate seed.
     initial_weights : {"glorot", "centres", "he", "siren"}, optional
         "glorot": kernels are drawn by Glorot and Bengio's normal rule (2010, eq. 12 in its
         truncated normal form), biases are zero. "centres": the units of the first layer are
@@ -157,6 +155,11 @@ class MLP(keras.Model):
         if self._has_only_pairs:
             return self.apply([v.value for layer in self._dense for v in layer.variables], inputs)
         return self._by_layers(WeightsOf.now(), inputs)
+
+    @property
+    def linear_variables(self) -> list[Any]:
+        """Those of the output layer, in which the network is linear."""
+        return list(self._dense[-1].variables)
 
     @property
     def _has_only_pairs(self) -> bool:
@@ -284,19 +287,8 @@ class MLP(keras.Model):
 
     def _checked(self, parameters: Sequence[Any], x: tf.Tensor) -> list[tf.Tensor]:
         """The parameters as tensors, Keras variables included, once they and x fit the model."""
-        if len(parameters) != 2 * (self.depth + 1):
-            raise InputError(
-                f"MLP of depth {self.depth} has {2 * (self.depth + 1)} parameters "
-                f"(W1, b1, ..., as in trainable_variables), got {len(parameters)}"
-            )
         self._check_points(x)
-        tensors = [tf.convert_to_tensor(p) for p in parameters]
-        if x.dtype != tensors[0].dtype:
-            raise InputError(
-                f"MLP: x is {x.dtype.name}, the parameters are {tensors[0].dtype.name}; "
-                f"cast x with tf.cast, or make the model with dtype={x.dtype.name!r}"
-            )
-        return tensors
+        return checked_parameters("MLP", parameters, 2 * (self.depth + 1), x)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""

@@ -29,7 +29,7 @@ def network_named(
     scale: float | None = None,
     **options: Any,
 ) -> Callable[..., Any]:
-    """What makes networks of a named kind, for `train(network=...)` (local).
+    """Return a function that makes networks of a named kind, for `train(network=...)` (local).
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def network_named(
         options["embedding"] = FourierFeatures(features, scale=scale)
     elif scale is not None:
         raise InputError(
-            f"network_named: scale={scale!r} is of Fourier features, which {name!r} has not here; "
+            f"network_named: scale={scale!r} is of Fourier features, which {name!r} does not have; "
             f'give it for "fourier" or "pirate", or embedding=FourierFeatures(..., scale=...)'
         )
     return partial(makers[name], **options)

@@ -12,7 +12,7 @@ import numpy as np
 from sciml_par._checks import is_integer, is_positive
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
-from sciml_par.networks.layers.activation_forms import on_some_units
+from sciml_par.networks.layers.activation import on_some_units
 from sciml_par.networks.layers.initial_weights import BoxBounds
 from sciml_par.networks.layers.model_arguments import keras_arguments
 from sciml_par.networks.propagation.propagation import Propagated
@@ -50,7 +50,7 @@ class PeriodicEmbedding(keras.layers.Layer):
     Raises
     ------
     InputError
-        No axis, an unknown name, a period that is no positive number, or no domain where one is
+        No axis, an unknown name, a period that is not a positive number, or no domain where one is
         needed.
 
     Examples

@@ -30,9 +30,9 @@ class PirateNet(PropagatedModel):
         h_{l+1} = α_l σ(z' W_3 + b_3) + (1 − α_l) h_l
 
     and u = h_{L+1} W + b (Wang, Li, Chen and Perdikaris 2024, arXiv:2402.00326).
-    Each α_l is trained and begins at 0, so that the network begins as a linear combination of the
-    features Φ, and its depth comes while it is trained. The random factorization of weights of the
-    paper is not done.
+    Each α_l is trained and starts at 0, so that the network starts as a linear combination of the
+    features Φ and becomes deep during training. The random weight factorization of the paper is
+    not included.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class PirateNet(PropagatedModel):
         return h
 
     def fit_output(self, x: npt.ArrayLike, values: npt.ArrayLike) -> None:
-        """Let the last layer be that of least squares for values at some points (local).
+        """Fit the last layer by least squares to values at some points (local).
 
         The physics-informed initialization of the paper: of initial or boundary
         values, measurements, or a solution of a simpler equation. The least norm is taken where

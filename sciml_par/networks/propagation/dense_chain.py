@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from sciml_par._partial_operators import checked_operators, scaled
 from sciml_par._tensorflow import tf
-from sciml_par.networks.layers.activation import Activation
-from sciml_par.networks.layers.activation_forms import ByUnit
+from sciml_par.networks.layers.activation import Activation, ByUnit
 from sciml_par.networks.propagation import taylor, taylor_higher
 
 FloatArray = npt.NDArray[np.float64]

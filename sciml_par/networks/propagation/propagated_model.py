@@ -11,8 +11,7 @@ import numpy.typing as npt
 from sciml_par._other_names import by_name
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
-from sciml_par.networks.layers.activation import activation_named
-from sciml_par.networks.layers.activation_forms import stretched
+from sciml_par.networks.layers.activation import activation_named, stretched
 from sciml_par.networks.layers.initial_weights import Drawn, checked_initial_weights
 from sciml_par.networks.layers.model_arguments import check_arguments, checked_factor, own_embedding
 from sciml_par.networks.propagation.dense_chain import RecordOf

@@ -57,18 +57,7 @@ class WeightsOf:
             Another number of parameters, or another dtype than that of x.
         """
         variables = model.trainable_variables
-        name = type(model).__name__
-        if len(parameters) != len(variables):
-            raise InputError(
-                f"{name} has {len(variables)} parameters, as in trainable_variables, "
-                f"got {len(parameters)}"
-            )
-        tensors = [tf.convert_to_tensor(p) for p in parameters]
-        if x.dtype != tensors[0].dtype:
-            raise InputError(
-                f"{name}: x is {x.dtype.name}, the parameters are {tensors[0].dtype.name}; "
-                f"cast x with tf.cast, or make the model with dtype={x.dtype.name!r}"
-            )
+        tensors = checked_parameters(type(model).__name__, parameters, len(variables), x)
         places = {id(variable): i for i, variable in enumerate(variables)}
 
         def tensor_of(variable: Any) -> Tensor:
@@ -96,3 +85,18 @@ class WeightsOf:
     def _place(self, variable: Any) -> Any:
         at = self._places.get(id(variable))
         return np.empty(0) if at is None else at
+
+
+def checked_parameters(name: str, parameters: Sequence[Any], count: int, x: Tensor) -> list[Tensor]:
+    """Return the parameters as tensors, once their number is `count` and their dtype that of x."""
+    if len(parameters) != count:
+        raise InputError(
+            f"{name} has {count} parameters, as in trainable_variables, got {len(parameters)}"
+        )
+    tensors = [tf.convert_to_tensor(p) for p in parameters]
+    if x.dtype != tensors[0].dtype:
+        raise InputError(
+            f"{name}: x is {x.dtype.name}, the parameters are {tensors[0].dtype.name}; "
+            f"cast x with tf.cast, or make the model with dtype={x.dtype.name!r}"
+        )
+    return tensors

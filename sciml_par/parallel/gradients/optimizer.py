@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sciml_par._checks import as_integer
+from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
@@ -129,7 +129,7 @@ def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
 
 
 def _check_passes(number: Any) -> None:
-    as_integer(number, 1, "DistributedOptimizer", "backward_passes_per_step")
+    checked_integer(number, "DistributedOptimizer: backward_passes_per_step", least=1)
 
 
 def _check_optimizer(optimizer: Any) -> None:

@@ -14,9 +14,8 @@ from sciml_par._text import rank_list
 from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
 from sciml_par.parallel.groups.agreement import compare
 from sciml_par.parallel.groups.native_progress import NativeProgress
-from sciml_par.parallel.groups.over_hosts import obstacle_to_sharing, own_host_group, shortcut
 from sciml_par.parallel.groups.progress import Progress
-from sciml_par.parallel.native.job import NativeJob, settle_native
+from sciml_par.parallel.native.job import NativeJob, host_group, settle_native
 from sciml_par.parallel.native.machine_code import combine_by_machine_code
 from sciml_par.parallel.requests.announcement import Kind
 from sciml_par.parallel.requests.signature import Signature
@@ -86,15 +85,9 @@ class Communicator:
         self.native: NativeJob = (
             world.native if world else settle_native(self.mpi, self.control, os.environ)
         )
-        hosts = [self.native.hosts[rank] for rank in self.world_ranks]
-        self._own_host = own_host_group(self.native, self.control, self.world_ranks)
-        self.shared = self._own_host if len(set(hosts)) == 1 else None
-        self.mpi_transport = MPITransport(
-            self.mpi,
-            hosts=hosts,
-            machine_code=None if self.native.obstacle else combine_by_machine_code,
-        )
-        self.mpi_transport.shortcut = shortcut(self._own_host, self.mpi_transport)
+        self.shared = host_group(self.native, self.control, self.world_ranks)
+        machine_code = None if self.native.obstacle else combine_by_machine_code
+        self.mpi_transport = MPITransport(self.mpi, shared=self.shared, machine_code=machine_code)
         self._groups_made = 0
         self.identity: tuple[int, int] = self.control.bcast(
             (self._world.rank, self._world._groups_made)
@@ -217,8 +210,8 @@ class Communicator:
             self.nccl_transport.finish()
             self.nccl_transport.abort()
         self.call_sites.clear()
-        if self._own_host is not None:
-            self._own_host.close()
+        if self.shared is not None:
+            self.shared.close()
         self.mpi_transport.free()
         self.mpi.Free()
         self.control.Free()
@@ -226,7 +219,11 @@ class Communicator:
     @property
     def obstacle_to_sharing(self) -> str:
         """Why short tensors do not go through shared memory; empty if they do (local)."""
-        return obstacle_to_sharing(self.native, self._own_host, self.world_ranks)
+        if self.shared is not None or self.native.obstacle:
+            return self.native.obstacle
+        if len({self.native.hosts[rank] for rank in self.world_ranks}) > 1:
+            return "the ranks are on several hosts"
+        return "the ranks cannot share memory (each in a container of its own?)"
 
     def take_gpus_from(self, whole: Communicator, color: int) -> None:
         """Reach the GPUs of this part of `whole`, whose ranks alone give `color` (collective)."""

@@ -38,7 +38,6 @@ from sciml_par.parallel.startup.gpu_choice import (
 from sciml_par.parallel.startup.load_mpi import load_mpi
 from sciml_par.parallel.startup.nccl import set_up_transport
 from sciml_par.parallel.startup.patience import requested_host_timeout, requested_patience
-from sciml_par.parallel.startup.shared_memory_names import unlink_shared_memory
 from sciml_par.parallel.startup.start_of_mpi import watched_start
 from sciml_par.parallel.startup.tensor_float_32 import (
     requested_tensor_float_32,
@@ -144,7 +143,7 @@ def init(
 
 
 def shutdown() -> None:
-    """Leave the ranks of this job (local). Runs by itself when the program ends.
+    """Leave the ranks of this job. Runs by itself when the program ends.
 
     A rank that still waits for this one in a collective ends the job with a message. While a
     timeline is being recorded, it waits until all ranks have called it. In a child process made by
@@ -206,7 +205,6 @@ def _join(everyone: Communicator, threads: int | None) -> World:
     by_host = everyone.mpi.Split_type(MPI.COMM_TYPE_SHARED, everyone.rank)
     host = Communicator(by_host, name="host", world=everyone)
     by_host.Free()
-    unlink_shared_memory(host)
     mailbox = Mailbox(everyone.control)
     atexit.register(mailbox.settle)  # before MPI is finalized, and after `shutdown`
     job_end = JobEnd(everyone)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.startup.shared_memory_names import check_room
 from sciml_par.parallel.supervision.forked_child import (
     finalize_at_the_end,
     finalize_mpi_in_the_rank_only,
@@ -30,7 +29,6 @@ def load_mpi(environment: MutableMapping[str, str]) -> Any:
     """Return mpi4py's MPI, which has started (collective)."""
     if not mpi_has_started():
         _check_is_rank(environment)
-        check_room(environment)
     try:
         finalize_mpi_in_the_rank_only()
         from mpi4py import MPI

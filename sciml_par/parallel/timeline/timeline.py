@@ -1,4 +1,4 @@
-"""A record of all collectives of all ranks, as a file that ui.perfetto.dev draws."""
+"""A record of all collectives of all ranks, in a file that ui.perfetto.dev displays."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import io
 import os
 import shutil
 import socket
+import statistics
 import tempfile
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,48 +26,47 @@ from sciml_par.parallel.timeline.chrome_trace import (
     process_name,
     write_array,
 )
-from sciml_par.parallel.timeline.clock_offsets import clock_offsets
 from sciml_par.parallel.timeline.merge import folder_of_parts, merge, part_name
 from sciml_par.parallel.timeline.recorder import GroupRecorder, Recorder
-from sciml_par.parallel.timeline.remote_lines import end_service, lines_of, serve_lines
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator
 
 _INTERVAL_SECONDS = 0.5
+_ROUNDS = 20
 
 
 def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Record every collective of every rank, from now on (collective).
 
-    Each rank writes its own, twice a second, to a file in the folder `path` + ".parts", or in a
-    temporary folder of its host if that does not see the one of rank 0. `stop_timeline`, or the end
-    of the program, makes one file of them: a JSON array in Chrome's trace format; open it at
-    https://ui.perfetto.dev. If the program is killed, they stay, and the command
-    `python -m sciml_par.parallel.timeline.merge` merges them. See docs/timeline.md.
+    Twice a second each rank writes its records to a separate file in the folder `path` + ".parts".
+    A host that does not see this folder uses a temporary one. `stop_timeline`, or the end of the
+    program, merges them to one JSON array in Chrome's trace format: open it at
+    https://ui.perfetto.dev. After a program that was killed,
+    `python -m sciml_par.parallel.timeline.merge` does so. See docs/timeline.md.
 
     Parameters
     ----------
-    path : the file, as rank 0 has it; the other ranks' `path` is not looked at.
-    overwrite : replace a file that is there, and what is left of one that was not merged.
+    path : the file. The value of rank 0 is used.
+    overwrite : replace an existing file, and parts that were not merged.
 
     Raises
     ------
     InputError
-        A timeline is being recorded already.
+        A timeline is already being recorded.
     OutputError
-        The file is there and `overwrite` is false, or it cannot be written.
+        The file exists and `overwrite` is false, or it cannot be written.
     """
     world = current_world()
     if world.timeline is not None:
         raise InputError(
-            "start_timeline: a timeline is being recorded already; call stop_timeline() first."
+            "start_timeline: a timeline is already being recorded; call stop_timeline() first."
         )
     everyone = world.communicator
     path = Path(everyone.broadcast_object(os.path.abspath(path) if everyone.rank == 0 else ""))
     everyone.on_root(lambda: _make_folder(path, overwrite=overwrite))
     part = everyone.attempt(lambda: _open_part(path, everyone.rank))
-    offset = everyone.control.scatter(clock_offsets(everyone.control, world.hosts))
+    offset = _clock_offset(everyone, world.hosts)
     begin = everyone.broadcast_object(Recorder.now())
     recorder = Recorder(part, everyone.rank, origin=begin - offset)
     host = socket.gethostname()
@@ -81,15 +82,14 @@ def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> 
 
 
 def stop_timeline() -> None:
-    """End the record, and write what all ranks have recorded to its file (collective).
+    """Stop recording, and merge the records of all ranks to one file (collective).
 
     Without a timeline it does nothing.
 
     Raises
     ------
     OutputError
-        The file cannot be written, or a rank could not write its part; what has been recorded is
-        left beside it.
+        A file cannot be written; earlier records stay in the folder of the parts.
     """
     world = current_world()
     timeline, world.timeline = world.timeline, None
@@ -103,7 +103,7 @@ def stop_timeline() -> None:
 
 
 class Timeline:
-    """One rank's part in the recording of a timeline."""
+    """Records the timeline of one rank."""
 
     def __init__(
         self, everyone: Communicator, path: Path, part: io.FileIO, recorder: Recorder, begin: int
@@ -129,7 +129,7 @@ class Timeline:
         self._thread.start()
 
     def stop(self) -> None:
-        """Record no more, and write what is left to this rank's file."""
+        """Stop recording, and write the remaining records to this rank's file."""
         for group in self._everyone.all_groups:
             for observer in group.progress.observers:
                 if isinstance(observer, GroupRecorder):
@@ -138,24 +138,23 @@ class Timeline:
         self._stopped.set()
         self._thread.join()
         self._recorder.write()
+        self._part.close()
 
     def merge(self) -> str | None:
-        """Make one file of what all ranks have recorded (collective)."""
-        folder, own = folder_of_parts(self._path), Path(str(self._part.name)).parent
+        """Merge the records of all ranks on rank 0 (collective); return what went wrong."""
+        folder, own = folder_of_parts(self._path), Path(str(self._part.name))
         problem = self._first_problem(self._recorder.error)
         if problem is None:
-            problem = self._merge_all()
-        self._part.close()
-        problem = self._first_problem(problem)
+            problem = self._first_problem(self._merge_on_rank_0(own, folder))
         self._control.Free()
         if problem is not None:
-            return f"{problem} What the ranks have recorded is left in {folder}."
-        if self._everyone.rank == 0 or own != folder:
-            shutil.rmtree(own, ignore_errors=True)
+            return f"{problem} The records of the ranks are left in {folder}."
+        if self._everyone.rank == 0 or own.parent != folder:
+            shutil.rmtree(own.parent, ignore_errors=True)
         return None
 
     def close(self) -> None:
-        """`stop` and `merge` at the end of the program; rank 0 says what goes wrong."""
+        """Stop and merge at the end of the program; rank 0 reports what goes wrong."""
         self.stop()
         problem = self.merge()
         if problem is not None and self._everyone.rank == 0:
@@ -167,28 +166,43 @@ class Timeline:
                 self._recorder.write()
 
     def _first_problem(self, mine: str | None) -> str | None:
-        """That of the first rank that has one, on every rank (collective)."""
+        """Return the first rank's problem on every rank (collective)."""
         return next(filter(None, self._control.allgather(mine)), None)
 
-    def _merge_all(self) -> str | None:
-        control = self._control
-        self._part.seek(0)
-        own = io.BufferedReader(self._part)
-        if self._everyone.rank > 0:
-            serve_lines(control, own)
+    def _merge_on_rank_0(self, own: Path, folder: Path) -> str | None:
+        # Hosts need not share a file system.
+        sent = self._control.gather(None if own.parent == folder else own.read_bytes())
+        if sent is None:
             return None
-        others = [lines_of(control, rank) for rank in range(1, self._everyone.size)]
         try:
-            merge(self._path, [own, *others], end_us=(self._end - self._begin) / 1000)
+            for rank, content in enumerate(sent):
+                if content is not None:
+                    (folder / part_name(rank)).write_bytes(content)
+            merge(self._path, end_us=(self._end - self._begin) / 1000)
+        except OSError as error:
+            return f"cannot write the timeline {self._path}: {error.strerror or error}."
         except OutputError as error:
             return str(error)
-        finally:
-            end_service(control)
         return None
 
 
+def _clock_offset(everyone: Communicator, hosts: Sequence[int]) -> int:
+    """Return the nanoseconds between rank 0's clock and this rank's (collective).
+
+    Ranks leave a barrier at about the same moment. Ranks of one host have one clock.
+    """
+    moments = []
+    for _ in range(_ROUNDS):
+        everyone.control.Barrier()
+        moments.append(Recorder.now())
+    theirs = everyone.control.bcast(moments)
+    if hosts[everyone.rank] == hosts[0]:
+        return 0
+    return round(statistics.median(a - b for a, b in zip(theirs, moments, strict=True)))
+
+
 def _make_folder(path: Path, *, overwrite: bool) -> None:
-    """Make the folder of the parts, and a file that says how to merge them."""
+    """Make the folder of the parts, and a file that explains how to merge them."""
     folder = folder_of_parts(path)
     command = f"python -m sciml_par.parallel.timeline.merge {path}"
     try:
@@ -197,19 +211,19 @@ def _make_folder(path: Path, *, overwrite: bool) -> None:
         elif path.exists():
             raise FileExistsError(errno.EEXIST, "", path)
         folder.mkdir()
-        hint = f"not merged yet; where the program does not do it any more: {command}"
+        hint = f"not merged yet; after a crash, run: {command}"
         write_array(path, [mark(hint, 0.0, {})])
     except FileExistsError as error:
         raise OutputError(
-            f"the timeline {error.filename} is there already; remove it, choose another name or "
-            f"allow it to be overwritten."
+            f"the timeline {error.filename} already exists. Remove it, choose another name, or "
+            f"pass overwrite=True."
         ) from None
     except OSError as error:
         raise OutputError(f"cannot write the timeline {path}: {error.strerror}.") from None
 
 
 def _open_part(path: Path, rank: int) -> io.FileIO:
-    """This rank's file, in a temporary folder if its host does not see rank 0's."""
+    """Open this rank's file, in a temporary folder if its host does not see rank 0's."""
     folder = folder_of_parts(path)
     try:
         if not folder.is_dir():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from sciml_par.parallel.requests.request import (
     Reducescatter,
     Request,
 )
-from sciml_par.parallel.transports.host_levels import levels_of
 from sciml_par.parallel.transports.mpi_buffers import (
     LONGEST_BYTES,
     BufferTransfer,
@@ -36,7 +34,6 @@ from sciml_par.parallel.transports.mpi_combined import (
     combined_reducescatter,
     is_combined_here,
 )
-from sciml_par.parallel.transports.mpi_shares import reduction_in_shares
 from sciml_par.parallel.transports.transport import Shortcut, Transfer, Transport
 
 if TYPE_CHECKING:
@@ -50,11 +47,6 @@ fresh from the operating system, and leaves the cache. Between two ranks of a ho
 64 MiB, 19 in such pieces, 20 in quarters of them; 0.46 ms for 2 MiB, which are one piece, 0.60 in
 quarters."""
 
-_SHARES_FROM_BYTES = 1 << 20
-_PIECE_IN_SHARES_BYTES = 4 << 20
-"""The same where MPICH reduces and gathers shares: 96 MB between two ranks take 16 ms in pieces of
-1 to 4 MiB a rank and 42 as one, and between four 68, 52 and 48 ms in pieces of 1, 2 and 4 MiB."""
-
 
 class MPITransport(Transport):
     """Carries every element type that sciml_par knows.
@@ -67,15 +59,12 @@ class MPITransport(Transport):
     comm : the group as mpi4py knows it, for tensors alone.
     longest : how many bytes one call of MPI, or one block of a datatype, may have; the same on all
         ranks. Longer tensors travel in parts that follow from the request alone.
-    hosts : a number for the host of each rank, [P]; by default all are on one host.
+    shared : carries short tensors through shared memory, or None; alike on all ranks.
     machine_code : what makes it for `mpi_combined.py`, or None; alike on all ranks.
 
     Attributes
     ----------
     comm : what carries tensors.
-    levels : the same by hosts, where the hosts have several ranks each, and all as many; or None.
-    between : carries tensors across the hosts, where there are levels; or None.
-    shortcut : a faster way for some requests; to be set alike on all ranks, before any is prepared.
     """
 
     name = "MPI"
@@ -85,17 +74,14 @@ class MPITransport(Transport):
         comm: MPI.Comm,
         *,
         longest: int = LONGEST_BYTES,
-        hosts: Sequence[int] = (),
+        shared: Shortcut | None = None,
         machine_code: MachineCode | None = None,
     ) -> None:
         from mpi4py import MPI
 
-        self._hosts = hosts
         self._machine_code = machine_code
         self.comm = comm
-        self.levels = levels_of(comm, hosts)
-        self.between = MPITransport(self.levels.across) if self.levels else None
-        self.shortcut: Shortcut | None = None
+        self._shared = shared
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.is_mpich = MPI.get_vendor()[0] == "MPICH"
@@ -119,33 +105,26 @@ class MPITransport(Transport):
         What went before is left as it is: its messages may still be on their way.
         """
         self.comm = comm
-        self.levels = levels_of(comm, self._hosts)
-        if self.between is not None and self.levels is not None:
-            self.between.go_by(self.levels.across)
 
     def free(self) -> None:
         """Give up what was made besides `comm` (collective)."""
         made = vars(self).pop("itself", None)
         if made is not None:
             made.Free()
-        if self.between is not None:
-            self.between.free()
-        if self.levels is not None:
-            self.levels.free()
 
     def carries(self, request: Request) -> bool:
         return True
 
     def is_meeting(self, request: Request) -> bool:
-        return super().is_meeting(request) or self._takes_shortcut(request)
+        return super().is_meeting(request) or self._is_shared(request)
 
     def prepare(self, request: Request) -> Transfer:
-        if self.shortcut is not None and self._takes_shortcut(request):
-            return self.shortcut.transfer(request)
+        if self._shared is not None and self._shared.carries(request):
+            return self._shared.transfer(request)
         return super().prepare(request)
 
-    def _takes_shortcut(self, request: Request) -> bool:
-        return self.shortcut is not None and self.shortcut.carries(request)
+    def _is_shared(self, request: Request) -> bool:
+        return self._shared is not None and self._shared.carries(request)
 
     def barrier(self) -> None:
         self.comm.Barrier()
@@ -160,16 +139,10 @@ class MPITransport(Transport):
 
         def prepared(count: int) -> Transfer:
             nbytes = count * element.size
-            if self._goes_in_shares(nbytes):
-                reduce = reduction_in_shares(self, count, element, operation, divide)
-                return between_buffers(reduce, nbytes, nbytes)
             transfer = between_buffers(self._reduction(count, element, operation), nbytes, nbytes)
             return divided(transfer, divide, count, element)
 
-        in_shares = self._goes_in_shares(request.count * element.size)
-        sharers = self.levels.within.Get_size() if self.levels else self.size
-        piece = sharers * _PIECE_IN_SHARES_BYTES if in_shares else self.size * _PIECE_BYTES
-        longest = max(1, min(piece, self._longest) // element.size)
+        longest = max(1, min(self.size * _PIECE_BYTES, self._longest) // element.size)
         return in_pieces(prepared, request.count, longest, element.size)
 
     def _combination(self, request: Allreduce | Reducescatter) -> Combination:
@@ -181,13 +154,6 @@ class MPITransport(Transport):
             longest=self._longest,
             machine_code=self._machine_code,
         )
-
-    def _goes_in_shares(self, nbytes: int) -> bool:
-        """Return whether the ranks reduce a share each, of so many bytes: the same on all of them.
-
-        Other implementations than MPICH are left to choose.
-        """
-        return self.is_mpich and self.size > 1 and nbytes > _SHARES_FROM_BYTES
 
     def _reduction(self, count: int, element: ElementType, operation: MPI.Op) -> BufferTransfer:
         datatype = element.mpi

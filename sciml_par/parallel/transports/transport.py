@@ -20,13 +20,13 @@ Transfer = Callable[..., Any]
 
 
 class Shortcut(Protocol):
-    """A faster way for some of a transport's requests; which, is the same on all ranks."""
+    """Carries some of a transport's requests faster; which ones, is the same on all ranks."""
 
     def carries(self, request: Request) -> bool:
         """Return whether a request takes it, in which no rank is done before all have begun."""
 
     def transfer(self, request: Request) -> Transfer:
-        """What carries out such a request."""
+        """Return what carries out such a request."""
 
 
 class Transport(ABC):

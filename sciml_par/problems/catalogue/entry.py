@@ -1,4 +1,4 @@
-"""What the catalogue knows of a problem: how to make it, and what it is solved with by default."""
+"""Entries of the catalogue: how to make a problem, and its default settings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CatalogueEntry:
     name : in small letters, with hyphens.
     equation : in one line, with what holds on the boundary.
     make : makes the problem; its keyword arguments are the problem's parameters.
-    suggestion : what it is solved with by default.
+    suggestion : the default settings of its training.
     goal : the relative L2 error (dimensionless) that the suggestion is to reach.
     place : places n points where the solution is steep, [n, d]; None for `suggestion.method`.
     """

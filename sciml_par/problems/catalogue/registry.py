@@ -9,58 +9,20 @@ from typing import Any
 
 from sciml_par.errors import InputError
 from sciml_par.problems.catalogue import (
-    advection,
-    allen_cahn,
-    beam,
-    black_scholes,
-    burgers,
-    cavity,
-    elasticity,
-    heat,
-    helmholtz,
-    inverse_diffusion,
-    inverse_lorenz,
-    korteweg_de_vries,
-    kovasznay,
-    lorenz,
-    lotka_volterra,
-    poisson,
-    poisson_cube,
-    poisson_hole,
-    poisson_square,
-    reaction_diffusion,
-    schroedinger,
-    two_sines,
-    wave,
+    approximation,
+    diffusion,
+    elliptic,
+    flows,
+    inverse,
+    ordinary,
+    solids,
+    waves,
 )
 from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.problem import Problem
 
-_ENTRIES = (
-    two_sines.ENTRY,
-    poisson.ENTRY,
-    poisson_square.ENTRY,
-    poisson_hole.ENTRY,
-    *poisson_cube.ENTRIES,
-    *helmholtz.ENTRIES,
-    beam.ENTRY,
-    elasticity.ENTRY,
-    heat.ENTRY,
-    wave.ENTRY,
-    advection.ENTRY,
-    black_scholes.ENTRY,
-    burgers.ENTRY,
-    allen_cahn.ENTRY,
-    korteweg_de_vries.ENTRY,
-    reaction_diffusion.ENTRY,
-    schroedinger.ENTRY,
-    kovasznay.ENTRY,
-    cavity.ENTRY,
-    lotka_volterra.ENTRY,
-    lorenz.ENTRY,
-    inverse_diffusion.ENTRY,
-    inverse_lorenz.ENTRY,
-)
+_FAMILIES = (approximation, elliptic, solids, diffusion, waves, flows, ordinary, inverse)
+_ENTRIES = tuple(entry for family in _FAMILIES for entry in family.ENTRIES)
 _BY_NAME = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 
@@ -77,12 +39,12 @@ def catalogue_entries() -> Mapping[str, CatalogueEntry]:
 
 
 def catalogue_entry(name: str) -> CatalogueEntry:
-    """What the catalogue knows of a problem (local).
+    """Return the entry of a problem in the catalogue (local).
 
     Raises
     ------
     InputError
-        There is no problem of this name; the message says which there are.
+        The catalogue has no problem of this name; the message lists its names.
     """
     if isinstance(name, str) and name in _BY_NAME:
         return _BY_NAME[name]
@@ -98,12 +60,12 @@ def problem_by_name(name: str, **parameters: Any) -> Problem:
     ----------
     name : as in `catalogue_entries`.
     **parameters
-        Those of the function that makes it; see its docstring.
+        Of the function that makes the problem; its docstring lists them.
 
     Raises
     ------
     InputError
-        There is no problem of this name, or it cannot be made with these parameters.
+        The catalogue has no problem of this name, or it does not take these parameters.
 
     Examples
     --------

@@ -38,7 +38,7 @@ def _place_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str)
     if isinstance(which, str):
         if names is None:
             raise InputError(
-                f"{what} {which!r}: this field is a function of one's own, whose {what}s have no "
+                f"{what} {which!r}: this field is a plain function, whose {what}s have no "
                 f"names; give the number, or the names to Field(..., {what}s=(...))"
             )
         if which not in names:
@@ -59,6 +59,13 @@ def _place_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str)
 def coordinate_names(d: int) -> tuple[str, ...]:
     """Return the default names of d coordinates: x; x, y; x, y, z; x1 to xd."""
     return ("x", "y", "z")[:d] if d <= 3 else tuple(f"x{i + 1}" for i in range(d))
+
+
+def names_of_axes(names: Any, d: int, owner: str) -> tuple[str, ...]:
+    """Return the names of d coordinates, or the default ones."""
+    if names is None:
+        return coordinate_names(d)
+    return checked_names(names, f"{owner}: names of the coordinates", count=d)
 
 
 def component_names(m: int) -> tuple[str, ...]:

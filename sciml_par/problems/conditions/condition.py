@@ -13,7 +13,7 @@ from sciml_par._checks import checked_weight, is_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import check_takes
+from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,
@@ -33,10 +33,10 @@ INTERIOR = "interior"
 
 
 class Condition(ByName):
-    """A condition with a residual of one's own; the base of all others.
+    """A condition with a custom residual; the base of all others.
 
     Its term of the loss is w · (1/N) Σ_i |r(x_i)|² over its points. Use it with a function, or
-    derive a class from it that overrides `residual`, and `points` where it has arrays of its own.
+    derive a class from it that overrides `residual`, and `points` where it has custom arrays.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Condition(ByName):
         Of the term in the loss; by default the kind of condition.
     weight : float, optional
         Factor of the mean square in the loss; non-negative, dimensionless. By default 1, or what
-        the problem or an optimizer has for conditions without a weight of their own; see
+        the problem or an optimizer has for conditions without a weight; see
         `Problem.with_condition_weight`.
 
     Raises
@@ -68,13 +68,13 @@ class Condition(ByName):
 
     Notes
     -----
-    A class of one's own overrides ``residual(u, *arrays) -> [k, c]`` and, if the default does not
-    do, ``points(domain, n) -> (x: [k, d], ...)``: NumPy arrays with equal first axes, whose rows
+    A subclass overrides ``residual(u, *arrays) -> [k, c]`` and, if the default does not
+    fit, ``points(domain, n) -> (x: [k, d], ...)``: NumPy arrays with equal first axes, whose rows
     are dealt out to the ranks. It need not call this constructor.
 
     Examples
     --------
-    Radiation, ∂u/∂n = 1 − u⁴ on the right, with 100 points of its own:
+    Radiation, ∂u/∂n = 1 − u⁴ on the right, with 100 separate points:
 
     >>> from sciml_par.problems import Condition, jacobian
     >>> import tensorflow as tf
@@ -146,12 +146,12 @@ class Condition(ByName):
 
     @property
     def number(self) -> int | None:
-        """How many points of its own the condition asks for, or None."""
+        """The number of separate points of the condition, or None."""
         return self.own if isinstance(self.own, int) else None
 
     @property
     def on_boundary(self) -> bool:
-        """Whether it has a share of the points of the boundary, if it asks for none of its own."""
+        """Whether it shares the points of the boundary, unless it has separate ones."""
         return self.on != (INTERIOR,)
 
     @property
@@ -165,7 +165,7 @@ class Condition(ByName):
         Raises
         ------
         InputError
-            There is no face of such a name, or a point of its own lies outside of the domain; or
+            The domain has no face of this name, or a given point lies outside of the domain; or
             the whole boundary is meant, on part of which the normal points along the time.
         """
         if isinstance(self.on, tuple) and self.on_boundary:
@@ -209,8 +209,8 @@ class Condition(ByName):
     def on_grid(self, domain: Domain, n: int) -> Arrays:
         """Points on a grid and normals, [k, d] each, where the condition holds (local).
 
-        About n candidates, as the boundary has them; or, where it asks for a number of its own,
-        about so many that hold.
+        About n candidates, as the boundary has them; or, if the condition has a number of points,
+        about that many that hold.
         """
         if self.number is not None:
             return grid_of_about(self, domain, self.number)

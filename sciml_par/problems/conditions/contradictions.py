@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.condition import Condition
-from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.conditions.valued import is_data
 from sciml_par.problems.domains.box import Box

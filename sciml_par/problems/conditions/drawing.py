@@ -69,7 +69,7 @@ def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
 def grid_of_about(condition: Any, domain: Domain, wanted: int) -> tuple[FloatArray, FloatArray]:
     """Grid points at which a condition holds, about `wanted`, and normals, [k, d] each.
 
-    The number of candidates is adjusted until so many hold as nearly as a few trials find.
+    The number of candidates is adjusted in a few trials, until about `wanted` hold.
     """
     best: tuple[FloatArray, FloatArray] | None = None
     tried = wanted

@@ -1,4 +1,4 @@
-"""Points and values that are given as arrays, for conditions with points of their own."""
+"""Points and values that users give as arrays, for conditions with separate points."""
 
 from __future__ import annotations
 

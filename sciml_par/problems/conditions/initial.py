@@ -13,9 +13,8 @@ from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import coordinate_names
-from sciml_par.problems.conditions.axes import lies_at
-from sciml_par.problems.conditions.components import Component, select
 from sciml_par.problems.conditions.condition import Arrays, Predicate
+from sciml_par.problems.conditions.selection import Component, lies_at, select
 from sciml_par.problems.conditions.valued import Value, ValuedCondition, checked_value, is_data
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID

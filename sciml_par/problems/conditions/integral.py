@@ -12,12 +12,11 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number, is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import as_columns
-from sciml_par.problems.checks.evaluate import raw_values
-from sciml_par.problems.conditions.axes import axis_number, checked_axis
+from sciml_par.problems.checks.functions import as_columns, raw_values
 from sciml_par.problems.conditions.condition import Arrays, Condition
 from sciml_par.problems.conditions.given_points import finite_array, points_within
 from sciml_par.problems.conditions.quadrature import Rule, at_position, over_domain, over_faces
+from sciml_par.problems.conditions.selection import axis_number, checked_axis
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
 
@@ -48,7 +47,7 @@ class IntegralCondition(Condition):
         One integral for each position, over all other axes of a box: ``at=("t", [0, 0.5, 1])``.
     points : int, sequence of int, or pair of arrays, optional
         How many points an integral (a face) has, about; or how many on each axis it goes over; or
-        quadrature points and weights of one's own, (x: [I, q, d], weights: [I, q]), of one
+        custom quadrature points and weights, (x: [I, q, d], weights: [I, q]), of one
         integral also ([q, d], [q]). By default 32 in one dimension, 256 in two, else about 1000.
     name, weight
         As for `Condition`.

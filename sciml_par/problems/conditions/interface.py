@@ -13,15 +13,16 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions.axes import axis_number, checked_axis
-from sciml_par.problems.conditions.components import (
+from sciml_par.problems.conditions.condition import Arrays, Condition, Predicate
+from sciml_par.problems.conditions.selection import (
     Component,
     Components,
     as_components,
+    axis_number,
+    checked_axis,
     numbers_of,
     select,
 )
-from sciml_par.problems.conditions.condition import Arrays, Condition, Predicate
 from sciml_par.problems.conditions.valued import normal_derivative
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain

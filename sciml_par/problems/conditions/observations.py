@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions.components import (
+from sciml_par.problems.conditions.condition import Arrays, Condition
+from sciml_par.problems.conditions.given_points import finite_array, points_within
+from sciml_par.problems.conditions.selection import (
     Component,
     Components,
     as_components,
     numbers_of,
     select,
 )
-from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.given_points import finite_array, points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
 

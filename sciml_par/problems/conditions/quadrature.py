@@ -10,34 +10,18 @@ import numpy.typing as npt
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.drawing import faces_named
-from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.box import Box, gauss_legendre
 from sciml_par.problems.domains.domain import Domain
 
 FloatArray = npt.NDArray[np.float64]
 Rule = tuple[FloatArray, FloatArray]
 
 
-def gauss_legendre(lower: npt.ArrayLike, upper: npt.ArrayLike, n: int | Sequence[int]) -> Rule:
-    """Return the tensor product of Gauss–Legendre rules on a box: x: [q, k], weights: [q].
-
-    With n_i points on axis i it is exact for polynomials of degree 2 n_i − 1 in x_i.
-
-    Parameters
-    ----------
-    lower, upper : arrays [k]
-    n : int or sequence of k ints
-        Points in all, met about by equally many on each axis; or those on each axis.
-    """
-    low, high = np.atleast_1d(np.asarray(lower, float)), np.atleast_1d(np.asarray(upper, float))
-    k = low.size
-    if k == 0:
+def on_box(lower: FloatArray, upper: FloatArray, n: int | Sequence[int]) -> Rule:
+    """Return Gauss–Legendre points x: [q, k] and weights [q]; one n is met about by all axes."""
+    if not len(lower):
         return np.empty((1, 0)), np.ones(1)
-    axes = [np.polynomial.legendre.leggauss(count) for count in _per_axis(n, k)]
-    nodes = [a + (b - a) * (z + 1) / 2 for a, b, (z, _) in zip(low, high, axes, strict=True)]
-    factors = [(b - a) / 2 * w for a, b, (_, w) in zip(low, high, axes, strict=True)]
-    x = np.stack(np.meshgrid(*nodes, indexing="ij"), axis=-1).reshape(-1, k)
-    weights = np.stack(np.meshgrid(*factors, indexing="ij"), axis=-1).reshape(-1, k).prod(axis=1)
-    return x, weights
+    return gauss_legendre(lower, upper, _per_axis(n, len(lower)))
 
 
 def over_domain(domain: Domain, n: int | Sequence[int]) -> Rule:
@@ -47,7 +31,7 @@ def over_domain(domain: Domain, n: int | Sequence[int]) -> Rule:
     error decreases about like 1/n.
     """
     if isinstance(domain, Box):
-        return gauss_legendre(domain.lower, domain.upper, n)
+        return on_box(domain.lower, domain.upper, n)
     if not np.isfinite(domain.volume):
         raise InputError(
             f"the volume of {domain} is not known, and with it the weights of an integral over it; "
@@ -76,7 +60,7 @@ def at_position(domain: Domain, axis: int, position: float, n: int | Sequence[in
             f"points=(x, weights)"
         )
     others = [i for i in range(domain.dimension) if i != axis]
-    x, weights = gauss_legendre(domain.lower[others], domain.upper[others], n)
+    x, weights = on_box(domain.lower[others], domain.upper[others], n)
     return np.insert(x, axis, position, axis=1), weights
 
 

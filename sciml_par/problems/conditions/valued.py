@@ -15,16 +15,15 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import check_takes
-from sciml_par.problems.checks.evaluate import values_at
-from sciml_par.problems.conditions.components import (
+from sciml_par.problems.checks.functions import check_takes, values_at
+from sciml_par.problems.conditions.condition import Arrays, Condition, On, Predicate
+from sciml_par.problems.conditions.selection import (
     Component,
     Components,
     as_components,
     numbers_of,
     select,
 )
-from sciml_par.problems.conditions.condition import Arrays, Condition, On, Predicate
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.operators.arguments import FieldLike
@@ -36,7 +35,7 @@ Value = float | Sequence[float] | Callable[[Any], Any]
 
 @dataclass(frozen=True, init=False)
 class ValuedCondition(Condition):
-    """Left side = value at points of the boundary; for the kinds of conditions, not by itself.
+    """Left side = value at points of the boundary; the base of several conditions.
 
     The residual is [k, c] for c components, at points x: [k, d] with outward unit normals [k, d].
     It takes the value as an array, so that conditions with other values are the same computation.

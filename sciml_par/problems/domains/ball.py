@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.names import checked_names, coordinate_names
+from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains._vectors import checked_vector
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
@@ -54,10 +54,7 @@ class Ball(Domain):
         self._radius = checked_number(radius, "Ball: radius")
         if self._radius <= 0:
             raise InputError(f"Ball: radius must be positive, got {radius!r}")
-        d = self._center.size
-        default = coordinate_names(d)
-        what = "Ball: names of the coordinates"
-        self._names = default if names is None else checked_names(names, what, count=d)
+        self._names = names_of_axes(names, self._center.size, "Ball")
 
     @property
     def center(self) -> FloatArray:
@@ -68,11 +65,6 @@ class Ball(Domain):
     def radius(self) -> float:
         """The radius."""
         return self._radius
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coordinates, d of them."""
-        return self._names
 
     @property
     def lower(self) -> FloatArray:
@@ -95,8 +87,7 @@ class Ball(Domain):
         return ("ball", tuple(self._center.tolist()), self._radius)
 
     def __repr__(self) -> str:
-        given = self._names != coordinate_names(self.dimension)
-        names = f", names={self._names!r}" if given else ""
+        names = self._names_argument
         return f"Ball({self._center.tolist()}, {self._radius}{names})"
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:

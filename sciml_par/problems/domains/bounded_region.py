@@ -50,7 +50,7 @@ class BoundedRegion(Region):
         return self.volume
 
     def number_on_boundary(self, interior: int) -> float:
-        """Return how many points are as dense on the boundary as so many inside (local).
+        """Return the number of boundary points as dense as `interior` points inside (local).
 
         S (N/V)^((d−1)/d) with the measures S and V, and where these are not known as on a cube.
         """
@@ -96,7 +96,7 @@ class BoundedRegion(Region):
     ) -> tuple[FloatArray, FloatArray]:
         """Points where the time is least, and outward normals (local).
 
-        The arguments and what is returned are as for `boundary`.
+        Arguments and results are those of `boundary`.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class BoundedRegion(Region):
         Raises
         ------
         InputError
-            There is no face of such a name; the message lists those that there are.
+            The domain has no face of this name; the message lists its faces.
         """
         points, found = self._as_points(x, "on_faces"), np.zeros(len(x), np.bool_)
         for name in (faces,) if isinstance(faces, str) else faces:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.names import checked_names, coordinate_names
+from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains._vectors import checked_vector, counts_per_axis
 from sciml_par.problems.domains.box_boundary import BoxBoundary
-from sciml_par.problems.domains.region import Region
+from sciml_par.problems.domains.region import Region, lattice
 from sciml_par.problems.domains.surfaces.sampling import proportional, unit_points
 
 FloatArray = npt.NDArray[np.float64]
@@ -70,9 +70,7 @@ class Box(BoxBoundary):
                 f"on axis {axis}"
             )
         self._lower, self._upper = low, high
-        default = coordinate_names(low.size)
-        what = f"{type(self).__name__}: names of the coordinates"
-        self._names = default if names is None else checked_names(names, what, count=low.size)
+        self._names = names_of_axes(names, low.size, type(self).__name__)
 
     @property
     def lower(self) -> FloatArray:
@@ -85,23 +83,12 @@ class Box(BoxBoundary):
         return self._upper
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coordinates, d of them."""
-        return self._names
-
-    @property
     def volume(self) -> float:
         """Product of the edge lengths."""
         return float(np.prod(self.extent))
 
     def __repr__(self) -> str:
-        return f"Box({self._lower.tolist()}, {self._upper.tolist()}{self._names_given()})"
-
-    def _names_given(self, *, one: bool = False) -> str:
-        """Return the names as an argument, if they are not the default ones."""
-        if self._names == coordinate_names(self.dimension):
-            return ""
-        return f", name={self._names[0]!r}" if one else f", names={self._names!r}"
+        return f"Box({self._lower.tolist()}, {self._upper.tolist()}{self._names_argument})"
 
     def with_bounds(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Box:
         """Another box in the same coordinates, an `Interval` where d = 1 (local)."""
@@ -132,12 +119,7 @@ class Box(BoxBoundary):
         x : array [k, d]
             The last axis varies fastest.
         """
-        counts = self.grid_shape(n)
-        axes = [
-            np.linspace(low, high, count)
-            for low, high, count in zip(self._lower, self._upper, counts, strict=True)
-        ]
-        return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.dimension)
+        return lattice(self._lower, self._upper, self.grid_shape(n), ends=True)
 
     def grid_shape(self, n: int | Sequence[int]) -> list[int]:
         """Return how many points `grid(n)` has on each axis: d numbers (local)."""
@@ -260,7 +242,8 @@ class Interval(Box):
             raise InputError(f"Interval takes two numbers, got {self.dimension} per bound; use Box")
 
     def __repr__(self) -> str:
-        return f"Interval({self._lower[0]}, {self._upper[0]}{self._names_given(one=True)})"
+        name = "" if self._names == ("x",) else f", name={self._names[0]!r}"
+        return f"Interval({self._lower[0]}, {self._upper[0]}{name})"
 
 
 def gauss_legendre(

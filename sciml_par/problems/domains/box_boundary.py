@@ -65,7 +65,7 @@ class BoxBoundary(Domain):
     ) -> tuple[FloatArray, FloatArray]:
         """Points where the last coordinate, often the time, is least, and normals (local).
 
-        The arguments and what is returned are as for `boundary`.
+        Arguments and results are those of `boundary`.
         """
         face = faces_of(self.lower, self.upper)[-2]
         return self._on_faces([face], n, method, rng, what="initial")
@@ -82,7 +82,7 @@ class BoxBoundary(Domain):
         return points_on(faces, self.lower, self.upper, count, method=name, rng=rng)
 
     def number_on_boundary(self, interior: int) -> float:
-        """Return how many points are as dense on a cube's boundary as so many inside (local)."""
+        """Return the number of points on a cube as dense as `interior` points inside (local)."""
         d = self.dimension
         return float(2 * d * interior ** ((d - 1) / d))
 
@@ -112,7 +112,7 @@ class BoxBoundary(Domain):
         Raises
         ------
         InputError
-            There is no face of such a name.
+            The box has no face of this name.
         """
         points, found = self.snap(x), np.zeros(len(x), np.bool_)
         for name in (faces,) if isinstance(faces, str) else faces:

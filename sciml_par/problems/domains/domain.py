@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -22,11 +21,11 @@ from sciml_par.problems.domains.combined_regions import (
     UnionRegion,
 )
 from sciml_par.problems.domains.slab import SlabRegion, cuts_of_equal_volume
-from sciml_par.problems.domains.surfaces.rejection import exactly
 from sciml_par.problems.domains.surfaces.sampling import (
     GRID,
     RANDOM_METHODS,
     checked_generator,
+    exactly,
     method_name,
 )
 
@@ -55,10 +54,17 @@ class Domain(ByName, BoundedRegion):
     _is_time: ClassVar[bool] = False
     _combines: ClassVar[bool] = True
 
+    _names: tuple[str, ...]
+
     @property
-    @abstractmethod
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates, d of them."""
+        return self._names
+
+    @property
+    def _names_argument(self) -> str:
+        """The names as an argument in a text, if they are not the default ones."""
+        return "" if self.names == coordinate_names(self.dimension) else f", names={self.names!r}"
 
     def __eq__(self, other: object) -> bool:
         return self._key == other._key if isinstance(other, Domain) else NotImplemented
@@ -236,11 +242,6 @@ class CombinedDomain(CombinedRegion, Domain):
         if not np.all(self.lower < self.upper) or not self.volume > 0:
             raise InputError(f"{self} is empty: no points lie in it")
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coordinates, d of them."""
-        return self._names
-
     def __repr__(self) -> str:
         return f"({self._operands[0]!r} {self.sign} {self._operands[1]!r})"
 
@@ -263,11 +264,7 @@ class Part(IntersectionRegion, Domain):
     def __init__(self, whole: Domain, slab: SlabRegion, volume: float) -> None:
         super().__init__(whole, slab)
         self._whole, self._slab, self._volume = whole, slab, volume
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coordinates, d of them."""
-        return self._whole.names
+        self._names = whole.names
 
     @functools.cached_property
     def _measured(self) -> tuple[float, float]:

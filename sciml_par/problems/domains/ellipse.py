@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.names import checked_names, coordinate_names
+from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains._vectors import checked_vector
 from sciml_par.problems.domains.ball import SURFACE, Ball
 from sciml_par.problems.domains.domain import Domain
@@ -66,16 +66,9 @@ class Ellipse(Domain):
                 f"Ellipse: expected a center of two numbers and two positive semi-axes, got "
                 f"{center!r} and {semi_axes!r}"
             )
-        default = coordinate_names(2)
-        what = "Ellipse: names of the coordinates"
-        self._names = default if names is None else checked_names(names, what, count=2)
+        self._names = names_of_axes(names, 2, "Ellipse")
         cos, sin = math.cos(self._angle), math.sin(self._angle)
         self._rotation = np.array([[cos, -sin], [sin, cos]])
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coordinates, two of them."""
-        return self._names
 
     @property
     def _half(self) -> FloatArray:
@@ -103,7 +96,7 @@ class Ellipse(Domain):
 
     def __repr__(self) -> str:
         angle = f", angle={self._angle}" if self._angle else ""
-        names = f", names={self._names!r}" if self._names != coordinate_names(2) else ""
+        names = self._names_argument
         return f"Ellipse({self._center.tolist()}, {self._axes.tolist()}{angle}{names})"
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.names import checked_names, coordinate_names
+from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains._vectors import checked_points
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.point_files import read_points
@@ -27,13 +27,13 @@ BOUNDARY = "boundary"
 
 
 class PointCloud(Domain):
-    """A domain of which points are known, and nothing between them; immutable.
+    """A domain of known points, with nothing known between them; immutable.
 
-    Of n points that are asked for, it gives some of its own: on a grid every so manieth one in
-    their order, by any random method that many at random, each at most once, and all of them where
-    it has no more than n. Its volume is not known (NaN). It contains its own points; observations
-    and other points that are given may lie anywhere in the box around it. It is combined with a
-    time, but with no other domain. Its face is "boundary".
+    For n points, it returns some of its points: on a grid at equal distances in their order, by a
+    random method n at random, each at most once, and all of them if it has at most n. Its volume is
+    not known (NaN). It contains its own points; observations and other points that are given may
+    lie anywhere in the box around it. It is combined with a time, but with no other domain. Its
+    face is "boundary".
 
     Parameters
     ----------
@@ -78,9 +78,7 @@ class PointCloud(Domain):
         if boundary is not None:
             self._on = checked_points(boundary, "PointCloud: boundary", d=d)
         self._normals = _checked_normals(normals, self._on)
-        default = coordinate_names(d)
-        what = "PointCloud: names of the coordinates"
-        self._names = default if names is None else checked_names(names, what, count=d)
+        self._names = names_of_axes(names, d, "PointCloud")
         every = np.concatenate([self._x, self._on])
         self._bounds = every.min(axis=0), every.max(axis=0)
         flat = np.flatnonzero(self._bounds[0] == self._bounds[1])
@@ -131,11 +129,6 @@ class PointCloud(Domain):
             raise InputError(f"{path}: {error}") from None
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coordinates, d of them."""
-        return self._names
-
-    @property
     def lower(self) -> FloatArray:
         """Lower bounds [d] of the box around all points."""
         return self._bounds[0]
@@ -169,9 +162,7 @@ class PointCloud(Domain):
 
     def __repr__(self) -> str:
         on = f", {len(self._on)} on the boundary" if len(self._on) else ""
-        names = (
-            f", names={self._names!r}" if self._names != coordinate_names(len(self.lower)) else ""
-        )
+        names = self._names_argument
         digest = str(self._key[-1])[:12]  # type: ignore[index]
         return f"PointCloud(<{len(self._x)} points{on}, digest {digest}>{names})"
 

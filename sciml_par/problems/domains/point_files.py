@@ -51,7 +51,7 @@ def _of_table(file: Path) -> tuple[Arrays, tuple[str, ...] | None]:
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise InputError(f"{file}: it is no text: {error}") from error
+        raise InputError(f"{file}: not a text file: {error}") from error
     rows = [(k + 1, line.split(",")) for k, line in enumerate(lines) if line.strip()]
     names = None
     if rows and not any(_is_number(cell) for cell in rows[0][1]):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.names import checked_names, coordinate_names
+from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains._vectors import checked_points
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.domain import Domain
@@ -70,15 +70,8 @@ class Polygon(Domain):
                 f"hole; got {holes!r}"
             )
         self._holes = tuple(_corners(hole, f"Polygon: holes[{i}]") for i, hole in enumerate(holes))
-        default = coordinate_names(2)
-        what = "Polygon: names of the coordinates"
-        self._names = default if names is None else checked_names(names, what, count=2)
+        self._names = names_of_axes(names, 2, "Polygon")
         self._check()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coordinates, two of them."""
-        return self._names
 
     @property
     def lower(self) -> FloatArray:
@@ -104,7 +97,7 @@ class Polygon(Domain):
         return (self._outer, *self._holes)
 
     def __repr__(self) -> str:
-        names = f", names={self._names!r}" if self._names != coordinate_names(2) else ""
+        names = self._names_argument
         number = sum(map(len, self._rings))
         if number > _SHOWN:
             digest = hashlib.blake2b(np.concatenate(self._rings).tobytes()).hexdigest()[:12]

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.problems.domains._vectors import counts_per_axis
-from sciml_par.problems.domains.surfaces.rejection import exactly, kept_share
-from sciml_par.problems.domains.surfaces.sampling import proportional
+from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share, proportional
 from sciml_par.problems.domains.surfaces.surface import Surface
 
 FloatArray = npt.NDArray[np.float64]

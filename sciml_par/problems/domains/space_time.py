@@ -1,4 +1,4 @@
-"""Domains with a time: what a space is over an interval of time."""
+"""Domains with a time: a space over an interval of time."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ class SpaceTime(Domain):
 
     def __init__(self, space: Domain, time: Interval) -> None:
         self._space, self._time = space, time
+        self._names = (*space.names, *time.names)
 
     @property
     def space(self) -> Domain:
@@ -98,11 +99,6 @@ class SpaceTime(Domain):
     def time(self) -> Interval:
         """The interval of t."""
         return self._time
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coordinates, that of the time last."""
-        return (*self._space.names, *self._time.names)
 
     @property
     def lower(self) -> FloatArray:

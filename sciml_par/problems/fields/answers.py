@@ -1,4 +1,4 @@
-"""What a field is to answer at certain points in place of computing it, for as long as asked."""
+"""Answers for fields at certain points in place of computed ones, in a block of code."""
 
 from __future__ import annotations
 

@@ -215,8 +215,11 @@ class Field:
         x, wanted = as_points(x), tuple(higher)
         answers = self._answers_at(x)
         known: Jet | None = None if answers is None else answers.jet(self, x, second, wanted)
-        if known is not None:
-            return known
+        return self._computed_jet(x, second, wanted) if known is None else known
+
+    def _computed_jet(
+        self, x: tf.Tensor, second: Coefficients, wanted: tuple[Operator, ...]
+    ) -> Jet:
         kept = self._at(x)
         if kept is None:
             return self._source.jet_at(x, second, wanted)

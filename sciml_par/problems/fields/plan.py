@@ -1,4 +1,4 @@
-"""What a residual asks of a field: the plan by which a field computes it together."""
+"""The requests of a residual to a field, which a field computes together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a field at one tensor of points.
+    """The values and derivatives that are asked of a field at one tensor of points.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The recording pass: run a residual once without computing, and see what it asks for."""
+"""The recording pass: run a residual once without computing, and note its requests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sciml_par._graph_digest import GraphDigest, digest_of_graph
 from sciml_par._partial_operators import Operator
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.captured import UNKNOWNS_REMEDY
+from sciml_par.problems.checks.functions import UNKNOWNS_REMEDY
 from sciml_par.problems.fields import answers as _given
 from sciml_par.problems.fields import tape as _tape
-from sciml_par.problems.fields.field import Field, Key, as_points, cache_key
+from sciml_par.problems.fields.field import Field, Key, cache_key
 from sciml_par.problems.fields.plan import Coefficients, Plan, Request, as_matrices
 from sciml_par.problems.fields.tape import Jet
 
@@ -38,7 +38,7 @@ _NO_BRANCHES = (
 
 
 def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
-    """What a residual will ask of a field, by running it once in a throw-away graph (local).
+    """Return the requests of a residual to a field, from one run in a throw-away graph (local).
 
     Parameters
     ----------
@@ -206,12 +206,9 @@ class _Recorder(Field):
         self._note(x, Request())
         return self._source.value_at(x)
 
-    def jet(self, x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
-        x, wanted = as_points(x), tuple(higher)
-        answers = self._answers_at(x)
-        known: Jet | None = None if answers is None else answers.jet(self, x, second, wanted)
-        if known is not None:
-            return known
+    def _computed_jet(
+        self, x: tf.Tensor, second: Coefficients, wanted: tuple[Operator, ...]
+    ) -> Jet:
         self._note(x, Request(derivatives=True, second=as_matrices(second), higher=wanted))
         return self._source.jet_at(x, second, wanted)
 

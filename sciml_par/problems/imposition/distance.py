@@ -47,8 +47,8 @@ def distance_to(domain: Domain, on: str | Sequence[str] | None = None) -> Distan
     """Return a smooth function φ that is 0 on faces of a box and positive elsewhere in it (local).
 
     φ(x) = Π s over the faces, s = |x_i − face|/(upper_i − lower_i), times 4 for each axis of which
-    both faces take part, so that φ is at most 1. It is no distance in units of length; what
-    matters is that it is 0 of the first order on these faces only.
+    both faces take part, so that φ is at most 1. It is not a distance in units of length; it
+    is 0 of the first order on these faces only.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def distance_to(domain: Domain, on: str | Sequence[str] | None = None) -> Distan
     Raises
     ------
     InputError
-        The domain is no box, or has no such face.
+        The domain is not a box, or has no face of this name.
 
     Examples
     --------

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, component_names
+from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.condition import Condition
-from sciml_par.problems.conditions.dirichlet import Dirichlet
 from sciml_par.problems.conditions.drawing import faces_named
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Box
@@ -65,7 +65,7 @@ def impose_dirichlet(value: Value, distance: Callable[[Tensor], Tensor]) -> Impo
         TensorFlow operations, since u is differentiated.
     distance : callable
         φ, x: [n, d] -> [n, 1] in TensorFlow operations; such as `distance_to` of a box, or a
-        function of one's own that is 0 on the boundary and not inside.
+        custom function that is 0 on the boundary and not inside.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def impose(
     ------
     InputError
         A condition cannot be imposed so: of another kind, on a part of a face, with a value in
-        NumPy; or two of them differ where their faces meet; or the domain is no box.
+        NumPy; or two of them differ where their faces meet; or the domain is not a box.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def _checked(condition: Any) -> Dirichlet | Initial:
     name = type(condition).__name__
     if type(condition) is Initial and condition.order != 0:
         raise InputError(
-            f"impose: Initial of order {condition.order} cannot be imposed by itself; give "
+            f"impose: Initial of order {condition.order} cannot be imposed alone; give "
             f"Initial(value, velocity=...), or leave it a condition of the problem"
         )
     if not isinstance(condition, (Dirichlet, Initial)):
@@ -191,7 +191,7 @@ def _checked(condition: Any) -> Dirichlet | Initial:
         )
     if condition.where is not None or callable(condition.on) or condition.own is not None:
         raise InputError(
-            f"impose: this {name} holds on a part of a face or at points of its own (where=, a "
+            f"impose: this {name} holds on a part of a face or at separate points (where=, a "
             f"function as on=, points=); whole faces can be imposed: on='...' by name. Or use "
             f"impose_dirichlet(value, distance)"
         )

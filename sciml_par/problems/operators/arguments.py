@@ -1,4 +1,4 @@
-"""What all operators do with their arguments: the field, the points and the axes."""
+"""Arguments of all operators: the field, the points and the axes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def field_and_points(
     Raises
     ------
     InputError
-        u is no field; x is no tensor [n, d]; there is no such component.
+        u is not a field; x is not a tensor [n, d]; or u has no such component.
     """
     if not callable(u):
         name = call.split("(")[0]

@@ -205,7 +205,7 @@ def laplacian(
     Raises
     ------
     InputError
-        There is no such coordinate or component, or they have no names; or one of several
+        u has no such coordinate or component, or they have no names; or one of several
         coordinates is named t, and `over` is not given.
 
     Examples

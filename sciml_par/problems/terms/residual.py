@@ -13,7 +13,7 @@ from sciml_par._checks import checked_weight
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.domains.domain import Domain
 
 Data = Callable[[Any], Any]
@@ -67,7 +67,7 @@ class Residual(ByName):
         return self.payload(domain.grid(n))
 
     def payload(self, x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], ...]:
-        """Points of one's own with what the residual needs there: x: [n, d] -> (x, f?) (local)."""
+        """Return given points with the data there: x: [n, d] -> (x, f?) (local)."""
         if self.data is None:
             return (x,)
         return x, values_at(self.data, x, what="data of the residual")

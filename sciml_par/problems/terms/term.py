@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.captured import refuse_trainable
+from sciml_par.problems.checks.functions import refuse_trainable
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Plan
 from sciml_par.problems.fields.recording import Parametrized, Trace, trace
@@ -77,7 +77,7 @@ class Term:
     def plan(self, u: Any, *arrays: tf.Tensor) -> None:
         """Record what the residual asks of u, where that is not known yet (local).
 
-        `residual` does it by itself. Whoever evaluates it with a field that keeps what it is asked
+        `residual` does it automatically. Callers whose field keeps what it is asked
         for does it before, since the plan is recorded in a throw-away graph.
         """
         if isinstance(u, Field) and u.has_jet:
@@ -142,11 +142,10 @@ class Term:
         if self._is_every_pair(result, u, arrays):
             rows = arrays[0].shape[0]
             raise self._error(
-                expected=f"[{rows}, k] with k the number of equations",
-                got=f"shape {result.shape.as_list()}, a value for every pair of points",
-                cause=f"an array of shape [{rows}] met one of shape [{rows}, 1] and was broadcast",
-                remedy="keep both axes everywhere: x[:, i:i+1] in place of x[:, i]; data of one's "
-                "own has the shape [n, 1], not [n]",
+                f"[{rows}, k] with k the number of equations",
+                f"shape {result.shape.as_list()}, a value for every pair of points",
+                f"keep both axes everywhere: x[:, i:i+1] in place of x[:, i], as an array [{rows}] "
+                f"and one [{rows}, 1] are broadcast; data has the shape [n, 1], not [n]",
             )
         self._known[_form(arrays)] = traced.plan, result.shape[1]
         return traced
@@ -163,7 +162,7 @@ class Term:
         return bool(self._checked(again.result, more).shape[1] != columns)
 
     def _found(self, u: Field, arrays: Sequence[Any]) -> tuple[Plan, int]:
-        """What the residual asks of u, and how many equations it has."""
+        """Return the plan of the residual and its number of equations."""
         key = _form(arrays)
         if key not in self._known:
             traced = trace(self.function, u, arrays, context=self._place())
@@ -184,10 +183,9 @@ class Term:
     def _place(self) -> str:
         return f"in term {self.name!r}" + (f" of problem {self.problem!r}" if self.problem else "")
 
-    def _error(self, expected: str, got: str, cause: str, remedy: str) -> InputError:
+    def _error(self, expected: str, got: str, remedy: str) -> InputError:
         return InputError(
-            f"the residual {self._place()} must return {expected}, got {got}.\n"
-            f"Likely cause: {cause}.\nRemedy: {remedy}."
+            f"the residual {self._place()} must return {expected}, got {got}; {remedy}."
         )
 
 
@@ -200,57 +198,40 @@ def as_field(u: Any) -> Any:
     return u if isinstance(u, Field | Parametrized) else Field(u)
 
 
-def _not_a_tensor(result: Any) -> tuple[str, str, str]:
+def _not_a_tensor(result: Any) -> tuple[str, str]:
+    """Return what a residual returned, and what to write."""
     if result is None:
-        return "None", "the function has no return statement", "return the residual"
+        return "None", "let the function return the residual"
     if isinstance(result, (tuple, list, dict)):
         return (
             f"a {type(result).__name__} of {len(result)}",
-            "several equations were returned one by one",
-            "join them with tf.concat([...], axis=1), or give the problem several Residuals",
+            "join equations with tf.concat([...], axis=1), or give the problem several Residuals",
         )
     return (
         type(result).__name__,
-        "the residual was computed without TensorFlow or does not depend on u and x",
-        "use u, x, the operators of sciml_par.problems and tf functions throughout",
+        "compute it from u and x with the operators of sciml_par.problems and tf functions",
     )
 
 
-def _wrong_dtype(result: tf.Tensor, x: Any) -> tuple[str, str, str] | None:
+def _wrong_dtype(result: tf.Tensor, x: Any) -> tuple[str, str] | None:
     dtype = tf.as_dtype(x.dtype)
     if result.dtype == dtype:
         return None
     return (
         f"dtype {result.dtype.name}",
-        "a comparison or a cast to integers"
-        if not result.dtype.is_floating
-        else "a constant or a network of another precision than the points",
         f"compute in {dtype.name}, or convert with tf.cast(..., x.dtype)",
     )
 
 
-def _wrong_shape(result: tf.Tensor, x: Any) -> tuple[str, str, str] | None:
+def _wrong_shape(result: tf.Tensor, x: Any) -> tuple[str, str] | None:
     got, rows = f"shape {result.shape}", x.shape[0]
     if result.shape.rank is None:
-        return got, "an operation hid the shape", "state it with tf.ensure_shape"
+        return got, "state the shape with tf.ensure_shape"
     if result.shape.rank == 1:
-        return (
-            got,
-            "a slice such as x[:, 0] dropped an axis; next to u(x) of shape [n, 1] such an array "
-            "is broadcast to [n, n], in silence",
-            "keep both axes: x[:, 0:1] in place of x[:, 0], axis=1 with keepdims=True in sums",
-        )
+        return got, "keep both axes: x[:, 0:1] in place of x[:, 0], keepdims=True in sums"
     if result.shape.rank != 2:
-        return (
-            got,
-            "a sum or mean over the points was taken, or an axis was added",
-            "return the residual at every point; the loss squares and averages it",
-        )
+        return got, "return the residual at every point; the loss squares and averages it"
     if rows is not None and result.shape[0] is not None and result.shape[0] != rows:
         transposed = " (transposed?)" if result.shape[1] == rows else ""
-        return (
-            got + transposed,
-            "the axes were exchanged, or points were dropped or added",
-            "return one row for every point, in the order of x",
-        )
+        return got + transposed, "return one row for every point, in the order of x"
     return None

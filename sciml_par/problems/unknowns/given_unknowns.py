@@ -62,7 +62,7 @@ def _as_unknown(name: str, value: Any) -> Unknown:
         network = ", network=…" if hasattr(value, "trainable_variables") else ""
         raise InputError(
             f"Problem: unknowns={{{name!r}: …}} is a number or a function that is sought; got "
-            f"{value!r}. A function of x begins around a number, and has a network of its own: "
+            f"{value!r}. A function of x has a start and a separate network: "
             f"write {name!r}: UnknownFunction(1.0{network})."
         )
     try:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Coefficients
@@ -24,7 +24,7 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class Input:
-    """What an unknown function depends on: a coordinate or a component of the solution.
+    """An argument of an unknown function: a coordinate or a component of the solution.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class PlacedFunction:
 
     @property
     def true_text(self) -> str:
-        """What the true function is called in messages."""
+        """The name of the true function in messages."""
         return f"the true function of the unknown {self.name!r}"
 
     def box(self, *, scaled: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -102,7 +102,7 @@ class PlacedFunction:
         return self._transformed(network(self._seen(z, scaled)))
 
     def field(self, network: Field, u: Field, *, scaled: bool) -> Field:
-        """k as a field of x, beside the solution u.
+        """Return k as a field of x, given the solution u.
 
         Parameters
         ----------

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.checks import check_takes
+from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.terms.residual import Residual

@@ -17,7 +17,7 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class UnknownFunction(ByName):
-    """A function that is sought, k(z) = T(p + N(z)), by a network N of its own.
+    """A sought function k(z) = T(p + N(z)) with a separate network N.
 
     Its values are numbers. T is the smooth function by which `Unknown` keeps a number inside of
     its bounds, and p the parameter at which T(p) = start:
@@ -34,10 +34,10 @@ class UnknownFunction(ByName):
     Parameters
     ----------
     start : float
-        Close to which it begins, as near as the initial weights of N say; strictly inside of the
-        bounds. In the unit of the function, as are all others.
+        Its value at the start, up to the initial weights of N; strictly inside the bounds. In the
+        unit of the function, like all others.
     of : str or sequence of str, optional
-        What it depends on: names of coordinates, such as "x" of a domain in x and t, and of
+        Its arguments: names of coordinates, such as "x" of a domain in x and t, and of
         components of the solution, such as "u" for k(u). By default all coordinates.
     lower, upper : float, optional
         The bounds, which it does not reach.
@@ -50,14 +50,14 @@ class UnknownFunction(ByName):
         for it, and is a chain of dense layers, begins with a tenth of the initial weights of its
         last layer. A model that is given, rather than made, begins as it is.
     true : callable, optional
-        What it is known to be, z: [n, e] -> [n, 1] or, where e = 1, [n], in NumPy or TensorFlow,
+        The known function, z: [n, e] -> [n, 1] or, where e = 1, [n], in NumPy or TensorFlow,
         for errors and figures; training does not see it.
 
     Raises
     ------
     InputError
         A bound is not a finite number, the start is not inside of the bounds, the scale is not
-        positive, `of` has no names, or `true` is no function.
+        positive, `of` has no names, or `true` is not a function.
 
     Examples
     --------

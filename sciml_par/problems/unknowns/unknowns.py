@@ -50,7 +50,7 @@ class Unknown(ByName):
         The standard deviation of where members of an ensemble begin, each by its seed, around
         `start` and inside of the bounds.
     true : float or array, optional
-        What it is known to be, for errors in tables and a line in figures; training does not see
+        The known value, for errors in tables and a line in figures; training does not see
         it.
 
     Raises

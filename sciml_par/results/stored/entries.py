@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sciml_par.evaluation.figures.parts.data import Shard
 from sciml_par.problems.unknowns.placed_function import Input, PlacedFunction
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.stored.arrays import (
@@ -40,6 +41,7 @@ _OF_MEMBER = (
     "rank problem seed ended steps steps_asked loss best_loss best_step validation_loss zero_loss "
     "kept terms times_brought_together largest_drift stacked_with architecture"
 )
+_OF_ERROR = "relative absolute reliability reason seconds at_rounding foreseen"
 _OF_CONTRIBUTION = "rank points seconds_compile seconds_train"
 _OF_FUNCTION = "start lower upper scale"
 _TOLD = "status points seconds_compile seconds_train microseconds_per_step"
@@ -81,6 +83,7 @@ def write_member(member: Member) -> Entry:
         "relative_l2_error_on_evaluation_domain": _as_json(seen.relative_l2_error),
         "misfits": list(member.misfits.items()),
         "field": asdict(member.form),
+        "error": _write_error(member.error),
         "unknowns": _write_unknowns(member),
         "unknown_functions": [_write_function(each) for each in member.functions],
         "per_rank": [
@@ -117,6 +120,24 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
             for each in entry["unknown_functions"]
         ),
         form=_read_form(entry["field"]),
+        error=_read_error(entry["error"]),
+    )
+
+
+def _write_error(error: ErrorEstimate | None) -> Entry | None:
+    if error is None:
+        return None
+    unknowns = {name: np.asarray(value).tolist() for name, value in error.unknowns.items()}
+    absolute = [_as_json(float(each)) for each in error.absolute]
+    return {**_written(error, _OF_ERROR), "absolute": absolute, "unknowns": unknowns}
+
+
+def _read_error(entry: Entry | None) -> ErrorEstimate | None:
+    if entry is None:
+        return None
+    absolute = np.array([_from_json(each) for each in entry["absolute"]], np.float64)
+    return ErrorEstimate(
+        **{**_read(entry, _OF_ERROR), "absolute": absolute}, unknowns=entry["unknowns"]
     )
 
 

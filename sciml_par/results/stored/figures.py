@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from sciml_par.evaluation.figures.errors import plot_errors
-from sciml_par.evaluation.figures.flow import plot_flow, vector_of
-from sciml_par.evaluation.figures.losses import plot_losses, plot_weights
-from sciml_par.evaluation.figures.parts.curves import LossCurve
+from sciml_par.evaluation.figures.histories import plot_losses, plot_weights
+from sciml_par.evaluation.figures.parts.curves import LossCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.figures.planes import plot_flow, vector_of
 from sciml_par.evaluation.figures.predictions import plot_predictions
 from sciml_par.evaluation.figures.save import save_figure
 from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
-from sciml_par.evaluation.figures.unknowns import UnknownCurve, plot_unknowns
+from sciml_par.evaluation.figures.unknowns import plot_unknowns
 from sciml_par.results.member import (
     DIVERGED,
     FINISHED,

@@ -90,10 +90,21 @@ def save_model(model: Any, weights: Array, path: Path) -> None:
         assign(model, before)
 
 
+def _register_networks() -> None:
+    """Import the Keras classes of this package, each of which registers itself."""
+    from sciml_par.networks import (  # noqa: F401
+        MLP,
+        FourierFeatures,
+        ModifiedMLP,
+        PeriodicEmbedding,
+        PirateNet,
+    )
+
+
 def load_model(path: Path) -> Any:
     """Return a model that Keras has saved."""
     keras: Any = import_module("keras")
-    import_module("sciml_par.networks.models.mlp")  # so that Keras knows MLP
+    _register_networks()
     try:
         return keras.models.load_model(path, compile=False)
     except Exception as error:  # Keras and the user's own class raise all kinds

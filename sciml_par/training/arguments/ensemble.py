@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._checks import as_integer, is_integer, is_positive
+from sciml_par._checks import checked_integer, is_integer, is_positive
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
@@ -57,7 +57,8 @@ class Ensemble(ByName):
         for name in ("members", "members_per_rank", "ranks_per_member"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, as_integer(value, 1, "Ensemble", name))
+                checked = checked_integer(value, f"Ensemble: {name}", least=1)
+                object.__setattr__(self, name, checked)
         if self.problems is not None and not (
             callable(self.problems) or isinstance(self.problems, list | tuple)
         ):

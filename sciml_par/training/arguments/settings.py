@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import as_integer
+from sciml_par._checks import checked_integer
 from sciml_par.errors import InputError
 
 PRECISIONS = ("float32", "float64")
@@ -34,7 +34,8 @@ class Settings:
         for name, least in (("seed", 0), ("evaluation_points", 2), ("log_every", 1)):
             value = getattr(self, name)
             if value is not None or name == "seed":
-                object.__setattr__(self, name, as_integer(value, least, "train", name))
+                checked = checked_integer(value, f"train: {name}", least=least)
+                object.__setattr__(self, name, checked)
 
 
 @dataclass(frozen=True)

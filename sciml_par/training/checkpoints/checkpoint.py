@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from sciml_par._checks import as_integer
+from sciml_par._checks import checked_integer
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.results.stored.folder import CHECKPOINT
@@ -40,7 +40,8 @@ class Checkpoint(ByName):
         if not isinstance(self.folder, str | os.PathLike):
             raise InputError(f"Checkpoint: expected the name of a folder; got {self.folder!r}.")
         if self.every is not None:
-            object.__setattr__(self, "every", as_integer(self.every, 1, "Checkpoint", "every"))
+            every = checked_integer(self.every, "Checkpoint: every", least=1)
+            object.__setattr__(self, "every", every)
 
     def file(self, *, mode: str, group: int) -> Path:
         """Return the file of a group of ranks (local)."""

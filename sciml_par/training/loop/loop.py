@@ -304,6 +304,7 @@ class Loop:
         parameters, optimizer, terms = self._optimizer.step(
             objective, state.parameters, state.optimizer, batch, at
         )
+        parameters = self._objective.layout.changed(state.parameters, parameters)
         # What is judged is the loss without the strategy's weights, which the next step changes.
         terms = weighed.terms if weighed else terms
         loss = tf.reduce_sum(terms, axis=1)

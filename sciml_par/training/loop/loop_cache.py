@@ -13,6 +13,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.training.loop.loop import Loop, compiles_collectives
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
+from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.weights.from_argument import terms_of_loss
@@ -74,7 +75,7 @@ def _make(
         members=len(stack.numbers),
         stacked=stack.feed.stacked,
         communicator=group,
-        jacobians=jacobians_of(stack.problem, stack.network, stack.layout),
+        jacobians=jacobians_of(stack.problem, stack.network, _differentiated(stack, optimizer)),
         rows_of_ranks=stack.feed.rows_of_ranks,
         compile_local=not compiles_collectives(group),
     )
@@ -95,6 +96,12 @@ def _make(
         weighting=weighting,
         programs=programs.functions,
     )
+
+
+def _differentiated(stack: Stack, optimizer: Optimizer) -> ParameterLayout:
+    """Return the layout of the parameters by which the optimizer needs a Jacobian."""
+    only_linear = getattr(optimizer, "only_linear", False)
+    return stack.layout.of_linear() if only_linear else stack.layout
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from sciml_par._checks import as_integer
+from sciml_par._checks import checked_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
@@ -53,7 +53,8 @@ class NoProgress(ByName):
     least_progress: float = 1e-3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", as_integer(self.steps, 1, "NoProgress", "steps"))
+        steps = checked_integer(self.steps, "NoProgress: steps", least=1)
+        object.__setattr__(self, "steps", steps)
         share = self.least_progress
         _check_number(
             "NoProgress", "least_progress", share, lambda share: 0 <= share < 1, "in [0, 1)"

@@ -83,7 +83,7 @@ class JacobianOfTerm:
         self._computed = tf.function(self._row_by_row, autograph=False)
 
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        """θ: [p] -> √w r: [k n], and its derivatives, transposed: [p, k n]."""
+        """θ: [p] -> √w r: [k n], and its derivatives, transposed: [p, k n], or of fewer rows."""
         r, slopes, _ = (self._computed or self._row_by_row)(flat, _of_rows(rows), *rows.arrays)
         return r, slopes
 
@@ -121,11 +121,11 @@ class JacobianOfTerm:
         # Weights that tf.gradients multiplies by in the residual are not recorded.
         signs = _signs(r)
         slopes = tape.gradient(r, own, signs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        expected = tf.concat([tf.reshape(each, [-1]) for each in slopes], axis=0)
-        right &= _agree(by_all[: self.layout.size_of_network], signs, expected)
+        by_network = by_all[: by_all.shape[0] - self.layout.size_of_unknowns]
+        right &= _agree(by_network, signs, self.layout.flat_rows(slopes))
         if sought:
             by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
-            by_all = tf.concat([by_all[: self.layout.size_of_network], by_unknowns], axis=0)
+            by_all = tf.concat([by_network, by_unknowns], axis=0)
         return r, by_all, right
 
     def _point_by_point(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
@@ -146,7 +146,8 @@ class JacobianOfTerm:
             r = self._weighted(flat, weights, *arrays)
         # Σ_i s_i ∂r_i/∂θ by one reverse pass through all points.
         signs = _signs(r)
-        return r, slopes, _agree(slopes, signs, _gradient(tape, r, flat, signs))
+        right = _agree(slopes, signs, _gradient(tape, r, flat, signs))
+        return r, self.layout.only_rows(slopes), right
 
     def _row_by_row(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         """By a reverse pass through all points for each row."""
@@ -154,7 +155,7 @@ class JacobianOfTerm:
             tape.watch(flat)
             r = self._weighted(flat, weights, *arrays)
         found = tape.jacobian(r, flat, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return r, tf.transpose(found), tf.constant(True)
+        return r, self.layout.only_rows(tf.transpose(found)), tf.constant(True)
 
 
 def _of_rows(rows: Rows) -> Tensor:

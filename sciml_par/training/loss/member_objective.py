@@ -46,7 +46,8 @@ class MemberObjective:
         gradients = tape.gradient(
             loss, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        return tf.concat([self.layout.flatten(gradients), terms], axis=0)
+        gradient = self.layout.derivatives(self.layout.flatten(gradients), 0)
+        return tf.concat([gradient, terms], axis=0)
 
     def squares(self, flat: Tensor, batch: Batch) -> Tensor:
         """Σ_t w_t |r_t|² at each point, over the first terms: [p] -> [n]."""

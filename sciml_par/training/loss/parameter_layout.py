@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems.unknowns.unknowns import Unknown
@@ -23,15 +26,26 @@ class ParameterLayout:
     names : of the tensors, as Keras calls the variables; for messages and for optimizers that
         treat some of them apart.
     unknowns : how many of the tensors, the last ones, are parameters of unknowns of the problem.
+    frozen : numbers of the tensors that no step changes.
+    linear : numbers of the tensors in which the network is linear; None where they are not known.
+    compact : whether a Jacobian has no rows of frozen tensors, rather than rows of zeros.
     """
 
     shapes: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
     unknowns: int = 0
+    frozen: tuple[int, ...] = ()
+    linear: tuple[int, ...] | None = None
+    compact: bool = False
 
     @classmethod
     def of(
-        cls, variables: Sequence[Any], unknowns: Mapping[str, Unknown] | None = None
+        cls,
+        variables: Sequence[Any],
+        unknowns: Mapping[str, Unknown] | None = None,
+        *,
+        frozen: tuple[int, ...] = (),
+        linear: tuple[int, ...] | None = None,
     ) -> ParameterLayout:
         """Return the layout of a network's trainable variables, and then of unknowns."""
         sought = unknowns or {}
@@ -41,7 +55,64 @@ class ParameterLayout:
             (*shapes, *(unknown.shape for unknown in sought.values())),
             (*names, *(f"unknowns/{name}" for name in sought)),
             len(sought),
+            frozen,
+            linear,
         )
+
+    def changed(self, before: Tensor, after: Tensor) -> Tensor:
+        """Return θ after a step, [M, p], with the frozen tensors as before it."""
+        if not self.frozen:
+            return after
+        return tf.where(tf.constant(self._marks(self.frozen)), before, after)
+
+    def derivatives(self, by_all: Tensor, axis: int) -> Tensor:
+        """Return derivatives by θ along an axis of size p, zero for the frozen tensors."""
+        if not self.frozen:
+            return by_all
+        shape = [1] * by_all.shape.rank
+        shape[axis] = self.size
+        marks = tf.reshape(tf.constant(self._marks(self.frozen)), shape)
+        return tf.where(marks, tf.zeros([], by_all.dtype), by_all)
+
+    def of_linear(self) -> ParameterLayout:
+        """Return the layout of which all is frozen but linear tensors and unknowns.
+
+        A Jacobian has rows of these alone.
+        """
+        free = {*(self.linear or ()), *range(len(self.shapes) - self.unknowns, len(self.shapes))}
+        frozen = tuple(i for i in range(len(self.shapes)) if i not in free or i in self.frozen)
+        return replace(self, frozen=frozen, compact=True)
+
+    @property
+    def rows(self) -> list[int]:
+        """The numbers of the tensors that have rows in a Jacobian."""
+        return [i for i in range(len(self.shapes)) if not (self.compact and i in self.frozen)]
+
+    def only_rows(self, by_all: Tensor) -> Tensor:
+        """Return the rows of a Jacobian of derivatives by all parameters, [p, n]."""
+        if not self.compact:
+            return by_all
+        parts = tf.split(by_all, self.sizes, axis=0)
+        return tf.concat([parts[i] for i in self.rows], axis=0)
+
+    def flat_rows(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return derivatives by the network's tensors as one vector; zero for frozen ones."""
+        chosen = [i for i in self.rows if i < len(tensors)]
+        parts = [tf.reshape(tensors[i], [-1]) for i in chosen]
+        zero = [
+            tf.zeros_like(p) if i in self.frozen else p for i, p in zip(chosen, parts, strict=True)
+        ]
+        return tf.concat(zero, axis=0)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Return numbers [M, q] in the rows of a Jacobian as a row of all parameters, [M, p]."""
+        own = tf.split(values, [self.sizes[i] for i in self.rows], axis=1)
+        found = dict(zip(self.rows, own, strict=True))
+        none = [tf.zeros([values.shape[0], size], values.dtype) for size in self.sizes]
+        return tf.concat([found.get(i, none[i]) for i in range(len(self.sizes))], axis=1)
+
+    def _marks(self, numbers: Sequence[int]) -> npt.NDArray[np.bool_]:
+        return np.concatenate([np.full(size, i in numbers) for i, size in enumerate(self.sizes)])
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -68,6 +139,7 @@ class ParameterLayout:
         return tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0)
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
-        """Return the tensors of a vector [p]."""
+        """Return the tensors of a vector [p]; no derivative passes through the frozen ones."""
         parts = tf.split(flat, self.sizes)
-        return [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
+        tensors = [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
+        return [tf.stop_gradient(t) if i in self.frozen else t for i, t in enumerate(tensors)]

@@ -116,11 +116,11 @@ class RecordedLayers:
         return record
 
     def derivatives(self, residual: Tensor, total: Tensor, layout: ParameterLayout) -> Tensor:
-        """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n].
+        """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n], or of fewer rows.
 
-        Rows of parameters that are no weights of the layers are zero.
+        Rows of parameters that are no weights of the layers are zero; see `layout.rows`.
         """
-        n = residual.shape[0]
+        n, frozen = residual.shape[0], layout.frozen
         outputs = [list(each.outputs) for each in self._all]
         slopes = self._tape.gradient(
             total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO
@@ -129,17 +129,19 @@ class RecordedLayers:
         for each, deltas in zip(self._all, slopes, strict=True):
             if each.outputs[0].shape[1] != n:
                 raise NotRecordedError
-            if isinstance(each.layer.weight, int):
+            if isinstance(each.layer.weight, int) and each.first + each.layer.weight not in frozen:
                 products = [
                     a[:, None, :] * delta[None, :, :]
                     for a, delta in zip(each.inputs, deltas, strict=True)
                 ]
                 parts[each.first + each.layer.weight].append(tf.add_n(products))
-            if isinstance(each.layer.bias, int):
+            if isinstance(each.layer.bias, int) and each.first + each.layer.bias not in frozen:
                 parts[each.first + each.layer.bias].append(deltas[0])
         rows = [
-            tf.reshape(tf.add_n(part), [-1, n]) if part else tf.zeros([size, n], residual.dtype)
-            for part, size in zip(parts, layout.sizes, strict=True)
+            tf.reshape(tf.add_n(parts[i]), [-1, n])
+            if parts[i]
+            else tf.zeros([layout.sizes[i], n], residual.dtype)
+            for i in layout.rows
         ]
         return tf.concat(rows, axis=0)
 

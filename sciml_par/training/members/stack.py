@@ -123,7 +123,12 @@ def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, preci
     return Stack(
         setups=tuple(setups),
         feed=join([setup.feed for setup in setups]),
-        layout=ParameterLayout.of(variables[0], setups[0].problem.unknowns),
+        layout=ParameterLayout.of(
+            variables[0],
+            setups[0].problem.unknowns,
+            frozen=setups[0].network.frozen,
+            linear=setups[0].network.linear,
+        ),
         parameters=np.stack(rows).astype(precision),
         rate_factor=np.array(factors),
         key=key,

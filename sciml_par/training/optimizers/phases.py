@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sciml_par._checks import as_integer
+from sciml_par._checks import checked_integer
 from sciml_par.errors import InputError
 from sciml_par.training.optimizers.convert import as_optimizer
 from sciml_par.training.optimizers.optimizer import FirstOrder, Optimizer
@@ -64,7 +64,7 @@ def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -
 
 
 def _phase(optimizer: Any, steps: Any) -> Phase:
-    return Phase(as_optimizer(optimizer), as_integer(steps, 1, "train", "steps"))
+    return Phase(as_optimizer(optimizer), checked_integer(steps, "train: steps", least=1))
 
 
 def of_second_order(phases: Sequence[Phase]) -> bool:

@@ -22,8 +22,7 @@ from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.collect import sample_for_figures
 from sciml_par.training.outcome.evaluate import evaluate, values_of
-from sciml_par.training.outcome.fields_of_functions import field_of_function
-from sciml_par.training.outcome.member_functions import functions_found
+from sciml_par.training.outcome.member_functions import field_of_function, functions_found
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.preparation.preparation import Preparation
@@ -46,8 +45,9 @@ def members_found(
     given = iter(outcomes)
     of_courses = [[next(given) for _ in course.stack.setups] for course in courses]
     kept = [[_kept(ready, outcome) for outcome in each] for each in of_courses]
+    stacks = [course.stack for course in courses]
     held_out = at_other_points(
-        courses, kept, ready.points, settings=ready.settings, group=ready.group
+        stacks, kept, ready.points, settings=ready.settings, group=ready.group
     )
     for course, own, others in zip(courses, of_courses, held_out, strict=True):
         fields = _fields(course)

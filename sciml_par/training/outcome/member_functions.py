@@ -10,17 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.problems.checks.evaluate import values_at
+from sciml_par.networks.keras.network import Network
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
-from sciml_par.results.member import Weights
-from sciml_par.results.member_function import MemberFunction
+from sciml_par.results.member import PredictionElsewhere, Weights
+from sciml_par.results.member_function import MemberFunction, function_architecture, function_field
 from sciml_par.results.trained_field import TrainedField
 from sciml_par.training.arguments.settings import BEST, Settings
+from sciml_par.training.identity.model_architecture import architecture_of
+from sciml_par.training.loss.function_networks import is_scaled
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.evaluate import points_of
-from sciml_par.training.outcome.fields_of_functions import described
 from sciml_par.training.outcome.outcome import Outcome
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,10 +54,29 @@ def functions_found(
             coordinates=each.names,
             fields=(each.name,),
         )
-        function = described(each, network)
+        function = _described(each, network)
         found.append(replace(function, prediction=seen, weights=weights, field=field))
         first = end
     return tuple(found)
+
+
+def field_of_function(placed: PlacedFunction, network: Network, *, dtype: str) -> TrainedField:
+    """Return the function of its inputs z by this network."""
+    found = _described(placed, network)
+    return function_field(lambda: network.model, found.placed, scaled=found.scaled, dtype=dtype)
+
+
+def _described(placed: PlacedFunction, network: Network) -> MemberFunction:
+    """What tells an unknown function with its network from others, without any arrays."""
+    scaled = is_scaled(network)
+    of_network = architecture_of(network.model)
+    return MemberFunction(
+        placed=replace(placed, function=placed.function.without_network()),
+        scaled=scaled,
+        architecture=function_architecture(placed, scaled=scaled, network=of_network),
+        prediction=PredictionElsewhere(False, float("nan")),
+        weights=None,
+    )
 
 
 def _points(

@@ -17,7 +17,6 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.training.arguments.settings import Settings
-from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.member_objective import MemberObjective
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup, Stack
@@ -44,14 +43,14 @@ class AtOtherPoints:
 
 
 def at_other_points(
-    courses: Sequence[Course],
+    stacks: Sequence[Stack],
     kept: Sequence[Kept],
     points: Any,
     *,
     settings: Settings,
     group: Communicator,
 ) -> list[list[AtOtherPoints]]:
-    """Return L at other points for the members of each course (collective in the group).
+    """Return L at other points for the members of each stack (collective in the group).
 
     In the interior they are as many as the training points, but 256 to 10,000, of Sobol's
     sequence. Where interior points were given, they are those midway between each of them and the
@@ -60,19 +59,19 @@ def at_other_points(
 
     Parameters
     ----------
-    kept : of each course, θ of its members, [p] each.
+    kept : of each stack, θ of its members, [p] each.
     points : as `train` was given them.
     group : the ranks that trained the members.
     """
     here = [
-        _sums_of_course(course, weights, points, settings, group)
-        for course, weights in zip(courses, kept, strict=True)
+        _sums_of_stack(stack, weights, points, settings, group)
+        for stack, weights in zip(stacks, kept, strict=True)
     ]
     everyone = group.allgather_object(here)
     sums = [np.sum(each, axis=0) for each in zip(*everyone, strict=True)]
     return [
-        [_judged(setup.problem, each) for setup, each in zip(course.stack.setups, its, strict=True)]
-        for course, its in zip(courses, sums, strict=True)
+        [_judged(setup.problem, each) for setup, each in zip(stack.setups, its, strict=True)]
+        for stack, its in zip(stacks, sums, strict=True)
     ]
 
 
@@ -88,15 +87,14 @@ def _judged(problem: Problem, sums: FloatArray) -> AtOtherPoints:
     return AtOtherPoints(float(loss), float(zero_loss), misfits)
 
 
-def _sums_of_course(
-    course: Course, kept: Kept, points: Any, settings: Settings, group: Communicator
+def _sums_of_stack(
+    stack: Stack, kept: Kept, points: Any, settings: Settings, group: Communicator
 ) -> FloatArray:
     """What this rank's points contribute for each member and term, [M, 5, T]; or NaN.
 
     They are the squares with its weights and with N = 0, those of the `Condition.quantity` in the
     interior, the weights of the squares, and the number of interior points.
     """
-    stack = course.stack
     field = partial(field_of, stack.problem, stack.network)
     member = MemberObjective(field, stack.terms, layout=stack.layout, jacobians=())
     try:

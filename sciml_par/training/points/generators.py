@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 
 
 class Purpose(IntEnum):
@@ -24,3 +25,13 @@ def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator
     """
     sequence = np.random.SeedSequence(seed, spawn_key=(int(purpose), *numbers))
     return np.random.default_rng(sequence)
+
+
+def bootstrap_counts(total: int, seed: int, number: int = 0) -> npt.NDArray[np.float64]:
+    """Return how often each of N points is in a sample of N, drawn with replacement: [N].
+
+    Efron, "Bootstrap methods: another look at the jackknife", Ann. Statist. 7, 1979. The same on
+    all ranks, and another sample for each number of a set of points.
+    """
+    drawn = generator(seed, Purpose.BOOTSTRAP, number).integers(0, total, total)
+    return np.bincount(drawn, minlength=total).astype(np.float64)

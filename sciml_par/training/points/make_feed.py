@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,13 +19,12 @@ from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Term
 from sciml_par.training.identity.fingerprint import of_value
-from sciml_par.training.points.bootstrap import bootstrap_counts
 from sciml_par.training.points.condition_sets import condition_sets, listed
 from sciml_par.training.points.division import longest_axis, slab
-from sciml_par.training.points.point_sets import InteriorSet, columns_of, with_data
+from sciml_par.training.points.generators import bootstrap_counts
+from sciml_par.training.points.point_sets import InteriorSet, PointSet, columns_of, with_data
 from sciml_par.training.points.points import INTERIOR, Points
 from sciml_par.training.points.rank_feed import RankFeed, View
-from sciml_par.training.points.sources.fixed import Fixed
 from sciml_par.training.points.sources.part import (
     Part,
     Place,
@@ -34,6 +33,7 @@ from sciml_par.training.points.sources.part import (
     remarks_on_rounding,
     weights_of,
 )
+from sciml_par.training.points.sources.pool import Pool, Share
 
 
 def make_feed(
@@ -49,79 +49,92 @@ def make_feed(
     scattered: bool = False,
 ) -> RankFeed:
     """Return the points of rank `rank` among `size` ranks that share a model."""
-    wanted = Points.of(points)
+    given, domain = Points.of(points), problem.domain
+    wanted = given.scattered(domain) if scattered and points_per_rank is None else given
     batch_sizes = _batch_sizes(problem, wanted)
-    domain, given = problem.domain, wanted
-    wanted = wanted.scattered(domain) if scattered and points_per_rank is None else wanted
     own_seed = seed if wanted.seed is None else wanted.seed
     place = Place(rank, size, longest_axis(domain), own_seed, dtype, domain.names, bootstrap)
-    equations = problem.terms[: len(problem.residuals)]
-    redrawn = False
-    sub_domain: Domain | None = None
-    parts: list[Part] = []
-    if not equations:
-        _check_without_equations(problem, wanted, batch_sizes, points_per_rank)
-        number = InteriorSet((), domain, wanted, own_seed).number
-    elif points_per_rank is not None:
-        check_per_rank(points_per_rank, wanted)
-        first, sub_domain = make_per_rank(
-            problem.residuals, equations, domain, points_per_rank, place
-        )
-        parts, number = [first], first.total
-    else:
-        interior = InteriorSet(problem.residuals, domain, wanted, own_seed)
-        redrawn = interior.redrawn
-        first = _interior_part(interior, equations, place, wanted, batch_sizes.get(INTERIOR))
-        elsewhere = INTERIOR in batch_sizes or wanted.adapt is not None
-        sub_domain = _sub_domain(interior, elsewhere, domain, place)
-        parts, number = [first], first.total
-    sets = condition_sets(problem, wanted, own_seed, number)
-    if wanted.resample_every is not None and not (redrawn or any(s.redrawn for s in sets)):
+    interior = _of_equations(problem, wanted, points_per_rank, batch_sizes, place)
+    sets = condition_sets(problem, wanted, own_seed, interior.number)
+    if wanted.resample_every is not None and not (
+        interior.redrawn or any(each.redrawn for each in sets)
+    ):
         raise InputError(
             f"train: resample_every has nothing to draw anew: no condition of {problem!r} has "
             f"random points, and the interior ones are on a grid. Choose a random method, for "
             f"example method='sobol'."
         )
+    of_conditions = _of_conditions(problem, wanted, batch_sizes, sets, place)
+    parts = [*interior.parts, *of_conditions]
+    description = _description(points_per_rank, given) | _digests(problem, parts)
+    return _joined(problem, parts, interior.sub_domain, description)
+
+
+class _Interior(NamedTuple):
+    """The interior points: of no part if there are no equations."""
+
+    parts: tuple[Part, ...]
+    number: int
+    sub_domain: Domain | None = None
+    redrawn: bool = False
+
+
+def _of_equations(
+    problem: Problem,
+    points: Points,
+    points_per_rank: Any,
+    batch_sizes: Mapping[str, int],
+    place: Place,
+) -> _Interior:
+    residuals, domain = problem.residuals, problem.domain
+    equations = problem.terms[: len(residuals)]
+    if not equations:
+        _check_without_equations(problem, points, batch_sizes, points_per_rank)
+        return _Interior((), InteriorSet((), domain, points, place.seed).number)
+    if points_per_rank is not None:
+        check_per_rank(points_per_rank, points)
+        part, mine = make_per_rank(residuals, equations, domain, points_per_rank, place)
+        return _Interior((part,), part.total, mine)
+    interior = InteriorSet(residuals, domain, points, place.seed)
+    if points.adapt is not None:
+        part = make_adaptive_part(interior, equations, place, points.adapt)
+    else:
+        part = make_part(
+            interior,
+            equations,
+            place,
+            number=0,
+            batch_size=batch_sizes.get(INTERIOR),
+            resample_every=points.resample_every,
+        )
+    elsewhere = INTERIOR in batch_sizes or points.adapt is not None
+    sub_domain = _sub_domain(interior, elsewhere, domain, place)
+    return _Interior((part,), part.total, sub_domain, interior.redrawn)
+
+
+def _of_conditions(
+    problem: Problem,
+    points: Points,
+    batch_sizes: Mapping[str, int],
+    sets: Sequence[PointSet],
+    place: Place,
+) -> Iterator[Part]:
     # The sample of a bootstrap stands for other data; a condition would lose points it must have.
     apart = replace(place, bootstrap=None)
-    of_conditions = zip(problem.terms[len(equations) :], problem.conditions, sets, strict=True)
-    for i, (term, condition, each) in enumerate(of_conditions):
-        batch_size = batch_sizes.get(term.name)
-        parts.append(
-            make_part(
-                each,
-                [term],
-                place if isinstance(condition, Observations) else apart,
-                number=i + 1,
-                batch_size=batch_size,
-                resample_every=wanted.resample_every,
-            )
+    terms = problem.terms[len(problem.residuals) :]
+    for i, (term, condition, each) in enumerate(zip(terms, problem.conditions, sets, strict=True)):
+        yield make_part(
+            each,
+            [term],
+            place if isinstance(condition, Observations) else apart,
+            number=i + 1,
+            batch_size=batch_sizes.get(term.name),
+            resample_every=points.resample_every,
         )
-    description = _description(points_per_rank, given) | _digests(problem, parts)
-    return _joined(problem, parts, sub_domain, description)
-
-
-def _interior_part(
-    interior: InteriorSet,
-    equations: Sequence[Term],
-    place: Place,
-    points: Points,
-    batch_size: int | None,
-) -> Part:
-    if points.adapt is not None:
-        return make_adaptive_part(interior, equations, place, points.adapt)
-    return make_part(
-        interior,
-        equations,
-        place,
-        number=0,
-        batch_size=batch_size,
-        resample_every=points.resample_every,
-    )
 
 
 def _check_without_equations(
-    problem: Problem, points: Points, batch_sizes: dict[str, int], per_rank: Any
+    problem: Problem, points: Points, batch_sizes: Mapping[str, int], per_rank: Any
 ) -> None:
     for name, given in (
         ("points_per_rank", per_rank is not None),
@@ -265,6 +278,6 @@ def make_per_rank(
     if place.bootstrap is not None:
         every = bootstrap_counts(total, place.bootstrap)
         counts = every[before : before + numbers[place.rank]]
-    source = Fixed(weights_of(terms, total, counts), arrays, place.dtype)
+    source = Pool([Share(arrays, weights_of(terms, total, counts))], [], place.dtype)
     remarks = remarks_on_rounding(arrays[0], terms, place)
     return Part(source, columns_of(residuals), arrays, total, tuple(numbers), (), remarks), mine

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.terms.residual import Residual
-from sciml_par.training.points.arrays import as_boundary_points, as_points
+from sciml_par.training.points.arrays import as_boundary_points
 from sciml_par.training.points.boundary import check_known, check_normals
 from sciml_par.training.points.generators import Purpose, generator
 from sciml_par.training.points.points import INTERIOR, Points
@@ -58,7 +59,7 @@ class InteriorSet:
         self._number = 64 if points.interior is None else points.interior
         self.given = isinstance(self._number, np.ndarray)
         if isinstance(self._number, np.ndarray):
-            self._number = as_points(self._number, domain, "points")
+            self._number = points_within(self._number, domain, "train: points")
         self.redrawn = not self.given and points.resample_every is not None and self._method != GRID
         self.columns = columns_of(residuals)
         key = (domain, self._method, None if self.given else self._number, seed)

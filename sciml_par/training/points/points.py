@@ -14,10 +14,10 @@ import numpy.typing as npt
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
+from sciml_par.problems.conditions.given_points import finite_array
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID, MOST_OF_A_GRID, method_name
 from sciml_par.training.points.adapting import Adapting, checked_adapting
-from sciml_par.training.points.arrays import as_array
 
 FloatArray = npt.NDArray[np.float64]
 Number = int | tuple[int, ...]
@@ -198,7 +198,7 @@ def _number_or_array(value: Any, what: str) -> int | FloatArray | None:
         raise InputError(
             f"{what} must be an integer of at least 1 or an array of points, got {value!r}"
         )
-    array = as_array(value, what)
+    array = finite_array(value, what)
     if array.ndim == 0:
         return checked_integer(int(array) if array == int(array) else value, what, least=1)
     return array
@@ -207,7 +207,7 @@ def _number_or_array(value: Any, what: str) -> int | FloatArray | None:
 def _on_boundary(value: Any, what: str) -> int | tuple[FloatArray, FloatArray | None] | None:
     """Return a number, or a pair of points and normals or None."""
     if isinstance(value, tuple) and len(value) == 2 and not any(map(np.isscalar, value)):
-        return as_array(value[0], what), as_array(value[1], f"{what}: normals")
+        return finite_array(value[0], what), finite_array(value[1], f"{what}: normals")
     found = _number_or_array(value, what)
     return (found, None) if isinstance(found, np.ndarray) else found
 

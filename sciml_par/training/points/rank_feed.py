@@ -15,10 +15,8 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.terms.term import Term
 from sciml_par.training.points.feed import Batch, Rows
-from sciml_par.training.points.sources.adaptive import Adaptive, stack_adaptive
-from sciml_par.training.points.sources.fixed import Fixed, stack_fixed
-from sciml_par.training.points.sources.minibatches import Minibatches, stack_minibatches
-from sciml_par.training.points.sources.pool import stack_pools
+from sciml_par.training.points.sources.adaptive import Adaptive
+from sciml_par.training.points.sources.pool import Pool
 from sciml_par.training.points.sources.source import Source, Take
 
 Tensor = Any
@@ -84,7 +82,7 @@ class SourcesFeed:
         self.batch = BatchOf(tuple(source.take for source in sources), tuple(views))
         self.stacked = self.batch.rows([source.stacked for source in self.sources])
         self.steps_per_epoch = max(source.steps_per_epoch for source in self.sources)
-        self.same_points = all(isinstance(source, Fixed) for source in self.sources)
+        self.same_points = all(isinstance(each, Pool) and each.fixed for each in self.sources)
         self.key: Hashable = (self.batch, self.steps_per_epoch, self.stacked)
 
     @property
@@ -182,7 +180,8 @@ class StackedFeed(SourcesFeed):
         fault = difference(feeds)
         if fault is not None:
             raise InputError(f"train: members cannot be stacked, as they differ in {fault}.")
-        joined = [_stack(each) for each in zip(*(feed.sources for feed in feeds), strict=True)]
+        sources = zip(*(feed.sources for feed in feeds), strict=True)
+        joined = [each[0].stack(each) for each in sources]
         super().__init__(joined, feeds[0].batch.views, feeds[0].rows_of_ranks)
 
 
@@ -200,16 +199,6 @@ def difference(feeds: Sequence[RankFeed]) -> str | None:
         if other.shape_key != first.shape_key:
             return "batch_size or resample_every"
     return None
-
-
-def _stack(sources: Sequence[Any]) -> Source:
-    if isinstance(sources[0], Fixed):
-        return stack_fixed(sources)
-    if isinstance(sources[0], Adaptive):
-        return stack_adaptive(sources)
-    return (
-        stack_minibatches(sources) if isinstance(sources[0], Minibatches) else stack_pools(sources)
-    )
 
 
 def count_points(feed: RankFeed, communicator: Communicator) -> tuple[int, ...]:

@@ -159,30 +159,25 @@ class Preparation:
         return [loop for loop in loops if loop], DividedFeed([part.feed for part in parts])
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What `train` was asked for, checked on this rank."""
+
+    settings: Settings
+    phases: tuple[Phase, ...]
+    stops: Stops
+    ensemble: Ensemble | None
+    division: Division
+
+
 def prepare(given: Arguments, world: World, *, scattered: bool | None = None) -> Preparation:
     """Check the arguments, see that the ranks agree, and make networks and points (collective)."""
     everyone = world.communicator
     given, chosen = with_optimizer(given, everyone)
-
-    def check() -> tuple[Settings, tuple[Phase, ...], Stops, Ensemble | None, Division]:
-        ensemble = as_mode(given.mode)
-        settings = Settings(
-            mode="data" if ensemble is None else "ensemble",
-            seed=given.seed,
-            precision=given.precision,
-            log_every=given.log_every,
-            evaluation_points=given.evaluation_points,
-            keep=given.keep,
-        )
-        if not isinstance(given.problem, Problem):
-            raise InputError(f"train: expected problem to be a Problem; got {given.problem!r}.")
-        check_evaluation_domain(given.evaluation_domain, given.problem)
-        phases = as_phases(given.optimizer, given.steps, given.phases)
-        division = divide(ensemble, rank=everyone.rank, size=everyone.size)
-        return settings, phases, as_stops(given.stop), ensemble, division
-
-    settings, phases, stops, ensemble, division = everyone.attempt(check)
-    run = describe_run(settings, phases, stops, division, given.problem, given.evaluation_domain)
+    asked = everyone.attempt(lambda: _checked(given, everyone))
+    settings, phases, division = asked.settings, asked.phases, asked.division
+    domain = given.evaluation_domain
+    run = describe_run(settings, phases, asked.stops, division, given.problem, domain)
     check_consistency(run, everyone)
     group = training_group(division, world)
     weight, scaling = everyone.attempt(lambda: ConditionWeight(phases)), DefaultScaling()
@@ -192,7 +187,7 @@ def prepare(given: Arguments, world: World, *, scattered: bool | None = None) ->
         given,
         settings,
         phases,
-        ensemble,
+        asked.ensemble,
         group,
         division.members,
         weight,
@@ -202,6 +197,55 @@ def prepare(given: Arguments, world: World, *, scattered: bool | None = None) ->
         TermTracer(),
         scattered,
     )
+    setups, models, alike = _make_members(members, division, everyone)
+    _tell(alike, everyone)
+    stacks = make_stacks(setups, join=_join, precision=settings.precision)
+    tried = everyone.attempt(lambda: _tried(stacks, settings, phases, strategy, group.size))
+    phases, solvers = for_sizes(phases, stacks, group, everyone)
+    _tell(tried, everyone)
+    of_networks = [note for setup in setups for note in setup.network.notes]
+    notes = [*([chosen] if chosen else []), *weight.notes, *scaling.notes, *of_networks, *solvers]
+    return Preparation(
+        settings,
+        phases,
+        asked.stops,
+        group,
+        _threads(world, group),
+        tuple(stacks),
+        division.group,
+        run,
+        tuple(models),
+        given.points,
+        strategy,
+        tuple(dict.fromkeys(notes)),
+        partial(problem_of, problem=given.problem, ensemble=asked.ensemble),
+        scattered,
+    )
+
+
+def _checked(given: Arguments, everyone: Communicator) -> _Asked:
+    ensemble = as_mode(given.mode)
+    settings = Settings(
+        mode="data" if ensemble is None else "ensemble",
+        seed=given.seed,
+        precision=given.precision,
+        log_every=given.log_every,
+        evaluation_points=given.evaluation_points,
+        keep=given.keep,
+    )
+    if not isinstance(given.problem, Problem):
+        raise InputError(f"train: expected problem to be a Problem; got {given.problem!r}.")
+    check_evaluation_domain(given.evaluation_domain, given.problem)
+    phases = as_phases(given.optimizer, given.steps, given.phases)
+    division = divide(ensemble, rank=everyone.rank, size=everyone.size)
+    return _Asked(settings, phases, as_stops(given.stop), ensemble, division)
+
+
+def _make_members(
+    members: MemberPreparation, division: Division, everyone: Communicator
+) -> tuple[list[MemberSetup], list[Description], list[str]]:
+    """Make this group's members, the same on all its ranks, and remarks on them (collective)."""
+    group, ensemble = members.group, members.ensemble
     made = everyone.attempt(lambda: [members.make(number) for number in division.numbers])
     for model, _ in made:
         check_consistency(model, group)
@@ -213,31 +257,10 @@ def prepare(given: Arguments, world: World, *, scattered: bool | None = None) ->
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     everyone.attempt(lambda: refuse_shared_models(setups))
+    alike: list[str] = []
     if ensemble is not None and not ensemble.bootstrap:
-        _tell(remarks_on_equal_members(setups, models, group, everyone), everyone)
-    stacks = make_stacks(setups, join=_join, precision=settings.precision)
-    tried = everyone.attempt(lambda: _tried(stacks, settings, phases, strategy, group.size))
-    phases, solvers = for_sizes(phases, stacks, group, everyone)
-    _tell(tried, everyone)
-    of_networks = [note for setup in setups for note in setup.network.notes]
-    said = (*weight.notes, *scaling.notes)
-    notes = dict.fromkeys([*([chosen] if chosen else []), *said, *of_networks, *solvers])
-    return Preparation(
-        settings,
-        phases,
-        stops,
-        group,
-        _threads(world, group),
-        tuple(stacks),
-        division.group,
-        run,
-        tuple(models),
-        given.points,
-        strategy,
-        tuple(notes),
-        partial(problem_of, problem=given.problem, ensemble=ensemble),
-        scattered,
-    )
+        alike = remarks_on_equal_members(setups, models, group, everyone)
+    return setups, models, alike
 
 
 def _threads(world: World, group: Communicator) -> int:

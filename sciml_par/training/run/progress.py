@@ -1,4 +1,4 @@
-"""How a training shows that it goes on: a line that moves, or lines where no terminal is."""
+"""How a training shows its progress: a moving line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from sciml_par._terminal import console, prints_to_terminal
 
@@ -20,91 +20,41 @@ _NO_UNKNOWNS: Unknowns = MappingProxyType({})
 
 
 class Reporter:
-    """What `train` tells between chunks of steps. This one shows nothing of it."""
+    """What `train` shows between chunks of steps.
+
+    On a terminal it is one line that moves. Elsewhere there are plain lines, at most one every two
+    seconds, and the last. If records are shown, each has a line, and plain lines are those alone.
+    """
+
+    def __init__(self, total: int, *, shown: bool = True) -> None:
+        self._pace, self._shown = Pace(total), shown
+        self._said, self._records = 0.0, False
+        self._bar: Progress | None = None
+        if shown and prints_to_terminal():
+            self._bar = Progress(
+                TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.description}"),
+                console=console(),
+            )
+            self._task = self._bar.add_task("compiling", total=total)
 
     def begin(self, done: int) -> None:
         """Compilation begins; `done` steps were made by a training that this one continues."""
+        self._pace.start_at(done)
+        resumed = [f"resumed at step {done:,}"] if done else []
+        if self._bar is None:
+            self.note("; ".join([*resumed, "compiling"]))
+            return
+        for text in resumed:
+            self.note(text)
+        self._bar.update(self._task, completed=done)
 
     def ready(self) -> None:
         """The loop is compiled; steps begin. Called once for each model."""
-
-    def record(
-        self,
-        done: int,
-        losses: Sequence[float],
-        terms: Mapping[str, float],
-        unknowns: Unknowns = _NO_UNKNOWNS,
-    ) -> None:
-        """The loss was recorded after `done` steps, and is to be shown; arguments as `update`."""
-
-    def update(
-        self,
-        done: int,
-        losses: Sequence[float],
-        terms: Mapping[str, float],
-        measures: Mapping[str, float] = _NONE,
-        unknowns: Unknowns = _NO_UNKNOWNS,
-    ) -> None:
-        """`done` steps are made."""
-
-    def note(self, text: str) -> None:
-        """Something happened that is to be known at once."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        return None
-
-
-class Lines(Reporter):
-    """Plain lines, at most one every two seconds, and the last.
-
-    Where records are shown, there is one for each of them and no others.
-    """
-
-    def __init__(self, total: int) -> None:
-        self._pace = Pace(total)
-        self._said = 0.0
-        self._records = False
-
-    def begin(self, done: int) -> None:
-        """Write what is done now, before anything else can be seen."""
-        self._pace.start_at(done)
-        print(_begin_text(done), flush=True)
-
-    def ready(self) -> None:
-        """Leave the time of compilation out of the pace."""
         self._pace.resume()
         self._said = time.monotonic()
 
-    def note(self, text: str) -> None:
-        """Write it as a line."""
-        print(text, flush=True)
-
-    def update(
-        self,
-        done: int,
-        losses: Sequence[float],
-        terms: Mapping[str, float],
-        measures: Mapping[str, float] = _NONE,
-        unknowns: Unknowns = _NO_UNKNOWNS,
-    ) -> None:
-        """Write a line, if one is due."""
-        self._pace.update(done)
-        total, now = self._pace.total, time.monotonic()
-        if self._records and done < total:
-            return
-        if done < total and now - self._said < _SECONDS_BETWEEN_LINES:
-            return
-        self._said = now
-        print(
-            f"step {done:,} of {total:,}   loss {loss_text(losses)}{terms_text(terms)}"
-            f"{unknowns_text(unknowns)}{measures_text(measures)}   {rate_text(self._pace.rate)}   "
-            f"{clock_text(self._pace.seconds_left)} left",
-            flush=True,
-        )
-
     def record(
         self,
         done: int,
@@ -112,48 +62,10 @@ class Lines(Reporter):
         terms: Mapping[str, float],
         unknowns: Unknowns = _NO_UNKNOWNS,
     ) -> None:
-        """Write a line."""
+        """Show the loss that was recorded after `done` steps; arguments as `update`."""
         self._records = True
-        print(_record_text(done, self._pace.total, losses, terms, unknowns), flush=True)
-
-
-class Line(Reporter):
-    """One line that moves, and above it those of records that are to be shown."""
-
-    def __init__(self, total: int) -> None:
-        self._pace = Pace(total)
-        self._progress = Progress(
-            TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}"),
-            console=console(),
-        )
-        self._task: TaskID = self._progress.add_task("compiling", total=total)
-
-    def begin(self, done: int) -> None:
-        """Show where it begins."""
-        self._pace.start_at(done)
-        if done:
-            self.note(f"resumed at step {done:,}")
-        self._progress.update(self._task, completed=done)
-
-    def ready(self) -> None:
-        """Leave the time of compilation out of the pace."""
-        self._pace.resume()
-
-    def record(
-        self,
-        done: int,
-        losses: Sequence[float],
-        terms: Mapping[str, float],
-        unknowns: Unknowns = _NO_UNKNOWNS,
-    ) -> None:
-        """Write it above the line that moves."""
-        self.note(_record_text(done, self._pace.total, losses, terms, unknowns))
-
-    def note(self, text: str) -> None:
-        """Write it above the line that moves."""
-        self._progress.console.print(text)
+        loss = f"loss {loss_text(losses)}{terms_text(terms)}{unknowns_text(unknowns)}"
+        self.note(f"step {done:,} of {self._pace.total:,}   {loss}")
 
     def update(
         self,
@@ -163,29 +75,38 @@ class Line(Reporter):
         measures: Mapping[str, float] = _NONE,
         unknowns: Unknowns = _NO_UNKNOWNS,
     ) -> None:
-        """Move the line."""
+        """Show that `done` steps are made."""
         self._pace.update(done)
+        total = self._pace.total
         text = (
             f"loss {loss_text(losses)}{terms_text(terms)}{unknowns_text(unknowns)}"
-            f"{measures_text(measures)}   "
-            f"{rate_text(self._pace.rate)}   "
+            f"{measures_text(measures)}   {rate_text(self._pace.rate)}   "
             f"{clock_text(self._pace.seconds_left)} left"
         )
-        self._progress.update(self._task, completed=done, description=text)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, description=text)
+        elif done >= total or self._is_due():
+            self._said = time.monotonic()
+            self.note(f"step {done:,} of {total:,}   {text}")
+
+    def note(self, text: str) -> None:
+        """Show a line at once, above the one that moves."""
+        if self._bar is not None:
+            self._bar.console.print(text)
+        elif self._shown:
+            print(text, flush=True)
+
+    def _is_due(self) -> bool:
+        return not self._records and time.monotonic() - self._said >= _SECONDS_BETWEEN_LINES
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        if self._bar is not None:
+            self._bar.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
-
-
-def make_reporter(*, shown: bool, total: int) -> Reporter:
-    """Return the reporter of `total` steps that fits standard output, or a silent one."""
-    if not shown:
-        return Reporter()
-    return Line(total) if prints_to_terminal() else Lines(total)
+        if self._bar is not None:
+            self._bar.stop()
 
 
 class Pace:
@@ -222,23 +143,6 @@ class Pace:
         if left == 0:
             return 0.0
         return left / self.rate if self._done > self._first else math.inf
-
-
-def _begin_text(done: int) -> str:
-    return f"resumed at step {done:,}; compiling" if done else "compiling"
-
-
-def _record_text(
-    done: int,
-    total: int,
-    losses: Sequence[float],
-    terms: Mapping[str, float],
-    unknowns: Unknowns,
-) -> str:
-    return (
-        f"step {done:,} of {total:,}   loss {loss_text(losses)}{terms_text(terms)}"
-        f"{unknowns_text(unknowns)}"
-    )
 
 
 def loss_text(losses: Sequence[float]) -> str:

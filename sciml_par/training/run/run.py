@@ -28,7 +28,7 @@ def run(
     group: Communicator,
     world: Communicator,
     watchers: Sequence[Watcher],
-) -> Meeting:
+) -> None:
     """Train this rank's courses, one after the other, while the others train theirs (collective).
 
     Parameters
@@ -49,7 +49,7 @@ def run(
         _meet(meeting, group, world, watchers, seconds=seconds, notes=notes)
         notes = [note for watcher in watchers if (note := watcher.met(meeting))]
         if meeting.over:
-            return meeting
+            return
         # All ranks know all durations, so those of a group agree on the next count.
         slowest = max(meeting.everyone[rank].seconds for rank in group.world_ranks)
         fitting = max(1, int(made * _SECONDS_PER_CHUNK / max(slowest, 1e-6)))

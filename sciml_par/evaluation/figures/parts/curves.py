@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation._arrays import as_real, check_label
-from sciml_par.evaluation.figures.parts.data import check_finite
+from sciml_par.evaluation._arrays import as_real, check_finite, check_label
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +52,9 @@ class LossCurve:
     def __post_init__(self) -> None:
         check_label(self.label, "LossCurve.label")
         where = f"LossCurve {self.label!r}"
-        step, loss = as_real(self.step, f"{where}, step"), as_real(self.loss, f"{where}, loss")
-        if step.ndim != 1 or step.shape != loss.shape or step.size == 0:
-            raise InputError(
-                f"{where}: expected step and loss of one shape [s], s >= 1; got "
-                f"{list(step.shape)} and {list(loss.shape)}. Record one loss a step."
-            )
-        check_finite(step, f"{where}, step")
-        if np.any(np.diff(step) < 0):
-            raise InputError(f"{where}, step: expected steps that never decrease. Sort them.")
-        object.__setattr__(self, "step", _frozen(step))
-        object.__setattr__(self, "loss", _frozen(loss))
+        step, loss = _over_steps(self.step, self.loss, where, "loss")
+        object.__setattr__(self, "step", step)
+        object.__setattr__(self, "loss", loss)
         given = self.terms or {}
         terms = {name: _like(step, given[name], f"{where}, {name}") for name in given}
         object.__setattr__(self, "terms", MappingProxyType(terms))
@@ -71,6 +62,44 @@ class LossCurve:
             rate = _like(step, self.learning_rate, f"{where}, learning_rate")
             object.__setattr__(self, "learning_rate", rate)
         object.__setattr__(self, "phases", _phases(self.phases, where))
+
+
+@dataclass(frozen=True, eq=False)
+class UnknownCurve:
+    """An unknown coefficient during one training run, at the steps where it was recorded.
+
+    Attributes
+    ----------
+    name : str
+        Of the coefficient, such as "D"; those of one name share a panel.
+    label : str
+        Of the run, in the legend, such as "rank 0".
+    step : array [s]
+        Number of updates made before each value; finite and never decreasing.
+    value : array [s]
+        In the unit of the coefficient.
+    true : float, optional
+        What it is known to be.
+
+    Raises
+    ------
+    InputError
+        If the arrays are empty or of different lengths, or the steps go back.
+    """
+
+    name: str
+    label: str
+    step: np.ndarray
+    value: np.ndarray
+    true: float | None = None
+
+    def __post_init__(self) -> None:
+        check_label(self.name, "UnknownCurve.name")
+        check_label(self.label, "UnknownCurve.label")
+        where = f"UnknownCurve {self.name!r}"
+        step, value = _over_steps(self.step, self.value, where, "value")
+        object.__setattr__(self, "step", step)
+        object.__setattr__(self, "value", value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +208,22 @@ def _frozen(values: np.ndarray) -> np.ndarray:
     return values
 
 
+def _over_steps(
+    step: np.ndarray, values: np.ndarray, where: str, name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the steps and the values recorded at them, both of shape [s]."""
+    step, values = as_real(step, f"{where}, step"), as_real(values, f"{where}, {name}")
+    if step.ndim != 1 or step.shape != values.shape or step.size == 0:
+        raise InputError(
+            f"{where}: expected step and {name} of one shape [s], s >= 1; got "
+            f"{list(step.shape)} and {list(values.shape)}. Record one {name} for each step."
+        )
+    check_finite(step, f"{where}, step")
+    if np.any(np.diff(step) < 0):
+        raise InputError(f"{where}, step: expected steps that never decrease. Sort them.")
+    return _frozen(step), _frozen(values)
+
+
 def _phases(phases: Sequence[tuple[float, str]], where: str) -> tuple[tuple[float, str], ...]:
     try:
         found = tuple((float(start), str(name)) for start, name in phases)
@@ -209,5 +254,4 @@ def _shares(values: np.ndarray, where: str) -> np.ndarray:
         raise InputError(
             f"{where}: expected shares from 0 to 1, one an epoch, shape [e]; got {found.tolist()}."
         )
-    found.flags.writeable = False
-    return found
+    return _frozen(found)

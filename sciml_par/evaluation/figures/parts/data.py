@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation._arrays import as_columns, as_real, check_label
+from sciml_par.evaluation._arrays import as_columns, as_real, check_finite, check_label
 from sciml_par.evaluation.metrics.norms import relative_l2_error
 
 
@@ -172,12 +172,6 @@ class Prediction:
             return np.asarray(self.inside)
         covered = [((self.x >= lo) & (self.x <= hi)).all(axis=1) for lo, hi in boxes]
         return np.asarray(np.any(covered, axis=0) & self.inside)
-
-
-def check_finite(values: np.ndarray, where: str) -> None:
-    bad = int(np.count_nonzero(~np.isfinite(values)))
-    if bad:
-        raise InputError(f"{where}: expected finite numbers; {bad} of {values.size} are not.")
 
 
 def _check_rows(x: np.ndarray, u: np.ndarray, where: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import TextWrapper
 from typing import Any, Literal
 
 import numpy as np
@@ -15,8 +17,6 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from sciml_par.evaluation.figures.parts.names import fit
-
 ONE_COLUMN = 3.5  # inches: the width of a column of a two-column paper
 TWO_COLUMNS = 7.2  # inches: the width of its page
 MOST_ENTRIES = 24
@@ -24,7 +24,12 @@ _TITLE_HEIGHT = 0.22  # inches
 _LINE = 0.14  # inches, of a title's further lines
 _GAP = 0.08  # inches, above the legend
 _SYMBOL = 0.3  # inches, for a symbol at the end of a title
-_BESIDE = 0.6  # inches, for the labels and scales beside the panels
+_BESIDE = 0.6  # inches, for the labels and scales next to the panels
+_SPACING = 0.12  # inches between two columns of the legend
+_KEY = 0.31 + _SPACING  # inches of an entry of the legend without its text
+_NARROW = re.compile(r"[fijlrtI.,:;'|()\[\] -]")  # letters of some 0.37 em, others have 0.64
+# A line may end at spaces and after dashes, but not within mathematics.
+_BREAKS = re.compile(r"(\$[^$]+\$|\s+|[^\s–$-]+[–-])")
 
 Entry = tuple[Any, str]
 """What the legend shows (an artist, or several) and its text."""
@@ -50,8 +55,8 @@ class Grid:
 
     def title(self, axes: Axes, text: str, symbol: str = "") -> None:
         """Put a title above a panel, in two lines or cut if it is wider than the panel."""
-        wide = column_width(self.columns) - 0.1
-        short = fit(text, wide - (_SYMBOL if symbol else 0.0), "axes.titlesize", lines=2)
+        wide = column_width(self.columns) - 0.1 - (_SYMBOL if symbol else 0.0)
+        short = wrap(text, wide, size=8.0, lines=2)
         axes.set_title(f"{short}: {symbol}" if symbol else short)
 
     def finish(self, entries: Sequence[Entry], *, title: str | None) -> Figure:
@@ -61,11 +66,11 @@ class Grid:
             titles = [axes.get_title() for (at, _), axes in self.panels.items() if at == row]
             height += _LINE * any("\n" in text for text in titles)
         if title:
-            title = fit(title, self.figure.get_figwidth() - 0.2, "figure.titlesize", lines=3)
+            title = wrap(title, self.figure.get_figwidth() - 0.2, size=9.0, lines=3)
             self.figure.suptitle(title)
             height += _TITLE_HEIGHT + _LINE * title.count("\n")
         if entries:
-            legend = _legend_below(self.figure, _shortened(entries))
+            legend = _legend_below(self.figure, entries)
             height += _GAP + legend.get_window_extent().height / self.figure.dpi
         self.figure.set_figheight(height)
         return self.figure
@@ -117,33 +122,50 @@ def text_entry(label: str) -> Entry:
     return Line2D([], [], alpha=0.0), label
 
 
-def _shortened(entries: Sequence[Entry]) -> list[Entry]:
-    """At most `MOST_ENTRIES` entries; then one says how many more there are."""
-    left_out = len(entries) - MOST_ENTRIES
-    return [*entries[:MOST_ENTRIES], *([text_entry(f"and {left_out} more")] * (left_out > 0))]
+def wrap(text: str, inches: float, *, size: float, lines: int = 1) -> str:
+    """Break a text of `size` points into lines; what is too much for them ends in "…"."""
+    wide = _width(text, size)
+    if wide <= inches:
+        return text
+    letters = max(4, int(len(text) * inches / wide))
+    mathematics = text.count("$") > 1
+    wrapper = TextWrapper(letters, break_long_words=not mathematics)
+    wrapper.wordsep_re = _BREAKS
+    broken = wrapper.wrap(text)
+    if len(broken) > lines:
+        last = broken[lines - 1]
+        broken[lines - 1] = (last if mathematics else last[: letters - 1].rstrip()) + "…"
+    return "\n".join(broken[:lines])
+
+
+def _width(text: str, size: float) -> float:
+    """Estimate the width in inches of a text of `size` points; a command is one letter."""
+    letters = re.sub(r"[${}^_]", "", re.sub(r"\\\w+ ?", "x", text))
+    narrow = len(_NARROW.findall(letters))
+    return (0.64 * (len(letters) - narrow) + 0.37 * narrow) * size / 72.0
 
 
 def _legend_below(figure: Figure, entries: Sequence[Entry]) -> Legend:
-    """Draw the legend below all panels, in the fewest rows that fit into the figure's width."""
-    handles, texts = zip(*entries, strict=True)
-    labels = [fit(text, figure.get_figwidth() - 0.6, "legend.fontsize") for text in texts]
-    for rows in range(1, len(entries) + 1):
-        legend = figure.legend(
-            handles,
-            labels,
-            loc="outside lower center",
-            ncols=-(-len(entries) // rows),
-            frameon=False,
-            handlelength=2.4,
-            columnspacing=1.2,
-            borderaxespad=0.2,
-            handler_map={
-                tuple: HandlerTuple(ndivide=1),
-                list: HandlerTuple(ndivide=None, pad=0.2),
-            },
-        )
-        if legend.get_window_extent().width <= figure.bbox.width:
-            break
-        if rows < len(entries):
-            legend.remove()
-    return legend
+    """Draw a legend of at most `MOST_ENTRIES` entries and the number of the others."""
+    left_out = len(entries) - MOST_ENTRIES
+    if left_out > 0:
+        entries = [*entries[:MOST_ENTRIES], text_entry(f"and {left_out} more")]
+    width = figure.get_figwidth() - 0.1
+    labels = [wrap(text, width - _KEY, size=7.0) for _, text in entries]
+    widths = [_width(label, 7.0) + _KEY for label in labels]
+    columns = (
+        len(entries)
+        if sum(widths) - _SPACING <= width
+        else max(1, int((width + _SPACING) / max(widths)))
+    )
+    return figure.legend(
+        [handle for handle, _ in entries],
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        handlelength=2.4,
+        columnspacing=1.2,
+        borderaxespad=0.2,
+        handler_map={tuple: HandlerTuple(ndivide=1), list: HandlerTuple(ndivide=None, pad=0.2)},
+    )

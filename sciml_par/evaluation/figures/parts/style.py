@@ -1,11 +1,14 @@
-"""The look of every figure: sizes of text, colours, line styles."""
+"""The look of every figure: sizes of text, colours, line styles, and names as mathematics."""
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager
 from typing import Any
 
 import matplotlib
+
+from sciml_par.evaluation.figures.parts.data import Prediction
 
 INK = "#222222"
 NEUTRAL = "#7f7f7f"
@@ -89,3 +92,44 @@ def line_of(index: int, *, of: int = 1) -> dict[str, Any]:
         "linewidth": 1.3 if of <= _FEW else 0.9,
         "zorder": 2.5,
     }
+
+
+def symbol(name: str) -> str:
+    """Return a name for use between two "$": a letter, with an index or without, in italics."""
+    if name[0] == name[-1] == "$":
+        return name[1:-1]
+    letter, _, index = name.partition("_")
+    if len(letter) == 1 and letter.isalpha() and (index.isalnum() or not index):
+        return letter + (f"_{{{_upright(index)}}}" if index else "")
+    return _upright(name)
+
+
+def coordinate(curve: Prediction, axis: int) -> str:
+    """Return the label of an axis over a coordinate."""
+    return f"${symbol(curve.coordinates[axis])}$"
+
+
+def value_label(curve: Prediction, component: int) -> str:
+    """Return the label u(x) of an axis over one coordinate."""
+    return f"${symbol(curve.fields[component])}({symbol(curve.coordinates[0])})$"
+
+
+def error_label(curve: Prediction, component: int) -> str:
+    """Return the label |u − u*| of a pointwise error."""
+    name = symbol(curve.fields[component])
+    return f"$|{name} - {_starred(name)}|$"
+
+
+def exact_label(curve: Prediction, component: int) -> str:
+    """Return the label u* of an exact solution."""
+    return f"${_starred(symbol(curve.fields[component]))}$"
+
+
+def _upright(word: str) -> str:
+    if word.isdigit():
+        return word
+    return "\\text{" + re.sub(r"([\\{}])", r"\\\1", word) + "}"
+
+
+def _starred(name: str) -> str:
+    return f"{name}^*"

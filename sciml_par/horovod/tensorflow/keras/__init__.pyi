@@ -46,4 +46,4 @@ from .collectives import broadcast_global_variables as broadcast_global_variable
 from .collectives import reducescatter as reducescatter
 from .optimizer import DistributedOptimizer as DistributedOptimizer
 from .optimizer import PartialDistributedOptimizer as PartialDistributedOptimizer
-from .saved_models import load_model as load_model
+from .optimizer import load_model as load_model

@@ -14,8 +14,11 @@ from sciml_par.horovod.tensorflow.keras.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
 )
-from sciml_par.horovod.tensorflow.keras.legacy_session import session_of_keras
-from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras_version import (
+    OfOneKeras,
+    keras_of_tensorflow,
+    session_of_keras,
+)
 from sciml_par.parallel import current_world, fused_broadcast, rank
 from sciml_par.parallel.gradients.optimizer_state import build, state_of
 
@@ -71,7 +74,7 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
             self.register_local_var(variable)
 
     def register_local_var(self, variable: Any) -> None:
-        """Let each rank keep its values of `variable` (local)."""
+        """Let each rank keep its values of `variable`."""
         if not _is_variable(variable):
             raise InputError(
                 f"{type(self).__name__}: expected local_variables to be variables; got "
@@ -153,7 +156,7 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
 
 
 class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
-    """`keras.callbacks.ModelCheckpoint` of the best model only, written by rank 0 (local).
+    """`keras.callbacks.ModelCheckpoint` of the best model only, written by rank 0.
 
     Where to write is said afterwards, by the attribute `filepath`. Every rank may have it, or rank
     0 alone. The metric is that of rank 0: put `MetricAverageCallback` before it.
@@ -208,7 +211,7 @@ class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
 
 
 def _check_metrics(everyone: list[dict[str, np.ndarray]]) -> None:
-    """Raise where the ranks' metrics are not alike, or no numbers (local)."""
+    """Raise where the ranks' metrics are not alike, or no numbers."""
     for number, theirs in enumerate(everyone):
         if _shapes(theirs) != _shapes(everyone[0]):
             raise InputError(

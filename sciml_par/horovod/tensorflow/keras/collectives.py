@@ -8,7 +8,7 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.horovod.tensorflow import global_variables, mpi_ops, reductions
 from sciml_par.horovod.tensorflow.compression import Compression
-from sciml_par.horovod.tensorflow.keras.legacy_session import session_of_keras
+from sciml_par.horovod.tensorflow.keras_version import session_of_keras
 from sciml_par.parallel import Average, ReduceOp
 from sciml_par.parallel.execution.dispatch import outside_the_order
 

@@ -71,7 +71,7 @@ class CommitStateCallback(OfOneKeras, keras.callbacks.Callback):
 
 
 class UpdateBatchStateCallback(OfOneKeras, keras.callbacks.Callback):
-    """Keep the number of the last batch of an epoch in `state.batch`; 0 at its end (local).
+    """Keep the number of the last batch of an epoch in `state.batch`; 0 at its end.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class UpdateBatchStateCallback(OfOneKeras, keras.callbacks.Callback):
 
 
 class UpdateEpochStateCallback(OfOneKeras, keras.callbacks.Callback):
-    """Keep the number of complete epochs in `state.epoch` (local).
+    """Keep the number of complete epochs in `state.epoch`.
 
     Where the training began with `state.epoch` above 0, Keras' own count is added to it.
 

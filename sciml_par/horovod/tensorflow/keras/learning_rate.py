@@ -6,15 +6,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.horovod.tensorflow.keras.legacy_session import number_of
-from sciml_par.horovod.tensorflow.keras.momentum import (
-    LegacyMomentum,
-    VariableMomentum,
-    is_legacy,
-    is_sgd_with_momentum,
-)
-from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow, number_of
 from sciml_par.parallel import rank, size
 from sciml_par.parallel.gradients.optimizer_copy import raw_learning_rate
 
@@ -28,7 +22,7 @@ Logs = dict[str, Any] | None
 
 
 class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
-    """Set the learning rate η = initial_lr · m(e) in epochs start_epoch ≤ e < end_epoch (local).
+    """Set the learning rate η = initial_lr · m(e) in epochs start_epoch ≤ e < end_epoch.
 
     At the end of each epoch it puts the learning rate into the logs, as "lr".
 
@@ -170,7 +164,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
-    """Raise the learning rate from initial_lr/P to initial_lr over the first epochs (local).
+    """Raise the learning rate from initial_lr/P to initial_lr over the first epochs.
 
         η(e) = (initial_lr/P) (1 + e (P − 1)/warmup_epochs),   e = epoch + (batch + 1)/steps
 
@@ -218,3 +212,53 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
             print(
                 f"\nEpoch {epoch + 1}: the warm-up ends at learning rate {self._learning_rate():g}."
             )
+
+
+def is_legacy(optimizer: Any) -> bool:
+    """Whether it is one of Keras 2's legacy optimizers, whose numbers are variables."""
+    return "_hyper" in vars(optimizer)
+
+
+def is_sgd_with_momentum(optimizer: Any) -> bool:
+    """Return whether it is the SGD of a Keras, with a momentum that is not 0."""
+    is_sgd = any(each.__name__ == "SGD" for each in type(optimizer).__mro__)
+    return is_sgd and number_of(getattr(optimizer, "momentum", 0.0)) != 0
+
+
+class LegacyMomentum:
+    """The momentum of a legacy SGD of Keras 2."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._value = number_of(optimizer.momentum)
+
+    def multiply(self, factor: float) -> None:
+        """Let the steps that follow use `factor` times the number."""
+        self._optimizer.momentum = self._value * factor
+
+
+class VariableMomentum(float):
+    """A float to Python, and a variable to TensorFlow's graphs.
+
+    Keras' SGD holds its momentum as a number, which a compiled step takes as a constant when it is
+    traced. Of this one it takes a variable. To `get_config` and to comparisons it stays the number
+    that it was made of, so the optimizer builds and saves as ever.
+    """
+
+    def __new__(cls, value: float) -> VariableMomentum:
+        self = super().__new__(cls, value)
+        self._variable = tf.Variable(float(value), dtype=tf.float64, trainable=False)
+        return self
+
+    _variable: Any
+
+    def multiply(self, factor: float) -> None:
+        """Let the steps that follow use `factor` times the number."""
+        self._variable.assign(float(self) * factor)
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        value = tf.identity(self._variable, name=name)
+        return value if dtype is None else tf.cast(value, dtype)
+
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
+        return float, (float(self),)

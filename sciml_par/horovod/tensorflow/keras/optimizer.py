@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sciml_par import parallel
@@ -12,8 +13,11 @@ from sciml_par.horovod.common.process_sets import (
     gradient_options,
 )
 from sciml_par.horovod.tensorflow.compression import Compression
+from sciml_par.horovod.tensorflow.keras_version import keras_of_tensorflow
 from sciml_par.parallel import Average, ReduceOp
 from sciml_par.parallel.execution.autograph import not_converted
+from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
+from sciml_par.parallel.gradients.optimizer_state import build
 
 Optimizer = Any
 """An optimizer of Keras 3 or 2."""
@@ -35,7 +39,7 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Optimizer:
-    """Return an optimizer like the one given that applies the gradients of all ranks (local).
+    """Return an optimizer like the one given that applies the gradients of all ranks.
 
     It is `sciml_par.parallel.DistributedOptimizer` by Horovod's name: a step is collective. A model
     that was compiled with it is saved with the plain optimizer. Parameters that are not in the list
@@ -93,7 +97,7 @@ def PartialDistributedOptimizer(
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> Optimizer:
-    """`DistributedOptimizer` for a model of which each rank keeps some layers to itself (local).
+    """`DistributedOptimizer` for a model of which each rank keeps some layers to itself.
 
     The other parameters are those of `DistributedOptimizer`.
 
@@ -113,3 +117,39 @@ def PartialDistributedOptimizer(
     for variable in local:
         distributed.register_local_var(variable)
     return distributed
+
+
+def load_model(
+    filepath: Any,
+    custom_optimizers: Iterable[type] | None = None,
+    custom_objects: Mapping[str, Any] | None = None,
+    compression: Any = Compression.none,
+    legacy_opts: bool = False,
+) -> Any:
+    """Return a saved Keras model whose optimizer is distributed and goes on where it stood.
+
+    All ranks may read the same file.
+
+    Parameters
+    ----------
+    filepath : as for `keras.models.load_model`. A model that was saved without an optimizer comes
+        without one.
+    custom_optimizers : optimizer classes that Keras does not know.
+    custom_objects : other classes and functions that it does not know, by name.
+    compression : as for `DistributedOptimizer`.
+    legacy_opts : ignored; the file tells of which kind its optimizer is.
+
+    Raises
+    ------
+    ValueError, OSError
+        As for `keras.models.load_model`.
+    """
+    keras = keras_of_tensorflow()
+    objects = {each.__name__: each for each in custom_optimizers or ()} | dict(custom_objects or {})
+    model = keras.models.load_model(filepath, custom_objects=objects)
+    optimizer = getattr(model, "optimizer", None)
+    # The program's custom objects may make it a distributed one.
+    if optimizer is not None and not isinstance(optimizer, DistributedUpdate):
+        model.optimizer = DistributedOptimizer(optimizer, compression=compression)
+        build(model.optimizer, model.trainable_variables)
+    return model

@@ -45,22 +45,17 @@ class BoxFace(Surface):
         self._face, self._lower, self._upper = face, lower, upper
         self.names, self.aliases = names, aliases
         self.coordinates = len(lower) - 1
-        self._others = [axis for axis in range(len(lower)) if axis != face.axis]
         self._normal = np.zeros(len(lower))
         self._normal[face.axis] = face.sign
 
     @property
     def measure(self) -> float:
         """See `Surface`."""
-        return float(np.prod((self._upper - self._lower)[self._others]))
+        return float(np.prod(np.delete(self._upper - self._lower, self._face.axis)))
 
     def place(self, unit: FloatArray) -> OnSurface:
         """See `Surface`."""
-        x = np.empty((len(unit), len(self._lower)))
-        x[:, self._face.axis] = self._face.position
-        low, high = self._lower[self._others], self._upper[self._others]
-        # lower + extent may round to just above upper.
-        x[:, self._others] = np.minimum(low + (high - low) * unit, high)
+        x = _placed(self._face, self._lower, self._upper, unit)
         return all_kept(x, self._normals(len(unit)))
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
@@ -124,8 +119,6 @@ def _on_face(
     d = len(lower)
     if d == 1:
         return np.array([[face.position]])
-    others = [axis for axis in range(d) if axis != face.axis]
-    low, high = lower[others], upper[others]
     if method == GRID:
         cells = proportional(np.ones(d - 1), n, least=1)
         middles = [(np.arange(count) + 0.5) / count for count in cells]
@@ -133,8 +126,11 @@ def _on_face(
     else:
         assert rng is not None
         unit = unit_points(method, n, d - 1, rng)
-    x = np.empty((len(unit), d))
-    x[:, face.axis] = face.position
+    return _placed(face, lower, upper, unit)
+
+
+def _placed(face: Face, lower: FloatArray, upper: FloatArray, unit: FloatArray) -> FloatArray:
+    """Map the unit cube onto a face: [n, d − 1] -> [n, d]."""
+    low, high = np.delete(lower, face.axis), np.delete(upper, face.axis)
     # lower + extent may round to just above upper.
-    x[:, others] = np.minimum(low + (high - low) * unit, high)
-    return x
+    return np.insert(np.minimum(low + (high - low) * unit, high), face.axis, face.position, axis=1)

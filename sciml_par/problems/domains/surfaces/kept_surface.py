@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.domains.surfaces.rejection import exactly, kept_share
+from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share
 from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
 
 FloatArray = npt.NDArray[np.float64]
@@ -64,7 +64,10 @@ class KeptSurface(Surface):
 
     def place(self, unit: FloatArray) -> OnSurface:
         """See `Surface`."""
-        x, normals, kept = self._surface.place(unit)
+        return self._bounding(*self._surface.place(unit))
+
+    def _bounding(self, x: FloatArray, normals: FloatArray, kept: BoolArray) -> OnSurface:
+        """Keep the points that bound the region and no earlier operand, with outward normals."""
         inward, outward = self._sides(self._region, x, normals)
         kept = kept & (inward != outward)
         for other in self._earlier:
@@ -76,13 +79,9 @@ class KeptSurface(Surface):
         """See `Surface`."""
         asked = max(1, round(n * self._surface.share / self.share))
         x, normals = self._surface.grid(asked)
-        inward, outward = self._sides(self._region, x, normals)
-        kept = inward != outward
-        for other in self._earlier:
-            one, another = self._sides(other, x, normals)
-            kept &= one == another
+        x, normals, kept = self._bounding(x, normals, np.ones(len(x), np.bool_))
         if kept.any():
-            return x[kept], np.where(inward[:, None], normals, -normals)[kept]
+            return x[kept], normals[kept]
         # So small a part that no point of the grid lies on it has points of a sequence.
         rng = np.random.default_rng(0)
         return exactly(  # type: ignore[return-value]

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.domains.surfaces.rejection import exactly
-from sciml_par.problems.domains.surfaces.sampling import GRID
+from sciml_par.problems.domains.surfaces.sampling import GRID, exactly
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -38,7 +38,7 @@ class OrthogonalFactors(LinearSystem):
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         """See `LinearSystem`."""
         residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
-        members, p = parameters.shape
+        members, p = parameters.shape[0], jacobian[0].shape[1]
         r = tf.cast(tf.concat(residuals, axis=1), tf.float64)
         rows = tf.cast(tf.concat(jacobian, axis=2), tf.float64)
         terms = [tf.reduce_sum(tf.cast(each, tf.float64) ** 2, axis=1) for each in residuals]
@@ -95,22 +95,23 @@ def _factors(arguments: Sequence[Array], results: Sequence[Array]) -> None:
 def _joined(arguments: Sequence[Array], results: Sequence[Array]) -> None:
     (everyone,) = arguments  # [P, M, k (k + 1) / 2]
     for member, packed in enumerate(results[0]):
-        factor = _unpacked(everyone[0, member])
+        factor = unpacked(everyone[0, member])
         for other in everyone[1:, member]:
-            lapack.join_triangular_factors(factor, _unpacked(other))
+            lapack.join_triangular_factors(factor, unpacked(other))
         lapack.pack(factor, packed)
 
 
 def _damped(arguments: Sequence[Array], results: Sequence[Array]) -> None:
     for packed, damping, factor in zip(*arguments, results[0], strict=True):
-        factor[...] = _unpacked(packed)
+        factor[...] = unpacked(packed)
         if np.isfinite(factor).all() and np.isfinite(damping).all():
             lapack.join_triangular_factors(factor, np.diag(damping))
         else:
             factor[...] = np.nan
 
 
-def _unpacked(packed: Array) -> Array:
+def unpacked(packed: Array) -> Array:
+    """Return the lower triangle [k, k] of its numbers [k (k + 1) / 2]."""
     k = (math.isqrt(8 * len(packed) + 1) - 1) // 2
     factor = np.zeros([k, k])
     lapack.unpack(packed, factor)

@@ -13,8 +13,8 @@ from sciml_par.training.points.adapting import Adapting
 from sciml_par.training.points.division import piece
 from sciml_par.training.points.generators import Purpose, generator
 from sciml_par.training.points.point_sets import InteriorSet
-from sciml_par.training.points.sources.fixed import TakeAll
-from sciml_par.training.points.sources.source import Flags, Source, stack_all
+from sciml_par.training.points.sources.pool import TakeRows
+from sciml_par.training.points.sources.source import ENDLESS, Flags, Source, stack_all
 
 FloatArray = npt.NDArray[np.float64]
 Squares = Callable[[Sequence[tuple[FloatArray, ...]]], FloatArray]
@@ -27,7 +27,7 @@ class Adaptive(Source):
     What is chosen depends on the weights, so that it is kept in checkpoints, by `kept`.
     """
 
-    take = TakeAll()
+    take = TakeRows(ENDLESS, 1, 0, ((), ()), ())
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class Adaptive(Source):
         seed: int,
         dtype: str,
     ) -> None:
-        self._sets, self.adapting, self.dtype = tuple(sets), adapting, dtype
+        self.sets, self.weights = tuple(sets), tuple(map(tuple, weights))
+        self.adapting, self.dtype = adapting, dtype
         self.rank, self.size, self.seed = rank, size, seed
         of_members = [[np.asarray(w, np.float64) for w in each] for each in weights]
         self.term_weights, weights_stacked = stack_all(of_members)
         self._points = [each.points(0)[0] for each in sets]
-        self.of_members = (self._sets, tuple(map(tuple, weights)))
         first = len(self._points[0])
         self.capacity = adapting.capacity(first)
         self._candidates = adapting.number_of_candidates(self.capacity)
@@ -73,15 +73,14 @@ class Adaptive(Source):
     def adapt(self, step: int, squares: Squares) -> None:
         """Choose the points that follow `step` updates (collective, by `squares`)."""
         # Members draw alike, so that stacked ones have the points that each would have alone.
-        rng = [generator(self.seed, Purpose.ADAPTING, step) for _ in self._sets]
+        rng = [generator(self.seed, Purpose.ADAPTING, step) for _ in self.sets]
         drawn = [
-            each.candidates(self._candidates, own)
-            for each, own in zip(self._sets, rng, strict=True)
+            each.candidates(self._candidates, own) for each, own in zip(self.sets, rng, strict=True)
         ]
         # A cloud of points has no more than these.
         self._drawn = len(drawn[0])
         begin, end = piece(self._drawn, self.rank, self.size)
-        mine = [each.complete((x[begin:end],)) for each, x in zip(self._sets, drawn, strict=True)]
+        mine = [each.complete((x[begin:end],)) for each, x in zip(self.sets, drawn, strict=True)]
         found = squares(mine)
         self._points = [
             self.adapting.next_points(now, x, of_member, capacity=self.capacity, rng=own)
@@ -100,7 +99,7 @@ class Adaptive(Source):
 
     def chunk(self, step: int) -> Any:
         """See `Source`."""
-        return self.whole(step)
+        return (*self.whole(step), ())
 
     def whole(self, step: int) -> Any:
         """See `Source`."""
@@ -112,12 +111,24 @@ class Adaptive(Source):
             )
         return self._part
 
+    def stack(self, sources: Sequence[Any]) -> Adaptive:
+        """See `Source`."""
+        return Adaptive(
+            [each for source in sources for each in source.sets],
+            self.adapting,
+            [each for source in sources for each in source.weights],
+            rank=self.rank,
+            size=self.size,
+            seed=self.seed,
+            dtype=self.dtype,
+        )
+
     def rows(self) -> tuple[list[FloatArray], list[FloatArray]]:
         """This rank's weights, for each equation, and arrays."""
         begin, end = piece(self.capacity, self.rank, self.size)
         members = [
             each.complete((self._filled(x)[begin:end],))
-            for each, x in zip(self._sets, self._points, strict=True)
+            for each, x in zip(self.sets, self._points, strict=True)
         ]
         arrays = [np.stack(each) for each in zip(*members, strict=True)]
         if len(members) == 1:
@@ -139,18 +150,3 @@ class Adaptive(Source):
         if not self.adapting.grows:
             return np.asarray(w / number)
         return w[..., None] / number * (np.arange(begin, end) < number)
-
-
-def stack_adaptive(sources: Sequence[Adaptive]) -> Adaptive:
-    """Those of M members as one."""
-    first = sources[0]
-    pairs = [source.of_members for source in sources]
-    return Adaptive(
-        [each for sets, _ in pairs for each in sets],
-        first.adapting,
-        [each for _, weights in pairs for each in weights],
-        rank=first.rank,
-        size=first.size,
-        seed=first.seed,
-        dtype=first.dtype,
-    )

@@ -13,16 +13,13 @@ from sciml_par.errors import InputError
 from sciml_par.problems.terms.term import Term
 from sciml_par.training.identity.fingerprint import of_array
 from sciml_par.training.points.adapting import Adapting
-from sciml_par.training.points.bootstrap import bootstrap_counts
 from sciml_par.training.points.division import own_rows, piece
-from sciml_par.training.points.draws import BatchesOfDraws, Draws, WholeDraws
-from sciml_par.training.points.order import Order
+from sciml_par.training.points.generators import bootstrap_counts
 from sciml_par.training.points.point_sets import Arrays, InteriorSet, PointSet, check_pointwise
 from sciml_par.training.points.sources.adaptive import Adaptive
-from sciml_par.training.points.sources.fixed import Fixed
-from sciml_par.training.points.sources.minibatches import Minibatches
-from sciml_par.training.points.sources.pool import Pool
-from sciml_par.training.points.sources.source import Source
+from sciml_par.training.points.sources.order import Order
+from sciml_par.training.points.sources.pool import Pool, Redrawn, Share
+from sciml_par.training.points.sources.source import ENDLESS, Source
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -90,28 +87,27 @@ def make_part(
     remarks = remarks_on_rounding(every_row[0], terms, place)
     axis = None if point_set.given else place.axis
     rows = own_rows(every_row[0], axis, rank=place.rank, size=place.size)
-    arrays = tuple(array[rows] for array in every_row)
+    own = tuple(array[rows] for array in every_row)
+    redrawn = None
     if point_set.redrawn and resample_every is not None:
-        draws = WholeDraws(point_set, resample_every, axis=axis, rank=place.rank, size=place.size)
-        check_pointwise(point_set)
-        source: Source = _drawn(draws, terms, place, total, number, batch_size)
+        _check_redrawn(point_set, place)
+        redrawn = Redrawn(point_set, resample_every, total, axis, place.rank, place.size)
+    counts = None
+    if place.bootstrap is not None:
+        counts = bootstrap_counts(total, place.bootstrap, number)
+    weights = weights_of(terms, total, None if counts is None else counts[rows])
+    if batch_size is None:
+        source = Pool([Share(own, weights, redrawn=redrawn)], [], place.dtype)
     else:
-        seed = place.bootstrap
-        counts = None if seed is None else bootstrap_counts(total, seed, number)
-        own = None if counts is None else counts[rows]
-        source = Fixed(weights_of(terms, total, own), arrays, place.dtype)
-        if batch_size is not None:
-            source = Minibatches(
-                weights_of(terms, batch_size, counts),
-                every_row,
-                source,
-                [Order(place.seed, (number,), total, batch_size)],
-                piece(batch_size, place.rank, place.size),
-            )
+        of_batches = weights_of(terms, batch_size, counts)
+        period = ENDLESS if redrawn is None else redrawn.every
+        order = Order(place.seed, number, total, batch_size, place.rank, place.size, period)
+        share = Share(own, weights, every_row, of_batches, redrawn)
+        source = Pool([share], [order], place.dtype)
     pieces = (piece(batch_size or total, rank, place.size) for rank in range(place.size))
     rows_of_ranks = tuple(end - first for first, end in pieces)
     digests = tuple(map(of_array, every_row))
-    return Part(source, point_set.columns, arrays, total, rows_of_ranks, digests, remarks)
+    return Part(source, point_set.columns, own, total, rows_of_ranks, digests, remarks)
 
 
 def make_adaptive_part(
@@ -163,32 +159,13 @@ def weights_of(
     return scalars if counts is None else [scalar * counts for scalar in scalars]
 
 
-def _drawn(
-    draws: WholeDraws,
-    terms: Sequence[Term],
-    place: Place,
-    total: int,
-    number: int,
-    batch_size: int | None,
-) -> Pool:
+def _check_redrawn(point_set: PointSet, place: Place) -> None:
     if place.bootstrap is not None:
         raise InputError(
             "train: bootstrap gives every member a sample of the same points, and resample_every "
             "draws other points. Leave out one of the two."
         )
-    chosen: Draws = draws
-    steps_per_epoch = 1
-    if batch_size is not None:
-        columns = piece(batch_size, place.rank, place.size)
-        chosen = BatchesOfDraws(draws, batch_size, seed=place.seed, key=(number,), columns=columns)
-        steps_per_epoch = -(-total // batch_size)
-    return Pool(
-        weights_of(terms, batch_size or total),
-        weights_of(terms, total),
-        [chosen],
-        place.dtype,
-        steps_per_epoch=steps_per_epoch,
-    )
+    check_pointwise(point_set)
 
 
 def _check(total: int, terms: Sequence[Term], batch_size: int | None) -> None:

@@ -1,127 +1,248 @@
-"""A pool of drawn points from which the loop takes those of a step."""
+"""A pool of points, of which a step takes all rows or those of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.points.draws import Draws
-from sciml_par.training.points.sources.source import Array, Flags, Source, stack_all
+from sciml_par.training.points.division import own_rows
+from sciml_par.training.points.point_sets import Arrays, PointSet
+from sciml_par.training.points.sources.order import Order
+from sciml_par.training.points.sources.source import ENDLESS, Array, Flags, Source, differing
 
 Tensor = Any
 
-_MOST_STEPS = 512
-_MOST_NUMBERS = 2**21
+_MOST_STEPS, _MOST_NUMBERS = 512, 2**21  # of a pool that is drawn anew
+_MOST_BATCHES, _MOST_INDICES = 2048, 2**20
 
 
 @dataclass(frozen=True)
-class TakeDraw:
-    """The rows of a step, from those of several; see `Take`.
+class TakeRows:
+    """The rows of a step from the pool; see `Take`.
 
     Attributes
     ----------
-    period : after how many steps there are other rows.
-    count : how many of them the data have.
+    period, draws : the number of steps that have the same points, and of draws in the pool.
+    window : the number of steps with indices; 0 where each step takes all rows of its draw.
+    stacked : which weights and arrays of the pool are stacked.
+    scalars : which weights have no rows.
     """
 
     period: int
-    count: int
+    draws: int
+    window: int
+    stacked: tuple[Flags, Flags]
+    scalars: Flags
 
     def __call__(self, data: Any, step: Tensor) -> Any:
         """See `Take`."""
-        weights, pool = data
-        row = tf.cast((step // self.period) % self.count, tf.int32)
-        return weights, tuple(tf.gather(array, row) for array in pool)
+        weights, arrays, indices = data
+        if self.window:
+            rows = tf.gather(indices, tf.cast(step % self.window, tf.int32))
+            flags, of_arrays = self.stacked
+            given = zip(weights, flags, self.scalars, strict=True)
+            weights = tuple(w if scalar else _rows_of(w, rows, own) for w, own, scalar in given)
+            arrays = tuple(_rows_of(a, rows, own) for a, own in zip(arrays, of_arrays, strict=True))
+        elif self.period < ENDLESS:
+            draw = tf.cast((step // self.period) % self.draws, tf.int32)
+            arrays = tuple(tf.gather(array, draw) for array in arrays)
+        return weights, arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Redrawn:
+    """A set of `total` points that is drawn anew every `every` steps, and this rank's rows."""
+
+    point_set: PointSet
+    every: int
+    total: int
+    axis: int | None
+    rank: int
+    size: int
+
+    def rows(self, first: int, count: int, *, of_all: bool) -> Arrays:
+        """Return the rows of `count` draws one below the other, of all ranks or of this one."""
+        draws = [self._draw(first + i, of_all) for i in range(count)]
+        joined = tuple(np.concatenate(each) for each in zip(*draws, strict=True))
+        return self.point_set.complete(joined)
+
+    def _draw(self, number: int, of_all: bool) -> Arrays:
+        points = self.point_set.points(number)
+        if of_all:
+            return points
+        rows = own_rows(points[0], self.axis, rank=self.rank, size=self.size)
+        return tuple(array[rows] for array in points)
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """One member's points on one rank.
+
+    Attributes
+    ----------
+    own : this rank's rows before the first step.
+    weights : w/N of each term for these: [] or [n].
+    everyone, batch_weights : the rows of all ranks, and the weights of a batch of them, [] or [N];
+        if there are batches.
+    redrawn : the later draws, if there are any.
+    """
+
+    own: Arrays
+    weights: Sequence[Array]
+    everyone: Arrays = ()
+    batch_weights: Sequence[Array] = ()
+    redrawn: Redrawn | None = None
+
+    def rows(self, first: int, count: int, *, of_all: bool = False) -> Arrays:
+        """Return the rows of `count` draws one below the other, of all ranks or of this one."""
+        if self.redrawn is not None:
+            return self.redrawn.rows(first, count, of_all=of_all)
+        return self.everyone if of_all else self.own
 
 
 class Pool(Source):
-    """Rows that change every few steps.
+    """Points of M stacked members, from which the loop takes those of a step.
 
-    The host draws them for a window of steps at a time. Windows begin at fixed steps, so that it
-    does not matter where chunks begin.
+    The host draws points and indices for a window of steps at a time. Windows start at fixed steps,
+    so that it does not matter where chunks start. In batches every rank has the points of all
+    ranks, since a batch may have any of them.
 
     Parameters
     ----------
-    weights, all_weights : of the terms in a batch and where all points are used: scalars, or [M]
-        where members differ.
-    draws : of each member; one where all have the same.
+    shares : of the members.
+    orders : of their batches; none where each step uses all points.
     dtype : of the tensors.
-    steps_per_epoch : see `Source`.
-    weights_stacked : which weights are stacked.
     """
 
-    def __init__(
-        self,
-        weights: Sequence[Array],
-        all_weights: Sequence[Array],
-        draws: Sequence[Draws],
-        dtype: str,
-        *,
-        steps_per_epoch: int,
-        weights_stacked: Flags | None = None,
-    ) -> None:
-        self.weights = tuple(np.asarray(weight, dtype) for weight in weights)
-        self.all_weights = tuple(np.asarray(weight, dtype) for weight in all_weights)
-        self.draws, self.dtype = tuple(draws), dtype
-        self.steps_per_epoch = steps_per_epoch
-        self.stacked = (weights_stacked or (False,) * len(weights), _differing(self.draws))
-        self._period = self.draws[0].period
-        shapes = [array.shape[1:] for array in self.draws[0].whole(0)]
-        numbers = sum(int(np.prod(shape)) for shape in shapes) * self.draws[0].rows
-        fitting = _MOST_NUMBERS // max(1, numbers * len(self.draws))
-        self._count = max(1, min(-(-_MOST_STEPS // self._period), fitting))
-        self.take = TakeDraw(self._period, self._count)
-        self.form = ("drawn", self._period, self.draws[0].rows)
-        self._last: tuple[int, Any] | None = None
+    take: TakeRows
+
+    def __init__(self, shares: Sequence[Share], orders: Sequence[Order], dtype: str) -> None:
+        self._shares, self.dtype = tuple(shares), dtype
+        self._orders = tuple(orders[:1] if len(set(orders)) == 1 else orders)
+        first, batches = shares[0], bool(orders)
+        self._period = first.redrawn.every if first.redrawn else ENDLESS
+        self.fixed = not batches and first.redrawn is None
+        weights = [each.batch_weights if batches else each.weights for each in shares]
+        self._differing = flags = differing(weights), self._differing_arrays()
+        scalars = tuple(np.ndim(weight) == 0 for weight in weights[0])
+        # Members with separate orders have separate rows of what they share in the pool.
+        several = len(self._orders) > 1
+        self.stacked = (
+            tuple(d or (several and not s) for d, s in zip(flags[0], scalars, strict=True)),
+            tuple(d or several for d in flags[1]),
+        )
+        self._batch_weights = tuple(zip(*weights, strict=True))
+        self._draws, window = self._draws_in_a_pool(), 0
+        if batches:
+            self.steps_per_epoch = -(-orders[0].total // orders[0].size)
+            numbers = len(self._orders) * orders[0].most_rows
+            window = max(1, min(_MOST_BATCHES, _MOST_INDICES // numbers))
+        self.take = TakeRows(self._period, self._draws, window, flags, scalars)
+        sizes = (orders[0].total, orders[0].size) if batches else ()
+        self.form = ("pool", self._period, *sizes)
+        self._kept: dict[str, tuple[int, Any]] = {}
 
     def longest_chunk(self, step: int) -> int:
         """See `Source`."""
-        window = self._count * self._period
-        return window - step % window
+        windows = [self.take.window] if self.take.window else []
+        if self._period < ENDLESS:
+            windows.append(self._draws * self._period)
+        return min([window - step % window for window in windows], default=ENDLESS)
 
     def chunk(self, step: int) -> Any:
         """See `Source`."""
-        number = step // (self._count * self._period)
-        if self._last is None or self._last[0] != number:
-            drawn = [each.window(number * self._count, self._count) for each in self.draws]
-            pool = self._joined(drawn, axis=1)
-            weights = tuple(tf.constant(weight, self.dtype) for weight in self.weights)
-            self._last = (number, (weights, pool))
-        return self._last[1]
+        if self.fixed:
+            return (*self.whole(step), ())
+        number = step // (self._draws * self._period)
+        pool = self._known("pool", number, self._pool)
+        window = self.take.window
+        if not window:
+            return (*pool, ())
+        return (*pool, self._known("indices", step // window, self._indices))
 
     def whole(self, step: int) -> Any:
         """See `Source`."""
-        weights = tuple(tf.constant(weight, self.dtype) for weight in self.all_weights)
-        return weights, self._joined([each.whole(step) for each in self.draws], axis=0)
+        return self._known("whole", step // self._period, self._whole)
 
-    def _joined(self, members: Sequence[Sequence[Array]], axis: int) -> tuple[Tensor, ...]:
-        """What members share once, the rest with an axis for them."""
+    def stack(self, sources: Sequence[Any]) -> Pool:
+        """See `Source`."""
+        shares = [share for source in sources for share in source._shares]
+        return Pool(shares, [order for source in sources for order in source._orders], self.dtype)
+
+    def _known(self, name: str, number: int, make: Callable[[int], Any]) -> Any:
+        """Return what was made last under a name, if it has this number, or make it."""
+        if name not in self._kept or self._kept[name][0] != number:
+            self._kept[name] = number, make(number)
+        return self._kept[name][1]
+
+    def _pool(self, number: int) -> tuple[Any, Any]:
+        """Return the weights and arrays of a window of draws."""
+        first, of_all = number * self._draws, bool(self._orders)
+        arrays = [share.rows(first, self._draws, of_all=of_all) for share in self._shares]
+        if not of_all:  # an axis for the draws
+            arrays = [tuple(_divided(a, self._draws) for a in each) for each in arrays]
+        of_weights, of_arrays = self._differing
+        weights = self._joined(self._batch_weights, of_weights)
+        return weights, self._joined(zip(*arrays, strict=True), of_arrays, axis=int(not of_all))
+
+    def _whole(self, draw: int) -> tuple[Any, Any]:
+        arrays = [share.rows(draw, 1) for share in self._shares]
+        weights = zip(*(share.weights for share in self._shares), strict=True)
+        of_weights, of_arrays = self.stacked
+        joined = self._joined(zip(*arrays, strict=True), of_arrays)
+        return self._joined(weights, of_weights), joined
+
+    def _indices(self, number: int) -> Tensor:
+        """Return which rows of the pool the steps of a window take, [window, n] or [window, M, n].
+
+        Draws lie one below the other in a pool.
+        """
+        window = self.take.window
+        first = number * window
+        rows = [order.batches(first, window) for order in self._orders]
+        draws = (np.arange(first, first + window) // self._period) % self._draws
+        offsets = (draws * self._orders[0].total)[:, None]
+        rows = [each + offsets for each in rows]
+        return tf.constant(rows[0] if len(rows) == 1 else np.stack(rows, axis=1), tf.int32)
+
+    def _joined(self, leaves: Any, flags: Flags, axis: int = 0) -> tuple[Tensor, ...]:
+        """Return what members share once, the rest with an axis for them."""
         return tuple(
-            tf.constant(np.stack(arrays, axis=axis) if stacked else arrays[0], self.dtype)
-            for arrays, stacked in zip(zip(*members, strict=True), self.stacked[1], strict=True)
+            tf.constant(np.stack(members, axis=axis) if own else members[0], self.dtype)
+            for members, own in zip(leaves, flags, strict=True)
         )
 
+    def _differing_arrays(self) -> Flags:
+        """Return which arrays the members do not have in common, in any draw."""
+        redrawn = [share.redrawn for share in self._shares if share.redrawn is not None]
+        if not redrawn:
+            rows = [share.everyone if self._orders else share.own for share in self._shares]
+            return differing(rows)
+        identities = zip(*(each.point_set.identity for each in redrawn), strict=True)
+        return tuple(any(other != each[0] for other in each[1:]) for each in identities)
 
-def _differing(draws: Sequence[Draws]) -> Flags:
-    """Which arrays the members do not have in common."""
-    identities = zip(*(each.identity for each in draws), strict=True)
-    return tuple(any(other != each[0] for other in each[1:]) for each in identities)
+    def _draws_in_a_pool(self) -> int:
+        """Return how many draws a pool has; the same on all ranks, whose chunks are alike."""
+        own, redrawn = self._shares[0].own, self._shares[0].redrawn
+        if redrawn is None:
+            return 1
+        rows = redrawn.total if self._orders else -(-redrawn.total // redrawn.size)
+        numbers = rows * sum(math.prod(array.shape[1:]) for array in own) * len(self._shares)
+        return max(1, min(-(-_MOST_STEPS // self._period), _MOST_NUMBERS // max(1, numbers)))
 
 
-def stack_pools(pools: Sequence[Pool]) -> Pool:
-    """Those of M members as one."""
-    draws = [pool.draws[0] for pool in pools]
-    weights, stacked = stack_all([pool.weights for pool in pools])
-    all_weights, _ = stack_all([pool.all_weights for pool in pools])
-    return Pool(
-        weights,
-        all_weights,
-        draws if any(_differing(draws)) else draws[:1],
-        pools[0].dtype,
-        steps_per_epoch=pools[0].steps_per_epoch,
-        weights_stacked=stacked,
-    )
+def _divided(array: Array, count: int) -> Array:
+    """[count · n, …] as [count, n, …]."""
+    return array.reshape(count, len(array) // count, *array.shape[1:])
+
+
+def _rows_of(values: Tensor, rows: Tensor, stacked: bool) -> Tensor:
+    """values: [N, …] or, stacked, [M, N, …]; rows: [n] or, of each member, [M, n]."""
+    if rows.shape.rank == 1:
+        return tf.gather(values, rows, axis=1 if stacked else 0)
+    return tf.gather(values, rows, batch_dims=1) if stacked else tf.gather(values, rows)

@@ -14,8 +14,7 @@ Data = Any
 Array = npt.NDArray[np.float64]
 Flags = tuple[bool, ...]
 
-ENDLESS = 2**31 - 1
-"""The longest chunk where nothing has to be drawn between two chunks."""
+ENDLESS = 2**31 - 1  # steps, where nothing has to be drawn between two chunks
 
 
 class Take(Protocol):
@@ -62,16 +61,21 @@ class Source(ABC):
     def whole(self, step: int) -> tuple[Any, Any]:
         """Return the weights and arrays of all of this rank's points."""
 
-
-def stack(arrays: Sequence[Array]) -> tuple[Array, bool]:
-    """One array for all members where theirs are equal, else [M, …] and True."""
-    first = arrays[0]
-    if all(np.array_equal(first, other) for other in arrays[1:]):
-        return first, False
-    return np.stack(np.broadcast_arrays(*arrays)), True
+    @abstractmethod
+    def stack(self, sources: Sequence[Any]) -> Source:
+        """Return the sources of M members of this form, this one first, as one."""
 
 
 def stack_all(members: Sequence[Sequence[Array]]) -> tuple[tuple[Array, ...], Flags]:
-    """`stack` for each of several arrays."""
-    pairs = [stack(arrays) for arrays in zip(*members, strict=True)]
-    return tuple(array for array, _ in pairs), tuple(flag for _, flag in pairs)
+    """Return each of several arrays once if the members' are equal, else as [M, …], and which."""
+    flags = differing(members)
+    leaves = zip(zip(*members, strict=True), flags, strict=True)
+    return tuple(np.stack(each) if own else each[0] for each, own in leaves), flags
+
+
+def differing(members: Sequence[Sequence[Array]]) -> Flags:
+    """Return which of several arrays the members do not have in common."""
+    return tuple(
+        not all(np.array_equal(each[0], other) for other in each[1:])
+        for each in zip(*members, strict=True)
+    )

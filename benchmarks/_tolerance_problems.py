@@ -1,0 +1,172 @@
+"""Ten problems with known solutions next to those of the catalogue, for `tolerance.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sciml_par.problems import (
+    Ball,
+    Box,
+    Dirichlet,
+    Initial,
+    Interval,
+    Observations,
+    Polygon,
+    Problem,
+    Residual,
+    Time,
+    Unknown,
+    derivative,
+    laplacian,
+)
+
+
+def corner() -> Problem:
+    """Δu = 0 in an L; u = r^(2/3) sin(2φ/3), whose gradient is not bounded at the corner."""
+
+    def u(x: Any) -> Any:
+        angle = np.mod(np.arctan2(x[:, 1:], x[:, :1]), 2 * np.pi)
+        return np.sum(x**2, axis=1, keepdims=True) ** (1 / 3) * np.sin(2 / 3 * angle)
+
+    domain = Polygon([[0, 0], [0, -1], [-1, -1], [-1, 1], [1, 1], [1, 0]])
+    return Problem(domain, laplacian, conditions=[Dirichlet(u)], exact=u)
+
+
+def boundary_layer() -> Problem:
+    """0.01 u″ + u′ = 0 on (0, 1), a layer at x = 0."""
+
+    def u(x: Any) -> Any:
+        return (1 - np.exp(-100 * x)) / (1 - np.exp(-100))
+
+    def equation(u: Any, x: Any) -> Any:
+        return 0.01 * derivative(u, x, 0, 0) + derivative(u, x, 0)
+
+    return Problem(Interval(0, 1), equation, conditions=[Dirichlet(u)], exact=u)
+
+
+def front() -> Problem:
+    """u_t + u u_x = 0.02 u_xx, a travelling front of width 0.08."""
+
+    def u(x: Any) -> Any:
+        return 0.5 - 0.5 * np.tanh((x[:, :1] - 0.5 * x[:, 1:] - 0.25) / 0.08)
+
+    def equation(u: Any, x: Any) -> Any:
+        return (
+            derivative(u, x, "t") + u(x) * derivative(u, x, "x") - 0.02 * derivative(u, x, "x", "x")
+        )
+
+    domain = Interval(0, 1) * Time(0, 1)
+    conditions = [Dirichlet(u, on=["left", "right"]), Initial(u)]
+    return Problem(domain, equation, conditions=conditions, exact=u)
+
+
+def stiff() -> Problem:
+    """y′ = −50 (y − cos t), y(0) = 0: a fast transient and a slow solution."""
+    a = 50.0
+
+    def y(t: Any) -> Any:
+        slow = (a * a * np.cos(t) + a * np.sin(t)) / (1 + a * a)
+        return slow - a * a / (1 + a * a) * np.exp(-a * t)
+
+    equation = Residual(lambda y, t, c: derivative(y, t, 0) + a * (y(t) - c), data=np.cos)
+    return Problem(Interval(0, 2), equation, conditions=[Dirichlet(0.0, on="left")], exact=y)
+
+
+def inverse_decay() -> Problem:
+    """u′ = −k u with unknown k = 3, from 20 exact observations."""
+    t = np.linspace(0, 1, 20)[:, None]
+
+    def u(t: Any) -> Any:
+        return np.exp(-3 * t)
+
+    return Problem(
+        Interval(0, 1),
+        lambda u, t, k: derivative(u, t, 0) + k * u(t),
+        conditions=[Observations(t, u(t))],
+        unknowns={"k": Unknown(1.0, true=3.0)},
+        exact=u,
+    )
+
+
+def hole() -> Problem:
+    """Δu + 4 u = f in a square with a hole; u = sin 2x cos 3y."""
+
+    def u(x: Any) -> Any:
+        return np.sin(2 * x[:, :1]) * np.cos(3 * x[:, 1:])
+
+    equation = Residual(lambda u, x, f: laplacian(u, x) + 4 * u(x) - f, data=lambda x: -9 * u(x))
+    domain = Box([-1, -1], [1, 1]) - Ball([0.2, 0.1], 0.4)
+    return Problem(domain, equation, conditions=[Dirichlet(u)], exact=u)
+
+
+def five_dimensions() -> Problem:
+    """Δu + u² = f in five dimensions; u = exp(−|x|²/2)."""
+
+    def u(x: Any) -> Any:
+        return np.exp(-np.sum(x**2, axis=1, keepdims=True) / 2)
+
+    def f(x: Any) -> Any:
+        return (np.sum(x**2, axis=1, keepdims=True) - 5) * u(x) + u(x) ** 2
+
+    equation = Residual(lambda u, x, f: laplacian(u, x) + u(x) ** 2 - f, data=f)
+    return Problem(Box([0] * 5, [1] * 5), equation, conditions=[Dirichlet(u)], exact=u)
+
+
+def long_time() -> Problem:
+    """u_t = 0.01 u_xx over 100 units of time; u = exp(−0.01 π² t) sin πx."""
+
+    def u(x: Any) -> Any:
+        return np.exp(-0.01 * np.pi**2 * x[:, 1:]) * np.sin(np.pi * x[:, :1])
+
+    def equation(u: Any, x: Any) -> Any:
+        return derivative(u, x, "t") - 0.01 * derivative(u, x, "x", "x")
+
+    domain = Interval(0, 1) * Time(0, 100)
+    conditions = [Dirichlet(0.0, on=["left", "right"]), Initial(u)]
+    return Problem(domain, equation, conditions=conditions, exact=u)
+
+
+def plane_wave() -> Problem:
+    """Δu + 100 u = 0 in the unit square, a plane wave."""
+
+    def u(x: Any) -> Any:
+        return np.sin(10 * (np.cos(0.7) * x[:, :1] + np.sin(0.7) * x[:, 1:]) + 0.3)
+
+    def equation(u: Any, x: Any) -> Any:
+        return laplacian(u, x) + 100 * u(x)
+
+    return Problem(Box([0, 0], [1, 1]), equation, conditions=[Dirichlet(u)], exact=u)
+
+
+def exponential() -> Problem:
+    """Δu + eᵘ = f in the unit square (Bratu's nonlinearity); u = sin πx sin πy."""
+
+    def u(x: Any) -> Any:
+        return np.sin(np.pi * x[:, :1]) * np.sin(np.pi * x[:, 1:])
+
+    equation = Residual(
+        lambda u, x, f: laplacian(u, x) + tf.exp(u(x)) - f,
+        data=lambda x: -2 * np.pi**2 * u(x) + np.exp(u(x)),
+    )
+    return Problem(Box([0, 0], [1, 1]), equation, conditions=[Dirichlet(u)], exact=u)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    function.__name__.replace("_", "-"): function
+    for function in (
+        corner,
+        boundary_layer,
+        front,
+        stiff,
+        inverse_decay,
+        hole,
+        five_dimensions,
+        long_time,
+        plane_wave,
+        exponential,
+    )
+}

@@ -1,0 +1,126 @@
+"""Steady flows: the Navier–Stokes equations in two dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.functions import columns, cos, exp, sin
+from sciml_par.problems.catalogue.references.cavity import solution as cavity_reference
+from sciml_par.problems.conditions.boundary_values import Dirichlet
+from sciml_par.problems.domains.box import Box
+from sciml_par.problems.operators.operators import jacobian, laplacian
+from sciml_par.problems.problem import Problem
+
+
+def kovasznay(*, reynolds: float = 20.0) -> Problem:
+    """u·∇u + ∇p = Δu/Re, ∇·u = 0 on [−0.5, 1] × [−0.5, 1.5]; outputs u, v and p.
+
+        u = 1 − e^{λx} cos 2πy,  v = λ/2π e^{λx} sin 2πy,  p = ½ (1 − e^{2λx}),
+        λ = Re/2 − √(Re²/4 + 4π²)
+
+    The velocity is given on the whole boundary, and the pressure at x = 1 (Kovasznay 1948, Proc.
+    Camb. Phil. Soc. 44, 58–62).
+
+    Parameters
+    ----------
+    reynolds : float
+        Re, dimensionless.
+    """
+    decay = reynolds / 2 - np.sqrt(reynolds**2 / 4 + 4 * np.pi**2)
+
+    def solution(x: Any) -> Any:
+        fading, angle = exp(decay * x[:, :1]), 2 * np.pi * x[:, 1:]
+        u = 1 - fading * cos(angle)
+        v = decay / (2 * np.pi) * fading * sin(angle)
+        return columns(u, v, (1 - fading**2) / 2)
+
+    def equation(w: Any, x: Any) -> Any:
+        return navier_stokes(w, x, reynolds)
+
+    return Problem(
+        Box([-0.5, -0.5], [1, 1.5]),
+        equation,
+        conditions=[
+            Dirichlet(lambda x: solution(x)[:, :2], component=("u", "v")),
+            Dirichlet(lambda x: solution(x)[:, 2:], component="p", on="x=upper"),
+        ],
+        outputs=("u", "v", "p"),
+        exact=solution,
+        name="Kovasznay",
+    )
+
+
+def navier_stokes(w: Any, x: Any, reynolds: float) -> Any:
+    """u·∇u + ∇p − Δu/Re in two components, and ∇·u, of w = (u, v, p): [n, 3] (local)."""
+    slopes, diffusion = jacobian(w, x), laplacian(w, x)[:, :2] / reynolds
+    advection = tf.reduce_sum(slopes[:, :2] * w(x)[:, None, :2], axis=2)
+    divergence = slopes[:, 0, :1] + slopes[:, 1, 1:]
+    return tf.concat([advection + slopes[:, 2] - diffusion, divergence], axis=1)
+
+
+DEFAULT_REYNOLDS = 100.0
+
+
+def cavity(*, reynolds: float = DEFAULT_REYNOLDS) -> Problem:
+    """u·∇u + ∇p = Δu/Re, ∇·u = 0 in the unit square, the lid y = 1 moving; outputs u, v and p.
+
+    The lid moves with u = 16 x² (1 − x)², "regularized", since with u = 1 all over velocity and
+    pressure would have no limits in its corners (Shen 1991, J. Comput. Phys. 95, 228–245). All
+    conditions are built in, as is p = 0 at (½, 0):
+
+        u = 16 x² (1 − x)² y² + b N₁,  v = b N₂,  p = (x − ½) N₃ + y N₄,  b = 16 x (1 − x) y (1 − y)
+
+    The reference is `references.cavity`.
+
+    Parameters
+    ----------
+    reynolds : float
+        Re, dimensionless; up to some hundreds.
+    """
+
+    def equation(w: Any, x: Any) -> Any:
+        return navier_stokes(w, x, reynolds)
+
+    def reference(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return cavity_reference(reynolds)(x)
+
+    return Problem(
+        Box([0, 0], [1, 1]),
+        equation,
+        ansatz=_between_the_walls,
+        network_outputs=4,
+        outputs=("u", "v", "p"),
+        exact=reference,
+        name=f"cavity, Re = {reynolds:g}",
+    )
+
+
+def _between_the_walls(network: Any, x: Any) -> Any:
+    across, up, values = x[:, :1], x[:, 1:], network(x)
+    inside = 16 * across * (1 - across) * up * (1 - up)
+    lid = 16 * (across * (1 - across) * up) ** 2
+    pressure = (across - 0.5) * values[:, 2:3] + up * values[:, 3:]
+    return tf.concat([lid + inside * values[:, :1], inside * values[:, 1:2], pressure], axis=1)
+
+
+ENTRIES = (
+    CatalogueEntry(
+        "kovasznay",
+        "Navier–Stokes, steady, Re = 20, behind a grid; velocity given on the boundary",
+        kovasznay,
+        Suggestion(1200, boundary=300, method="sobol", width=24, depth=2, steps=150),
+        goal=1e-2,
+    ),
+    CatalogueEntry(
+        "cavity",
+        "Navier–Stokes, steady, Re = 100, in the unit square under a moving lid",
+        cavity,
+        Suggestion((36, 36), width=20, depth=3, steps=200),
+        goal=1e-2,
+    ),
+)

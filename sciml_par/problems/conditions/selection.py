@@ -1,0 +1,96 @@
+"""Axes of a domain and components of u, by name or number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._checks import is_integer
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.domains.domain import Domain
+
+FloatArray = npt.NDArray[np.float64]
+
+_ROUNDING = 8 * float(np.finfo(np.float32).eps)
+
+
+def lies_at(x: FloatArray, domain: Domain, axis: int, position: float) -> npt.NDArray[np.bool_]:
+    """Which points have this coordinate up to rounding of single precision: [n, d] -> [n]."""
+    largest = max(abs(domain.lower[axis]), abs(domain.upper[axis]), domain.extent[axis])
+    found = np.abs(x[:, axis] - position) <= _ROUNDING * largest
+    return np.asarray(found)
+
+
+def axis_number(axis: Any, domain: Domain, owner: str) -> int:
+    """Return the number of an axis that is given by name or number."""
+    if isinstance(axis, str) and axis in domain.names:
+        return domain.names.index(axis)
+    if is_integer(axis) and 0 <= axis < domain.dimension:
+        return int(axis)
+    known = ", ".join(f"{name!r} ({i})" for i, name in enumerate(domain.names))
+    raise InputError(f"{owner}: {domain} has no axis {axis!r}; its axes are {known}")
+
+
+def checked_axis(axis: Any, owner: str) -> int | str:
+    """Let a name or a number through."""
+    if isinstance(axis, str) or (is_integer(axis) and axis >= 0):
+        return axis if isinstance(axis, str) else int(axis)
+    raise InputError(f"{owner}: axis must be a coordinate's name or number from 0, got {axis!r}")
+
+
+Component = int | str | Sequence[int | str]
+Components = tuple[int | str, ...]
+
+
+def as_components(component: Any, what: str) -> Components | None:
+    """Return a name or number, or several, as a tuple; None stands for all components."""
+    if component is None:
+        return None
+    several = (component,) if isinstance(component, str) or is_integer(component) else component
+    good = isinstance(several, (tuple, list)) and several
+    if not good or not all(isinstance(c, str) or is_integer(c) for c in several):
+        raise InputError(
+            f"{what} must be a name of Problem(outputs=...) or a number from 0, or several of "
+            f"them, got {component!r}"
+        )
+    if len(set(several)) < len(several):
+        raise InputError(f"{what} names a component twice, got {component!r}")
+    return tuple(c if isinstance(c, str) else int(c) for c in several)
+
+
+def numbers_of(
+    components: Components | None, outputs: Sequence[str], what: str
+) -> tuple[int, ...] | None:
+    """Return the same by their numbers, in a problem whose components have these names."""
+    if components is None:
+        return None
+    known = ", ".join(f"{name!r} ({i})" for i, name in enumerate(outputs))
+    found = []
+    for c in components:
+        place = outputs.index(c) if c in outputs else c
+        if not isinstance(place, int) or not 0 <= place < len(outputs):
+            raise InputError(f"{what}: u has no component {c!r}; its components are {known}")
+        found.append(place)
+    if len(set(found)) < len(found):
+        raise InputError(f"{what} names a component twice, got {components!r}; there are {known}")
+    return tuple(found)
+
+
+def select(u: tf.Tensor, components: Components | None, owner: str) -> tf.Tensor:
+    """These components of values or derivatives: [n, m] -> [n, c], [n, m, d] -> [n, c, d]."""
+    if components is None:
+        return u
+    m = u.shape[1]
+    for c in components:
+        if not isinstance(c, int) or not 0 <= c < m:
+            raise InputError(
+                f"{owner}: component {c!r} is not among the {m} of u; names are known where the "
+                f"condition belongs to a Problem(outputs=...)"
+            )
+    if components == tuple(range(m)):
+        return u
+    return tf.stack([u[:, c] for c in components], axis=1)

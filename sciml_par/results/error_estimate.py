@@ -1,0 +1,120 @@
+"""The estimated error of a trained field, and how far the estimate is to be trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+
+KNOWN, SURE = 2.0, 10.0
+"""Reliabilities from which the order of magnitude, and the number itself, are claimed."""
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorEstimate:
+    """How wrong a solution is, as far as its residual at unseen points tells.
+
+    With u the solution and L′(u) the equation and conditions linearized at u, the estimate is the
+    solution e of L′(u) e = −r(u) by other, richer functions. Let q be the factor by which the
+    residual at points that neither has seen falls when u becomes u + e. The relative error of the
+    estimate itself is about 1/q. It cannot see a wrong equation, nor that a nonlinear equation has
+    another solution.
+
+    Attributes
+    ----------
+    relative : ‖e‖ / ‖u + e‖ over the evaluation points (dimensionless); NaN if not known.
+    absolute : root mean square of each component of e, in the units of u: [m]; NaN if not known.
+    reliability : q, dimensionless; NaN where no estimate was made.
+    reason : why the error is not known; "" if it is.
+    values : e at the evaluation points, [k, m].
+    unknowns : the estimated error of each unknown, by name, in its own units.
+    seconds : what the estimate took.
+    foreseen : whether the estimate is that of the solution before it, with fewer features, divided
+        by the factor by which the residual has fallen since; an order of magnitude.
+    at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
+        nothing; then `relative` is ten times the larger of ‖e‖ / ‖u + e‖ and the residual of u
+        relative to that of u = 0.
+    """
+
+    relative: float
+    absolute: FloatArray
+    reliability: float
+    reason: str = ""
+    values: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    unknowns: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = math.nan
+    at_rounding: bool = False
+    foreseen: bool = False
+    evaluate: Callable[[FloatArray], FloatArray] | None = None
+
+    @classmethod
+    def not_known(
+        cls, outputs: int, reason: str, *, reliability: float = math.nan, seconds: float = math.nan
+    ) -> ErrorEstimate:
+        """Return what says that the error is not known, and why."""
+        nothing = np.full(outputs, math.nan)
+        return cls(math.nan, nothing, reliability, reason=reason, seconds=seconds)
+
+    def without_field(self) -> ErrorEstimate:
+        """Return the same without what other processes cannot have."""
+        return replace(self, evaluate=None)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an estimate: q is at least 2, or the residual is at rounding."""
+        return not self.reason
+
+    def field(self, x: Any) -> FloatArray:
+        """Return e at points x: [n, d] -> [n, m] (local).
+
+        Raises
+        ------
+        InputError
+            The error is not known, or the estimate was read from files, which hold its values at
+            the evaluation points only.
+        """
+        if self.evaluate is None:
+            why = self.reason or (
+                "files hold the estimate at the evaluation points only: result.error.values. Train "
+                "with estimate=True and call field before the program ends."
+            )
+            raise InputError(f"ErrorEstimate.field: {why}")
+        return self.evaluate(np.asarray(x, np.float64))
+
+    @property
+    def sentence(self) -> str:
+        """The estimate in a sentence."""
+        if not self.known:
+            return f"the error is not known: {self.reason}"
+        if self.at_rounding:
+            return f"u is right to better than {self.relative:.0e} (its residual is at rounding)"
+        if self.foreseen:
+            return (
+                f"u is right to about {self.relative:.0e} (an order of magnitude: more features "
+                f"lowered the residual at unseen points by a factor of {self.reliability:.1f}, and "
+                f"the solution has changed accordingly)"
+            )
+        if self.reliability < SURE:
+            return (
+                f"u is right to about {self.relative:.0e} (an order of magnitude: the residual at "
+                f"unseen points falls by a factor of {self.reliability:.1f} only)"
+            )
+        share = max(100 / self.reliability, 1.0)
+        return (
+            f"u is right to {self.relative:.1e} (estimated; the estimate is checked to "
+            f"{share:.0f} %)"
+        )
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __repr__(self) -> str:
+        return f"ErrorEstimate: {self.sentence}"

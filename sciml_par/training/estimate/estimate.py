@@ -1,0 +1,209 @@
+"""Estimate the error of a trained field by solving the linearized equation with richer features."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.parallel.groups.world import World
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknowns import numbers_of
+from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
+from sciml_par.training.estimate.side_by_side import Solved, best_of, solve_side_by_side
+from sciml_par.training.members.stack import MemberSetup
+from sciml_par.training.outcome.evaluate import values_of
+from sciml_par.training.points.points import Points
+
+Array = npt.NDArray[Any]
+Kind = tuple[str, float]
+
+KINDS: tuple[Kind, ...] = (
+    *(("sin", scale) for scale in (3.0, 6.0, 12.0, 24.0)),
+    *(("tanh", scale) for scale in (2.0, 4.0, 8.0)),
+)
+"""Activations and scales of the features among which the residual at unseen points chooses."""
+POINTS_PER_FEATURE = 2.5
+_FEATURES = (300, 800)
+_BEST_KINDS = 2
+_SEED = 977
+_MOST_DIMENSIONS = 3
+_MARGIN = 10.0
+_CONVERGENCE = 1.5
+"""The factor by which more features must lower the residual, where it falls by less than `SURE`."""
+_ROUNDING = 1e-10
+"""A residual of less than this share of that of u = 0 is at rounding in double precision."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Makes the sum of a trained network and random features, of another kind for each seed."""
+
+    base: Any
+    kinds: Sequence[Kind]
+    features: int
+
+    def __call__(self, d: int, m: int, *, seed: int, dtype: str, box: Any) -> Any:
+        models: Any = import_module("sciml_par.networks")
+        activation, scale = self.kinds[seed]
+        features = models.RandomFeatures(
+            d,
+            m,
+            features=self.features,
+            activation=activation,
+            scale=scale,
+            seed=_SEED + self.features,
+            box=box,
+            dtype=dtype,
+        )
+        return models.Corrected(self.base, features)
+
+
+def estimate_error(
+    problem: Problem,
+    setup: MemberSetup,
+    kept: Array,
+    prediction: Prediction,
+    *,
+    seed: int,
+    world: World,
+) -> ErrorEstimate:
+    """Return the estimated error of a member that all ranks have trained (collective).
+
+    Parameters
+    ----------
+    problem : as it was trained, with its weights and input scaling.
+    setup : the member, whose network has the weights that are kept.
+    kept : its parameters, [p].
+    prediction : of the member, at the evaluation points.
+    """
+    began, base = time.perf_counter(), _in_double_precision(setup.network.model)
+    why = _obstacle(problem, base)
+    if why is not None:
+        return ErrorEstimate.not_known(problem.outputs, why)
+    size_of_own = sum(math.prod(v.shape) for v in setup.network.own_variables)
+
+    def solved(kinds: Sequence[Kind], features: int) -> list[Solved]:
+        return solve_side_by_side(
+            problem,
+            Sums(base, kinds, features),
+            len(kinds),
+            points=Points(int(POINTS_PER_FEATURE * features), method="sobol", seed=_SEED),
+            steps=1,
+            seed=seed,
+            precision=base.dtype_policy.name,
+            world=world,
+            known=kept[size_of_own:],
+        )
+
+    few, many = _FEATURES
+    first = solved(KINDS, few)
+    best, converges = best_of(first), True
+    if _reliability(best) < SURE:
+        ordered = sorted(first, key=lambda each: each.after)
+        richer = best_of(solved([KINDS[each.number] for each in ordered[:_BEST_KINDS]], many))
+        converges = richer.after * _CONVERGENCE**2 < best.after
+        best = max(best, richer, key=_reliability)
+    return _estimate(problem, best, prediction, began, converges=converges)
+
+
+def _obstacle(problem: Problem, base: Any) -> str | None:
+    """Return why no estimate can be made, if so."""
+    if math.isnan(problem.domain.volume) or not problem.residuals:
+        return "it takes points that were not trained on, and only given points are known here."
+    if not (callable(getattr(base, "apply", None)) and callable(getattr(base, "jet", None))):
+        return f"estimates are for networks of sciml_par.networks, not for {type(base).__name__}."
+    return None
+
+
+def _reliability(solved: Solved) -> float:
+    """Return the factor q by which the residual at unseen points has fallen."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = float(np.sqrt(np.float64(solved.before) / np.float64(solved.after)))
+    return q if math.isfinite(q) else 0.0
+
+
+def _estimate(
+    problem: Problem, solved: Solved, prediction: Prediction, began: float, *, converges: bool
+) -> ErrorEstimate:
+    q = _reliability(solved)
+    at_rounding = solved.before <= _ROUNDING**2 * solved.of_zero
+    # Near a layer that no point sees, the residual falls a little and then no further.
+    if not at_rounding and (q < KNOWN or (q < SURE and not converges)):
+        reason = _reason(problem, q)
+        seconds = time.perf_counter() - began
+        return ErrorEstimate.not_known(problem.outputs, reason, reliability=q, seconds=seconds)
+    layout, dtype = solved.stack.layout, solved.start.dtype
+    u = values_of(solved.setup.problem, solved.setup.network)
+
+    def at(points: Array) -> Array:
+        where = tf.constant(points, dtype)
+        before, after = (
+            u(layout.unflatten(tf.constant(each)), where).numpy().astype(np.float64)
+            for each in (solved.start, solved.end)
+        )
+        return after - before
+
+    def corrected(points: Array) -> Array:
+        values = u(layout.unflatten(tf.constant(solved.end)), tf.constant(points, dtype))
+        return np.asarray(values.numpy(), np.float64)
+
+    e, inside = at(prediction.x), prediction.inside
+    inside = np.ones(len(e), np.bool_) if inside is None else inside
+    count = layout.size_of_network
+    first, last = (numbers_of(problem.unknowns, v[count:]) for v in (solved.start, solved.end))
+    relative = float(np.linalg.norm(e[inside]) / np.linalg.norm(corrected(prediction.x[inside])))
+    factor = 1.0
+    if at_rounding and q < SURE:
+        share = math.sqrt(solved.before / solved.of_zero)
+        factor = _MARGIN * max(relative, share) / relative
+    return ErrorEstimate(
+        factor * relative,
+        factor * np.sqrt(np.mean(e[inside] ** 2, axis=0)),
+        q,
+        values=e,
+        unknowns=_by_name(problem, np.asarray(last) - np.asarray(first)),
+        seconds=time.perf_counter() - began,
+        at_rounding=at_rounding and q < SURE,
+        evaluate=at,
+    )
+
+
+def _by_name(problem: Problem, numbers: Array) -> dict[str, Any]:
+    found, taken = {}, 0
+    for name, unknown in problem.unknowns.items():
+        part = numbers[taken : taken + unknown.size]
+        found[name] = np.abs(part).reshape(unknown.shape)[()]
+        taken += unknown.size
+    return found
+
+
+def _reason(problem: Problem, q: float) -> str:
+    d = problem.domain.dimension
+    if d > _MOST_DIMENSIONS:
+        why = f"random features hardly resolve functions of {d} coordinates"
+    else:
+        why = (
+            "the solution is too rough for them somewhere, as at a shock, a layer or a corner, or "
+            "the solution is already as exact as they can be"
+        )
+    fall = f"falls by a factor of {q:.1f} only" if q >= 1 else "does not fall"
+    return f"with {_FEATURES[-1]} random features the residual at unseen points {fall}; {why}."
+
+
+def _in_double_precision(model: Any) -> Any:
+    """Return a copy of a model of this package in double precision; other models as they are."""
+    networks: Any = import_module("sciml_par.networks")
+    own = (networks.MLP, networks.RandomFeatures, networks.PropagatedModel)
+    if type(model).__module__.partition(".")[0] != "sciml_par" or not isinstance(model, own):
+        return model
+    copy = type(model).from_config({**model.get_config(), "dtype": "float64"})
+    copy.set_weights([np.asarray(weight, np.float64) for weight in model.get_weights()])
+    return copy

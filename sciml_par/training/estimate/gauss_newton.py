@@ -1,0 +1,94 @@
+"""Gauss–Newton for the output layer of one network, without a compiled loop around it.
+
+A few steps are made, so that tracing and compiling a loop for them would take most of the time.
+`LeastSquares` makes the same steps inside of the loops of `train`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.loss.member_objective import MemberObjective
+from sciml_par.training.loss.objective import field_of, jacobians_of
+from sciml_par.training.members.stack import Stack
+from sciml_par.training.optimizers.least_squares.least_squares import (
+    LEAST_GAIN,
+    LeastSquares,
+    least_squares,
+)
+from sciml_par.training.points.feed import Batch
+
+Array = npt.NDArray[Any]
+
+
+class GaussNewton:
+    """Solves for the output layers of the networks of a stack, one after another."""
+
+    def __init__(self, stack: Stack, communicator: Communicator) -> None:
+        problem, network = stack.problem, stack.network
+        self._layout = stack.layout.of_linear()
+        self._objective = MemberObjective(
+            partial(field_of, problem, network),
+            stack.terms,
+            layout=stack.layout,
+            jacobians=jacobians_of(problem, network, self._layout),
+        )
+        self._jacobian: Any = None
+        self._residuals: Any = None
+        self._communicator, self._method = communicator, LeastSquares()
+
+    def solve(self, theta: Array, batch: Batch, steps: int) -> Array:
+        """Return θ: [p] after so many steps, or fewer if the loss falls no further (collective)."""
+        if self._jacobian is None:
+            self._trace(tf.constant(theta), batch)
+        loss = self._loss(theta, batch)
+        for _ in range(steps):
+            before = loss
+            theta, loss = self._step(theta, batch, before)
+            if not loss < LEAST_GAIN * before:
+                break
+        return theta
+
+    def _trace(self, theta: Any, batch: Batch) -> None:
+        self._objective.prepare_jacobian(theta, batch)
+        self._jacobian, self._residuals = (
+            tf.function(function, autograph=False).get_concrete_function(theta, batch)
+            for function in (self._objective.jacobian, self._objective.residuals)
+        )
+
+    def _step(self, theta: Array, batch: Batch, before: float) -> tuple[Array, float]:
+        direction = self._direction(theta, batch)
+        for halvings in range(self._method.halvings):
+            moved = (theta - 0.5**halvings * direction).astype(theta.dtype)
+            loss = self._loss(moved, batch)
+            if loss < before:
+                return moved, loss
+        return theta, before
+
+    def _direction(self, theta: Array, batch: Batch) -> Array:
+        """Return J⁺ r over the rows of all ranks, at the places of θ: [p]."""
+        residuals, jacobian = self._jacobian(tf.constant(theta), batch)
+        rows = np.concatenate([j.numpy() for j in jacobian], axis=1).T
+        r = np.concatenate([each.numpy() for each in residuals])
+        mine = np.linalg.qr(np.column_stack([rows, r]).astype(np.float64), mode="r")
+        everyone: list[Any] = self._communicator.allgather_object(mine)
+
+        def solve() -> Array:
+            factor: Any = everyone[0]
+            if len(everyone) > 1:
+                factor = np.linalg.qr(np.vstack(everyone), mode="r")
+            return least_squares(factor, self._method.cutoff_in(theta.dtype))
+
+        solution = self._communicator.on_root(solve)
+        return np.asarray(self._layout.spread(tf.constant(solution[None]))[0].numpy())
+
+    def _loss(self, theta: Array, batch: Batch) -> float:
+        residuals = self._residuals(tf.constant(theta), batch)
+        mine = sum(float(np.sum(np.square(r.numpy(), dtype=np.float64))) for r in residuals)
+        return sum(self._communicator.allgather_object(mine))

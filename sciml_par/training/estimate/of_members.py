@@ -1,0 +1,68 @@
+"""The estimated errors of the members of a training, where these are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import World
+from sciml_par.results.member import Member
+from sciml_par.training.arguments.settings import BEST
+from sciml_par.training.estimate.estimate import estimate_error
+from sciml_par.training.loop.course import Course
+from sciml_par.training.outcome.outcome import Outcome
+from sciml_par.training.preparation.preparation import Preparation
+
+_SECONDS = 30.0
+"""A training that took this long is worth an estimate, which takes about five."""
+
+
+def wants_estimate(
+    asked: Any, members: Sequence[Member], ready: Preparation, everyone: Communicator
+) -> bool:
+    """Return whether errors are to be estimated; the same on every rank (collective)."""
+    if asked is not None and not isinstance(asked, bool):
+        raise InputError(f"train: expected estimate to be True, False or None; got {asked!r}.")
+    together = ready.group.size == everyone.size
+    if asked and not together:
+        raise InputError(
+            "train: estimate=True is for members that all ranks train together; give "
+            f"mode=Ensemble(members=…, ranks_per_member={everyone.size}), or leave it out."
+        )
+    if asked is None:
+        seconds = max(m.seconds_train + m.seconds_compile for m in members) if members else 0.0
+        alone = together and len(members) == 1
+        return max(everyone.allgather_object(seconds if alone else 0.0)) >= _SECONDS
+    return bool(asked)
+
+
+def with_estimates(
+    members: Sequence[Member],
+    ready: Preparation,
+    courses: Sequence[Course],
+    outcomes: Sequence[Outcome],
+    world: World,
+) -> list[Member]:
+    """Return the members with the estimated error of each (collective)."""
+    setups = [setup for course in courses for setup in course.stack.setups]
+    best = ready.settings.keep == BEST
+    kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
+    found = {setup.number: setup for setup in setups}
+    return [
+        replace(
+            member,
+            error=estimate_error(
+                found[member.number].problem,
+                found[member.number],
+                kept[member.number],
+                cast(Prediction, member.on_own_domain),
+                seed=ready.settings.seed,
+                world=world,
+            ),
+        )
+        for member in members
+    ]

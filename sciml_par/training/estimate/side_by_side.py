@@ -1,0 +1,133 @@
+"""Networks that are solved for side by side on one problem, and judged at unseen points."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import World
+from sciml_par.problems.problem import Problem
+from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.arguments.ensemble import Ensemble
+from sciml_par.training.arguments.settings import LAST, Settings
+from sciml_par.training.estimate.gauss_newton import GaussNewton
+from sciml_par.training.members.stack import MemberSetup, Stack
+from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.outcome.validation import at_other_points
+from sciml_par.training.points.points import Points
+from sciml_par.training.preparation.preparation import prepare
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One of the networks, solved for.
+
+    Attributes
+    ----------
+    number : which one.
+    setup, stack : its member of the training, and the computation that it was part of.
+    start, end : its parameters before and after, [p].
+    before, after : the loss at unseen points with them; NaN where there are none.
+    of_zero : the loss at unseen points of a network of zeros.
+    """
+
+    number: int
+    setup: MemberSetup
+    stack: Stack
+    start: Array
+    end: Array
+    before: float
+    after: float
+    of_zero: float
+
+
+def solve_side_by_side(
+    problem: Problem,
+    make: Callable[..., Any],
+    count: int,
+    *,
+    points: Points,
+    steps: int,
+    seed: int,
+    precision: str,
+    world: World,
+    known: Array | None = None,
+) -> list[Solved]:
+    """Solve for `count` networks by `LeastSquares` on all ranks together (collective).
+
+    Parameters
+    ----------
+    make : makes network k when it is called with ``seed=k``; the networks differ in numbers only.
+    known : the parameters behind those of the network itself to begin with, of unknown functions
+        and unknowns; by default their own.
+    """
+    everyone = world.communicator
+    arguments = Arguments(
+        problem=problem,
+        network=make,
+        points=points,
+        points_per_rank=None,
+        mode=Ensemble(members=count, ranks_per_member=everyone.size, seeds=range(count)),
+        optimizer=LeastSquares(),
+        steps=steps,
+        phases=None,
+        stop=None,
+        keep=LAST,
+        weights=None,
+        seed=seed,
+        precision=precision,
+        log_every=None,
+        evaluation_points=None,
+        evaluation_domain=None,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the training itself has said what there is to say
+        ready = prepare(arguments, world)
+        if known is not None and len(known):
+            for stack in ready.stacks:
+                stack.parameters[:, -len(known) :] = known
+        found = [
+            each
+            for stack in ready.stacks
+            for each in _solved(stack, steps, points, ready.settings, everyone)
+        ]
+    return sorted(found, key=lambda solved: solved.number)
+
+
+def _solved(
+    stack: Stack, steps: int, points: Points, settings: Settings, everyone: Communicator
+) -> list[Solved]:
+    """Solve for the networks of a stack, which share all that is traced."""
+    method, feed = GaussNewton(stack, everyone), stack.setups[0].feed
+    starts = list(stack.parameters)
+    ends = [method.solve(theta, feed.whole(0), steps) for theta in starts]
+    before, after = (
+        at_other_points([stack], [kept], points, settings=settings, group=everyone)[0]
+        for kept in (starts, ends)
+    )
+    return [
+        Solved(
+            setup.number,
+            setup,
+            stack,
+            starts[j],
+            ends[j],
+            before[j].validation_loss,
+            after[j].validation_loss,
+            after[j].zero_loss,
+        )
+        for j, setup in enumerate(stack.setups)
+    ]
+
+
+def best_of(solved: list[Solved]) -> Solved:
+    """Return the one with the least loss at unseen points."""
+    return min(solved, key=lambda each: each.after if np.isfinite(each.after) else np.inf)

@@ -1,0 +1,1 @@
+"""Solutions to a tolerance, by stages of growing effort."""

@@ -1,0 +1,145 @@
+"""The estimated error of a solution against its true error."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sciml_par.errors import InputError
+from sciml_par.networks import RandomFeatures
+from sciml_par.problems import (
+    Dirichlet,
+    Interval,
+    Polygon,
+    Problem,
+    derivative,
+    laplacian,
+    poisson,
+    problem_by_name,
+)
+from sciml_par.results import Result
+from sciml_par.training import Adam, LeastSquares, LevenbergMarquardt, Points, train
+
+L_SHAPE = Polygon([[0, 0], [0, -1], [-1, -1], [-1, 1], [1, 1], [1, 0]])
+
+
+def trained(problem: Problem, **arguments) -> Result:
+    given = {
+        "optimizer": LevenbergMarquardt(),
+        "steps": 20,
+        "precision": "float64",
+        "progress": False,
+        "estimate": True,
+        **arguments,
+    }
+    return train(problem, **given)
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return trained(poisson(domain=Interval(0, 1)))
+
+
+def test_it_is_as_right_as_it_says(result: Result):
+    error, member = result.error, result.members[0]
+    assert error.known
+    assert error.reliability > 10
+    assert error.relative == pytest.approx(member.prediction.relative_l2_error, rel=0.05)
+    assert "u is right to" in str(error)
+    truth = member.prediction.u_exact - member.prediction.u
+    assert np.linalg.norm(error.values - truth) < 0.1 * np.linalg.norm(truth)
+    assert error.absolute[0] == pytest.approx(np.sqrt(np.mean(truth**2)), rel=0.05)
+
+
+def test_at_other_points(result: Result):
+    x = np.linspace(0.05, 0.95, 7)[:, None]
+    field = result.error.field(x)
+    assert field.shape == (7, 1)
+    assert np.allclose(result.predict(x).error, np.abs(field))
+
+
+@pytest.mark.ranks(most=1, reason="files are those of one process")
+def test_files_hold_it(result: Result, tmp_path: Path):
+    loaded = Result.load(result.save(tmp_path / "run", plots=False))
+    assert loaded.error.relative == result.error.relative
+    assert str(loaded.error) == str(result.error)
+    with pytest.raises(InputError, match="evaluation points"):
+        loaded.error.field([[0.5]])
+
+
+def test_it_belongs_to_the_weights_that_it_was_made_for(result: Result):
+    assert not result.using("last").error.known
+    assert result.using("best").error.known
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+def test_of_a_network_in_single_precision():
+    result = trained(
+        poisson(domain=Interval(0, 1)), optimizer=Adam(1e-2), steps=500, precision="float32"
+    )
+    true = result.members[0].prediction.relative_l2_error
+    assert result.error.relative == pytest.approx(true, rel=0.1)
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+def test_of_an_unknown():
+    result = trained(problem_by_name("inverse-diffusion"), steps=40)
+    true = abs(float(result.unknowns["D"].mean) - 0.1)
+    assert result.error.unknowns["D"] == pytest.approx(true, rel=0.2)
+
+
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_what_features_do_not_resolve_is_not_known():
+    width = 1e-5
+
+    def layer(x: np.ndarray) -> np.ndarray:
+        return (1 - np.exp(-x / width)) / (1 - np.exp(-1 / width))
+
+    problem = Problem(
+        Interval(0, 1),
+        lambda u, x: width * derivative(u, x, 0, 0) + derivative(u, x, 0),
+        conditions=[Dirichlet(layer)],
+        exact=layer,
+    )
+    result = trained(problem)
+    assert not result.error.known
+    assert "layer" in str(result.error)
+    assert np.isnan(result.error.relative)
+    assert np.isnan(result.predict([[0.5]]).error).all()
+    with pytest.raises(InputError, match="residual"):
+        result.error.field([[0.5]])
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_of_a_singular_corner_it_is_true_or_not_known():
+    def u(x: np.ndarray) -> np.ndarray:
+        angle = np.mod(np.arctan2(x[:, 1:], x[:, :1]), 2 * np.pi)
+        return np.sum(x**2, axis=1, keepdims=True) ** (1 / 3) * np.sin(2 / 3 * angle)
+
+    problem = Problem(L_SHAPE, laplacian, conditions=[Dirichlet(u)], exact=u)
+    for features in (40, 80, 300):
+        result = trained(
+            problem,
+            network=partial(RandomFeatures, features=features, scale=6.0),
+            optimizer=LeastSquares(),
+            points=Points(3 * features, method="sobol"),
+        )
+        true = result.members[0].on_own_domain.relative_l2_error
+        assert not result.error.known or true / 3 < result.error.relative < 3 * true
+
+
+def test_without_an_estimate_the_result_says_so():
+    result = train(poisson(), steps=5, progress=False)
+    assert not result.error.known
+    assert "estimate=True" in str(result.error)
+
+
+def test_what_is_no_answer_is_refused():
+    with pytest.raises(InputError, match="True, False or None"):
+        trained(poisson(), steps=1, estimate="yes")

@@ -1,0 +1,185 @@
+"""Networks that are linear in what is trained: solved for in a step, on any number of ranks."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP, Corrected, RandomFeatures
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Interval,
+    Polygon,
+    Problem,
+    Residual,
+    laplacian,
+    poisson,
+    problem_by_name,
+)
+from sciml_par.results import Result
+from sciml_par.training import (
+    Adam,
+    AdamW,
+    Ensemble,
+    LeastSquares,
+    LevenbergMarquardt,
+    Points,
+    train,
+)
+
+
+def solved(problem: Problem, features: int = 60, **arguments: Any) -> Result:
+    given = {
+        "network": partial(RandomFeatures, features=features, scale=12.0),
+        "points": Points(3 * features, method="sobol"),
+        "optimizer": LeastSquares(),
+        "precision": "float64",
+        "progress": False,
+        **arguments,
+    }
+    return train(problem, **given)
+
+
+def test_a_linear_equation_is_solved_by_one_step():
+    result = solved(poisson(domain=Interval(0, 1)))
+    losses = result.members[0].losses
+    assert losses[1] < 1e-15 * losses[0]
+    assert result.members[0].prediction.relative_l2_error < 1e-11
+
+
+@pytest.mark.filterwarnings("ignore:.*copies of one model")
+@pytest.mark.ranks(least=2, reason="one rank would be compared with itself")
+def test_ranks_find_what_one_rank_finds():
+    problem = poisson(domain=Interval(0, 1))
+    together = solved(problem)
+    # Every rank alone, on all points.
+    alone = solved(problem, mode=Ensemble(ranks_per_member=1, seeds=[0] * together.ranks))
+    x = np.linspace(0, 1, 50)[:, None]
+    mine = alone.networks[0](x).numpy()
+    assert np.abs(together.networks[0](x).numpy() - mine).max() < 1e-10
+
+
+def _u(x: Any) -> Any:
+    return np.sin(2 * x[:, :1]) * np.cos(x[:, 1:])
+
+
+def _equation(u: Any, x: Any, f: Any) -> Any:
+    return laplacian(u, x) + u(x) ** 3 - f
+
+
+QUADRILATERAL = Problem(
+    Polygon([[0, 0], [1, 0], [1, 1], [0.3, 1]]),
+    Residual(_equation, data=lambda x: -5 * _u(x) + _u(x) ** 3),
+    conditions=[Dirichlet(_u)],
+    exact=_u,
+)
+BY_CONSTRUCTION = Problem(
+    Interval(0, 1),
+    Residual(lambda u, x, f: laplacian(u, x) - f, data=lambda x: -np.sin(x)),
+    ansatz=lambda u, x: np.sin(1.0) * x + x * (1 - x) * u(x),
+    exact=np.sin,
+)
+
+
+@pytest.mark.parametrize(
+    ("problem", "features", "error"),
+    [
+        pytest.param(problem_by_name("elasticity"), 150, 1e-5, id="two outputs"),
+        pytest.param(problem_by_name("inverse-diffusion"), 100, 1e-5, id="an unknown"),
+        pytest.param(QUADRILATERAL, 120, 1e-6, id="nonlinear, in a polygon"),
+        pytest.param(BY_CONSTRUCTION, 40, 1e-9, id="conditions by construction"),
+    ],
+)
+def test_kinds_of_problems(problem: Problem, features: int, error: float):
+    member = solved(problem, features).members[0]
+    assert member.on_own_domain.relative_l2_error < error
+
+
+def test_an_unknown_is_found_with_its_digits():
+    result = solved(problem_by_name("inverse-diffusion"), 100)
+    assert abs(float(result.unknowns["D"].mean) - 0.1) < 1e-6
+
+
+def test_draws_of_features_are_one_computation():
+    result = solved(
+        poisson(domain=Interval(0, 1)), 30, mode=Ensemble(members=4, ranks_per_member=1)
+    )
+    members = result.members
+    assert len(members[0].stacked_with) == 4 // max(1, result.ranks)
+    losses = [member.kept_loss for member in members]
+    assert len(set(losses)) == 4
+    assert max(losses) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "optimizer", [Adam(1e-2), AdamW(1e-2, weight_decay=0.1), LevenbergMarquardt()], ids=repr
+)
+def test_no_optimizer_changes_frozen_weights(optimizer: Any):
+    model = RandomFeatures(1, 1, features=8, box=([0.0], [1.0]))
+    before = model.get_weights()
+    train(
+        poisson(domain=Interval(0, 1)),
+        network=lambda d, m: model,
+        optimizer=optimizer,
+        steps=3,
+        precision="float64",
+        progress=False,
+    )
+    after = model.get_weights()
+    assert all(np.array_equal(a, b) for a, b in zip(before[:2], after[:2], strict=True))
+    assert not np.array_equal(before[2], after[2])
+
+
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+def test_of_a_network_the_output_layer_alone_is_solved_for():
+    model = MLP(1, 1, width=30, depth=2, dtype="float64", seed=1)
+    before = model.get_weights()
+    result = solved(poisson(domain=Interval(0, 1)), network=lambda d, m: model)
+    after = model.get_weights()
+    assert all(np.array_equal(a, b) for a, b in zip(before[:4], after[:4], strict=True))
+    assert result.members[0].loss < 1e-2 * result.members[0].losses[0]
+
+
+def test_a_correction_leaves_its_base_alone():
+    problem = poisson(domain=Interval(0, 1))
+    base = solved(problem, 12)
+    model = base.networks[0]
+    weights = model.get_weights()
+
+    def make(d: int, m: int, *, seed: int, dtype: str, box: Any) -> Any:
+        return Corrected(model, RandomFeatures(d, m, features=60, scale=14.0, box=box, dtype=dtype))
+
+    better = solved(problem, network=make)
+    errors = [each.members[0].prediction.relative_l2_error for each in (base, better)]
+    assert errors[1] < 1e-4 * errors[0]
+    kept = better.networks[0].base.get_weights()
+    assert all(np.array_equal(a, b) for a, b in zip(weights, kept, strict=True))
+
+
+@pytest.mark.ranks(most=1, reason="the check is local")
+def test_what_cannot_be_solved_for_is_refused():
+    def bounded() -> Any:
+        return keras.Sequential([keras.layers.Dense(8, "tanh"), keras.layers.Dense(1, "tanh")])
+
+    with pytest.raises(InputError, match="RandomFeatures"):
+        solved(poisson(), network=bounded)
+    with pytest.raises(InputError, match="cutoff"):
+        LeastSquares(cutoff=2.0)
+    with pytest.raises(InputError, match="scale"):
+        RandomFeatures(2, 1, scale=-1.0)
+
+
+def test_a_residual_that_is_not_finite_ends_the_training():
+    problem = Problem(
+        Box([0.0, 0.0], [1.0, 1.0]),
+        lambda u, x: laplacian(u, x) + 1.0 / (u(x) - u(x)),
+        conditions=[Dirichlet(0.0)],
+    )
+    with pytest.raises(Exception, match="finite"):
+        solved(problem)
