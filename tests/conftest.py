@@ -18,8 +18,8 @@ import pytest
 import selection
 
 import sciml_par
+import sciml_par.parallel as sp
 from sciml_par.parallel import current_world
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.supervision import end_job, error_report, watchdog
 from sciml_par.programs.launcher_environment import launched_rank
 
@@ -32,7 +32,7 @@ _OUTCOMES = ("passed", "skipped", "failed")
 _SECONDS_TO_LAUNCH = 3600
 """For a test that starts programs, each of which has a limit of its own; see launch.py."""
 
-_COMMUNICATOR = pytest.StashKey[Communicator]()
+_COMMUNICATOR = pytest.StashKey[sp.Communicator]()
 _JOB_END = pytest.StashKey[end_job.JobEnd]()
 _OUTCOMES_TRAVEL_BY = pytest.StashKey[Any]()  # a communicator of mpi4py
 _collection_errors: list[str] = []

@@ -18,7 +18,6 @@ from transports import Driver, OnArrays
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.groups.call_site import PreparedCall
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
 from sciml_par.parallel.tensors.memory import HOST_MEMORY, has_gpus
 from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_gpu, load_nccl
@@ -61,13 +60,13 @@ def nccl_of_this_rank() -> NCCLTransport:
     return NCCLTransport.connect(load_nccl(), load_gpu(), 0, 1, lambda shared: shared)
 
 
-def group_of_this_rank(nccl: NCCLTransport) -> Communicator:
+def group_of_this_rank(nccl: NCCLTransport) -> sp.Communicator:
     """This rank alone, whose collectives are carried out all the same (local).
 
     They move nothing to others, but they launch kernels, on the right streams or not, between the
     right addresses or not.
     """
-    group: Any = Communicator(MPI.COMM_SELF, name="one GPU")
+    group: Any = sp.Communicator(MPI.COMM_SELF, name="one GPU")
     group.nccl_transport, group.gpu = nccl, nccl.gpu
     # A collective of one rank would be left out, and nobody is there to agree with.
     group.size = 2

@@ -6,7 +6,7 @@ import itertools
 from collections import deque
 from types import SimpleNamespace
 
-from sciml_par.parallel.groups.communicator import Communicator
+import sciml_par.parallel as sp
 from sciml_par.parallel.groups.mailbox import Left, Mailbox
 from sciml_par.parallel.groups.progress import Progress
 from sciml_par.parallel.requests.signature import Signature
@@ -54,7 +54,7 @@ class Group(SimpleNamespace):
 
     __hash__ = object.__hash__
     nccl_transport = None
-    in_progress = Communicator.in_progress
+    in_progress = sp.Communicator.in_progress
 
 
 def make_group(rank: int, members, *, name: str = "world", identity=WORLD) -> Group:

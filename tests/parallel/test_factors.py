@@ -11,6 +11,8 @@ from reductions import own_part, reduced
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
+pytestmark = pytest.mark.ranks(most=3, reason="a factor is the same on four ranks")
+
 FACTORS = {"prescale_factor": 0.5, "postscale_factor": 3.0}
 SHAPE = (2, 3)
 

@@ -13,7 +13,6 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.gpu_handler import gpu_handler
 from sciml_par.parallel.groups.call_site import CallSite, PreparedCall
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
@@ -32,7 +31,7 @@ class Fakes:
     """A group with fake GPUs; `calls` has what CUDA and MPI were asked for."""
 
     def __init__(self, mpi, monkeypatch):
-        self.group = Communicator(mpi, name="fake GPUs")
+        self.group = sp.Communicator(mpi, name="fake GPUs")
         self.group.nccl_transport, self.nccl, self.runtime = fake_nccl_communicator(mpi)
         self.group.gpu = self.group.nccl_transport.gpu
         self.calls = self.runtime.calls

@@ -15,6 +15,8 @@ import sciml_par.parallel as sp
 from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.parallel.execution.xla_custom_call import bridge
 
+pytestmark = pytest.mark.ranks(most=2, reason="it is about the memory of a rank")
+
 COMPILED = [False, True]
 
 

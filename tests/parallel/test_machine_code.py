@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from ranks import numpy_type
 
+from sciml_par.parallel import Adasum, Average, Max, Min, Product, Sum
 from sciml_par.parallel.native import machine_code
 from sciml_par.parallel.native.combination import can_combine, combination
 from sciml_par.parallel.native.machine_code import MachineCode, compiled, function_at
 from sciml_par.parallel.native.primitives import load, store
 from sciml_par.parallel.native.translation import translated
-from sciml_par.parallel.requests.reduce_op import Adasum, Average, Max, Min, Product, Sum
 
 pytestmark = [
     pytest.mark.ranks(most=1, reason="it needs no other rank"),

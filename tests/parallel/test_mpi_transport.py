@@ -10,6 +10,7 @@ from ranks import COMPLEX
 from transports import Driver, array, world_mpi
 
 import sciml_par.parallel as sp
+from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
 from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
@@ -151,3 +152,26 @@ def test_a_part_that_is_infinite_leaves_the_other_as_it_is(dtype):
     mean = (sp.size() - 1) / 2
     np.testing.assert_array_equal(y.real, np.array([np.inf, mean], y.real.dtype))
     np.testing.assert_array_equal(y.imag, np.array([mean, -np.inf], y.real.dtype))
+
+
+MORE_THAN_MPI_HAS_COMMUNICATORS = 3000
+
+
+def addresses_of(arrays):
+    return np.array([x.ctypes.data for x in arrays], np.uint64).tobytes()
+
+
+@pytest.mark.ranks(most=2, reason="the limit is that of one rank")
+def test_more_call_sites_than_mpi_has_communicators():
+    group = sp.current_world().communicator.split(0)
+    request = Allreduce("float32", (5,), sp.Sum)
+    calls = [
+        TensorBundleCall(group, request, [(2,), (3,)])
+        for _ in range(MORE_THAN_MPI_HAS_COMMUNICATORS)
+    ]
+    for call in (calls[0], calls[-1]):
+        arrays = [np.full(n, n + sp.rank(), np.float32) for n in (2, 3)]
+        call.execute(addresses_of(arrays))
+        for n, x in zip((2, 3), arrays, strict=True):
+            assert x.tolist() == [sum(n + rank for rank in range(sp.size()))] * n
+    group.free()

@@ -22,7 +22,9 @@ from sciml_par.parallel.requests.request import Allreduce
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
 from sciml_par.parallel.transports.cupy_binding import BindingError
 
-pytestmark = pytest.mark.ranks(least=2, reason="one rank has nobody to exchange anything with")
+pytestmark = pytest.mark.ranks(
+    least=2, most=3, reason="one rank has nobody to exchange anything with"
+)
 
 
 def odd_one_out():

@@ -11,6 +11,8 @@ from ranks import compiled, eager, graph, normal, normals, on_two
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
+pytestmark = pytest.mark.ranks(most=2, reason="what the ranks average is tested in test_tape.py")
+
 SHAPES = ((3, 2), (4,))
 
 

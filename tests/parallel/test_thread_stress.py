@@ -64,6 +64,7 @@ def together(*actions, seconds=SECONDS):
 
 
 @local
+@pytest.mark.long
 def test_a_watchdog_and_a_program_of_many_groups(monkeypatch):
     told = []
     monkeypatch.setattr(watchdog, "write_error", told.append)
@@ -89,6 +90,7 @@ def test_a_watchdog_and_a_program_of_many_groups(monkeypatch):
 
 
 @local
+@pytest.mark.long
 def test_a_recorder_notes_each_collective_once_in_order(tmp_path):
     path = tmp_path / "part"
     (group,), numbers = Job(1).groups[0], iter(range(10**9))
@@ -104,6 +106,7 @@ def test_a_recorder_notes_each_collective_once_in_order(tmp_path):
 
 
 @local
+@pytest.mark.long
 def test_a_mailbox_loses_and_doubles_nothing():
     job = Job(2)
     sender, receiver = job.mailboxes

@@ -5,10 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import EAGER_FIRST, compiled, normal, normals, to_the_next
+from ranks import EAGER_FIRST, compiled, eager, graph, normal, normals, on_two, to_the_next
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
+
+pytestmark = pytest.mark.ranks(most=3, reason="what pfor converts is the same on four ranks")
+
+CONTEXTS = pytest.mark.parametrize(
+    "context", (eager, pytest.param(graph, marks=pytest.mark.long), on_two(compiled))
+)
 
 PASSES = 3
 NOT_IN_JACOBIANS = ("reducescatter", "fused", "gathered together")
@@ -51,7 +57,7 @@ def one_pass_at_a_time(function, x):
     return tf.stack([function(row) for row in tf.unstack(x)])
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
+@CONTEXTS
 def test_vectorized_map_is_a_loop(context):
     """Values and gradients of every collective, against one call for each row."""
 
@@ -73,7 +79,7 @@ def test_vectorized_map_is_a_loop(context):
         np.testing.assert_allclose(y, truth, 1e-12, 1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
+@CONTEXTS
 def test_second_derivatives_through_a_jacobian(context):
     """The gradient of ‖J‖², against rows of J that tapes compute one by one."""
 
@@ -104,28 +110,6 @@ def test_second_derivatives_through_a_jacobian(context):
     found = context(lambda x: run(jacobian, x))(x)
     for y, truth in zip(found, wanted, strict=True):
         np.testing.assert_allclose(y, truth, 1e-11, 1e-11)
-
-
-@pytest.mark.parametrize("context", EAGER_FIRST)
-def test_a_jacobian_of_sums_by_hand(context):
-    """y = s² with s = Σ_r x_r² has J = Σ_r' 2 s 2 x, and its outer gradient that of ‖J‖²."""
-
-    def run(x):
-        with tf.GradientTape() as outer:
-            outer.watch(x)
-            with tf.GradientTape() as inner:
-                inner.watch(x)
-                y = sp.allreduce(x**2, sp.Sum) ** 2
-            rows = inner.jacobian(y, x)
-            norm = tf.reduce_sum(rows**2)
-        return [rows, outer.gradient(norm, x)]
-
-    everyone = normals((3,), "by hand")
-    x, s, size = everyone[sp.rank()], (everyone**2).sum(axis=0), sp.size()
-    rows, gradient = context(run)(tf.constant(x))
-    np.testing.assert_allclose(rows, np.diag(4 * size * s * x), 1e-12)
-    # Σ_r ‖J_r‖² = 16 P² Σ_i s_i³
-    np.testing.assert_allclose(gradient, 16 * size**2 * 3 * s**2 * 2 * x, 1e-12)
 
 
 def in_a_function(z):

@@ -14,7 +14,6 @@ from ranks import MOVED, numpy_type, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.groups.call_site import PreparedCall
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
 from sciml_par.parallel.tensors.memory import HOST_MEMORY
 from sciml_par.parallel.transports.cupy_binding import Gpu, Nccl
@@ -130,12 +129,12 @@ def fake_nccl_communicator(mpi: MPI.Comm) -> tuple[NCCLTransport, FakeNccl, Fake
     return transport, nccl, runtime
 
 
-def with_fake_gpus(mpi: MPI.Comm) -> tuple[Communicator, FakeNccl, FakeRuntime]:
+def with_fake_gpus(mpi: MPI.Comm) -> tuple[sp.Communicator, FakeNccl, FakeRuntime]:
     """Return a group of the ranks of `mpi` whose NCCL reads the host's memory (collective).
 
     It is not among the groups that the watchdog of the test run looks at.
     """
-    group = Communicator(mpi, name="fake GPUs")
+    group = sp.Communicator(mpi, name="fake GPUs")
     group.nccl_transport, nccl, runtime = fake_nccl_communicator(mpi)
     group.nccl_transport.memory = HOST_MEMORY
     group.gpu = group.nccl_transport.gpu
