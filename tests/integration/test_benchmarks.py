@@ -15,6 +15,8 @@ import _measuring
 
 from sciml_par.parallel import current_world
 
+pytestmark = pytest.mark.long
+
 PROGRAM = ROOT / "benchmarks" / "collectives.py"
 
 

@@ -11,7 +11,10 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 import fuzz
 
-pytestmark = pytest.mark.ranks(most=1, reason="ranks would draw the same, and take part in nothing")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.ranks(most=1, reason="ranks would draw the same, and take part in nothing"),
+]
 
 EXAMPLES = 400
 

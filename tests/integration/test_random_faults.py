@@ -15,6 +15,8 @@ from _faults_checks import CHECKPOINT, CODE, FAILED, HANG, LEFT, MESSAGE, misses
 from _faults_job import Ended
 from _faults_kinds import KINDS, MODES, Fault, draw, is_possible
 
+pytestmark = pytest.mark.long
+
 RANKS = (2, 3, 4)
 KILLED = Fault("SIGKILL", "train", "training", ranks=2, rank=1)
 SAID = "sciml_par: rank 1 of 2 on here was killed by signal 9 (SIGKILL)."

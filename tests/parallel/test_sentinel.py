@@ -33,9 +33,9 @@ from sciml_par.parallel.supervision.sentinel_process import (
     other_hosts,
     watch,
 )
-from sciml_par.parallel.supervision.sentinel_process.heartbeats import keep_asking
 from sciml_par.parallel.supervision.sentinel_process.messages import ending, host_and_ranks
 from sciml_par.parallel.supervision.sentinel_process.other_hosts import Neighbours
+from sciml_par.parallel.supervision.sentinel_process.peer import keep_asking
 from sciml_par.parallel.supervision.sentinel_process.rank_process import RankProcess
 from sciml_par.parallel.supervision.sentinel_process.watch import Watch
 

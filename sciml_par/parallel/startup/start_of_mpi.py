@@ -22,6 +22,9 @@ from sciml_par.parallel.supervision.watchdog import Patience
 _RANKS = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 """The variables in which launchers give a process its number and the number of ranks."""
 
+_LONGEST = 600.0
+"""Seconds after which the job ends without a stall limit as well. Imports may take minutes."""
+
 _SPEAK = 2
 """Number of ranks that warn, from 0 on: the missing rank may be rank 0."""
 
@@ -88,7 +91,8 @@ def _watch(reading: int, rank: int, patience: Patience) -> NoReturn:
 
 def _keep_time(reading: int, rank: int, patience: Patience) -> None:
     waits = "while MPI starts: at least one rank has not called init."
-    warn, end = patience.warn_after, patience.end_after
+    warn, end = patience.warn_after, min(patience.end_after, _LONGEST)
+    total = end
     if rank < _SPEAK and warn < end:
         if _is_over_within(warn, reading):
             return
@@ -96,7 +100,7 @@ def _keep_time(reading: int, rank: int, patience: Patience) -> None:
         end -= warn
     if not _is_over_within(end, reading):
         write_error(
-            f"rank {rank} has waited {patience.end_after:.0f} s {waits}\nsciml_par: the job ends."
+            f"rank {rank} has waited {total:.0f} s {waits}\nsciml_par: the job ends."
         )
         os.kill(os.getppid(), signal.SIGKILL)
 

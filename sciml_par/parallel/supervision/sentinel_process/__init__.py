@@ -12,7 +12,7 @@ The sentinels of several hosts report to that of rank 0, which alone writes. Whe
 is lost, the launcher ends those of the others, by a signal or by an exit code, and to the sentinels
 there that looks like a loss, too: on two hosts, under MPICH's launcher, a second rank was named in
 5 of 18 runs without this connection, and in none of 20 with it. By the same connections hosts
-notice that another one is gone (`heartbeats.py`).
+notice that another one is gone (`peer.py`).
 
 `sentinel_client.py` starts it as `python -I -S`: here is nothing but the standard library. It is
 imported there by a name of its own, without the packages around it; hence the relative imports.

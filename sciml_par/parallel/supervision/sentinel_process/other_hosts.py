@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .heartbeats import keep_asking
 from .messages import host_and_ranks, loss, missing, unwatched
-from .peer import Peer
+from .peer import Peer, keep_asking
 
 _SECONDS_TO_REPORT = 20.0
 """How long hosts may take to report to that of rank 0 before it says that they did not."""

@@ -1,14 +1,25 @@
-"""The other end of a connection, which speaks in lines: a rank, or another host's sentinel."""
+"""The other end of a connection, which speaks in lines: a rank, or another host's sentinel.
+
+Hosts watch each other by TCP's own probes (keepalive). The kernels send and answer them, so a
+sentinel that is stopped, or waits for a core, does not count as a lost host, nor does time in which
+a machine sleeps.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 
 from .rank_process import RankProcess
 
 _LONGEST_LINE = 65536
+_PROBES = 10
+"""How many are sent in the time that is allowed: some may be lost on a bad link."""
+
+_LONGEST_INTERVAL = 30
+_LONGEST_WAIT = 10**6
 
 
 class Peer:
@@ -84,3 +95,35 @@ class RankPeer(Peer):
         super().close()
         if self.process is not None:
             self.process.close()
+
+
+def keep_asking(connection: socket.socket, seconds: float, *, first: bool) -> None:
+    """Let a TCP connection end with an error before the other end was silent for long.
+
+    Parameters
+    ----------
+    seconds : how long is too long; at least 5, for the probes are whole seconds apart; infinite
+        for never.
+
+    References
+    ----------
+    tcp(7): TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_USER_TIMEOUT. RFC 5482, TCP User Timeout Option.
+    """
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if math.isinf(seconds):
+        return
+    seconds = min(seconds, _LONGEST_WAIT)
+    interval = min(max(1, int(seconds / _PROBES)), _LONGEST_INTERVAL)
+    wait = seconds - (3 if first else 1) * interval  # the system looks once an interval
+    values = {
+        "TCP_KEEPIDLE": interval,
+        "TCP_KEEPALIVE": interval,  # what macOS calls it
+        "TCP_KEEPINTVL": interval,
+        # Takes the place of the number of probes where the system has it, and holds for what was
+        # sent and not acknowledged as well.
+        "TCP_KEEPCNT": min(max(1, int(wait / interval)), 127),
+        "TCP_USER_TIMEOUT": int(1000 * wait),
+    }
+    for name, value in values.items():
+        with contextlib.suppress(OSError, AttributeError):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
