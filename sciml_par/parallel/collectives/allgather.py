@@ -1,4 +1,4 @@
-"""allgather: put the ranks' tensors one below the other, for every rank."""
+"""allgather: concatenate the ranks' tensors, for every rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def allgather(
     communicator: Communicator | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """Put the ranks' tensors one below the other: y = (x_0; x_1; …) (collective).
+    """Concatenate the ranks' tensors along the first dimension: y = (x_0; x_1; …) (collective).
 
     Parameters
     ----------

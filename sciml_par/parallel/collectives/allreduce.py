@@ -40,7 +40,7 @@ def allreduce(
         in float32 by MPI, in their own type by NCCL.
     op : one of Sum, Average, Min, Max, Product.
     communicator : the ranks that take part; all by default.
-    device : where to carry it from, "/CPU:0" or "/GPU:0"; from where it is by default.
+    device : "/CPU:0" or "/GPU:0", the memory to send from; by default the tensor's own.
 
     Returns
     -------
@@ -49,19 +49,18 @@ def allreduce(
     Raises
     ------
     InputError
-        The operation or a factor has no meaning for the type; what was given is no dense tensor of
-        numbers; the shape is unknown in a compiled function; an option is not what it should be.
+        `tensor` is not a dense tensor of numbers; the operation or a factor is not defined for its
+        type; its shape is unknown in a compiled function; an option is invalid.
     CollectiveMismatchError
-        The ranks do not ask for the same; inside compiled functions it comes as a
+        The ranks call different collectives. Compiled functions raise a
         `tf.errors.FailedPreconditionError` with the same text.
 
     Notes
     -----
-    Gradients: Sum ↦ Σ_r ḡ_r, Average ↦ (1/P) Σ_r ḡ_r, Min and Max ↦ Σ_r ḡ_r to the ranks that
-    hold the extreme value, divided by their number, Product ↦ (Σ_r ḡ_r) Π_{r≠s} x_r, for complex
-    numbers with the conjugate of the latter, as TensorFlow has it; that of Adasum is exact
-    too. Where a graph that XLA does not compile leaves the shape open, it is settled when the graph
-    runs.
+    Gradients: Sum ↦ Σ_r ḡ_r, Average ↦ (1/P) Σ_r ḡ_r, Min and Max ↦ Σ_r ḡ_r on the ranks that
+    hold the extreme value, divided by their number, Product ↦ (Σ_r ḡ_r) Π_{r≠s} x_r (conjugated if
+    complex, as in TensorFlow). The gradient of Adasum is exact as well. If a graph that XLA does
+    not compile leaves the shape open, the collective reads it when the graph runs.
     """
     plain = name is None and device is None and compression is None
     if plain and prescale_factor == 1.0 and postscale_factor == 1.0:

@@ -1,4 +1,4 @@
-"""alltoall: send other rows to each rank."""
+"""alltoall: send different rows to each rank."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def alltoall(
     communicator: Communicator | None = None,
     device: str | None = None,
 ) -> tuple[Tensor, Any]:
-    """Send other rows to each rank (collective).
+    """Send different rows to each rank (collective).
 
     Parameters
     ----------
