@@ -61,10 +61,10 @@ def train(
 
         L(θ) = Σ_t w_t (1/N_t) Σ_i |r_t(u_θ)(x_i)|²      over the terms t of the problem
 
-    In mode "data" all ranks train one model, each on its part of the points. P ranks compute, to
-    rounding, what one rank computes. In mode "ensemble" each rank trains a model of its own, and
-    `Ensemble` says more: how many members there are, how many ranks share one, and in what they
-    differ. In all modes chunks of many steps are one XLA call; the ranks meet between chunks.
+    In mode "data" all ranks train one model, each on its part of the points. The result on P ranks
+    is that on one rank, to rounding. In mode "ensemble" each rank trains a separate model;
+    `Ensemble` sets the number of members, the ranks that share one, and how members differ. In all
+    modes a chunk of many steps is one XLA call, and the ranks communicate between chunks.
 
     Parameters
     ----------
@@ -85,10 +85,10 @@ def train(
     phases : in their place, pairs (optimizer, steps), one after the other.
     stop : `TargetLoss`, `NoProgress`, `WallTime`, or several of these; None makes all steps.
     callbacks : functions f(progress), called between chunks of steps, or `Callback` objects.
-    checkpoint : where and how often to write what the training needs to go on.
-    resume : go on from the checkpoint in that folder, as if there had been no interruption. All
-        arguments must be as they were, but for `stop`, `keep`, `log_every`, what is evaluated, and
-        the steps, of which there may be more. "auto" begins anew where there is no checkpoint.
+    checkpoint : the folder for checkpoints, and how often one is written.
+    resume : continue from the checkpoint in that folder, bit for bit as without the interruption.
+        All arguments must be the same except `stop`, `keep`, `log_every`, the arguments of the
+        evaluation, and the steps, which may be more. If there is no checkpoint, "auto" starts anew.
     keep : "best" predicts with the network's weights of the least loss, "last" with those at the
         end.
     weights : of the terms of the loss, by their names, as {"residual": 1.0, "dirichlet": 100.0}, in
@@ -112,10 +112,10 @@ def train(
 
     Returns
     -------
-    What all ranks found: see `Result`. SIGINT (Ctrl-C), SIGTERM, SIGUSR1 and SIGUSR2 end the
-    training at the next chunk with what has been found until then; a second Ctrl-C ends the job at
-    once. A member whose loss is not finite any more ends there, and
-    keeps its best weights; its `status` says so, as it does of a loss that ends far above its best.
+    The `Result` of all ranks. SIGINT (Ctrl-C), SIGTERM, SIGUSR1 and SIGUSR2 end the training at the
+    next chunk with the results so far; a second Ctrl-C ends the job at once. If a loss becomes NaN
+    or infinite, the training of that member stops and its best weights are kept. Its `status` says
+    so, and also if a loss ends far above its best.
 
     Raises
     ------

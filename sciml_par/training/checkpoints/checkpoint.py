@@ -17,18 +17,18 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Checkpoint(ByName):
-    """Write all that a training needs to go on to files in a folder.
+    """Write files from which an interrupted training can continue.
 
-    They are written when the training is stopped from outside (by a signal, its wall time or a
-    callback), at its end, and at multiples of `every` steps. Rank 0 of the ranks that train a
-    model writes its file: checkpoint.npz in mode "data", and checkpoint-group-0.npz,
-    checkpoint-group-1.npz, … of ensembles. Each is at any moment the old one or the new one.
+    `train` writes them at multiples of `every` steps, at its end, and if it is stopped by a signal,
+    its wall time or a callback. Rank 0 of the ranks that train a model writes checkpoint.npz in
+    mode "data", and checkpoint-group-0.npz, checkpoint-group-1.npz, … in ensembles. A file is
+    replaced in one piece, so an interruption leaves either the old file or the new one.
 
     Parameters
     ----------
-    folder : is made if it is not there.
-    every : steps between files; None for none on the way. It changes no result.
-    overwrite : allow a training from the beginning where the folder holds checkpoints. These go.
+    folder : created if it does not exist.
+    every : steps between files; by default there are none before the end. It changes no result.
+    overwrite : delete the checkpoints in the folder if a training starts from the beginning.
     """
 
     folder: str | os.PathLike[str]

@@ -112,11 +112,11 @@ class Progress:
 
 
 class Callback:
-    """What is called between chunks of steps, about twice a second, on every rank.
+    """Functions that `train` calls between chunks of steps, about twice a second, on every rank.
 
-    This one does nothing: override what you need. All ranks call a function at the same time, and
-    may communicate in it, but for `on_phase_end` of ensembles, whose members may end a phase at
-    different times. An error in it ends the training.
+    Override the ones that you need; these do nothing. All ranks call a function at the same time
+    and may communicate in it, except in `on_phase_end` of ensembles, whose members may end a phase
+    at different times. An error in a callback ends the training.
     """
 
     def on_train_begin(self, progress: Progress) -> None:
@@ -229,8 +229,8 @@ class CallbackWatcher(Watcher):
             self._warned = True
             warnings.warn(
                 "train: a callback has changed weights of progress.networks(), which are copies: "
-                "the training goes on with its own. Change what is trained by network=model and "
-                "another call of train.",
+                "the training continues with its own weights. To change these, train again with "
+                "network=model.",
                 RuntimeWarning,
                 stacklevel=2,
             )
