@@ -280,9 +280,15 @@ COUPLED_PROBLEMS = {name: Problem(Interval(0, 1), each) for name, each in COUPLE
 }
 
 
-@pytest.mark.long_after(6)
-@pytest.mark.parametrize("model", [_mlp, _skip])
-@pytest.mark.parametrize("case", COUPLED_PROBLEMS)
+@pytest.mark.parametrize(
+    ("case", "model"),
+    [
+        # Each case with one model; with the other one in long tests.
+        pytest.param(case, model, marks=[pytest.mark.long] if (i + j) % 2 else [])
+        for i, case in enumerate(COUPLED_PROBLEMS)
+        for j, model in enumerate([_mlp, _skip])
+    ],
+)
 @pytest.mark.ranks(most=1, reason="as above")
 def test_jacobian_of_coupled_points_agrees_with_differences(case: str, model: Any) -> None:
     engine = Engine(
