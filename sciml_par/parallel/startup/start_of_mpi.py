@@ -99,9 +99,7 @@ def _keep_time(reading: int, rank: int, patience: Patience) -> None:
         write_error(f"warning: rank {rank} has waited {warn:.0f} s {waits}")
         end -= warn
     if not _is_over_within(end, reading):
-        write_error(
-            f"rank {rank} has waited {total:.0f} s {waits}\nsciml_par: the job ends."
-        )
+        write_error(f"rank {rank} has waited {total:.0f} s {waits}\nsciml_par: the job ends.")
         os.kill(os.getppid(), signal.SIGKILL)
 
 
