@@ -60,12 +60,12 @@ def _prepared(group: Communicator, dtype: Any, shape: tuple[int, ...], op: Reduc
         return None
     check_reducible(op, name, where="allreduce")
     site = shared_call_site(group, Allreduce(name, shape, op))
-    execute, memory = site.prepared(group.mpi_transport).execute, result_memory().array
+    call, memory = site.prepared(group.mpi_transport), result_memory().array
     shape, kind, nbytes = site.result
 
     def carry(address: int) -> Any:
         result, target = memory(shape, kind, nbytes)
-        execute(address, target)
+        call.execute(address, target)
         return tensor_on(result)
 
     if len(group.calls_at_once) >= _CALLS_KEPT:
