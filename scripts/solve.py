@@ -2,13 +2,15 @@
 
 In mode data all ranks train one network, each on its part of the points. In mode ensemble each
 rank trains networks of its own, which differ in their initial weights. What the options leave open
-is what the catalogue suggests for the problem.
+is what the catalogue suggests for the problem. With a tolerance, methods are tried until the
+estimated error is below it.
 
     python scripts/solve.py --list
     mpirun -np 2 python scripts/solve.py burgers
+    mpirun -np 2 python scripts/solve.py heat --tolerance 1e-6
 """
 
-from sciml_par import init, programs, train
+from sciml_par import init, programs
 
 
 def main() -> int:
@@ -20,7 +22,7 @@ def main() -> int:
     options.announce()
     problem = options.make_problem()
     with options.output_folder() as folder:
-        result = train(problem, **options.training(folder))
+        result = options.find(problem, folder)
         result.print()
         result.save(
             folder,

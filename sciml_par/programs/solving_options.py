@@ -15,15 +15,19 @@ from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.catalogue.registry import catalogue_entries, catalogue_entry
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
-from sciml_par.programs.options import only_rank_0_prints, positive_integer
+from sciml_par.programs.options import only_rank_0_prints, positive_integer, positive_number
 from sciml_par.programs.training_options import (
     TrainingOptions,
     check_together,
     make_training_parser,
 )
+from sciml_par.results.result import Result
 
 WITH_FOURIER_FEATURES = ("fourier", "pirate")
 """Networks with a first layer of their own, which no periodic one takes the place of."""
+
+_OF_TRAINING = ("points", "boundary", "network", "width", "depth", "optimizer", "steps")
+"""Options that `solve` decides by itself."""
 
 _IN_ONE, _IN_TWO, _IN_MORE = 401, 101**2, 60_000
 """About how many points the error is measured at, by the dimension."""
@@ -34,6 +38,8 @@ class SolvingOptions(TrainingOptions):
 
     boundary: int | None
     network: str
+    tolerance: float | None
+    seconds: float | None
 
     @property
     def entry(self) -> CatalogueEntry:
@@ -93,7 +99,17 @@ class SolvingOptions(TrainingOptions):
         """See `TrainingOptions`; with the equation."""
         if current_world().communicator.rank == 0:
             print(f"{self.name}: {self.entry.equation}", flush=True)
-        super().announce()
+        if self.tolerance is None:
+            super().announce()
+
+    def find(self, problem: Problem, folder: Path) -> Result:
+        """Return the solution by `solve` if there is a tolerance, else by `train` (collective)."""
+        from sciml_par.training import solve, train
+
+        if self.tolerance is None:
+            return train(problem, **self.training(folder))
+        given: dict[str, Any] = {} if self.seconds is None else {"seconds": self.seconds}
+        return solve(problem, tolerance=self.tolerance, seed=self.seed, **given)
 
     def _network(self, domain: Domain) -> Any:
         from sciml_par.networks import PeriodicEmbedding, network_named
@@ -144,6 +160,12 @@ def parse_solving_options(
             return options
         if options.name is None:
             parser.error("NAME is missing; --list prints the names of the problems")
+        if options.tolerance is not None:
+            for name in _OF_TRAINING:
+                if getattr(options, name) is not None:
+                    parser.error(f"--{name} is for a training; with --tolerance, solve chooses it")
+        elif options.seconds is not None:
+            parser.error("--seconds is the time of a solution to a tolerance; add --tolerance")
         options.take_suggestions()
         check_together(options, parser)
     options.complete()
@@ -157,6 +179,18 @@ def make_solving_parser(
     parser = make_training_parser(description, program=program)
     add = parser.add_argument
     add("name", nargs="?", metavar="NAME", help="of the problem; --list prints all")
+    add(
+        "--tolerance",
+        type=positive_number,
+        metavar="E",
+        help="solve until the estimated relative error is below E, as sciml_par.solve does",
+    )
+    add(
+        "--seconds",
+        type=positive_number,
+        metavar="S",
+        help="after which no further method begins, with --tolerance (default 120)",
+    )
     add("--list", action="store_true", help="print the names of the problems and their equations")
     add(
         "--boundary",

@@ -44,3 +44,14 @@ def test_the_list_is_printed_without_results(tmp_path: Path) -> None:
     out = launch(None, SOLVE, "--list", folder=tmp_path).succeeded().out
     assert [line.split()[0] for line in out.splitlines()] == list(catalogue_entries())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tolerance_takes_the_place_of_a_training(tmp_path: Path) -> None:
+    words = ["poisson-1d", "--tolerance", "1e-8", "--output", "found", "--no-plots"]
+    out = launch(None, SOLVE, *words, folder=tmp_path, threads=1).succeeded().out
+    assert "the tolerance is met" in out
+    (member,) = json.loads((tmp_path / "found" / "results.json").read_text())["members"]
+    assert member["relative_l2_error"] <= member["error"]["relative"] <= 1e-8
+    ended = launch(None, SOLVE, *words, "--steps", "5", folder=tmp_path)
+    assert ended.code == 2
+    assert "--steps is for a training" in ended.err

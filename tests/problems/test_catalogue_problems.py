@@ -271,3 +271,9 @@ def test_the_catalogue_is_listed_and_made_without_tensorflow():
         "assert 'tensorflow' not in sys.modules and 'mpi4py' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
+
+
+def test_two_sines_has_the_values_of_its_formula():
+    x = np.linspace(0, 1, 9)[:, None]
+    expected = np.sin(2 * np.pi * x) + np.sin(4 * np.pi * x)
+    np.testing.assert_allclose(problem_by_name("two-sines").exact(x), expected, atol=1e-12)
