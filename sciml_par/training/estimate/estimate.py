@@ -36,6 +36,8 @@ _BEST_KINDS = 2
 _SEED = 977
 _MOST_DIMENSIONS = 3
 _MARGIN = 10.0
+_FREE = 1e5
+"""A correction of more than this multiple of a residual at rounding is not one of rounding."""
 _CONVERGENCE = 1.5
 """The factor by which more features must lower the residual, where it falls by less than `SURE`."""
 _ROUNDING = 1e-10
@@ -133,56 +135,73 @@ def _reliability(solved: Solved) -> float:
 def _estimate(
     problem: Problem, solved: Solved, prediction: Prediction, began: float, *, converges: bool
 ) -> ErrorEstimate:
-    q = _reliability(solved)
-    at_rounding = solved.before <= _ROUNDING**2 * solved.of_zero
+    """Return the estimate that a correction gives, or why the error is not known."""
+    q, seconds = _reliability(solved), time.perf_counter() - began
+    at_rounding = q < SURE and solved.before <= _ROUNDING**2 * solved.of_zero
     # Near a layer that no point sees, the residual falls a little and then no further.
-    if not at_rounding and (q < KNOWN or (q < SURE and not converges)):
-        reason = _reason(problem, q)
-        seconds = time.perf_counter() - began
-        return ErrorEstimate.not_known(problem.outputs, reason, reliability=q, seconds=seconds)
-    layout, dtype = solved.stack.layout, solved.start.dtype
-    u = values_of(solved.setup.problem, solved.setup.network)
-
-    def at(points: Array) -> Array:
-        where = tf.constant(points, dtype)
-        before, after = (
-            u(layout.unflatten(tf.constant(each)), where).numpy().astype(np.float64)
-            for each in (solved.start, solved.end)
+    doubtful = q < KNOWN or (q < SURE and not converges)
+    correction = Correction(solved)
+    inside = prediction.inside
+    x = prediction.x if inside is None else prediction.x[inside]
+    relative = float(np.linalg.norm(correction(x)) / np.linalg.norm(correction.corrected(x)))
+    share = math.sqrt(solved.before / solved.of_zero) if solved.of_zero > 0 else math.nan
+    why = None
+    if not solved.of_zero > 0 or not math.isfinite(relative):
+        why = "u = 0 satisfies the equation and all conditions."
+    elif doubtful and at_rounding and relative > _FREE * share:
+        why = (
+            f"functions of {relative:.0e} of the size of u leave the residual as it is; the "
+            f"conditions may not determine the solution."
         )
-        return after - before
-
-    def corrected(points: Array) -> Array:
-        values = u(layout.unflatten(tf.constant(solved.end)), tf.constant(points, dtype))
-        return np.asarray(values.numpy(), np.float64)
-
-    e, inside = at(prediction.x), prediction.inside
-    inside = np.ones(len(e), np.bool_) if inside is None else inside
-    count = layout.size_of_network
-    first, last = (numbers_of(problem.unknowns, v[count:]) for v in (solved.start, solved.end))
-    relative = float(np.linalg.norm(e[inside]) / np.linalg.norm(corrected(prediction.x[inside])))
-    factor = 1.0
-    if at_rounding and q < SURE:
-        share = math.sqrt(solved.before / solved.of_zero)
-        factor = _MARGIN * max(relative, share) / relative
+    elif doubtful and not at_rounding:
+        why = _reason(problem, q)
+    if why is not None:
+        return ErrorEstimate.not_known(problem.outputs, why, reliability=q, seconds=seconds)
+    factor = _MARGIN * max(relative, share) / relative if at_rounding else 1.0
     return ErrorEstimate(
         factor * relative,
-        factor * np.sqrt(np.mean(e[inside] ** 2, axis=0)),
+        factor * np.sqrt(np.mean(correction(x) ** 2, axis=0)),
         q,
-        values=e,
-        unknowns=_by_name(problem, np.asarray(last) - np.asarray(first)),
-        seconds=time.perf_counter() - began,
-        at_rounding=at_rounding and q < SURE,
-        evaluate=at,
+        values=correction(prediction.x),
+        unknowns=correction.of_unknowns(problem),
+        seconds=seconds,
+        at_rounding=at_rounding,
+        evaluate=correction,
     )
 
 
-def _by_name(problem: Problem, numbers: Array) -> dict[str, Any]:
-    found, taken = {}, 0
-    for name, unknown in problem.unknowns.items():
-        part = numbers[taken : taken + unknown.size]
-        found[name] = np.abs(part).reshape(unknown.shape)[()]
-        taken += unknown.size
-    return found
+@dataclass(frozen=True)
+class Correction:
+    """e(x), the difference of the fields with the parameters before and after the step."""
+
+    solved: Solved
+
+    def __call__(self, x: Array) -> Array:
+        """Return e at x: [n, d] -> [n, m]."""
+        return self.corrected(x) - self._values(x, self.solved.start)
+
+    def corrected(self, x: Array) -> Array:
+        """Return u + e at x: [n, d] -> [n, m]."""
+        return self._values(x, self.solved.end)
+
+    def of_unknowns(self, problem: Problem) -> dict[str, Any]:
+        """Return the size of the change of each unknown, by name."""
+        layout, found, taken = self.solved.stack.layout, {}, 0
+        first, last = (
+            numbers_of(problem.unknowns, theta[layout.size_of_network :])
+            for theta in (self.solved.start, self.solved.end)
+        )
+        for name, unknown in problem.unknowns.items():
+            part = np.abs(last - first)[taken : taken + unknown.size]
+            found[name] = part.reshape(unknown.shape)[()]
+            taken += unknown.size
+        return found
+
+    def _values(self, x: Array, theta: Array) -> Array:
+        setup, layout = self.solved.setup, self.solved.stack.layout
+        u = values_of(setup.problem, setup.network)
+        values = u(layout.unflatten(tf.constant(theta)), tf.constant(x, theta.dtype))
+        return np.asarray(values.numpy(), np.float64)
 
 
 def _reason(problem: Problem, q: float) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
-from sciml_par.errors import ResultWarning
+from sciml_par.errors import InputError, ResultWarning
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
@@ -42,6 +42,8 @@ _SIZES = {1: (40, 100, 300), 2: (100, 300, 800, 1500), 3: (200, 600, 1500)}
 _SIZES_OTHERWISE = (300, 1000)
 _NETWORKS = ((20, 2, 1000), (30, 3, 4000), (40, 3, 8000))
 """Widths, depths and interior points of networks."""
+_SMALL, _APART = 1e-4, 0.1
+"""Residuals, relative to those of u = 0, and the relative difference of two solutions."""
 _MOST_ESTIMATED = 500
 _MANY = 800
 """From this number of features on, only one kind of more features is tried."""
@@ -107,6 +109,7 @@ class Ladder:
     def _by_features(self) -> str | None:
         """Solve with more and more random features; why the whole ends, if it does."""
         kinds, best, foreseen, longest, smaller = _KINDS, None, None, 0.0, 1
+        solved: list[Solved] = []
         for features in self._sizes:
             if not self._has_time(longest * (features / smaller) ** _GROWTH):
                 break
@@ -124,8 +127,23 @@ class Ladder:
                 break
             kinds = _next_kinds(kinds, solved, few=features >= _MANY)
         assert best is not None
+        self._check_uniqueness(solved)
         self._keep(best, foreseen, *chosen)
         return self._corrected()
+
+    def _check_uniqueness(self, solved: Sequence[Solved]) -> None:
+        """Raise if two solutions with small residuals differ by as much as a solution."""
+        small = [s for s in solved if s.after < _SMALL**2 * s.of_zero]
+        if len(small) < 2:
+            return
+        first, second = map(self._values, sorted(small, key=lambda each: each.after)[:2])
+        difference = np.linalg.norm(first - second) / np.linalg.norm(first)
+        if difference > _APART:
+            raise InputError(
+                f"solve: the equation and its conditions do not determine the solution: two "
+                f"functions satisfy them up to {_SMALL:g} of the residual of u = 0 and differ by "
+                f"{difference:.0%}. Add boundary or initial conditions."
+            )
 
     def _keep(
         self, solved: Solved, foreseen: ErrorEstimate | None, kind: Kind, features: int
@@ -166,7 +184,7 @@ class Ladder:
                 return None
             if not self._has_time(3 * before.seconds):
                 return "time is up"
-            features = max(self._sizes)
+            features = min(max(self._sizes), _MANY)
             kinds: tuple[Kind, ...] = (("sin", 6.0), ("sin", 12.0), ("sin", 24.0), ("tanh", 8.0))
             base = self.best.networks[0]
             solved = self._solved(Sums(base, kinds, features), len(kinds), features)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sciml_par._checks import is_positive
@@ -74,6 +75,13 @@ def solve(
 def _check(problem: Any, tolerance: Any, seconds: Any, precision: Any) -> None:
     if not isinstance(problem, Problem):
         raise InputError(f"solve: expected a Problem; got {problem!r}.")
+    if math.isnan(problem.domain.volume):
+        raise InputError(
+            "solve: its methods draw points from the domain, and a point cloud has only the points "
+            "that it was given; use train(problem, …)."
+        )
+    if not problem.residuals:
+        raise InputError("solve: the problem has no equation; fit its data by train(problem, …).")
     if precision not in _LEAST:
         raise InputError(f"solve: expected precision to be float64 or float32; got {precision!r}.")
     if not is_positive(tolerance):
