@@ -32,6 +32,7 @@ MEMBER_KEYS = {
     "best_step",
     "coordinates",
     "ended",
+    "error",
     "field",
     "kept",
     "largest_drift",

@@ -237,7 +237,7 @@ def test_a_matrix_that_is_not_definite_is_damped_more(solver: str) -> None:
     [{"damping": 0.0}, {"momentum": 1.0}, {"momentum": -0.1}, {"trials": 0}, {"trials": 2.5}],
 )
 def test_arguments_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=f"SPRING: expected {next(iter(options))} to be"):
+    with pytest.raises(InputError, match=f"SPRING: .*{next(iter(options))}"):
         SPRING(**options)
 
 

@@ -93,7 +93,7 @@ def test_the_name_in_deepxde_is_told_what_it_is_called_here() -> None:
     ids=str,
 )
 def test_numbers_of_a_strategy_are_checked(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="Causal: expected"):
+    with pytest.raises(InputError, match="Causal: "):
         Causal(**wrong)
 
 
