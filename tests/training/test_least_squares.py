@@ -111,7 +111,7 @@ def test_draws_of_features_are_one_computation():
         poisson(domain=Interval(0, 1)), 30, mode=Ensemble(members=4, ranks_per_member=1)
     )
     members = result.members
-    assert len(members[0].stacked_with) == 4 // max(1, result.ranks)
+    assert len(members[0].stacked_with) == -(-4 // result.ranks)
     losses = [member.kept_loss for member in members]
     assert len(set(losses)) == 4
     assert max(losses) < 1e-6
