@@ -52,6 +52,11 @@ def test_a_tolerance_takes_the_place_of_a_training(tmp_path: Path) -> None:
     assert "the tolerance is met" in out
     (member,) = json.loads((tmp_path / "found" / "results.json").read_text())["members"]
     assert member["relative_l2_error"] <= member["error"]["relative"] <= 1e-8
+    program = (
+        "from sciml_par.results import Result; print(Result.load('found').predict([0.3]).mean)"
+    )
+    (tmp_path / "load.py").write_text(program)
+    assert launch(None, "load.py", folder=tmp_path).succeeded().out.startswith("[[")
     ended = launch(None, SOLVE, *words, "--steps", "5", folder=tmp_path)
     assert ended.code == 2
     assert "--steps is for a training" in ended.err

@@ -94,10 +94,12 @@ def _register_networks() -> None:
     """Import the Keras classes of this package, each of which registers itself."""
     from sciml_par.networks import (  # noqa: F401
         MLP,
+        Corrected,
         FourierFeatures,
         ModifiedMLP,
         PeriodicEmbedding,
         PirateNet,
+        RandomFeatures,
     )
 
 
