@@ -14,6 +14,9 @@ from sciml_par.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
 
+_CAUTION = 3.0
+"""The relative error of an estimate is about 1/q, and is given as this multiple of it."""
+
 KNOWN, SURE = 2.0, 10.0
 """Reliabilities from which the order of magnitude, and the number itself, are claimed."""
 
@@ -107,7 +110,7 @@ class ErrorEstimate:
                 f"u is right to about {self.relative:.0e} (an order of magnitude: the residual at "
                 f"unseen points falls by a factor of {self.reliability:.1f} only)"
             )
-        share = max(100 / self.reliability, 1.0)
+        share = max(100 * _CAUTION / self.reliability, 1.0)
         return (
             f"u is right to {self.relative:.1e} (estimated; the estimate is checked to "
             f"{share:.0f} %)"
