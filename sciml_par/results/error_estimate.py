@@ -76,7 +76,10 @@ class ErrorEstimate:
         return not self.reason
 
     def field(self, x: Any) -> FloatArray:
-        """Return e at points x: [n, d] -> [n, m] (local).
+        """Return e at points x: [n, d], or [n] where d = 1 -> [n, m] (local).
+
+        It is that of the network in double precision; `values` and `relative` hold the rounding of
+        a prediction in single precision as well.
 
         Raises
         ------
@@ -90,7 +93,8 @@ class ErrorEstimate:
                 "with estimate=True and call field before the program ends."
             )
             raise InputError(f"ErrorEstimate.field: {why}")
-        return self.evaluate(np.asarray(x, np.float64))
+        points = np.asarray(x, np.float64)
+        return self.evaluate(points[:, None] if points.ndim == 1 else points)
 
     @property
     def sentence(self) -> str:

@@ -17,7 +17,7 @@ from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import ENSEMBLE, Ensemble
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, scattered_before
-from sciml_par.training.estimate.of_members import wants_estimate, with_estimates
+from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
 from sciml_par.training.loop.stops import Stop
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
@@ -108,7 +108,7 @@ def train(
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0.
     estimate : estimate the error of the solution at the end; see `Result.error`. By default where
-        all ranks train one model and have trained it for 30 seconds or more.
+        all ranks train one model and have trained it for two minutes or more.
 
     Returns
     -------
@@ -160,6 +160,7 @@ def train(
     with signals_caught(world) as signals:
         compare_checkpoints(checkpoint, resume, everyone)
         ready = prepare(arguments, world, scattered=scattered_before(checkpoint, resume, everyone))
+        everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
         meeting = Meeting(
             ready.courses(),
             rank=everyone.rank,

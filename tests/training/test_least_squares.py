@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from sciml_par.errors import InputError
+from sciml_par.errors import InputError, TrainingError
 from sciml_par.networks import MLP, Corrected, RandomFeatures
 from sciml_par.problems import (
     Box,
@@ -181,5 +181,5 @@ def test_a_residual_that_is_not_finite_ends_the_training():
         lambda u, x: laplacian(u, x) + 1.0 / (u(x) - u(x)),
         conditions=[Dirichlet(0.0)],
     )
-    with pytest.raises(Exception, match="finite"):
+    with pytest.raises(TrainingError, match="finite"):
         solved(problem)

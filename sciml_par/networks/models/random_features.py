@@ -40,8 +40,7 @@ class RandomFeatures(MLP):
         One of `sciml_par.networks.ACTIVATIONS`.
     scale : float, optional
         Largest component of w_j, dimensionless: the phase across one side of the box, in radians
-        for "sin". `sciml_par.train` chooses among several by the residual at held-out points
-        where it is not given.
+        for "sin". By default 4 for "sin" and 3 for others; `sciml_par.solve` tries several.
     seed : int
         Non-negative. The same seed gives the same features.
     box : pair (lower, upper) of sequences of d numbers, optional

@@ -12,26 +12,33 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
+from sciml_par._text import one_line
+from sciml_par.errors import SciMLParError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import numbers_of
 from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
-from sciml_par.training.estimate.side_by_side import Solved, best_of, solve_side_by_side
+from sciml_par.training.estimate.candidates import Candidates, Kind
+from sciml_par.training.estimate.side_by_side import (
+    Solved,
+    best_of,
+    in_order,
+    solve_side_by_side,
+)
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.evaluate import values_of
-from sciml_par.training.points.points import Points
 
 Array = npt.NDArray[Any]
-Kind = tuple[str, float]
 
 KINDS: tuple[Kind, ...] = (
     *(("sin", scale) for scale in (3.0, 6.0, 12.0, 24.0)),
     *(("tanh", scale) for scale in (2.0, 4.0, 8.0)),
 )
 """Activations and scales of the features among which the residual at unseen points chooses."""
-POINTS_PER_FEATURE = 2.5
 _FEATURES = (300, 800)
+_MOST_COLUMNS = 2_400
+"""Features times components of u, at most: about 0.1 GB for the derivatives of the residuals."""
 _BEST_KINDS = 2
 _SEED = 977
 _MOST_DIMENSIONS = 3
@@ -42,30 +49,6 @@ _CONVERGENCE = 1.5
 """The factor by which more features must lower the residual, where it falls by less than `SURE`."""
 _ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Makes the sum of a trained network and random features, of another kind for each seed."""
-
-    base: Any
-    kinds: Sequence[Kind]
-    features: int
-
-    def __call__(self, d: int, m: int, *, seed: int, dtype: str, box: Any) -> Any:
-        models: Any = import_module("sciml_par.networks")
-        activation, scale = self.kinds[seed]
-        features = models.RandomFeatures(
-            d,
-            m,
-            features=self.features,
-            activation=activation,
-            scale=scale,
-            seed=_SEED + self.features,
-            box=box,
-            dtype=dtype,
-        )
-        return models.Corrected(self.base, features)
 
 
 def estimate_error(
@@ -86,18 +69,33 @@ def estimate_error(
     kept : its parameters, [p].
     prediction : of the member, at the evaluation points.
     """
-    began, base = time.perf_counter(), _in_double_precision(setup.network.model)
-    why = _obstacle(problem, base)
+    began, m = time.perf_counter(), problem.outputs
+    why = _obstacle(problem, setup.network.model)
     if why is not None:
-        return ErrorEstimate.not_known(problem.outputs, why)
+        return ErrorEstimate.not_known(m, why)
+    try:
+        best, converges = _best_correction(problem, setup, kept, seed=seed, world=world)
+        return _estimate(problem, best, prediction, began, converges=converges)
+    except Exception as error:  # a training of days is not to be lost for its estimate
+        alike = isinstance(error, SciMLParError)  # these are raised on all ranks or on none
+        if not alike and world.communicator.size > 1:
+            raise
+        why = f"its estimate failed: {type(error).__name__}: {one_line(error)}"
+        return ErrorEstimate.not_known(m, why, seconds=time.perf_counter() - began)
+
+
+def _best_correction(
+    problem: Problem, setup: MemberSetup, kept: Array, *, seed: int, world: World
+) -> tuple[Solved, bool]:
+    """Return the correction that lowers the residual most, and whether more features lower it."""
+    base = _in_double_precision(setup.network.model)
     size_of_own = sum(math.prod(v.shape) for v in setup.network.own_variables)
 
     def solved(kinds: Sequence[Kind], features: int) -> list[Solved]:
+        number = min(features, _MOST_COLUMNS // problem.outputs)
         return solve_side_by_side(
             problem,
-            Sums(base, kinds, features),
-            len(kinds),
-            points=Points(int(POINTS_PER_FEATURE * features), method="sobol", seed=_SEED),
+            Candidates(kinds, number, _SEED + seed, base),
             steps=1,
             seed=seed,
             precision=base.dtype_policy.name,
@@ -107,21 +105,20 @@ def estimate_error(
 
     few, many = _FEATURES
     first = solved(KINDS, few)
-    best, converges = best_of(first), True
-    if _reliability(best) < SURE:
-        ordered = sorted(first, key=lambda each: each.after)
-        richer = best_of(solved([KINDS[each.number] for each in ordered[:_BEST_KINDS]], many))
-        converges = richer.after * _CONVERGENCE**2 < best.after
-        best = max(best, richer, key=_reliability)
-    return _estimate(problem, best, prediction, began, converges=converges)
+    best = best_of(first)
+    if _reliability(best) >= SURE:
+        return best, True
+    richer = best_of(solved([KINDS[each.number] for each in in_order(first)[:_BEST_KINDS]], many))
+    converges = richer.after * _CONVERGENCE**2 < best.after
+    return max(best, richer, key=_reliability), converges
 
 
-def _obstacle(problem: Problem, base: Any) -> str | None:
+def _obstacle(problem: Problem, model: Any) -> str | None:
     """Return why no estimate can be made, if so."""
     if math.isnan(problem.domain.volume) or not problem.residuals:
         return "it takes points that were not trained on, and only given points are known here."
-    if not (callable(getattr(base, "apply", None)) and callable(getattr(base, "jet", None))):
-        return f"estimates are for networks of sciml_par.networks, not for {type(base).__name__}."
+    if not (callable(getattr(model, "apply", None)) and callable(getattr(model, "jet", None))):
+        return f"estimates are for networks of sciml_par.networks, not for {type(model).__name__}."
     return None
 
 
@@ -141,9 +138,11 @@ def _estimate(
     # Near a layer that no point sees, the residual falls a little and then no further.
     doubtful = q < KNOWN or (q < SURE and not converges)
     correction = Correction(solved)
-    inside = prediction.inside
-    x = prediction.x if inside is None else prediction.x[inside]
-    relative = float(np.linalg.norm(correction(x)) / np.linalg.norm(correction.corrected(x)))
+    corrected = correction.corrected(prediction.x)
+    # Of the prediction itself, whose rounding in single precision the correction does not see.
+    e = corrected - prediction.u
+    inside = slice(None) if prediction.inside is None else prediction.inside
+    relative = float(np.linalg.norm(e[inside]) / np.linalg.norm(corrected[inside]))
     share = math.sqrt(solved.before / solved.of_zero) if solved.of_zero > 0 else math.nan
     why = None
     if not solved.of_zero > 0 or not math.isfinite(relative):
@@ -160,9 +159,9 @@ def _estimate(
     factor = _MARGIN * max(relative, share) / relative if at_rounding else 1.0
     return ErrorEstimate(
         factor * relative,
-        factor * np.sqrt(np.mean(correction(x) ** 2, axis=0)),
+        factor * np.sqrt(np.mean(e[inside] ** 2, axis=0)),
         q,
-        values=correction(prediction.x),
+        values=e,
         unknowns=correction.of_unknowns(problem),
         seconds=seconds,
         at_rounding=at_rounding,
@@ -214,7 +213,7 @@ def _reason(problem: Problem, q: float) -> str:
             "the solution is already as exact as they can be"
         )
     fall = f"falls by a factor of {q:.1f} only" if q >= 1 else "does not fall"
-    return f"with {_FEATURES[-1]} random features the residual at unseen points {fall}; {why}."
+    return f"with more random features the residual at unseen points {fall}; {why}."
 
 
 def _in_double_precision(model: Any) -> Any:

@@ -6,13 +6,16 @@ A few steps are made, so that tracing and compiling a loop for them would take m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par._text import one_line
+from sciml_par.errors import SciMLParError, TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.loss.member_objective import MemberObjective
 from sciml_par.training.loss.objective import field_of, jacobians_of
@@ -25,6 +28,7 @@ from sciml_par.training.optimizers.least_squares.least_squares import (
 from sciml_par.training.points.feed import Batch
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 
 class GaussNewton:
@@ -46,7 +50,7 @@ class GaussNewton:
     def solve(self, theta: Array, batch: Batch, steps: int) -> Array:
         """Return θ: [p] after so many steps, or fewer if the loss falls no further (collective)."""
         if self._jacobian is None:
-            self._trace(tf.constant(theta), batch)
+            self._here(lambda: self._trace(tf.constant(theta), batch))
         loss = self._loss(theta, batch)
         for _ in range(steps):
             before = loss
@@ -73,11 +77,14 @@ class GaussNewton:
 
     def _direction(self, theta: Array, batch: Batch) -> Array:
         """Return J⁺ r over the rows of all ranks, at the places of θ: [p]."""
-        residuals, jacobian = self._jacobian(tf.constant(theta), batch)
-        rows = np.concatenate([j.numpy() for j in jacobian], axis=1).T
-        r = np.concatenate([each.numpy() for each in residuals])
-        mine = np.linalg.qr(np.column_stack([rows, r]).astype(np.float64), mode="r")
-        everyone: list[Any] = self._communicator.allgather_object(mine)
+
+        def factor_here() -> Any:
+            residuals, jacobian = self._jacobian(tf.constant(theta), batch)
+            rows = np.concatenate([j.numpy() for j in jacobian], axis=1).T
+            r = np.concatenate([each.numpy() for each in residuals])
+            return np.linalg.qr(np.column_stack([rows, r]).astype(np.float64), mode="r")
+
+        everyone: list[Any] = self._communicator.allgather_object(self._here(factor_here))
 
         def solve() -> Array:
             factor: Any = everyone[0]
@@ -89,6 +96,21 @@ class GaussNewton:
         return np.asarray(self._layout.spread(tf.constant(solution[None]))[0].numpy())
 
     def _loss(self, theta: Array, batch: Batch) -> float:
-        residuals = self._residuals(tf.constant(theta), batch)
-        mine = sum(float(np.sum(np.square(r.numpy(), dtype=np.float64))) for r in residuals)
-        return sum(self._communicator.allgather_object(mine))
+        def loss_here() -> float:
+            residuals = self._residuals(tf.constant(theta), batch)
+            return sum(float(np.sum(np.square(r.numpy(), dtype=np.float64))) for r in residuals)
+
+        return sum(self._communicator.allgather_object(self._here(loss_here)))
+
+    def _here(self, action: Callable[[], T]) -> T:
+        """Do what does not communicate; if it fails on one rank, fail on all (collective)."""
+
+        def guarded() -> T:
+            try:
+                return action()
+            except SciMLParError:
+                raise
+            except Exception as error:  # TensorFlow, NumPy and a user's residual raise all kinds
+                raise TrainingError(f"{type(error).__name__}: {one_line(error)}") from error
+
+        return self._communicator.attempt(guarded)

@@ -17,27 +17,30 @@ from sciml_par.training.loop.course import Course
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.preparation.preparation import Preparation
 
-_SECONDS = 30.0
-"""A training that took this long is worth an estimate, which takes about five."""
+_SECONDS = 120.0
+"""A training that took this long is worth an estimate, which takes 3 to 20 seconds."""
 
 
-def wants_estimate(
-    asked: Any, members: Sequence[Member], ready: Preparation, everyone: Communicator
-) -> bool:
-    """Return whether errors are to be estimated; the same on every rank (collective)."""
+def check_estimate(asked: Any, ready: Preparation, everyone: Communicator) -> None:
+    """Check the argument `estimate` of `train`, before any training (local)."""
     if asked is not None and not isinstance(asked, bool):
         raise InputError(f"train: expected estimate to be True, False or None; got {asked!r}.")
-    together = ready.group.size == everyone.size
-    if asked and not together:
+    if asked and ready.group.size < everyone.size:
         raise InputError(
             "train: estimate=True is for members that all ranks train together; give "
             f"mode=Ensemble(members=…, ranks_per_member={everyone.size}), or leave it out."
         )
-    if asked is None:
-        seconds = max(m.seconds_train + m.seconds_compile for m in members) if members else 0.0
-        alone = together and len(members) == 1
-        return max(everyone.allgather_object(seconds if alone else 0.0)) >= _SECONDS
-    return bool(asked)
+
+
+def wants_estimate(
+    asked: bool | None, members: Sequence[Member], ready: Preparation, everyone: Communicator
+) -> bool:
+    """Return whether errors are to be estimated; the same on every rank (collective)."""
+    if asked is not None:
+        return asked
+    alone = ready.group.size == everyone.size and len(members) == 1
+    seconds = members[0].seconds_train + members[0].seconds_compile if alone else 0.0
+    return max(everyone.allgather_object(seconds)) >= _SECONDS
 
 
 def with_estimates(

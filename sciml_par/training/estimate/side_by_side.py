@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Ensemble
 from sciml_par.training.arguments.settings import LAST, Settings
+from sciml_par.training.estimate.candidates import Candidates
 from sciml_par.training.estimate.gauss_newton import GaussNewton
 from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
@@ -32,7 +32,7 @@ class Solved:
 
     Attributes
     ----------
-    number : which one.
+    number : that of its kind.
     setup, stack : its member of the training, and the computation that it was part of.
     start, end : its parameters before and after, [p].
     before, after : the loss at unseen points with them; NaN where there are none.
@@ -51,28 +51,25 @@ class Solved:
 
 def solve_side_by_side(
     problem: Problem,
-    make: Callable[..., Any],
-    count: int,
+    candidates: Candidates,
     *,
-    points: Points,
     steps: int,
     seed: int,
     precision: str,
     world: World,
     known: Array | None = None,
 ) -> list[Solved]:
-    """Solve for `count` networks by `LeastSquares` on all ranks together (collective).
+    """Solve for all candidates by `LeastSquares` on all ranks together (collective).
 
     Parameters
     ----------
-    make : makes network k when it is called with ``seed=k``; the networks differ in numbers only.
     known : the parameters behind those of the network itself to begin with, of unknown functions
         and unknowns; by default their own.
     """
-    everyone = world.communicator
+    everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
     arguments = Arguments(
         problem=problem,
-        network=make,
+        network=candidates,
         points=points,
         points_per_rank=None,
         mode=Ensemble(members=count, ranks_per_member=everyone.size, seeds=range(count)),
@@ -128,6 +125,11 @@ def _solved(
     ]
 
 
+def in_order(solved: list[Solved]) -> list[Solved]:
+    """Return them by their losses at unseen points, the least first."""
+    return sorted(solved, key=lambda each: each.after if np.isfinite(each.after) else np.inf)
+
+
 def best_of(solved: list[Solved]) -> Solved:
     """Return the one with the least loss at unseen points."""
-    return min(solved, key=lambda each: each.after if np.isfinite(each.after) else np.inf)
+    return in_order(solved)[0]

@@ -46,8 +46,9 @@ class MemberObjective:
         gradients = tape.gradient(
             loss, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        gradient = self.layout.derivatives(self.layout.flatten(gradients), 0)
-        return tf.concat([gradient, terms], axis=0)
+        frozen = self.layout.frozen
+        gradients = [tf.zeros_like(g) if i in frozen else g for i, g in enumerate(gradients)]
+        return tf.concat([self.layout.flatten(gradients), terms], axis=0)
 
     def squares(self, flat: Tensor, batch: Batch) -> Tensor:
         """Σ_t w_t |r_t|² at each point, over the first terms: [p] -> [n]."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems.unknowns.unknowns import Unknown
@@ -63,16 +62,8 @@ class ParameterLayout:
         """Return θ after a step, [M, p], with the frozen tensors as before it."""
         if not self.frozen:
             return after
-        return tf.where(tf.constant(self._marks(self.frozen)), before, after)
-
-    def derivatives(self, by_all: Tensor, axis: int) -> Tensor:
-        """Return derivatives by θ along an axis of size p, zero for the frozen tensors."""
-        if not self.frozen:
-            return by_all
-        shape = [1] * by_all.shape.rank
-        shape[axis] = self.size
-        marks = tf.reshape(tf.constant(self._marks(self.frozen)), shape)
-        return tf.where(marks, tf.zeros([], by_all.dtype), by_all)
+        marks = [np.full(size, i in self.frozen) for i, size in enumerate(self.sizes)]
+        return tf.where(tf.constant(np.concatenate(marks)), before, after)
 
     def of_linear(self) -> ParameterLayout:
         """Return the layout of which all is frozen but linear tensors and unknowns.
@@ -115,9 +106,6 @@ class ParameterLayout:
         found = dict(zip(self.rows, own, strict=True))
         none = [tf.zeros([values.shape[0], size], values.dtype) for size in self.sizes]
         return tf.concat([found.get(i, none[i]) for i in range(len(self.sizes))], axis=1)
-
-    def _marks(self, numbers: Sequence[int]) -> npt.NDArray[np.bool_]:
-        return np.concatenate([np.full(size, i in numbers) for i, size in enumerate(self.sizes)])
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -14,13 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
-from sciml_par.errors import InputError, ResultWarning
+from sciml_par._text import one_line
+from sciml_par.errors import InputError, ResultWarning, TrainingError
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
-from sciml_par.training.estimate.estimate import POINTS_PER_FEATURE, Kind, Sums
-from sciml_par.training.estimate.side_by_side import Solved, best_of, solve_side_by_side
+from sciml_par.training.estimate.candidates import Candidates, Kind
+from sciml_par.training.estimate.side_by_side import (
+    Solved,
+    best_of,
+    in_order,
+    solve_side_by_side,
+)
 from sciml_par.training.loop.stops import WallTime
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
@@ -42,7 +48,8 @@ _SIZES = {1: (40, 100, 300), 2: (100, 300, 800, 1500), 3: (200, 600, 1500)}
 _SIZES_OTHERWISE = (300, 1000)
 _NETWORKS = ((20, 2, 1000), (30, 3, 4000), (40, 3, 8000))
 """Widths, depths and interior points of networks."""
-_SMALL, _APART = 1e-4, 0.1
+_OF_CORRECTIONS: tuple[Kind, ...] = (("sin", 6.0), ("sin", 12.0), ("sin", 24.0), ("tanh", 8.0))
+_TINY, _APART = 1e-6, 0.1
 """Residuals, relative to those of u = 0, and the relative difference of two solutions."""
 _MOST_ESTIMATED = 500
 _MANY = 800
@@ -50,28 +57,6 @@ _MANY = 800
 _GROWTH = 2.5
 """The time of a stage grows with this power of the number of features."""
 _SEED = 401
-
-
-@dataclass(frozen=True)
-class Features:
-    """Makes random features of another kind for each seed."""
-
-    kinds: Sequence[Kind]
-    features: int
-
-    def __call__(self, d: int, m: int, *, seed: int, dtype: str, box: Any) -> Any:
-        models: Any = import_module("sciml_par.networks")
-        activation, scale = self.kinds[seed]
-        return models.RandomFeatures(
-            d,
-            m,
-            features=self.features,
-            activation=activation,
-            scale=scale,
-            seed=_SEED,
-            box=box,
-            dtype=dtype,
-        )
 
 
 @dataclass
@@ -90,7 +75,7 @@ class Ladder:
     def __post_init__(self) -> None:
         self._began = time.perf_counter()
         self._x, self._inside = points_of(self.problem.domain, None)
-        self._headed = False
+        self._headed, self._drawn = False, _SEED + self.seed
         self._sizes = _SIZES.get(self.problem.domain.dimension, _SIZES_OTHERWISE)
 
     def climb(self) -> Result:
@@ -114,65 +99,74 @@ class Ladder:
             if not self._has_time(longest * (features / smaller) ** _GROWTH):
                 break
             began = time.perf_counter()
-            solved = self._solved(Features(kinds, features), len(kinds), features)
+            candidates = Candidates(kinds, features, self._drawn)
+            solved = self._solved(candidates)
             longest, smaller = self._longest(time.perf_counter() - began), features
             found = best_of(solved)
             now = None if best is None else self._foreseen(best, found)
-            size = f"{features:,} {kinds[found.number][0]}, scale {kinds[found.number][1]:g}"
-            self._say("random features", size, found.after, now)
+            self._say("random features", _size(candidates, found.number), found.after, now)
             stalled = best is not None and found.after * _FALL**2 > best.after
             if best is None or found.after < best.after:
-                best, foreseen, chosen = found, now, (kinds[found.number], features)
+                best, foreseen, of_best = found, now, candidates
             if stalled or (now is not None and now.relative <= self.tolerance / _FALL):
                 break
             kinds = _next_kinds(kinds, solved, few=features >= _MANY)
         assert best is not None
-        self._check_uniqueness(solved)
-        self._keep(best, foreseen, *chosen)
+        undetermined = self._undetermined(solved)
+        if undetermined is not None:
+            nothing = ErrorEstimate.not_known(self.problem.outputs, undetermined)
+            self._keep(best, of_best, nothing, estimate=False)
+            return "no other method can decide between these"
+        # Features estimate the error of fewer features only.
+        estimate = of_best.features <= _MOST_ESTIMATED or foreseen is None
+        self._keep(best, of_best, foreseen, estimate=estimate)
         return self._corrected()
 
-    def _check_uniqueness(self, solved: Sequence[Solved]) -> None:
-        """Raise if two solutions with small residuals differ by as much as a solution."""
-        small = [s for s in solved if s.after < _SMALL**2 * s.of_zero]
-        if len(small) < 2:
-            return
-        first, second = map(self._values, sorted(small, key=lambda each: each.after)[:2])
+    def _undetermined(self, solved: Sequence[Solved]) -> str | None:
+        """Return that two functions with tiny residuals differ as solutions do, if so."""
+        tiny = [each for each in solved if each.after < _TINY**2 * each.of_zero]
+        if len(tiny) < 2:
+            return None
+        first, second = map(self._values, in_order(tiny)[:2])
         difference = np.linalg.norm(first - second) / np.linalg.norm(first)
-        if difference > _APART:
-            raise InputError(
-                f"solve: the equation and its conditions do not determine the solution: two "
-                f"functions satisfy them up to {_SMALL:g} of the residual of u = 0 and differ by "
-                f"{difference:.0%}. Add boundary or initial conditions."
-            )
+        if not difference > _APART:
+            return None
+        return (
+            f"the equation and its conditions do not determine the solution: two functions satisfy "
+            f"them up to {_TINY:g} of the residual of u = 0 and differ by {difference:.0%}; add "
+            f"boundary or initial conditions."
+        )
 
     def _keep(
-        self, solved: Solved, foreseen: ErrorEstimate | None, kind: Kind, features: int
+        self,
+        solved: Solved,
+        candidates: Candidates,
+        otherwise: ErrorEstimate | None,
+        *,
+        estimate: bool,
     ) -> None:
-        """Make a result of features that are solved for, with the best estimate there is."""
-        # Features estimate the error of fewer features only.
-        richer = features <= _MOST_ESTIMATED or foreseen is None
+        """Make a result of features that are solved for; `otherwise` is a further estimate."""
         optimizer: Any = LeastSquares()
-        network = _one(Features((kind,), features))
+        network: Any = candidates.only(solved.number)
         if not (self.problem.unknowns or self.problem.unknown_functions):
             optimizer, network = Keep(), _given(solved)
         self._train(
-            "features, with estimate" if richer else "features",
-            f"{features:,} {kind[0]}, scale {kind[1]:g}",
+            "features, with estimate" if estimate else "features",
+            _size(candidates, solved.number),
             network=network,
-            points=_points(features),
+            points=candidates.points,
             optimizer=optimizer,
-            estimate=richer,
-            otherwise=foreseen,
+            estimate=estimate,
+            otherwise=otherwise,
         )
 
     def _foreseen(self, before: Solved, found: Solved) -> ErrorEstimate | None:
         """Return the estimated error of a solution by the one with fewer features before it."""
-        q = math.sqrt(before.after / found.after) if found.after > 0 else math.inf
-        u = self._values(found)
+        if not 0 < found.after * _FALL**2 <= before.after:
+            return None
+        q, u = math.sqrt(before.after / found.after), self._values(found)
         e = (u - self._values(before)) / q
         relative = float(np.linalg.norm(e) / np.linalg.norm(u))
-        if not q >= _FALL:
-            return None
         return ErrorEstimate(relative, np.sqrt(np.mean(e**2, axis=0)), q, foreseen=True)
 
     def _corrected(self) -> str | None:
@@ -185,15 +179,14 @@ class Ladder:
             if not self._has_time(3 * before.seconds):
                 return "time is up"
             features = min(max(self._sizes), _MANY)
-            kinds: tuple[Kind, ...] = (("sin", 6.0), ("sin", 12.0), ("sin", 24.0), ("tanh", 8.0))
             base = self.best.networks[0]
-            solved = self._solved(Sums(base, kinds, features), len(kinds), features)
-            kind = kinds[best_of(solved).number]
+            candidates = Candidates(_OF_CORRECTIONS, features, self._drawn, base)
+            number = best_of(self._solved(candidates)).number
             self._train(
                 "correction",
-                f"{features:,} {kind[0]}, scale {kind[1]:g}",
-                network=_one(Sums(base, (kind,), features)),
-                points=_points(features),
+                _size(candidates, number),
+                network=candidates.only(number),
+                points=candidates.points,
                 optimizer=LeastSquares(),
             )
             after = self.best.error
@@ -212,7 +205,7 @@ class Ladder:
                 "network",
                 f"{width} × {depth}, {number:,} points",
                 network=partial(mlp, width=width, depth=depth),
-                points=Points(number, method="sobol", seed=_SEED),
+                points=Points(number, method="sobol", seed=self._drawn),
                 optimizer=LevenbergMarquardt(),
                 steps=1_000,
                 stop=WallTime(seconds=max(left / 2, 1.0)),
@@ -222,12 +215,10 @@ class Ladder:
                 return why
         return None
 
-    def _solved(self, make: Callable[..., Any], count: int, features: int) -> list[Solved]:
+    def _solved(self, candidates: Candidates) -> list[Solved]:
         return solve_side_by_side(
             self.problem,
-            make,
-            count,
-            points=_points(features),
+            candidates,
             steps=LeastSquares.default_steps,
             seed=self.seed,
             precision=self.precision,
@@ -244,16 +235,22 @@ class Ladder:
         **arguments: Any,
     ) -> None:
         """Train, and keep the result if it is the best; `otherwise` is a further estimate."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = train(
-                self.problem,
-                seed=self.seed,
-                precision=self.precision,
-                progress=False,
-                estimate=estimate,
-                **arguments,
-            )
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = train(
+                    self.problem,
+                    seed=self.seed,
+                    precision=self.precision,
+                    progress=False,
+                    estimate=estimate,
+                    **arguments,
+                )
+        except (InputError, TrainingError) as error:
+            if self.best is None:
+                raise
+            self._say(method, size, math.nan, None, failure=one_line(error))
+            return
         if otherwise is not None and not result.error.known:
             (member,) = result.members
             result = replace(result, members=(replace(member, error=otherwise),))
@@ -277,13 +274,21 @@ class Ladder:
     def _has_time(self, needed: float) -> bool:
         return self._left() > needed
 
-    def _say(self, method: str, size: str, loss: float, error: ErrorEstimate | None) -> None:
+    def _say(
+        self,
+        method: str,
+        size: str,
+        loss: float,
+        error: ErrorEstimate | None,
+        *,
+        failure: str = "",
+    ) -> None:
         if not self.shown or self.world.communicator.rank > 0:
             return
         if not self._headed:
             self._headed = True
             print(f"{'method':<24}{'size':<28}{'residual':>9}  {'error':<18}{'time':>8}")
-        text = ""
+        text = failure
         if error is not None:
             text = f"{error.relative:.1e}" if error.known else "not known"
             text += " (foreseen)" if error.foreseen else ""
@@ -304,13 +309,9 @@ class Ladder:
             )
 
 
-def _one(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what makes the first of the networks, whatever the seed of the training."""
-
-    def first(d: int, m: int, *, seed: int, dtype: str, box: Any = None) -> Any:
-        return make(d, m, seed=0, dtype=dtype, box=box)
-
-    return first
+def _size(candidates: Candidates, number: int) -> str:
+    activation, scale = candidates.kinds[number]
+    return f"{candidates.features:,} {activation}, scale {scale:g}"
 
 
 def _given(solved: Solved) -> Callable[..., Any]:
@@ -323,14 +324,9 @@ def _given(solved: Solved) -> Callable[..., Any]:
     return lambda: network.model
 
 
-def _points(features: int) -> Points:
-    return Points(int(POINTS_PER_FEATURE * features), method="sobol", seed=_SEED)
-
-
 def _next_kinds(kinds: Sequence[Kind], solved: Sequence[Solved], *, few: bool) -> tuple[Kind, ...]:
     """Return the best kinds, and a steeper one than the best; where few are asked for, that."""
-    ordered = sorted(solved, key=lambda each: each.after if math.isfinite(each.after) else math.inf)
-    best = [kinds[each.number] for each in ordered[:_KEPT_KINDS]]
+    best = [kinds[each.number] for each in in_order(list(solved))[:_KEPT_KINDS]]
     activation, scale = best[0]
     if few:
         return ((activation, _STEEPER * scale),)
