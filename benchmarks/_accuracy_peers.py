@@ -22,6 +22,7 @@ from _accuracy_training import network_factory
 from sciml_par._tensorflow import tf
 from sciml_par.networks import make_network
 from sciml_par.parallel import current_world
+from sciml_par.training.loss.known import Gradient
 from sciml_par.training.loss.objective import StackedObjective, field_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.points.make_feed import make_feed
@@ -124,7 +125,12 @@ class Standing:
             stacked=feed.stacked,
             communicator=current_world().alone,
         )
-        made = tf.function(objective.value_and_gradient, jit_compile=True, autograph=False)
+
+        def terms_and_gradient(theta: Any, batch: Any) -> Any:
+            known = objective.evaluate(Gradient, theta, batch)
+            return known.terms, known.gradient
+
+        made = tf.function(terms_and_gradient, jit_compile=True, autograph=False)
         specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), batch)
         compiled = made.get_concrete_function(tf.TensorSpec([1, layout.size], dtype), specs)
 

@@ -17,6 +17,7 @@ from sciml_par.training import Adam
 from sciml_par.training.loop.loop import Chunk, Loop, State, compiles_collectives
 from sciml_par.training.loop.stops import Stops
 from sciml_par.training.loss.function_networks import networks_of_functions
+from sciml_par.training.loss.known import Gradient, Jacobian, LinearJacobian
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.points.make_feed import make_feed
@@ -26,7 +27,7 @@ from sciml_par.training.weights.weighting import Weighting
 
 @dataclass
 class Engine:
-    """One model of this problem on the ranks of a group, in double precision."""
+    """Models of this problem on the ranks of a group, in double precision."""
 
     problem: Problem
     group: Communicator
@@ -36,6 +37,7 @@ class Engine:
     optimizer: Any = field(default_factory=Adam)
     log_every: int = 10
     strategy: Any = None
+    members: int = 1
 
     def __post_init__(self) -> None:
         self.feed = make_feed(
@@ -53,18 +55,15 @@ class Engine:
             self.problem, beside=network, seed=0, members=1, dtype="float64", initial_weights=None
         )
         network = network.with_others(others)
-        layout = ParameterLayout.of(network.trainable_variables, self.problem.unknowns)
-        self.objective = StackedObjective(
-            partial(field_of, self.problem, network),
-            self.problem.terms,
-            layout=layout,
-            members=1,
-            stacked=self.feed.stacked,
-            communicator=self.group,
-            jacobians=jacobians_of(self.problem, network, layout),
-            rows_of_ranks=self.feed.rows_of_ranks,
-            compile_local=not compiles_collectives(self.group),
+        layout = ParameterLayout.of(
+            network.trainable_variables, self.problem.unknowns, linear=network.linear
         )
+        self._layout = layout
+        only_linear = getattr(self.optimizer, "needs", None) is LinearJacobian
+        derived = layout.of_linear() if only_linear else layout
+        self.jacobians = jacobians_of(self.problem, network, derived)
+        self.field = partial(field_of, self.problem, network)
+        self.objective = self.objective_of(self.members)
         weighting = None
         if self.strategy is not None:
             points = [sum(rows) for rows in self.feed.rows_of_ranks]
@@ -84,15 +83,35 @@ class Engine:
         )
         weights = [tf.convert_to_tensor(v) for v in network.trainable_variables]
         weights.append(tf.constant(initial_unknowns(self.problem.unknowns, 0)))
-        self.parameters = layout.flatten(weights)[None]
+        first = layout.flatten(weights)[None]
+        noise = np.random.default_rng(3).normal(size=(self.members - 1, layout.size))
+        self.parameters = tf.concat([first, first + 0.1 * noise], axis=0)
+
+    def objective_of(self, members: int) -> StackedObjective:
+        """Return the loss of M members on the engine's points."""
+        return StackedObjective(
+            self.field,
+            self.problem.terms,
+            layout=self._layout,
+            members=members,
+            stacked=self.feed.stacked,
+            communicator=self.group,
+            jacobians=self.jacobians,
+            rows_of_ranks=self.feed.rows_of_ranks,
+            compile_local=not compiles_collectives(self.group),
+        )
 
     def start(self) -> State:
         return self.loop.start(self.parameters)
 
     def value_and_gradient(self) -> tuple[float, Any]:
         """At the initial weights, by themselves."""
-        terms, gradient = self.objective.value_and_gradient(self.parameters, self.feed.whole(0))
-        return float(tf.reduce_sum(terms)), gradient.numpy()[0]
+        known = self.objective.evaluate(Gradient, self.parameters, self.feed.whole(0))
+        return float(tf.reduce_sum(known.terms)), known.gradient.numpy()[0]
+
+    def residuals_and_jacobian(self, parameters: Any, batch: Any) -> Any:
+        known = self.objective.evaluate(Jacobian, parameters, batch)
+        return known.residuals, known.jacobian
 
     def advance(
         self, state: State, count: int, *, step: int = 0, rate_factor: float = 1.0
@@ -101,7 +120,7 @@ class Engine:
             state,
             self.feed.chunk(step),
             Stops().limits("float64"),
-            tf.fill([1, 1], tf.constant(rate_factor, tf.float64)),
+            tf.fill([self.members, 1], tf.constant(rate_factor, tf.float64)),
             step=step,
             phase_start=0,
             count=count,

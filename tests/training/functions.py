@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from one_rank import GivenObjective
 
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.optimizer import At
@@ -15,10 +16,8 @@ Tensor = Any
 Function = Callable[..., Tensor]
 
 
-class FunctionObjective:
+class FunctionObjective(GivenObjective):
     """L(θ) = f(θ, batch) for every row of θ: [M, p]; it counts how often it is evaluated."""
-
-    term_count = 1
 
     def __init__(self, function: Function, size: int) -> None:
         self.layout = ParameterLayout(shapes=((size,),), names=("x",))
@@ -28,18 +27,9 @@ class FunctionObjective:
     def value(self, parameters: Tensor, batch: Any) -> Tensor:
         return self._function(parameters, batch)[:, None]
 
-    def from_first_rank(self, tensor: Tensor) -> Tensor:
-        return tensor
-
     def value_and_gradient(self, parameters: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
         self.count.assign_add(1.0)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(parameters)
-            losses = self.value(parameters, batch)
-        return losses, tape.gradient(losses, parameters, unconnected_gradients="zero")
-
-    def residuals(self, parameters: Tensor, batch: Any) -> Tensor:
-        raise NotImplementedError
+        return super().value_and_gradient(parameters, batch)
 
 
 class Run:

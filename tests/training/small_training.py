@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from one_rank import GivenObjective
 
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.optimizer import At
@@ -19,12 +20,12 @@ LAYOUT = ParameterLayout(
 )
 
 
-class SmallObjective:
+class SmallObjective(GivenObjective):
     """Least squares of tanh(x W + b) V for M members, [M, 1] terms, on 12 points."""
 
     def __init__(self, dtype: str = "float64") -> None:
         rng = np.random.default_rng(5)
-        self.layout, self.term_count = LAYOUT, 1
+        self.layout = LAYOUT
         self._x = tf.constant(rng.normal(size=(12, 2)), dtype)
         self._y = tf.constant(rng.normal(size=(12, 1)), dtype)
 
@@ -36,18 +37,6 @@ class SmallObjective:
         )
         u = tf.tanh(self._x @ w + b[:, None]) @ v
         return tf.reduce_mean((u - self._y) ** 2, axis=[1, 2])[:, None]
-
-    def value_and_gradient(self, parameters: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(parameters)
-            losses = self.value(parameters, batch)
-        return losses, tape.gradient(losses, parameters)
-
-    def residuals(self, parameters: Tensor, batch: Any) -> Tensor:
-        raise NotImplementedError
-
-    def from_first_rank(self, tensor: Tensor) -> Tensor:
-        return tensor
 
 
 def initial(members: int = 1, dtype: str = "float64") -> Tensor:

@@ -40,6 +40,7 @@ from sciml_par.problems import (
 )
 from sciml_par.training import Points
 from sciml_par.training.loss.jacobian import JacobianOfTerm, weighted
+from sciml_par.training.loss.known import Gradient, Jacobian, Residuals
 from sciml_par.training.loss.objective import jacobians_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.points.feed import Rows
@@ -193,16 +194,17 @@ def test_jacobian_agrees_with_differences_and_with_the_gradient(case: str, model
         CASES[case], sp.current_world().communicator, MODELS[model], points=Points(27, boundary=150)
     )
     objective, batch = engine.objective, engine.feed.whole(0)
-    objective.prepare_jacobian(engine.parameters, batch)
+    objective.prepare(Jacobian, engine.parameters, batch)
     rng = np.random.default_rng(1)
     theta = engine.parameters + 0.1 * rng.normal(size=engine.parameters.shape)
 
     @tf.function(autograph=False)
     def compute(parameters: Any) -> Any:
+        known = objective.evaluate(Gradient, parameters, batch)
         return (
-            *objective.residuals_and_jacobian(parameters, batch),
-            objective.residuals(parameters, batch),
-            objective.value_and_gradient(parameters, batch),
+            *engine.residuals_and_jacobian(parameters, batch),
+            objective.evaluate(Residuals, parameters, batch).residuals,
+            (known.terms, known.gradient),
         )
 
     residuals, slopes, again, (terms, gradient) = compute(theta)
@@ -295,19 +297,19 @@ def test_jacobian_of_coupled_points_agrees_with_differences(case: str, model: An
         COUPLED_PROBLEMS[case], sp.current_world().communicator, model, points=Points(ROWS)
     )
     objective, batch = engine.objective, engine.feed.whole(0)
-    objective.prepare_jacobian(engine.parameters, batch)
+    objective.prepare(Jacobian, engine.parameters, batch)
     rng = np.random.default_rng(1)
     theta = engine.parameters + rng.normal(size=engine.parameters.shape)
     direction, h = rng.normal(size=theta.shape), 1e-5
 
     def residuals(at: Any) -> np.ndarray:
         # Of the loss, which has no Jacobian.
-        u = objective._field(objective.layout.unflatten(at[0]))
+        u = engine.field(objective.layout.unflatten(at[0]))
         pairs = zip(engine.problem.terms, batch, strict=True)
         parts = [weighted(term.residual(u, *rows.arrays), rows.weights) for term, rows in pairs]
         return np.concatenate(parts)
 
-    r, slopes = objective.residuals_and_jacobian(theta, batch)
+    r, slopes = engine.residuals_and_jacobian(theta, batch)
     np.testing.assert_allclose(np.concatenate([e[0] for e in r]), residuals(theta), rtol=1e-12)
     found = np.concatenate([each[0] for each in slopes], axis=1).T @ direction[0]
     expected = (residuals(theta + h * direction) - residuals(theta - h * direction)) / (2 * h)
@@ -341,24 +343,18 @@ def test_rounding_makes_no_pointwise_residual_slow(
 def test_members_have_the_jacobians_that_they_have_alone() -> None:
     engine = Engine(CASES["poisson"], sp.current_world().communicator, _mlp, points=9)
     batch = engine.feed.whole(0)
-    engine.objective.prepare_jacobian(engine.parameters, batch)
+    engine.objective.prepare(Jacobian, engine.parameters, batch)
     rng = np.random.default_rng(1)
     theta = tf.constant(rng.normal(size=(3, engine.parameters.shape[1])))
-    parts = (engine.objective._field, engine.objective._terms)
-    flags = engine.feed.stacked
-    stacked = type(engine.objective)(
-        *parts,
-        layout=engine.objective.layout,
-        members=3,
-        stacked=flags,
-        communicator=sp.current_world().communicator,
-        jacobians=engine.objective._jacobians,
-    )
-    compute = tf.function(stacked.residuals_and_jacobian, autograph=False)
+    stacked = engine.objective_of(3)
+
+    def of_all(theta: Any, batch: Any) -> Any:
+        known = stacked.evaluate(Jacobian, theta, batch)
+        return known.residuals, known.jacobian
+
+    compute = tf.function(of_all, autograph=False)
     residuals, slopes = compute(theta, batch)
-    alone = tf.function(
-        partial(engine.objective.residuals_and_jacobian, batch=batch), autograph=False
-    )
+    alone = tf.function(partial(engine.residuals_and_jacobian, batch=batch), autograph=False)
     for j in range(3):
         r, s = alone(theta[j : j + 1])
         for got, expected in zip([*residuals, *slopes], [*r, *s], strict=True):

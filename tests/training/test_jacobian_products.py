@@ -11,7 +11,7 @@ from engine import Engine
 from test_jacobian import CASES, MODELS
 
 import sciml_par.parallel as sp
-from sciml_par.training.loss.objective import StackedObjective
+from sciml_par.training.loss.known import Jacobian, LinearMap
 
 pytestmark = pytest.mark.ranks(most=1, reason="products of a rank's own points")
 
@@ -43,8 +43,8 @@ def test_products_of_members() -> None:
 
 def _check(case: str, model: str, members: int) -> None:
     engine = Engine(CASES[case], sp.current_world().communicator, MODELS[model], points=9)
-    objective, batch = _stacked(engine, members), engine.feed.whole(0)
-    objective.prepare_jacobian(engine.parameters, batch)
+    objective, batch = engine.objective_of(members), engine.feed.whole(0)
+    objective.prepare(Jacobian, engine.parameters, batch)
     rng = np.random.default_rng(1)
     p = engine.parameters.shape[1]
     theta = engine.parameters + 0.1 * rng.normal(size=[members, p])
@@ -52,14 +52,15 @@ def _check(case: str, model: str, members: int) -> None:
 
     # Not compiled: what is computed is small, and what is to be compiled is large.
     def compute(theta: Any, direction: Any) -> Any:
-        residuals, jacobian = objective.residuals_and_jacobian(theta, batch)
-        squares = [r**2 for r in residuals]
+        known = objective.evaluate(Jacobian, theta, batch)
+        squares = [r**2 for r in known.residuals]
+        products = objective.evaluate(LinearMap, theta, batch)
         return (
-            jacobian,
+            known.jacobian,
             squares,
-            objective.jacobian_times(theta, batch, direction),
-            objective.transposed_times(theta, batch, squares),
-            objective.normal_times(theta, batch, direction),
+            products.times(direction),
+            products.transposed_times(squares),
+            products.normal_times(direction),
         )
 
     jacobian, squares, along, back, normal = compute(theta, direction)
@@ -70,19 +71,6 @@ def _check(case: str, model: str, members: int) -> None:
     _assert_close(back, tf.add_n(sums))
     sums = [tf.linalg.matvec(j, v) for j, v in zip(jacobian, expected, strict=True)]
     _assert_close(normal, tf.add_n(sums))
-
-
-def _stacked(engine: Engine, members: int) -> StackedObjective:
-    made = engine.objective
-    return StackedObjective(
-        made._field,
-        made._terms,
-        layout=made.layout,
-        members=members,
-        stacked=engine.feed.stacked,
-        communicator=engine.group,
-        jacobians=made._jacobians,
-    )
 
 
 def _assert_close(found: Any, expected: Any) -> None:

@@ -15,6 +15,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Problem, laplacian
 from sciml_par.training import SPRING, LevenbergMarquardt, Points
 from sciml_par.training.loop.loop_cache import _key
+from sciml_par.training.loss.known import Jacobian, Residuals
 from sciml_par.training.optimizers.least_squares.kernel_form import KernelForm
 from sciml_par.training.optimizers.least_squares.normal_equations import NormalEquations
 from sciml_par.training.optimizers.least_squares.solvers import make_system
@@ -58,8 +59,8 @@ class _Stack:
 def dense(here: Engine) -> tuple[Any, Any]:
     """r: [N] and J: [N, p] of all points on one rank."""
     batch = here.feed.whole(0)
-    here.objective.prepare_jacobian(here.parameters, batch)
-    r, slopes = here.objective.residuals_and_jacobian(here.parameters, batch)
+    here.objective.prepare(Jacobian, here.parameters, batch)
+    r, slopes = here.residuals_and_jacobian(here.parameters, batch)
     return tf.concat(r, axis=1)[0].numpy(), tf.concat(slopes, axis=2)[0].numpy().T
 
 
@@ -88,7 +89,7 @@ def test_both_forms_solve_the_same_equations_on_any_number_of_ranks(
         jacobian.T @ jacobian + damping * np.diag(scale**2), jacobian.T @ np.stack([r, r**2]).T
     ).T
     batch = shared.feed.whole(0)
-    shared.objective.prepare_jacobian(shared.parameters, batch)
+    shared.objective.prepare(Jacobian, shared.parameters, batch)
     counts = shared.objective.residuals_of_ranks(batch)
     assert sum(counts) == len(r)
 
@@ -98,15 +99,12 @@ def test_both_forms_solve_the_same_equations_on_any_number_of_ranks(
         for form in (KernelForm(counts, scaled), NormalEquations()):
             line = form.linearize(shared.objective, parameters, batch)
             factor = form.factorize(
-                shared.objective,
-                line,
-                tf.constant([damping], tf.float64),
-                tf.constant(scale[None]),
+                line, tf.constant([damping], tf.float64), tf.constant(scale[None])
             )
             found.append(
                 (
-                    form.solve_gradient(shared.objective, line, factor),
-                    form.solve(shared.objective, line, factor, [v**2 for v in line.residuals]),
+                    form.solve_gradient(line, factor),
+                    form.solve(line, factor, [v**2 for v in line.residuals]),
                     line.gradient,
                     line.terms,
                 )
@@ -129,7 +127,7 @@ def test_auto_takes_the_smaller_system_by_the_residuals_of_all_ranks() -> None:
         made = make_system("auto", here.objective, here.feed.whole(0), 17, scaled=False)
         kinds.append(type(made))
         counts = here.objective.residuals_of_ranks(here.feed.whole(0))
-        own = here.objective.residuals(here.parameters, here.feed.whole(0))
+        own = here.objective.evaluate(Residuals, here.parameters, here.feed.whole(0)).residuals
         assert counts[here.group.rank] == sum(r.shape[1] for r in own)
         assert len(counts) == here.group.size
     assert kinds == [KernelForm, NormalEquations]

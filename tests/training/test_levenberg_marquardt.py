@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from one_rank import GivenObjective
 
 from sciml_par.errors import InputError
 from sciml_par.training import LevenbergMarquardt
@@ -19,10 +20,8 @@ AT: Any = At(tf.constant(1), tf.ones([1, 1], tf.float64), same_points=True)
 Function = Callable[[Any], Any]
 
 
-class LeastSquares:
+class LeastSquares(GivenObjective):
     """|r(θ)|² for M members, r: [p] -> [K], as an objective of one rank."""
-
-    on_first_rank, rank = True, 0
 
     def __init__(self, residual: Function, size: int) -> None:
         self._residual, self.size = residual, size
@@ -30,7 +29,7 @@ class LeastSquares:
     def residuals(self, parameters: Any, batch: Any) -> list[Any]:
         return [tf.stack([self._residual(row) for row in tf.unstack(parameters)])]
 
-    def residuals_and_jacobian(self, parameters: Any, batch: Any) -> tuple[list[Any], list[Any]]:
+    def jacobian(self, parameters: Any, batch: Any) -> list[Any]:
         slopes = []
         for row in tf.unstack(parameters):
             with tf.GradientTape() as tape:
@@ -38,22 +37,10 @@ class LeastSquares:
                 r = self._residual(row)
             found = tape.jacobian(r, row, unconnected_gradients=tf.UnconnectedGradients.ZERO)
             slopes.append(tf.transpose(found))
-        return self.residuals(parameters, batch), [tf.stack(slopes)]
+        return [tf.stack(slopes)]
 
     def residuals_of_ranks(self, batch: Any) -> tuple[int, ...]:
         return (int(self._residual(tf.zeros([self.size], tf.float64)).shape[0]),)
-
-    def gather(self, rows: Any, counts: Any) -> Any:
-        return rows
-
-    def exchange(self, rows: Any, sent: Any, received: Any) -> Any:
-        return rows
-
-    def sum_over_ranks(self, tensor: Any) -> Any:
-        return tensor
-
-    def from_first_rank(self, tensor: Any) -> Any:
-        return tensor
 
 
 def minimize(

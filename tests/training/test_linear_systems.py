@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from one_rank import GivenObjective
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.collectives.allreduce import allreduce
-from sciml_par.training.loss.objective import StackedObjective
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares.linear_system import LinearSystem
 from sciml_par.training.optimizers.least_squares.matrix_free import MatrixFree
 from sciml_par.training.optimizers.least_squares.solvers import system_of
@@ -20,13 +21,13 @@ P = 70
 EXACT = ("block cholesky", "qr")
 
 
-class Linear:
+class Linear(GivenObjective):
     """Two terms r_t = A_t θ − b_t of two members, whose rows are divided among the ranks."""
 
     def __init__(self, *, rows: tuple[int, int] = (90, 31), empty: bool = False, members: int = 2):
         rng = np.random.default_rng(3)
         self.group = sp.current_world().communicator
-        self.members = members
+        self.members, self.ranks = members, Ranks(self.group)
         matrices = [rng.normal(size=(members, P, n)) / np.arange(1, P + 1)[:, None] for n in rows]
         values = [rng.normal(size=(members, n)) for n in rows]
         rank, size = self.group.rank, self.group.size
@@ -36,34 +37,14 @@ class Linear:
         self.whole = np.concatenate(matrices, axis=2).transpose(0, 2, 1)
         self.right = np.concatenate(values, axis=1)
 
-    def __getattr__(self, name: str) -> Any:
-        # The collectives of the engine's own objective.
-        found = getattr(StackedObjective, name)
-        return found.fget(self) if isinstance(found, property) else found.__get__(self)
-
-    @property
-    def _communicator(self) -> Any:
-        return self.group
-
     def residuals(self, theta: Any, batch: Any) -> list[Any]:
         return [
             tf.linalg.matvec(tf.constant(m), theta, transpose_a=True) - v
             for m, v in zip(self.matrices, self.values, strict=True)
         ]
 
-    def residuals_and_jacobian(self, theta: Any, batch: Any) -> tuple[list[Any], list[Any]]:
-        return self.residuals(theta, batch), [tf.constant(m) for m in self.matrices]
-
-    def jacobian_times(self, theta: Any, batch: Any, d: Any) -> list[Any]:
-        return [tf.linalg.matvec(tf.constant(m), d, transpose_a=True) for m in self.matrices]
-
-    def transposed_times(self, theta: Any, batch: Any, v: Any) -> Any:
-        return tf.add_n(
-            [tf.linalg.matvec(tf.constant(m), x) for m, x in zip(self.matrices, v, strict=True)]
-        )
-
-    def normal_times(self, theta: Any, batch: Any, d: Any) -> Any:
-        return self.transposed_times(theta, batch, self.jacobian_times(theta, batch, d))
+    def jacobian(self, theta: Any, batch: Any) -> list[Any]:
+        return [tf.constant(m) for m in self.matrices]
 
 
 def _part(n: int, rank: int, size: int, empty: bool) -> slice:
@@ -87,16 +68,14 @@ def _solutions(
     @tf.function(autograph=False, jit_compile=compiled)
     def compute(theta: Any) -> Any:
         at = system.linearize(problem, theta, ())
-        factor = system.factorize(
-            problem, at, tf.constant(DAMPING[: problem.members], tf.float64), scale
-        )
+        factor = system.factorize(at, tf.constant(DAMPING[: problem.members], tf.float64), scale)
         squares = [r**2 for r in at.residuals]
         return (
-            system.solve_gradient(problem, at, factor),
-            system.solve(problem, at, factor, squares),
+            system.solve_gradient(at, factor),
+            system.solve(at, factor, squares),
             at.gradient,
             at.terms,
-            *system.along(problem, at, tf.ones_like(theta)),
+            *system.along(at, tf.ones_like(theta)),
         )
 
     return [each.numpy() for each in compute(theta)]
@@ -195,7 +174,7 @@ def test_matrix_free_estimates_norms_of_columns_from_below() -> None:
 
         @tf.function(autograph=False)
         def compute(theta: Any, system: MatrixFree = system) -> Any:
-            return system.squared_column_norms(problem, system.linearize(problem, theta, ()))
+            return system.squared_column_norms(system.linearize(problem, theta, ()))
 
         found = compute(theta).numpy()
         assert np.all(found <= exact * (1 + 1e-9))

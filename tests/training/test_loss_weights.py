@@ -14,6 +14,7 @@ import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.training import LBFGS, SGD, LevenbergMarquardt, ResidualBasedAttention, SelfAdaptive
 from sciml_par.training.loop.loop import Chunk
+from sciml_par.training.loss.known import Gradient
 from sciml_par.training.loss.objective import StackedObjective
 from sciml_par.training.optimizers.optimizer import At
 from sciml_par.training.points.feed import Rows
@@ -69,7 +70,7 @@ def test_multipliers_and_parameters_are_those_of_numpy(name: str) -> None:
         weighed = weighting.weigh(theta, state, batch, tf.constant(number))
         np.testing.assert_allclose(weighed.shown[0], means(factors[number]), rtol=1e-10)
         np.testing.assert_allclose(weighed.terms[0], plain.losses(theta.numpy()[0]), rtol=1e-10)
-        _, gradient = weighting.objective.value_and_gradient(theta, weighed.batch)
+        gradient = weighting.objective.evaluate(Gradient, theta, weighed.batch).gradient
         theta, state = theta - RATE * gradient, weighed.state
     np.testing.assert_allclose(theta[0], expected, rtol=0, atol=1e-10)
     assert np.ptp([means(each) for each in factors], axis=0).max() > 1e-2, "nothing changed"
@@ -119,16 +120,7 @@ def test_stacked_members_have_weights_of_their_own(name: str) -> None:
     model = engine(plain.PLAIN[name][0])
     stacked = StackedFeed([model.feed, model.feed])
     assert stacked.stacked == model.feed.stacked
-    both = StackedObjective(
-        model.objective._field,
-        model.problem.terms,
-        layout=model.objective.layout,
-        members=2,
-        stacked=stacked.stacked,
-        communicator=model.group,
-        jacobians=model.objective._jacobians,
-        rows_of_ranks=model.feed.rows_of_ranks,
-    )
+    both = model.objective_of(2)
     problems = [model.problem, model.problem]
     points = [sum(rows) for rows in model.feed.rows_of_ranks]
     two = Weighting(
@@ -145,9 +137,9 @@ def test_stacked_members_have_weights_of_their_own(name: str) -> None:
     singles = [partial_weigh(one, thetas[j : j + 1], batch) for j in range(2)]
     np.testing.assert_allclose(step.shown, tf.concat([s.shown for s in singles], 0), rtol=1e-10)
     assert np.abs(step.shown[0] - step.shown[1]).max() > 1e-6
-    _, gradient = two.objective.value_and_gradient(thetas, step.batch)
+    gradient = two.objective.evaluate(Gradient, thetas, step.batch).gradient
     for j, single in enumerate(singles):
-        _, own = one.objective.value_and_gradient(thetas[j : j + 1], single.batch)
+        own = one.objective.evaluate(Gradient, thetas[j : j + 1], single.batch).gradient
         np.testing.assert_allclose(gradient[j], own[0], rtol=1e-9, atol=1e-12)
 
 

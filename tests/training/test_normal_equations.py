@@ -7,36 +7,31 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from one_rank import GivenObjective
 
 import sciml_par.parallel as sp
-from sciml_par.parallel import Sum, allreduce, broadcast
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares import normal_equations
 from sciml_par.training.optimizers.least_squares.normal_equations import NormalEquations
 
 MEMBERS, PARAMETERS, DAMPING = 2, 5, 0.3
 
 
-class Given:
+class Given(GivenObjective):
     """An objective whose residuals and Jacobians are given: of each rank other rows."""
 
     def __init__(self, rank: int) -> None:
+        self.ranks = Ranks(sp.current_world().communicator)
         rng = np.random.default_rng([7, rank])
         rows = (3 + rank, 2 * (rank % 2))  # the second term has no rows on the even ranks
-        self.residuals = [rng.normal(size=(MEMBERS, n)) for n in rows]
-        self.jacobian = [rng.normal(size=(MEMBERS, PARAMETERS, n)) for n in rows]
+        self.of_terms = [rng.normal(size=(MEMBERS, n)) for n in rows]
+        self.slopes = [rng.normal(size=(MEMBERS, PARAMETERS, n)) for n in rows]
 
-    def residuals_and_jacobian(self, parameters: Any, batch: Any) -> Any:
-        return [tf.constant(r) for r in self.residuals], [tf.constant(j) for j in self.jacobian]
+    def residuals(self, parameters: Any, batch: Any) -> Any:
+        return [tf.constant(r) for r in self.of_terms]
 
-    def sum_over_ranks(self, tensor: Any) -> Any:
-        return allreduce(tensor, Sum)
-
-    def from_first_rank(self, tensor: Any) -> Any:
-        return broadcast(tensor, 0)
-
-    @property
-    def on_first_rank(self) -> bool:
-        return sp.rank() == 0
+    def jacobian(self, parameters: Any, batch: Any) -> Any:
+        return [tf.constant(j) for j in self.slopes]
 
 
 @pytest.mark.parametrize("on_host", [True, False], ids=["LAPACK", "TensorFlow"])
@@ -50,26 +45,26 @@ def test_normal_equations_have_numpys_solutions(
     system = NormalEquations()
     rng = np.random.default_rng(1)
     scale = rng.uniform(0.5, 2.0, size=(MEMBERS, PARAMETERS))
-    v = [[rng.normal(size=r.shape) for r in each.residuals] for each in everyone]
+    v = [[rng.normal(size=r.shape) for r in each.of_terms] for each in everyone]
 
     @tf.function(jit_compile=True, autograph=False)
     def solve() -> Any:
         theta = tf.zeros([MEMBERS, PARAMETERS], tf.float64)
         line = system.linearize(here, theta, ())
         damping = tf.fill([MEMBERS], tf.constant(DAMPING, tf.float64))
-        factor = system.factorize(here, line, damping, tf.constant(scale))
-        first = system.solve_gradient(here, line, factor)
+        factor = system.factorize(line, damping, tf.constant(scale))
+        first = system.solve_gradient(line, factor)
         mine = [tf.constant(each) for each in v[sp.rank()]]
-        return line.terms, line.gradient, first, system.solve(here, line, factor, mine)
+        return line.terms, line.gradient, first, system.solve(line, factor, mine)
 
     terms, gradient, first, second = (each.numpy() for each in solve())
     for j in range(MEMBERS):
-        rows = [np.concatenate([k[j] for k in each.jacobian], axis=1) for each in everyone]
-        r = np.concatenate([np.concatenate([k[j] for k in each.residuals]) for each in everyone])
+        rows = [np.concatenate([k[j] for k in each.slopes], axis=1) for each in everyone]
+        r = np.concatenate([np.concatenate([k[j] for k in each.of_terms]) for each in everyone])
         right = np.concatenate([np.concatenate([k[j] for k in each]) for each in v])
         jt = np.concatenate(rows, axis=1)
         matrix = jt @ jt.T + DAMPING * np.diag(scale[j] ** 2)
-        squares = [sum(np.sum(e.residuals[t][j] ** 2) for e in everyone) for t in range(2)]
+        squares = [sum(np.sum(e.of_terms[t][j] ** 2) for e in everyone) for t in range(2)]
         np.testing.assert_allclose(terms[j], squares, rtol=1e-13)
         np.testing.assert_allclose(gradient[j], jt @ r, rtol=1e-12)
         np.testing.assert_allclose(first[j], np.linalg.solve(matrix, jt @ r), rtol=1e-11)
@@ -84,8 +79,8 @@ def test_a_matrix_that_is_not_definite_has_no_finite_solution(
     if not on_host:
         monkeypatch.setattr(normal_equations, "can_call_on_host", lambda: False)
     here: Any = Given(0)
-    here.jacobian = [np.zeros_like(j) for j in here.jacobian]
-    here.jacobian[0][1] = np.nan
+    here.slopes = [np.zeros_like(j) for j in here.slopes]
+    here.slopes[0][1] = np.nan
     system = NormalEquations()
 
     @tf.function(jit_compile=True, autograph=False)
@@ -93,8 +88,8 @@ def test_a_matrix_that_is_not_definite_has_no_finite_solution(
         theta = tf.zeros([MEMBERS, PARAMETERS], tf.float64)
         line = system.linearize(here, theta, ())
         damping = tf.constant([0.0, 1.0], tf.float64)
-        factor = system.factorize(here, line, damping, tf.ones_like(theta))
-        return system.solve_gradient(here, line, factor)
+        factor = system.factorize(line, damping, tf.ones_like(theta))
+        return system.solve_gradient(line, factor)
 
     found = solve().numpy()
     assert not np.isfinite(found).all(axis=1).any()

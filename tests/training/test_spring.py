@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from engine import Engine
+from one_rank import GivenObjective
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -16,7 +17,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Problem, laplacian
 from sciml_par.training import SPRING, Points
 from sciml_par.training.loop.loop import NO_DECREASE
-from sciml_par.training.loss.objective import StackedObjective
+from sciml_par.training.loss.known import Jacobian
 from sciml_par.training.optimizers.least_squares.spring import State
 from sciml_par.training.optimizers.optimizer import At
 
@@ -90,9 +91,9 @@ def by_formula(
 
 
 def residuals_of(here: Engine, count: int) -> Any:
-    compute = tf.function(here.objective.residuals_and_jacobian, autograph=False)
+    compute = tf.function(here.residuals_and_jacobian, autograph=False)
     given = batches(here, count)
-    here.objective.prepare_jacobian(here.parameters, given[0])
+    here.objective.prepare(Jacobian, here.parameters, given[0])
 
     def residuals(k: int, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r, slopes = compute(tf.constant(theta[None]), given[k])
@@ -145,17 +146,8 @@ def test_single_precision_solves_in_double() -> None:
 def test_members_are_trained_as_they_are_alone() -> None:
     here = engine(Points(DOMAIN.sample(5, seed=1), 6), alone=True)
     optimizer = SPRING(damping=1e-3)
-    here.objective.prepare_jacobian(here.parameters, here.feed.whole(0))
-    stacked = StackedObjective(
-        here.objective._field,
-        here.objective._terms,
-        layout=here.objective.layout,
-        members=2,
-        stacked=here.feed.stacked,
-        communicator=here.group,
-        jacobians=here.objective._jacobians,
-        rows_of_ranks=here.feed.rows_of_ranks,
-    )
+    here.objective.prepare(Jacobian, here.parameters, here.feed.whole(0))
+    stacked = here.objective_of(2)
     noise = np.random.default_rng(1).normal(size=(2, here.parameters.shape[1]))
     theta = here.parameters + tf.constant(noise)
     batch = here.feed.whole(0)
@@ -241,10 +233,8 @@ def test_arguments_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> 
         SPRING(**options)
 
 
-class _Given:
+class _Given(GivenObjective):
     """|r(θ)|² of one member for a function r: [p] -> [N], on one rank."""
-
-    on_first_rank, rank = True, 0
 
     def __init__(self, function: Callable[[Any], Any], count: int) -> None:
         self._function, self._count = function, count
@@ -252,26 +242,14 @@ class _Given:
     def residuals(self, theta: Any, batch: Any) -> list[Any]:
         return [self._function(theta[0])[None]]
 
-    def residuals_and_jacobian(self, theta: Any, batch: Any) -> Any:
+    def jacobian(self, theta: Any, batch: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(theta)
             r = self._function(theta[0])
-        return [r[None]], [tf.transpose(tape.jacobian(r, theta), [1, 2, 0])]
+        return [tf.transpose(tape.jacobian(r, theta), [1, 2, 0])]
 
     def residuals_of_ranks(self, batch: Any) -> tuple[int, ...]:
         return (self._count,)
-
-    def sum_over_ranks(self, tensor: Any) -> Any:
-        return tensor
-
-    def from_first_rank(self, tensor: Any) -> Any:
-        return tensor
-
-    def gather(self, rows: Any, counts: Sequence[int]) -> Any:
-        return rows
-
-    def exchange(self, rows: Any, sent: Sequence[int], received: Sequence[int]) -> Any:
-        return rows
 
 
 def _run(

@@ -29,6 +29,7 @@ from sciml_par.problems import (
 from sciml_par.results import Result
 from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, train
 from sciml_par.training.loss.function_networks import bound_functions, networks_of_functions
+from sciml_par.training.loss.known import Value
 from sciml_par.training.points.feed import Rows
 
 tiny = partial(MLP, width=4, depth=1)
@@ -220,7 +221,11 @@ def test_loss_and_gradient(of: Any) -> None:
         direction[:, part] = rng.normal(size=direction[:, part].shape)
         h = 1e-5
         plus, minus = (
-            float(tf.reduce_sum(alone.objective.value(theta + s * h * direction, batch)))
+            float(
+                tf.reduce_sum(
+                    alone.objective.evaluate(Value, theta + s * h * direction, batch).terms
+                )
+            )
             for s in (1, -1)
         )
         expected = float(serial @ direction[0])
@@ -243,7 +248,7 @@ def test_the_jacobian_is_that_of_reverse_passes(of: Any, chain: bool) -> None:
             unknowns={"k": UnknownFunction(1.0, of=of, network=with_skip)},
         )
     engine = Engine(problem, sp.current_world().alone, network, points=points)
-    (jacobian,), flat = engine.objective._jacobians, engine.parameters[0]
+    (jacobian,), flat = engine.jacobians, engine.parameters[0]
     weights, x = tf.fill([5], tf.constant(0.3, tf.float64)), tf.constant(points)
     rows = Rows(weights, (x,))
     jacobian.prepare(flat, rows)

@@ -255,7 +255,7 @@ def test_weight_decay_leaves_it_alone() -> None:
 def test_which_members_are_one_computation() -> None:
     def key(unknown: Unknown) -> Any:
         engine = Engine(decay(unknown), sp.current_world().alone, tiny, points=POINTS)
-        network = engine.objective._field.args[1]  # type: ignore[attr-defined]
+        network = engine.field.args[1]  # type: ignore[attr-defined]
         problem, arrays = decay(unknown), engine.feed.arrays
         traced = trace_terms(problem, network, dtype="float64", arrays=arrays)
         return _computation(MemberSetup(0, 0, problem, network, engine.feed, 1.0, traced=traced))
@@ -269,7 +269,7 @@ def test_which_members_are_one_computation() -> None:
 @local
 def test_the_field_has_the_values_of_its_parameters() -> None:
     engine = Engine(decay(), sp.current_world().alone, tiny, points=POINTS)
-    network = engine.objective._field.args[1]  # type: ignore[attr-defined]
+    network = engine.field.args[1]  # type: ignore[attr-defined]
     parameters = engine.objective.layout.unflatten(engine.parameters[0])
     u = field_of(decay(), network, parameters)
     np.testing.assert_allclose(u.unknowns["k"], 0.5)

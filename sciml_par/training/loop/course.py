@@ -290,10 +290,11 @@ class Course:
         return self._advance(begin, 1).terms
 
     def _measures_of_optimizer(self) -> dict[str, FloatArray]:
-        optimizer: Any = self.phases[self.position.phase].optimizer
-        if not hasattr(optimizer, "report") or self.step == self.position.phase_start:
+        optimizer = self.phases[self.position.phase].optimizer
+        report = optimizer.report(self.state.optimizer)
+        if report is None or self.step == self.position.phase_start:
             return {}
-        found = optimizer.report(self.state.optimizer).measures
+        found = report.measures
         return {name: value.numpy().astype(np.float64) for name, value in found.items()}
 
     def _last_weights(self) -> dict[str, FloatArray]:

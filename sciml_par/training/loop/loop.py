@@ -16,6 +16,7 @@ from sciml_par._xla_gradients import register_gradients
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.xla_custom_call import bridge
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.loss.known import Value
 from sciml_par.training.loss.objective import StackedObjective
 from sciml_par.training.optimizers.optimizer import At, Optimizer
 from sciml_par.training.points.feed import Batch, Feed
@@ -197,7 +198,11 @@ class Loop:
 
     def terms_at(self, parameters: Tensor, batch: Batch) -> np.ndarray:
         """Return the terms of the loss at θ: [M, p] on a batch: [M, T] (collective)."""
-        program = self._program("value", self._objective.value, (parameters, batch))
+
+        def value(parameters: Tensor, batch: Batch) -> Tensor:
+            return self._objective.evaluate(Value, parameters, batch).terms
+
+        program = self._program("value", value, (parameters, batch))
         return np.asarray(program(parameters, batch).numpy(), np.float64)
 
     def squares_at(self, parameters: Tensor, batch: Batch, counts: tuple[int, ...]) -> np.ndarray:
@@ -213,9 +218,7 @@ class Loop:
     def _prepare(self, state: State, data: Any, *others: Any) -> None:
         """Let the optimizer and the weighting see the batch of a step before they are traced."""
         batch = self._batch(data, others[-1][0])
-        prepare = getattr(self._optimizer, "prepare", None)
-        if prepare is not None:
-            prepare(self._objective, state.parameters, batch)
+        self._objective.prepare(self._optimizer.needs, state.parameters, batch)
         if self._weighting:
             self._weighting.prepare(state.parameters, batch)
 
@@ -316,10 +319,10 @@ class Loop:
         reference_step = tf.where(progress, number, state.reference_step)
         ended = tf.zeros_like(state.ended)
         ended = tf.where(number - reference_step >= limits.patience, NO_PROGRESS, ended)
-        report = getattr(self._optimizer, "report", None)
+        report = self._optimizer.report(optimizer)
         # Where weights change, the next step may find what this one does not.
         if report is not None and not weighed:
-            ended = tf.where(report(optimizer).stuck, NO_DECREASE, ended)
+            ended = tf.where(report.stuck, NO_DECREASE, ended)
         ended = tf.where(due & (judged <= limits.target_loss), TARGET_LOSS, ended)
         ended = tf.where(finite, ended, NOT_FINITE)
         goes = running & (ended == RUNNING)

@@ -12,6 +12,7 @@ from sciml_par._compiled_function import release_dropped
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.training.loop.loop import Loop, compiles_collectives
+from sciml_par.training.loss.known import LinearJacobian
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.members.stack import Stack
@@ -34,9 +35,7 @@ def loop_for(
     The key of a computation holds what its terms compute, as they were traced, and all else that
     the loop computes; where it is not known, all is compiled anew.
     """
-    check = getattr(optimizer, "check", None)
-    if check is not None:
-        check(stack.layout, len(stack.numbers), stack.parameters.dtype)
+    optimizer.check(stack.layout, len(stack.numbers), stack.parameters.dtype)
     programs = programs_of(_key(stack, optimizer, group, strategy))
     return _make(stack, optimizer, group, strategy, programs)
 
@@ -100,8 +99,7 @@ def _make(
 
 def _differentiated(stack: Stack, optimizer: Optimizer) -> ParameterLayout:
     """Return the layout of the parameters by which the optimizer needs a Jacobian."""
-    only_linear = getattr(optimizer, "only_linear", False)
-    return stack.layout.of_linear() if only_linear else stack.layout
+    return stack.layout.of_linear() if optimizer.needs is LinearJacobian else stack.layout
 
 
 @dataclass

@@ -1,10 +1,11 @@
-"""The loss of stacked members and its gradient, over all ranks of a group."""
+"""The loss of stacked members, over all ranks of a group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sciml_par._tensorflow import tf
 from sciml_par.networks.keras.network import Network
@@ -15,12 +16,17 @@ from sciml_par.problems.terms.term import Term
 from sciml_par.problems.unknowns.unknowns import values_of
 from sciml_par.training.loss.function_networks import bound_functions, jet_with
 from sciml_par.training.loss.jacobian import FieldOf, JacobianOfTerm
+from sciml_par.training.loss.known import Known
 from sciml_par.training.loss.member_objective import MemberObjective
-from sciml_par.training.loss.over_ranks import OverRanks
 from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.points.feed import Batch, Rows
 
 Tensor = Any
+K = TypeVar("K", bound=Known)
+
+# What is compiled separately where the loop around it is not compiled.
+_COMPILED = (MemberObjective.values, MemberObjective.gradient)
 
 
 def jacobians_of(
@@ -45,8 +51,8 @@ def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -
     )
 
 
-class StackedObjective(OverRanks):
-    """L_j(θ_j) = Σ_t Σ_i w_ti |r_t(x_i; θ_j)|² for M members j and all points, and ∇L.
+class StackedObjective:
+    """L_j(θ_j) = Σ_t Σ_i w_ti |r_t(x_i; θ_j)|² for M members j and all points.
 
     The weights w_ti hold the term's weight and 1/N_t with N_t the points of all ranks. Residuals
     are summed on each rank, and sums are added over the ranks, so that any number of ranks and any
@@ -66,7 +72,7 @@ class StackedObjective(OverRanks):
     jacobians : of the terms, for optimizers that need them.
     rows_of_ranks : how many points each rank has in a step, for each term: [T][P]; for optimizers
         that need it.
-    compile_local : compile this rank's part by itself, where the loop around it is not compiled.
+    compile_local : compile this rank's part separately, where the loop around it is not compiled.
     """
 
     def __init__(
@@ -82,67 +88,35 @@ class StackedObjective(OverRanks):
         jacobians: Sequence[JacobianOfTerm] = (),
         rows_of_ranks: Sequence[Sequence[int]] = (),
     ) -> None:
-        super().__init__(communicator)
-        self.layout = layout
+        self.layout, self.ranks = layout, Ranks(communicator)
+        self.term_count = len(terms)
         self._member = MemberObjective(field, terms, layout=layout, jacobians=jacobians)
+        self._terms, self._members = tuple(terms), members
+        self._stacked, self._rows_of_ranks = tuple(stacked), tuple(rows_of_ranks)
         self._compile_local = compile_local
-        self._jacobians, self._rows_of_ranks = tuple(jacobians), tuple(rows_of_ranks)
-        self._field, self._terms = field, tuple(terms)
-        self.term_count = len(self._terms)
-        self._members, self._stacked = members, tuple(stacked)
-        self._values_here = self._values
-        self._gradients_here = self._gradients
-        if compile_local:
-            self._values_here = tf.function(self._values, jit_compile=True, autograph=False)
-            self._gradients_here = tf.function(self._gradients, jit_compile=True, autograph=False)
+        self._compiled: dict[Any, Any] = {}
 
     def with_stacked(self, stacked: Sequence[Any]) -> StackedObjective:
         """The same for batches of which other weights and arrays have an axis for the members."""
-        return StackedObjective(
-            self._field,
-            self._terms,
-            layout=self.layout,
-            members=self._members,
-            stacked=stacked,
-            communicator=self._communicator,
-            compile_local=self._compile_local,
-            jacobians=self._jacobians,
-            rows_of_ranks=self._rows_of_ranks,
-        )
+        other = copy(self)
+        other._stacked, other._compiled = tuple(stacked), {}
+        return other
 
-    def value(self, parameters: Tensor, batch: Batch) -> Tensor:
-        """Return the terms of the loss at θ: [M, p], with their weights: [M, T] (collective)."""
-        return self.sum_over_ranks(self._values_here(parameters, batch))
+    def evaluate(self, kind: type[K], parameters: Tensor, batch: Batch) -> K:
+        """Return what is known at θ: [M, p] (collective where `kind` says so)."""
+        return kind.at(self, parameters, batch)
 
-    def value_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the terms of the loss [M, T] and ∇L [M, p], the same on every rank (collective).
+    def prepare(self, kind: type[Known], parameters: Tensor, batch: Batch) -> None:
+        """Make ready for `evaluate`, outside of any graph (local).
 
-        They travel together in one buffer.
+        For a Jacobian, how each term is differentiated is chosen by trying.
         """
-        both = self.sum_over_ranks(self._gradients_here(parameters, batch))
-        p = self.layout.size
-        return both[:, p:], both[:, :p]
-
-    def gradients_of_terms(self, parameters: Tensor, batch: Batch) -> Tensor:
-        """Return the gradient of each term of the loss at θ: [M, p] -> [M, T, p] (collective)."""
-        own = self._of_members(self._member.gradients_of_terms, parameters, batch)
-        return self.sum_over_ranks(own)
-
-    def residuals(self, parameters: Tensor, batch: Batch) -> list[Tensor]:
-        """√w r of each term on this rank's points, [M, K_t].
-
-        L is the sum of all their squares, over terms and ranks.
-        """
-        return self._of_members(self._member.residuals, parameters, batch)
-
-    def residuals_and_jacobian(
-        self, parameters: Tensor, batch: Batch
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """√w r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t]."""
-        return self._of_members(self._member.jacobian, parameters, batch)
+        if kind.by_jacobian:
+            first = _select(self._stacked, batch, lambda array: array[0])
+            self._member.prepare_jacobian(parameters[0], first)
 
     def squares(self, parameters: Tensor, batch: Batch, counts: Sequence[int]) -> Tensor:
-        """Σ_t w_t |r_t|² at points of all ranks, over the first terms: [N, M] (collective).
+        """Return Σ_t w_t |r_t|² at points of all ranks, over the first terms: [N, M] (collective).
 
         Parameters
         ----------
@@ -155,30 +129,10 @@ class StackedObjective(OverRanks):
             (rows.weights.shape.rank > 0, tuple(not shared for _ in rows.arrays)) for rows in batch
         ]
         mine = self._of_members(self._member.squares, parameters, batch, flags)
-        return self.gather(tf.transpose(mine), counts)
-
-    def jacobian_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> list[Tensor]:
-        """J d of each term on this rank's points: d [M, p] -> [M, K_t]."""
-        both = tf.concat([parameters, direction], axis=1)
-        return self._of_members(self._member.jacobian_times, both, batch)
-
-    def transposed_times(self, parameters: Tensor, batch: Batch, v: Sequence[Tensor]) -> Tensor:
-        """Jᵀ v over this rank's points: [M, K_t] of each term -> [M, p]."""
-        both = tf.concat([parameters, *v], axis=1)
-        return self._of_members(self._member.transposed_times, both, batch)
-
-    def normal_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> Tensor:
-        """JᵀJ d over this rank's points: [M, p] -> [M, p]."""
-        both = tf.concat([parameters, direction], axis=1)
-        return self._of_members(self._member.normal_times, both, batch)
-
-    def prepare_jacobian(self, parameters: Tensor, batch: Batch) -> None:
-        """Choose how each term is differentiated, by trying; outside of any graph."""
-        first = _select(self._stacked, batch, lambda array: array[0])
-        self._member.prepare_jacobian(parameters[0], first)
+        return self.ranks.gather(tf.transpose(mine), counts)
 
     def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
-        """Return how many residuals each rank has, [P], Σ_t K_t of its own; known when traced."""
+        """Return how many residuals each rank has, [P], Σ_t K_t each; known when traced."""
         terms = zip(self._terms, batch, self._stacked, self._rows_of_ranks, strict=True)
         of_terms = [
             [self._member.components(term, rows, flags) * n for n in counts]
@@ -186,11 +140,21 @@ class StackedObjective(OverRanks):
         ]
         return tuple(map(sum, zip(*of_terms, strict=True)))
 
-    def _values(self, parameters: Tensor, batch: Batch) -> Tensor:
-        return self._of_members(self._member.values, parameters, batch)
-
-    def _gradients(self, parameters: Tensor, batch: Batch) -> Tensor:
-        return self._of_members(self._member.gradient, parameters, batch)
+    def here(
+        self,
+        function: Callable[[MemberObjective, Tensor, Batch], Any],
+        parameters: Tensor,
+        batch: Batch,
+    ) -> Any:
+        """Return `function` of every member on this rank's points: [M, p] -> a nest of [M, …]."""
+        if self._compile_local and function in _COMPILED:
+            made = self._compiled.get(function)
+            if made is None:
+                of = partial(self._of_members, partial(function, self._member))
+                made = tf.function(of, jit_compile=True, autograph=False)
+                self._compiled[function] = made
+            return made(parameters, batch)
+        return self._of_members(partial(function, self._member), parameters, batch)
 
     def _of_members(
         self,

@@ -35,7 +35,7 @@ def network_of_member(
             f"network=lambda: keras.Sequential([...])."
         )
     d, m = problem.domain.dimension, problem.network_outputs
-    prefers = [each for each in optimizers if getattr(each, "prefers_centres", False)]
+    prefers = [each for each in optimizers if each.prefers_centres]
     make = partial(
         make_network,
         network,

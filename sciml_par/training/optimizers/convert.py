@@ -11,7 +11,6 @@ from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
 from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.optimizers.optimizer import Optimizer
 
-_METHODS = ("init", "step", "finish", "with_ranks", "describe", "key")
 _EXPECTED = "expected an optimizer, such as Adam(1e-3), LBFGS() or keras.optimizers.Adam(1e-3)"
 
 
@@ -24,7 +23,7 @@ def as_optimizer(value: Any) -> Optimizer:
             f"optimizer: {_EXPECTED}; got the class {value.__name__}, not an object: "
             f"{value.__name__}(…)."
         )
-    if all(hasattr(value, name) for name in _METHODS):
+    if isinstance(value, Optimizer):
         return value
     keras = sys.modules.get("keras")  # without which nobody can have made one
     if keras is not None and isinstance(value, keras.optimizers.Optimizer):

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciml_par._tensorflow import import_module, tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
-from sciml_par.training.identity.described import Described, key_of, text_of
+from sciml_par.training.identity.described import key_of, text_of
+from sciml_par.training.loss.known import Gradient
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.keras_stateless import PureOptimizer, stateless_class
-from sciml_par.training.optimizers.optimizer import At, Batch, Objective
+from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer
 from sciml_par.training.optimizers.schedules import KerasSchedule, is_keras_schedule
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _SIMPLE = (bool, int, float, str, type(None), np.generic)
 
 
 @dataclass(frozen=True)
-class KerasOptimizer(Described):
+class KerasOptimizer(Optimizer):
     """A Keras optimizer with all that it does to an update.
 
     Clipping, weight decay and what is left out of it, averages of weights, accumulation of
@@ -98,10 +99,6 @@ class KerasOptimizer(Described):
         """See `Optimizer`."""
         return (type(self), self.kind, key_of(self._values()))
 
-    def with_ranks(self, size: int) -> Self:
-        """See `Optimizer`: a schedule of Keras knows nothing of ranks."""
-        return self
-
     def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
         """Check that weight decay leaves unknowns of the problem alone."""
         sought = [name.rpartition("/")[2] for name in layout.names[-layout.unknowns :]]
@@ -133,11 +130,11 @@ class KerasOptimizer(Described):
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
         """See `Optimizer`."""
-        losses, gradient = objective.value_and_gradient(parameters, batch)
+        here = objective.evaluate(Gradient, parameters, batch)
         parameters, state = self.update(
-            objective.layout, parameters, gradient, state, at.rate_factor, at.number
+            objective.layout, parameters, here.gradient, state, at.rate_factor, at.number
         )
-        return parameters, state, losses
+        return parameters, state, here.terms
 
     def update(
         self,

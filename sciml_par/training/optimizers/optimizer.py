@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from sciml_par.training.identity.described import Described
+from sciml_par.training.loss.known import Gradient, Known
 from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.schedules import Schedule, as_schedule
 
 Tensor = Any
 State = Any
 Batch = Any
+K = TypeVar("K", bound=Known)
 
 
 class Objective(Protocol):
@@ -22,81 +24,22 @@ class Objective(Protocol):
     Attributes
     ----------
     layout : how the p parameters of a member lie in its row.
+    ranks : those that share the loss, and their collectives.
     term_count : T, how many terms the loss has.
     """
 
     layout: ParameterLayout
+    ranks: Ranks
     term_count: int
 
-    def value(self, parameters: Tensor, batch: Batch) -> Tensor:
-        """Return the terms of the loss with their weights, [M, T]; L is their sum (collective)."""
+    def evaluate(self, kind: type[K], parameters: Tensor, batch: Batch) -> K:
+        """Return what is known at θ: [M, p] (collective where `kind` says so)."""
 
-    def value_and_gradient(self, parameters: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the terms of the loss, [M, T], and ∇L, [M, p] (collective)."""
-
-    def residuals(self, parameters: Tensor, batch: Batch) -> list[Tensor]:
-        """√(w/N) r of each term on this rank's points, [M, K_t].
-
-        L is the sum of all their squares, over terms and ranks.
-        """
-
-    def residuals_and_jacobian(
-        self, parameters: Tensor, batch: Batch
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """√(w/N) r of each term on this rank's points, [M, K_t], and Jᵀ, [M, p, K_t]."""
-
-    def jacobian_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> list[Tensor]:
-        """J d of each term on this rank's points: d [M, p] -> [M, K_t]."""
-
-    def transposed_times(self, parameters: Tensor, batch: Batch, v: Sequence[Tensor]) -> Tensor:
-        """Jᵀ v over this rank's points: [M, K_t] of each term -> [M, p]."""
-
-    def normal_times(self, parameters: Tensor, batch: Batch, direction: Tensor) -> Tensor:
-        """JᵀJ d over this rank's points: [M, p] -> [M, p]."""
-
-    def prepare_jacobian(self, parameters: Tensor, batch: Batch) -> None:
-        """Called by `prepare` of optimizers that use `residuals_and_jacobian`."""
-
-    def sum_over_ranks(self, tensor: Tensor) -> Tensor:
-        """Σ over the ranks that share the loss (collective)."""
+    def prepare(self, kind: type[Known], parameters: Tensor, batch: Batch) -> None:
+        """Make ready for `evaluate`, outside of any graph (local)."""
 
     def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
-        """Return how many residuals each rank has, [P], Σ_t K_t of its own; known when traced."""
-
-    def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
-        """The ranks' rows one below the other, of which each has counts[rank] (collective)."""
-
-    def exchange(self, rows: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        """Return the rows that the ranks have for this one, one below the other (collective).
-
-        Parameters
-        ----------
-        sent, received : how many go to each rank, and come from it, [P].
-        """
-
-    def from_first_rank(self, tensor: Tensor) -> Tensor:
-        """What the first of the ranks that share the loss has (collective)."""
-
-    def from_rank(self, tensor: Tensor, rank: int) -> Tensor:
-        """What one of the ranks that share the loss has (collective)."""
-
-    def from_every_rank(self, tensor: Tensor) -> Tensor:
-        """What each of the ranks that share the loss has, of one shape: [P, …] (collective)."""
-
-    def sum_on_rank(self, tensor: Tensor, rank: int) -> Tensor:
-        """Σ over the ranks, on one of them: [n]; [0] on the others (collective)."""
-
-    @property
-    def ranks(self) -> int:
-        """How many share the loss."""
-
-    @property
-    def on_first_rank(self) -> bool:
-        """Whether this is the first of the ranks that share the loss."""
-
-    @property
-    def rank(self) -> int:
-        """Which of the ranks that share the loss this is."""
+        """Return how many residuals each rank has, [P], Σ_t K_t each; known when traced."""
 
 
 @dataclass(frozen=True)
@@ -134,37 +77,35 @@ class Report:
     stuck: Tensor
 
 
-class Optimizer(Protocol):
-    """What the compiled loop needs of an optimizer.
+class Optimizer(Described, ABC):
+    """What the compiled loop needs of an optimizer; a frozen dataclass of its hyper-parameters.
 
-    Both functions are pure and are traced into the loop. A state is a nest of tensors, whose
+    `init` and `step` are pure and are traced into the loop. A state is a nest of tensors, whose
     shapes and types no step changes; each tensor has the members as its first axis. Members are
     independent of one another: row j of all results depends on row j of the arguments only.
 
     Attributes
     ----------
-    key : equal for two optimizers which put the same operations into a compiled loop.
-
-    Notes
-    -----
-    An optimizer may also have ``report(state) -> Report`` (local), which the loop asks after each
-    step, and ``prepare(objective, parameters, batch)`` (local), which the loop calls outside of any
-    graph before it traces steps.
+    needs : the richest kind of knowledge of the loss that a step asks its objective for.
+    default_steps : how many steps a phase has unless the user says so.
+    least_squares : whether a step solves the least squares of its own batch to the end.
+    second_order : whether it can make residuals vanish at the training points alone.
+    condition_weight : what conditions weigh against equations by default; None for 1.
+    prefers_centres : whether networks begin better with centres for this optimizer.
     """
 
-    @property
-    def key(self) -> Hashable:
-        """See above."""
+    needs: ClassVar[type[Known]] = Gradient
+    default_steps: ClassVar[int] = 30_000
+    least_squares: ClassVar[bool] = False
+    second_order: ClassVar[bool] = False
+    condition_weight: ClassVar[float | None] = None
+    prefers_centres: ClassVar[bool] = False
 
-    def describe(self) -> dict[str, str]:
-        """Return the hyper-parameters as short texts, equal on ranks that were given the same."""
-
-    def with_ranks(self, size: int) -> Optimizer:
-        """Return the same optimizer in a training whose loss is shared by `size` ranks."""
-
+    @abstractmethod
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """Return the state before the first step from θ: [M, p]."""
 
+    @abstractmethod
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
@@ -179,9 +120,21 @@ class Optimizer(Protocol):
 
     def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
         """Return the parameters that a phase ends with, [M, p], after its last step."""
+        return parameters
+
+    def report(self, state: State) -> Report | None:
+        """Return what there is to show of the last step (local)."""
+        return None
+
+    def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
+        """Raise an `InputError` if these members and parameters cannot be trained (local)."""
+
+    def with_ranks(self, size: int) -> Self:
+        """Return the same optimizer in a training whose loss is shared by `size` ranks."""
+        return self
 
 
-class FirstOrder(Described, ABC):
+class FirstOrder(Optimizer):
     """An optimizer that needs nothing but the gradient; a frozen dataclass."""
 
     learning_rate: float | Schedule
@@ -215,10 +168,6 @@ class FirstOrder(Described, ABC):
         schedule = self.learning_rate.with_ranks(size)
         return replace(self, learning_rate=schedule)  # type: ignore[type-var]
 
-    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
-        """See `Optimizer`: the parameters as they are."""
-        return parameters
-
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""
         return self.start(objective.layout, parameters)
@@ -227,10 +176,10 @@ class FirstOrder(Described, ABC):
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
         """See `Optimizer`."""
-        losses, gradient = objective.value_and_gradient(parameters, batch)
+        here = objective.evaluate(Gradient, parameters, batch)
         schedule = as_schedule(self.learning_rate)
         rate = schedule(at.number - 1, parameters.dtype) * at.rate_factor
         parameters, state = self.update(
-            objective.layout, parameters, gradient, state, rate, at.number
+            objective.layout, parameters, here.gradient, state, rate, at.number
         )
-        return parameters, state, losses
+        return parameters, state, here.terms

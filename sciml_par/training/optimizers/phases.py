@@ -13,9 +13,6 @@ from sciml_par.training.optimizers.convert import as_optimizer
 from sciml_par.training.optimizers.optimizer import FirstOrder, Optimizer
 from sciml_par.training.optimizers.schedules import as_schedule
 
-DEFAULT_STEPS = 30_000
-"""Of optimizers that do not say by `default_steps` how many of theirs are usual."""
-
 
 @dataclass(frozen=True)
 class Phase:
@@ -50,8 +47,8 @@ class Phase:
 def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -> tuple[Phase, ...]:
     """Return the phases that are asked for, by one optimizer and its steps, or as pairs."""
     if phases is None:
-        usual = getattr(optimizer, "default_steps", DEFAULT_STEPS)
-        return (_phase(optimizer, usual if steps is None else steps),)
+        taken = as_optimizer(optimizer)
+        return (_phase(taken, taken.default_steps if steps is None else steps),)
     if optimizer is not None or steps is not None:
         raise InputError(
             "train: give phases=[(optimizer, steps), …], or optimizer= and steps=, not both."
@@ -71,7 +68,7 @@ def _phase(optimizer: Any, steps: Any) -> Phase:
 
 def of_second_order(phases: Sequence[Phase]) -> bool:
     """Return whether an optimizer can make residuals vanish at the training points alone."""
-    return any(getattr(phase.optimizer, "second_order", False) for phase in phases)
+    return any(phase.optimizer.second_order for phase in phases)
 
 
 def initial_rate(optimizer: Any) -> float:

@@ -11,7 +11,7 @@ from sciml_par.training.optimizers.phases import Phase
 def advice(phases: Sequence[Phase], setup: MemberSetup, precision: str) -> Iterator[str]:
     """Sentences on precision and minibatches."""
     optimizers = [phase.optimizer for phase in phases]
-    names = [type(o).__name__ for o in optimizers if getattr(o, "least_squares", False)]
+    names = [type(o).__name__ for o in optimizers if o.least_squares]
     if not names:
         return
     name = names[0]

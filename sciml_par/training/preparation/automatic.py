@@ -16,7 +16,6 @@ from sciml_par.training.members.initial_networks import network_of_member
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
-from sciml_par.training.optimizers.phases import DEFAULT_STEPS
 from sciml_par.training.optimizers.quasi_newton.lbfgs import LBFGS
 from sciml_par.training.optimizers.quasi_newton.ss_broyden import SSBroyden
 from sciml_par.training.points.make_feed import make_feed
@@ -92,8 +91,7 @@ def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tu
 
 
 def _one(optimizer: Any, steps: Any) -> Pairs:
-    usual = getattr(optimizer, "default_steps", DEFAULT_STEPS)
-    return [(optimizer, usual if steps is None else steps)]
+    return [(optimizer, optimizer.default_steps if steps is None else steps)]
 
 
 def _adam_first(optimizer: Any, steps: Any) -> Pairs:

@@ -59,7 +59,7 @@ class ConditionWeight:
 
 
 def _weight_of(optimizer: Optimizer) -> float | None:
-    weight: Any = getattr(optimizer, "condition_weight", None)
+    weight: Any = optimizer.condition_weight
     if weight is None:
         return None
     number = isinstance(weight, Real) and not isinstance(weight, bool)

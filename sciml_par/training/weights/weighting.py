@@ -8,6 +8,7 @@ from itertools import accumulate, cycle
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.training.loss.known import GradientsOfTerms, Jacobian, Residuals, Value
 from sciml_par.training.loss.objective import StackedObjective
 from sciml_par.training.points.feed import Batch, Rows
 from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss, WeightState
@@ -68,7 +69,7 @@ class Weighting:
     def prepare(self, parameters: Tensor, batch: Batch) -> None:
         """See `Optimizer.prepare`."""
         if self._strategy.needs_jacobian:
-            self._plain.prepare_jacobian(parameters, batch)
+            self._plain.prepare(Jacobian, parameters, batch)
 
     def start(self, members: int, dtype: Any) -> WeightState:
         """Return the state before the first step, with the points of all ranks."""
@@ -79,15 +80,15 @@ class Weighting:
         own = []
         for values, rows in zip(state.of_points, cycle(self._rows), strict=False):
             ends = [0, *accumulate(rows)]
-            own.append(values[:, ends[self._plain.rank] : ends[self._plain.rank + 1]])
+            own.append(values[:, ends[self._plain.ranks.rank] : ends[self._plain.ranks.rank + 1]])
         return state._replace(of_points=tuple(own))
 
     def of_all(self, state: WeightState) -> WeightState:
         """Return the state that all ranks have alike, after a chunk of steps (collective)."""
-        if self._plain.ranks == 1:
+        if self._plain.ranks.size == 1:
             return state
         whole = [
-            tf.transpose(self._plain.gather(tf.transpose(values), rows))
+            tf.transpose(self._plain.ranks.gather(tf.transpose(values), rows))
             for values, rows in zip(state.of_points, cycle(self._rows), strict=False)
         ]
         return state._replace(of_points=tuple(whole))
@@ -96,7 +97,7 @@ class Weighting:
         self, parameters: Tensor, state: WeightState, batch: Batch, number: Tensor
     ) -> Weighed:
         """Return the loss of the step that follows `number` others, at θ: [M, p] (collective)."""
-        values = self._plain.value(parameters, batch)
+        values = self._plain.evaluate(Value, parameters, batch).terms
         loss = _Loss(self, parameters, batch, values)
         due = number % self._strategy.every == 0
         if self._strategy.every == 1:
@@ -132,7 +133,7 @@ class Weighting:
         """Means over the points of all ranks, [M, T] (collective where there are any)."""
         if all(factor.shape.rank == 1 for factor in multipliers):
             return tf.stack(multipliers, axis=1)
-        first = self._plain.rank == 0
+        first = self._plain.ranks.rank == 0
         parts = [
             # Of a term's own multiplier, one rank has it all.
             factor * float(first)
@@ -140,7 +141,7 @@ class Weighting:
             else tf.reduce_sum(factor, axis=1) / max(1, sum(rows))
             for factor, rows in zip(multipliers, self._rows, strict=True)
         ]
-        return self._plain.sum_over_ranks(tf.stack(parts, axis=1))
+        return self._plain.ranks.sum(tf.stack(parts, axis=1))
 
 
 class _Loss:
@@ -155,21 +156,20 @@ class _Loss:
         self._stacked = weighting._stacked
 
     def gradients(self) -> Tensor:
-        return self._plain.gradients_of_terms(self._parameters, self._batch)
+        return self._plain.evaluate(GradientsOfTerms, self._parameters, self._batch).gradients
 
     def kernel_traces(self) -> Tensor:
-        _, slopes = self._plain.residuals_and_jacobian(self._parameters, self._batch)
-        own = [tf.reduce_sum(tf.square(each), axis=[1, 2]) for each in slopes]
-        return self._plain.sum_over_ranks(tf.stack(own, axis=1))
+        known = self._plain.evaluate(Jacobian, self._parameters, self._batch)
+        own = [tf.reduce_sum(tf.square(each), axis=[1, 2]) for each in known.jacobian]
+        return self._plain.ranks.sum(tf.stack(own, axis=1))
 
     def squares(self) -> list[Tensor]:
         members, dtype = self._parameters.shape[0], self._parameters.dtype
         ones = tf.ones([members], dtype)
         batch = tuple(Rows(ones, rows.arrays) for rows in self._batch)
         found = []
-        for r, rows, flags in zip(
-            self._weighted.residuals(self._parameters, batch), batch, self._stacked, strict=True
-        ):
+        known = self._weighted.evaluate(Residuals, self._parameters, batch)
+        for r, rows, flags in zip(known.residuals, batch, self._stacked, strict=True):
             n = rows.arrays[0].shape[int(flags[1][0])]
             # A component lies after the other.
             each = tf.reshape(r, [members, -1, n]) if n else tf.zeros([members, 1, 0], dtype)
@@ -190,7 +190,7 @@ class _Loss:
         return [rows.arrays[0][..., axis] for rows in self._batch]
 
     def sum_over_ranks(self, tensor: Tensor) -> Tensor:
-        return self._plain.sum_over_ranks(tensor)
+        return self._plain.ranks.sum(tensor)
 
     def largest_of_ranks(self, tensor: Tensor) -> Tensor:
-        return self._plain.largest_of_ranks(tensor)
+        return self._plain.ranks.largest(tensor)

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.training.loss.known import Jacobian
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares import lapack
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
@@ -105,28 +107,27 @@ class BlockCholesky(LinearSystem):
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         """See `LinearSystem`."""
-        residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
+        known = objective.evaluate(Jacobian, parameters, batch)
+        ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
         members, p = parameters.shape
-        panels = Panels(p, objective.ranks)
+        panels = Panels(p, ranks.size)
         rows = [tf.cast(j, tf.float64) for j in jacobian]
         owned: Owned = {}
         for k in range(panels.count):
             shape = (members, *panels.shape(k))
             product = _Product(panels.first(k), panels.end(k))
             here = algebra_on_host(product, rows, [shape], columns=p)[0]
-            whole = objective.sum_on_rank(tf.reshape(here, [-1]), panels.owner(k))
-            if panels.owner(k) == objective.rank:
+            whole = ranks.sum_on_rank(tf.reshape(here, [-1]), panels.owner(k))
+            if panels.owner(k) == ranks.rank:
                 owned[k] = tf.reshape(whole, shape)
         doubles = [tf.cast(r, tf.float64) for r in residuals]
         terms = [tf.reduce_sum(r**2, axis=1) for r in doubles]
         gradient = tf.add_n([tf.linalg.matvec(j, r) for j, r in zip(rows, doubles, strict=True)])
-        both = objective.sum_over_ranks(tf.concat([gradient, tf.stack(terms, axis=1)], axis=1))
+        both = ranks.sum(tf.concat([gradient, tf.stack(terms, axis=1)], axis=1))
         matrix = _Matrix(panels, owned)
-        return Linearization(residuals, jacobian, matrix, both[:, :p], both[:, p:])
+        return Linearization(ranks, residuals, jacobian, matrix, both[:, :p], both[:, p:])
 
-    def factorize(
-        self, objective: Objective, at: Linearization, damping: Tensor, scale: Tensor
-    ) -> _Matrix:
+    def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> _Matrix:
         """See `LinearSystem`; panels that are not finite where there is no factor."""
         panels, left = at.matrix.panels, dict(at.matrix.owned)
         members, p = scale.shape
@@ -134,7 +135,7 @@ class BlockCholesky(LinearSystem):
         factor: Owned = {}
         for k in range(panels.count):
             shape = (members, *panels.shape(k))
-            if panels.owner(k) == objective.rank:
+            if panels.owner(k) == at.ranks.rank:
                 mine = added[:, panels.first(k) : panels.end(k)]
                 given = [left.pop(k), mine]
                 panel = factor[k] = algebra_on_host(_factorize, given, [shape], columns=p)[0]
@@ -142,7 +143,7 @@ class BlockCholesky(LinearSystem):
                 panel = tf.zeros(shape, tf.float64)
             if k == panels.count - 1:
                 break
-            panel = objective.from_rank(panel, panels.owner(k))
+            panel = at.ranks.from_rank(panel, panels.owner(k))
             if left:
                 reduced = algebra_on_host(
                     _Subtract(tuple(panels.first(j) - panels.first(k) for j in left)),
@@ -153,30 +154,28 @@ class BlockCholesky(LinearSystem):
                 left = dict(zip(left, reduced, strict=True))
         return _Matrix(panels, factor)
 
-    def solve_gradient(self, objective: Objective, at: Linearization, factor: _Matrix) -> Tensor:
+    def solve_gradient(self, at: Linearization, factor: _Matrix) -> Tensor:
         """See `LinearSystem`."""
-        return _solution(objective, factor, at.gradient)
+        return _solution(at.ranks, factor, at.gradient)
 
-    def solve(
-        self, objective: Objective, at: Linearization, factor: _Matrix, v: list[Tensor]
-    ) -> Tensor:
+    def solve(self, at: Linearization, factor: _Matrix, v: list[Tensor]) -> Tensor:
         """See `LinearSystem`."""
-        return _solution(objective, factor, objective.sum_over_ranks(transposed(at, v)))
+        return _solution(at.ranks, factor, at.ranks.sum(transposed(at, v)))
 
 
-def _solution(objective: Objective, factor: _Matrix, right: Tensor) -> Tensor:
+def _solution(ranks: Ranks, factor: _Matrix, right: Tensor) -> Tensor:
     """L⁻ᵀ L⁻¹ v, from owner to owner: [M, p]."""
     panels, solution = factor.panels, right
     order = range(panels.count)
     for substitute, numbers in ((_forward, order), (_backward, reversed(order))):
         for k in numbers:
             first = panels.first(k)
-            if panels.owner(k) == objective.rank:
+            if panels.owner(k) == ranks.rank:
                 rest = solution[:, first:]
                 given, shape = [factor.owned[k], rest], tuple(rest.shape)
                 found = algebra_on_host(substitute, given, [shape], columns=shape[1])[0]
                 solution = tf.concat([solution[:, :first], found], axis=1)
-            solution = objective.from_rank(solution, panels.owner(k))
+            solution = ranks.from_rank(solution, panels.owner(k))
     return solution
 
 

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.execution.host_function import can_call_on_host
 from sciml_par.parallel.requests.request import even_rows
+from sciml_par.training.loss.known import Jacobian
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares import lapack
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.optimizers.least_squares.normal_equations import NormalEquations
@@ -56,53 +58,50 @@ class KernelForm(LinearSystem):
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         """See `LinearSystem`."""
-        residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
+        known = objective.evaluate(Jacobian, parameters, batch)
+        ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
         p, count = parameters.shape[1], len(residuals)
         here = [tf.cast(r, tf.float64) for r in residuals]
         squares = tf.stack([tf.reduce_sum(r**2, axis=1) for r in here], axis=1)
         slopes = tf.concat([tf.cast(j, tf.float64) for j in jacobian], axis=2)
         gradient = _product(slopes, tf.concat(here, axis=1))
-        whole = objective.sum_over_ranks(tf.concat([gradient, squares], axis=1))
+        whole = ranks.sum(tf.concat([gradient, squares], axis=1))
         gradient, terms = tf.split(whole, [p, count], axis=1)
-        columns = self._columns(objective, slopes)
-        matrix = columns if self.scaled else _kernel(objective, columns)
-        return Linearization(residuals, jacobian, matrix, gradient, terms)
+        columns = self._columns(ranks, slopes)
+        matrix = columns if self.scaled else _kernel(ranks, columns)
+        return Linearization(ranks, residuals, jacobian, matrix, gradient, terms)
 
-    def factorize(
-        self, objective: Objective, at: Linearization, damping: Tensor, scale: Tensor
-    ) -> _Factor:
+    def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> _Factor:
         """See `LinearSystem`; collective where `scaled`."""
         matrix = at.matrix
         if self.scaled:
-            matrix = _kernel(objective, at.matrix / self._own_parameters(objective, scale))
+            matrix = _kernel(at.ranks, at.matrix / self._own_parameters(at.ranks, scale))
         ones = tf.ones([scale.shape[0], sum(self.residuals_of_ranks)], tf.float64)
         equations = at._replace(matrix=matrix)
-        return _Factor(NormalEquations().factorize(objective, equations, damping, ones), scale)
+        return _Factor(NormalEquations().factorize(equations, damping, ones), scale)
 
-    def solve_gradient(self, objective: Objective, at: Linearization, factor: Tensor) -> Tensor:
+    def solve_gradient(self, at: Linearization, factor: Tensor) -> Tensor:
         """See `LinearSystem`."""
-        return self.solve(objective, at, factor, at.residuals)
+        return self.solve(at, factor, at.residuals)
 
-    def solve(
-        self, objective: Objective, at: Linearization, factor: Tensor, v: list[Tensor]
-    ) -> Tensor:
+    def solve(self, at: Linearization, factor: Tensor, v: list[Tensor]) -> Tensor:
         """See `LinearSystem`."""
         here = tf.concat([tf.cast(each, tf.float64) for each in v], axis=1)
-        right = tf.transpose(objective.gather(tf.transpose(here), self.residuals_of_ranks))
+        right = tf.transpose(at.ranks.gather(tf.transpose(here), self.residuals_of_ranks))
         equations = at._replace(gradient=right)
-        whole = NormalEquations().solve_gradient(objective, equations, factor.cholesky)
-        own = tf.split(whole, self.residuals_of_ranks, axis=1)[objective.rank]
+        whole = NormalEquations().solve_gradient(equations, factor.cholesky)
+        own = tf.split(whole, self.residuals_of_ranks, axis=1)[at.ranks.rank]
         slopes = tf.concat([tf.cast(j, tf.float64) for j in at.jacobian], axis=2)
-        found = objective.sum_over_ranks(_product(slopes, own))
+        found = at.ranks.sum(_product(slopes, own))
         return found / factor.scale**2 if self.scaled else found
 
-    def _columns(self, objective: Objective, slopes: Tensor) -> Tensor:
+    def _columns(self, ranks: Ranks, slopes: Tensor) -> Tensor:
         """Jᵀ of this rank's rows, [M, p, K] -> J of all rows by its own parameters, [M, N, p_r]."""
         members, p, count = slopes.shape
         parameters = even_rows(p, len(self.residuals_of_ranks))
-        own = parameters[objective.rank]
+        own = parameters[ranks.rank]
         received = [own * members * each for each in self.residuals_of_ranks]
-        flat = objective.exchange(
+        flat = ranks.exchange(
             tf.reshape(tf.transpose(slopes, [1, 0, 2]), [-1]),
             [each * members * count for each in parameters],
             received,
@@ -113,10 +112,10 @@ class KernelForm(LinearSystem):
         ]
         return tf.transpose(tf.concat(parts, axis=2), [1, 2, 0])
 
-    def _own_parameters(self, objective: Objective, scale: Tensor) -> Tensor:
+    def _own_parameters(self, ranks: Ranks, scale: Tensor) -> Tensor:
         """D: [M, p] -> [M, 1, p_r]."""
         parameters = even_rows(scale.shape[1], len(self.residuals_of_ranks))
-        return tf.split(scale, parameters, axis=1)[objective.rank][:, None, :]
+        return tf.split(scale, parameters, axis=1)[ranks.rank][:, None, :]
 
 
 def _product(slopes: Tensor, v: Tensor) -> Tensor:
@@ -124,13 +123,13 @@ def _product(slopes: Tensor, v: Tensor) -> Tensor:
     return tf.matmul(slopes, v[:, :, None])[:, :, 0]
 
 
-def _kernel(objective: Objective, columns: Tensor) -> Tensor:
+def _kernel(ranks: Ranks, columns: Tensor) -> Tensor:
     """J Jᵀ over all parameters, [M, N, p_r], as `NormalEquations` has its matrix (collective)."""
     members, rows, _ = columns.shape
     if not can_call_on_host():
-        return objective.sum_over_ranks(tf.matmul(columns, columns, transpose_b=True))
+        return ranks.sum(tf.matmul(columns, columns, transpose_b=True))
     shape = (members, rows * (rows + 1) // 2)
-    return objective.sum_over_ranks(algebra_on_host(_gram, [columns], [shape], columns=rows)[0])
+    return ranks.sum(algebra_on_host(_gram, [columns], [shape], columns=rows)[0])
 
 
 def _gram(arguments: Sequence[Array], results: Sequence[Array]) -> None:

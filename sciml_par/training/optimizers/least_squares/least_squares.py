@@ -12,14 +12,19 @@ import numpy.typing as npt
 from sciml_par._checks import check_count, check_fraction
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.identity.described import Described
-from sciml_par.training.optimizers.least_squares.linear_system import Linearization, or_not_finite
+from sciml_par.training.loss.known import Known, LinearJacobian
+from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.optimizers.least_squares.linear_system import (
+    Linearization,
+    loss_at,
+    or_not_finite,
+)
 from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.least_squares.orthogonal_factors import (
     OrthogonalFactors,
     unpacked,
 )
-from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
+from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer, Report
 
 Tensor = Any
 Array = npt.NDArray[np.float64]
@@ -45,7 +50,7 @@ class _Search(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LeastSquares(Described):
+class LeastSquares(Optimizer):
     """Solve for the output layer of a network, and for unknowns, by Gauss–Newton.
 
     With r the vector of all weighted residuals, L = |r|², c the weights of the output layer and
@@ -78,7 +83,7 @@ class LeastSquares(Described):
     default_steps: ClassVar[int] = 30
     second_order: ClassVar[bool] = True
     least_squares: ClassVar[bool] = True
-    only_linear: ClassVar[bool] = True
+    needs: ClassVar[type[Known]] = LinearJacobian
 
     _: KW_ONLY
     cutoff: float = 1e-14
@@ -89,32 +94,23 @@ class LeastSquares(Described):
         check_fraction(name, cutoff=self.cutoff)
         check_count(name, "halvings", self.halvings)
 
-    def with_ranks(self, size: int) -> LeastSquares:
-        """See `Optimizer`."""
-        return self
-
     def cutoff_in(self, dtype: Any) -> float:
         """Return the cut-off in a precision, whose rounding it is at least."""
         return max(self.cutoff, float(np.finfo(dtype).eps) / 32)
 
-    def prepare(self, objective: Objective, parameters: Tensor, batch: Batch) -> None:
+    def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
         """See `Optimizer`."""
-        if objective.layout.linear is None:
+        if layout.linear is None:
             raise InputError(
                 "LeastSquares: the network is not known to be linear in its last weights. Give "
                 "network=RandomFeatures, an MLP, or a Keras model that ends with a Dense layer "
                 "without activation."
             )
-        objective.prepare_jacobian(parameters, batch)
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""
         members = parameters.shape[0]
         return State(tf.zeros([members], tf.float64), tf.zeros([members], tf.bool))
-
-    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
-        """See `Optimizer`: the parameters as they are."""
-        return parameters
 
     def report(self, state: State) -> Report:
         """See `Optimizer`."""
@@ -125,7 +121,7 @@ class LeastSquares(Described):
     ) -> tuple[Tensor, State, Tensor]:
         """See `Optimizer`."""
         line = OrthogonalFactors().linearize(objective, parameters, batch)
-        solution = self._solution(objective, line, parameters.dtype)
+        solution = self._solution(line, parameters.dtype)
         direction = objective.layout.of_linear().spread(-solution)
         before = tf.reduce_sum(line.terms, axis=1)
 
@@ -134,7 +130,7 @@ class LeastSquares(Described):
 
         def attempt(search: _Search) -> tuple[_Search]:
             moved = parameters + tf.cast(search.size[:, None] * direction, parameters.dtype)
-            loss = _loss(objective, moved, batch)
+            loss = loss_at(objective, moved, batch)
             good = ~search.ended & (loss < before)
             size = tf.where(good | search.ended, search.size, search.size / 2)
             loss = tf.where(good, loss, search.loss)
@@ -148,10 +144,10 @@ class LeastSquares(Described):
         changed = parameters + tf.cast(or_not_finite(change, line), parameters.dtype)
         return changed, State(tf.norm(change, axis=1), stuck), tf.cast(line.terms, parameters.dtype)
 
-    def _solution(self, objective: Objective, line: Linearization, dtype: Any) -> Tensor:
+    def _solution(self, line: Linearization, dtype: Any) -> Tensor:
         """J⁺ r over the rows of all ranks, [M, q]."""
         solution = line.gradient
-        if objective.on_first_rank:
+        if line.ranks.rank == 0:
             cutoff = self.cutoff_in(dtype.as_numpy_dtype)
 
             def solve(arguments: Sequence[Array], results: Sequence[Array]) -> None:
@@ -160,14 +156,7 @@ class LeastSquares(Described):
 
             shape = tuple(solution.shape)
             (solution,) = algebra_on_host(solve, [line.matrix], [shape], columns=shape[1])
-        return objective.from_first_rank(solution)
-
-
-def _loss(objective: Objective, parameters: Tensor, batch: Batch) -> Tensor:
-    """Return L at θ: [M, p] over all ranks, [M], in double precision (collective)."""
-    residuals = objective.residuals(parameters, batch)
-    squares = [tf.reduce_sum(tf.cast(r, tf.float64) ** 2, axis=1) for r in residuals]
-    return objective.sum_over_ranks(tf.add_n(squares))
+        return line.ranks.from_rank(solution)
 
 
 def least_squares(factor: Array, cutoff: float) -> Array:

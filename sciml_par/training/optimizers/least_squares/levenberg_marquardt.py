@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._checks import check_count, check_flag, check_positive
 from sciml_par._tensorflow import tf
-from sciml_par.training.identity.described import Described
+from sciml_par.training.loss.known import Jacobian, Known, LinearMap
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
     LinearSystem,
@@ -23,7 +23,7 @@ from sciml_par.training.optimizers.least_squares.solvers import (
     make_system,
 )
 from sciml_par.training.optimizers.least_squares.trial import Trial, Trials
-from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
+from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer, Report
 
 Tensor = Any
 
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LevenbergMarquardt(Described):
+class LevenbergMarquardt(Optimizer):
     """Least squares by damped Gauss–Newton steps along geodesics.
 
     With r the vector of all weighted residuals, L = |r|², and J its derivatives by θ,
@@ -96,10 +96,6 @@ class LevenbergMarquardt(Described):
         check_count(name, "trials", self.trials)
         check_solver(name, self.solver)
 
-    def with_ranks(self, size: int) -> LevenbergMarquardt:
-        """See `Optimizer`."""
-        return self
-
     def for_size(
         self, p: int, rows: int, ranks: int, memory: int | None, *, members: int = 1
     ) -> tuple[LevenbergMarquardt, str]:
@@ -115,10 +111,10 @@ class LevenbergMarquardt(Described):
             return self, sentence  # the step takes the one with the smaller matrix
         return replace(self, solver=taken), sentence
 
-    def prepare(self, objective: Objective, parameters: Tensor, batch: Batch) -> None:
+    @property
+    def needs(self) -> type[Known]:  # type: ignore[override]
         """See `Optimizer`."""
-        if self.solver != MATRIX_FREE:
-            objective.prepare_jacobian(parameters, batch)
+        return LinearMap if self.solver == MATRIX_FREE else Jacobian
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""
@@ -129,10 +125,6 @@ class LevenbergMarquardt(Described):
             tf.zeros([members], tf.float64),
             tf.zeros([members], tf.bool),
         )
-
-    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
-        """See `Optimizer`: the parameters as they are."""
-        return parameters
 
     def report(self, state: State) -> Report:
         """See `Optimizer`."""
@@ -146,7 +138,7 @@ class LevenbergMarquardt(Described):
             self.solver, objective, batch, parameters.shape[1], scaled=self.scale_columns
         )
         line = system.linearize(objective, parameters, batch)
-        norms = self._column_norms(objective, system, line, state)
+        norms = self._column_norms(system, line, state)
         scale = self._scale(norms)
         trial = Trial(objective, batch, parameters, system, line, scale, self.geodesic)
 
@@ -178,12 +170,10 @@ class LevenbergMarquardt(Described):
         changed = parameters + tf.cast(change, parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)
 
-    def _column_norms(
-        self, objective: Objective, system: LinearSystem, line: Linearization, state: State
-    ) -> Tensor:
+    def _column_norms(self, system: LinearSystem, line: Linearization, state: State) -> Tensor:
         if not self.scale_columns:
             return state.column_norms
-        norms = tf.sqrt(system.squared_column_norms(objective, line))
+        norms = tf.sqrt(system.squared_column_norms(line))
         return tf.maximum(state.column_norms, norms)
 
     def _scale(self, norms: Tensor) -> Tensor:

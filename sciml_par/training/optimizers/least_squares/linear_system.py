@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from sciml_par._tensorflow import tf
+from sciml_par.training.loss.known import Residuals, squared
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -16,6 +18,7 @@ class Linearization(NamedTuple):
 
     Attributes
     ----------
+    ranks : those that share the loss.
     residuals : √w r of each term on this rank, [M, K_t].
     jacobian : Jᵀ of each term on this rank, [M, p, K_t]; none where the system forms no J.
     matrix : what the steps are solved with; the system's own.
@@ -23,6 +26,7 @@ class Linearization(NamedTuple):
     terms : of the loss, over all ranks, [M, T], in double precision.
     """
 
+    ranks: Ranks
     residuals: list[Tensor]
     jacobian: list[Tensor]
     matrix: Any
@@ -41,30 +45,26 @@ class LinearSystem(ABC):
         """At θ: [M, p] (collective)."""
 
     @abstractmethod
-    def factorize(
-        self, objective: Objective, at: Linearization, damping: Tensor, scale: Tensor
-    ) -> Any:
+    def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> Any:
         """What systems with λ: [M] and D: [M, p] are solved with (collective)."""
 
     @abstractmethod
-    def solve_gradient(self, objective: Objective, at: Linearization, factor: Any) -> Tensor:
+    def solve_gradient(self, at: Linearization, factor: Any) -> Tensor:
         """d for v = r, [M, p]; not finite where there is no solution (collective)."""
 
     @abstractmethod
-    def solve(
-        self, objective: Objective, at: Linearization, factor: Any, v: list[Tensor]
-    ) -> Tensor:
+    def solve(self, at: Linearization, factor: Any, v: list[Tensor]) -> Tensor:
         """d for v of each term on this rank, [M, K_t] (collective)."""
 
-    def along(self, objective: Objective, at: Linearization, direction: Tensor) -> list[Tensor]:
+    def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
         """J d of each term on this rank: [M, p] -> [M, K_t]."""
         row = tf.expand_dims(direction, 1)
         return [tf.matmul(tf.cast(row, j.dtype), j)[:, 0, :] for j in at.jacobian]
 
-    def squared_column_norms(self, objective: Objective, at: Linearization) -> Tensor:
+    def squared_column_norms(self, at: Linearization) -> Tensor:
         """Return the diagonal of JᵀJ, or an estimate of it, [M, p] (collective)."""
         squares = [tf.reduce_sum(tf.cast(j, tf.float64) ** 2, axis=2) for j in at.jacobian]
-        return objective.sum_over_ranks(tf.add_n(squares))
+        return at.ranks.sum(tf.add_n(squares))
 
 
 def transposed(at: Linearization, v: list[Tensor]) -> Tensor:
@@ -73,6 +73,12 @@ def transposed(at: Linearization, v: list[Tensor]) -> Tensor:
         tf.matmul(j, each[:, :, None])[:, :, 0] for j, each in zip(at.jacobian, v, strict=True)
     ]
     return tf.cast(tf.add_n(parts), tf.float64)
+
+
+def loss_at(objective: Objective, parameters: Tensor, batch: Batch) -> Tensor:
+    """Return L at θ: [M, p] over all ranks, [M], in double precision (collective)."""
+    known = objective.evaluate(Residuals, parameters, batch)
+    return tf.reduce_sum(objective.ranks.sum(squared(known.residuals)), axis=1)
 
 
 def or_not_finite(change: Tensor, at: Linearization) -> Tensor:

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.training.loss.known import LinearMap, squared
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
@@ -19,11 +21,11 @@ Array = npt.NDArray[np.float64]
 
 
 class _Matrix(NamedTuple):
-    """Attributes: where J is, θ [M, p] and the batch; B of JᵀJ ≈ B Bᵀ, [M, p, k]."""
+    """Attributes: J; B of JᵀJ ≈ B Bᵀ, [M, p, k]; the type of θ."""
 
-    parameters: Tensor
-    batch: Batch
+    jacobian: LinearMap
     root: Tensor
+    dtype: Any
 
 
 class _Factor(NamedTuple):
@@ -72,27 +74,23 @@ class MatrixFree(LinearSystem):
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         """See `LinearSystem`."""
-        residuals = objective.residuals(parameters, batch)
-        back = tf.cast(objective.transposed_times(parameters, batch, residuals), tf.float64)
-        squares = [tf.reduce_sum(tf.cast(r, tf.float64) ** 2, axis=1) for r in residuals]
-        here = tf.concat([back, tf.stack(squares, axis=1)], axis=1)
-        whole = objective.sum_over_ranks(here)
+        ranks, jacobian = objective.ranks, objective.evaluate(LinearMap, parameters, batch)
+        residuals = jacobian.residuals
+        back = tf.cast(jacobian.transposed_times(residuals), tf.float64)
+        whole = ranks.sum(tf.concat([back, squared(residuals)], axis=1))
         p = parameters.shape[1]
-        matrix = _Matrix(parameters, batch, self._root(objective, parameters, batch))
-        return Linearization(residuals, [], matrix, whole[:, :p], whole[:, p:])
+        matrix = _Matrix(jacobian, self._root(ranks, jacobian, parameters), parameters.dtype)
+        return Linearization(ranks, residuals, [], matrix, whole[:, :p], whole[:, p:])
 
-    def along(self, objective: Objective, at: Linearization, direction: Tensor) -> list[Tensor]:
+    def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
         """See `LinearSystem`."""
-        theta = at.matrix.parameters
-        return objective.jacobian_times(theta, at.matrix.batch, tf.cast(direction, theta.dtype))
+        return at.matrix.jacobian.times(tf.cast(direction, at.matrix.dtype))
 
-    def squared_column_norms(self, objective: Objective, at: Linearization) -> Tensor:
+    def squared_column_norms(self, at: Linearization) -> Tensor:
         """Return the diagonal of the Nyström approximation, which is at most that of JᵀJ."""
         return tf.reduce_sum(at.matrix.root**2, axis=2)
 
-    def factorize(
-        self, objective: Objective, at: Linearization, damping: Tensor, scale: Tensor
-    ) -> _Factor:
+    def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> _Factor:
         """See `LinearSystem`."""
         root = at.matrix.root
         members, _, k = root.shape
@@ -101,19 +99,16 @@ class MatrixFree(LinearSystem):
         vectors, values = algebra_on_host(_singular, [scaled], shapes, columns=k)
         return _Factor(vectors, values, damping, scale)
 
-    def solve_gradient(self, objective: Objective, at: Linearization, factor: _Factor) -> Tensor:
+    def solve_gradient(self, at: Linearization, factor: _Factor) -> Tensor:
         """See `LinearSystem`."""
-        return self._solution(objective, at, factor, at.gradient)
+        return self._solution(at, factor, at.gradient)
 
-    def solve(
-        self, objective: Objective, at: Linearization, factor: _Factor, v: list[Tensor]
-    ) -> Tensor:
+    def solve(self, at: Linearization, factor: _Factor, v: list[Tensor]) -> Tensor:
         """See `LinearSystem`."""
-        back = objective.transposed_times(at.matrix.parameters, at.matrix.batch, v)
-        right = objective.sum_over_ranks(tf.cast(back, tf.float64))
-        return self._solution(objective, at, factor, right)
+        right = at.ranks.sum(tf.cast(at.matrix.jacobian.transposed_times(v), tf.float64))
+        return self._solution(at, factor, right)
 
-    def _root(self, objective: Objective, parameters: Tensor, batch: Batch) -> Tensor:
+    def _root(self, ranks: Ranks, jacobian: LinearMap, parameters: Tensor) -> Tensor:
         """B: [M, p, k] of JᵀJ ≈ B Bᵀ, the same on all ranks (collective)."""
         members, p = parameters.shape
         k = min(self.rank, p)
@@ -123,22 +118,20 @@ class MatrixFree(LinearSystem):
 
         def column(omega: Tensor) -> Tensor:
             direction = tf.tile(omega[None], [members, 1])
-            return _products(objective, parameters, batch, direction)
+            return _products(jacobian, direction, parameters.dtype)
 
         here = tf.transpose(tf.map_fn(column, tf.transpose(test)), [1, 2, 0])
-        sketch = objective.sum_over_ranks(here)
+        sketch = ranks.sum(here)
         root = sketch
-        if objective.on_first_rank:
+        if ranks.rank == 0:
             given = [sketch, tf.tile(test[None], [members, 1, 1])]
             root = algebra_on_host(_nystrom, given, [(members, p, k)], columns=k)[0]
-        return objective.from_first_rank(root)
+        return ranks.from_rank(root)
 
-    def _solution(
-        self, objective: Objective, at: Linearization, factor: _Factor, right: Tensor
-    ) -> Tensor:
+    def _solution(self, at: Linearization, factor: _Factor, right: Tensor) -> Tensor:
         """By preconditioned conjugate gradients: [M, p] (collective)."""
         matrix, scale = at.matrix, factor.scale
-        first = 1.0 if objective.on_first_rank else 0.0
+        first = 1.0 if at.ranks.rank == 0 else 0.0
         begin = right / scale
         limit = self.tolerance**2 * _squares(begin)
 
@@ -147,11 +140,11 @@ class MatrixFree(LinearSystem):
 
         def iterate(now: _Iteration) -> tuple[_Iteration]:
             towards = now.direction / scale
-            here = _products(objective, matrix.parameters, matrix.batch, towards) / scale
+            here = _products(matrix.jacobian, towards, matrix.dtype) / scale
             # The first rank's view of what is left decides for all, so that none waits for others
             # who have ended.
             left = first * tf.stack([_squares(now.residual), limit], axis=1)
-            sums = objective.sum_over_ranks(tf.concat([here, left], axis=1))
+            sums = at.ranks.sum(tf.concat([here, left], axis=1))
             open_ = now.open & (sums[:, -2] > sums[:, -1])
             product = sums[:, :-2] + factor.damping[:, None] * now.direction
             length = tf.math.divide_no_nan(now.inner, _inner(now.direction, product))
@@ -189,13 +182,12 @@ class MatrixFree(LinearSystem):
         # A right side or an approximation that is not finite has no solution.
         finite = tf.math.is_finite(_inner(begin, better))
         found = tf.where(finite[:, None], end.solution / scale, np.nan)
-        return objective.from_first_rank(found)
+        return at.ranks.from_rank(found)
 
 
-def _products(objective: Objective, theta: Tensor, batch: Batch, direction: Tensor) -> Tensor:
+def _products(jacobian: LinearMap, direction: Tensor, dtype: Any) -> Tensor:
     """JᵀJ d over this rank's rows: [M, p] -> [M, p]."""
-    found = objective.normal_times(theta, batch, tf.cast(direction, theta.dtype))
-    return tf.cast(found, tf.float64)
+    return tf.cast(jacobian.normal_times(tf.cast(direction, dtype)), tf.float64)
 
 
 def _preconditioned(factor: _Factor, x: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.execution.host_function import can_call_on_host
+from sciml_par.training.loss.known import Jacobian
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares import lapack, on_device
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
@@ -37,49 +39,46 @@ class NormalEquations(LinearSystem):
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         """See `LinearSystem`."""
-        residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
+        known = objective.evaluate(Jacobian, parameters, batch)
+        ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
         members, p = parameters.shape
         triangle, count = p * (p + 1) // 2, len(residuals)
         if not can_call_on_host():
-            return on_device.linearize(objective, residuals, jacobian)
+            return on_device.linearize(ranks, residuals, jacobian)
         both = [tf.cast(each, tf.float64) for each in (*residuals, *jacobian)]
         shape = (members, triangle + p + count)
         here = algebra_on_host(_Products(count), both, [shape], columns=p)[0]
-        whole = objective.sum_over_ranks(here)
+        whole = ranks.sum(here)
         packed, gradient, terms = tf.split(whole, [triangle, p, count], axis=1)
-        return Linearization(residuals, jacobian, packed, gradient, terms)
+        return Linearization(ranks, residuals, jacobian, packed, gradient, terms)
 
-    def factorize(
-        self, objective: Objective, at: Linearization, damping: Tensor, scale: Tensor
-    ) -> Tensor:
+    def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> Tensor:
         """See `LinearSystem`; L [M, p, p] below the diagonal, zero where there is none."""
         if not can_call_on_host():
             return on_device.factorize(at, damping, scale)
         members, p = scale.shape
         given = [at.matrix, damping[:, None] * scale * scale]
-        if not objective.on_first_rank:
+        if at.ranks.rank != 0:
             return tf.zeros([members, p, p], tf.float64)
         return algebra_on_host(_factorize, given, [(members, p, p)], columns=p)[0]
 
-    def solve_gradient(self, objective: Objective, at: Linearization, factor: Tensor) -> Tensor:
+    def solve_gradient(self, at: Linearization, factor: Tensor) -> Tensor:
         """See `LinearSystem`."""
-        return _solution(objective, factor, at.gradient)
+        return _solution(at.ranks, factor, at.gradient)
 
-    def solve(
-        self, objective: Objective, at: Linearization, factor: Tensor, v: list[Tensor]
-    ) -> Tensor:
+    def solve(self, at: Linearization, factor: Tensor, v: list[Tensor]) -> Tensor:
         """See `LinearSystem`."""
-        return _solution(objective, factor, objective.sum_over_ranks(transposed(at, v)))
+        return _solution(at.ranks, factor, at.ranks.sum(transposed(at, v)))
 
 
-def _solution(objective: Objective, factor: Tensor, right: Tensor) -> Tensor:
+def _solution(ranks: Ranks, factor: Tensor, right: Tensor) -> Tensor:
     solution = right
     if not can_call_on_host():
         solution = on_device.solve(factor, right)
-    elif objective.on_first_rank:
+    elif ranks.rank == 0:
         shape = tuple(right.shape)
         solution = algebra_on_host(_solve, [factor, right], [shape], columns=shape[1])[0]
-    return objective.from_first_rank(solution)
+    return ranks.from_rank(solution)
 
 
 @dataclass(frozen=True)

@@ -8,26 +8,24 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.training.loss.known import squared
+from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, transposed
-from sciml_par.training.optimizers.optimizer import Objective
 
 Tensor = Any
 
 
-def linearize(
-    objective: Objective, residuals: list[Tensor], jacobian: list[Tensor]
-) -> Linearization:
+def linearize(ranks: Ranks, residuals: list[Tensor], jacobian: list[Tensor]) -> Linearization:
     """As `NormalEquations.linearize`, with the whole of JᵀJ as `matrix`, [M, p, p] (collective)."""
-    squares = [tf.reduce_sum(tf.cast(r, tf.float64) ** 2, axis=1) for r in residuals]
     wide = [tf.cast(j, tf.float64) for j in jacobian]
     products = tf.add_n([tf.matmul(j, j, transpose_b=True) for j in wide])
     members, p = products.shape[0], products.shape[1]
-    before = Linearization(residuals, jacobian, products, products[:, 0], products[:, 0])
-    gradient, terms = transposed(before, residuals), tf.stack(squares, axis=1)
+    before = Linearization(ranks, residuals, jacobian, products, products[:, 0], products[:, 0])
+    gradient, terms = transposed(before, residuals), squared(residuals)
     here = tf.concat([tf.reshape(products, [members, -1]), gradient, terms], axis=1)
-    parts = tf.split(objective.sum_over_ranks(here), [p * p, p, terms.shape[1]], axis=1)
+    parts = tf.split(ranks.sum(here), [p * p, p, terms.shape[1]], axis=1)
     matrix = tf.reshape(parts[0], products.shape)
-    return Linearization(residuals, jacobian, matrix, parts[1], parts[2])
+    return Linearization(ranks, residuals, jacobian, matrix, parts[1], parts[2])
 
 
 def factorize(at: Linearization, damping: Tensor, scale: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.training.loss.known import Jacobian
 from sciml_par.training.optimizers.least_squares import lapack
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
@@ -37,50 +38,47 @@ class OrthogonalFactors(LinearSystem):
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         """See `LinearSystem`."""
-        residuals, jacobian = objective.residuals_and_jacobian(parameters, batch)
+        known = objective.evaluate(Jacobian, parameters, batch)
+        ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
         members, p = parameters.shape[0], jacobian[0].shape[1]
         r = tf.cast(tf.concat(residuals, axis=1), tf.float64)
         rows = tf.cast(tf.concat(jacobian, axis=2), tf.float64)
         terms = [tf.reduce_sum(tf.cast(each, tf.float64) ** 2, axis=1) for each in residuals]
         gradient = tf.linalg.matvec(rows, r)
-        whole = objective.sum_over_ranks(tf.concat([gradient, tf.stack(terms, axis=1)], axis=1))
+        whole = ranks.sum(tf.concat([gradient, tf.stack(terms, axis=1)], axis=1))
         columns = tf.concat([rows, r[:, None]], axis=1)
         size = (p + 1) * (p + 2) // 2
         here = algebra_on_host(_factors, [columns], [(members, size)], columns=p)[0]
-        everyone = objective.from_every_rank(here)
-        if objective.on_first_rank and objective.ranks > 1:
+        everyone = ranks.from_every_rank(here)
+        if ranks.rank == 0 and ranks.size > 1:
             here = algebra_on_host(_joined, [everyone], [(members, size)], columns=p)[0]
-        return Linearization(residuals, jacobian, here, whole[:, :p], whole[:, p:])
+        return Linearization(ranks, residuals, jacobian, here, whole[:, :p], whole[:, p:])
 
-    def factorize(
-        self, objective: Objective, at: Linearization, damping: Tensor, scale: Tensor
-    ) -> Tensor:
+    def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> Tensor:
         """See `LinearSystem`; Rᵀ of [R r; √λ D 0], [M, p + 1, p + 1]."""
         members, p = scale.shape
         shape = (members, p + 1, p + 1)
-        if not objective.on_first_rank:
+        if at.ranks.rank != 0:
             return tf.zeros([members, 0, 0], tf.float64)
         added = tf.pad(tf.sqrt(damping)[:, None] * scale, [[0, 0], [0, 1]])
         return algebra_on_host(_damped, [at.matrix, added], [shape], columns=p)[0]
 
-    def solve_gradient(self, objective: Objective, at: Linearization, factor: Tensor) -> Tensor:
+    def solve_gradient(self, at: Linearization, factor: Tensor) -> Tensor:
         """See `LinearSystem`."""
         solution = at.gradient
-        if objective.on_first_rank:
+        if at.ranks.rank == 0:
             shape = tuple(solution.shape)
             solution = algebra_on_host(_solve_last, [factor], [shape], columns=shape[1])[0]
-        return objective.from_first_rank(solution)
+        return at.ranks.from_rank(solution)
 
-    def solve(
-        self, objective: Objective, at: Linearization, factor: Tensor, v: list[Tensor]
-    ) -> Tensor:
+    def solve(self, at: Linearization, factor: Tensor, v: list[Tensor]) -> Tensor:
         """See `LinearSystem`."""
-        right = objective.sum_over_ranks(transposed(at, v))
+        right = at.ranks.sum(transposed(at, v))
         solution = right
-        if objective.on_first_rank:
+        if at.ranks.rank == 0:
             given, shape = [factor, right], tuple(right.shape)
             solution = algebra_on_host(_solve_any, given, [shape], columns=shape[1])[0]
-        return objective.from_first_rank(solution)
+        return at.ranks.from_rank(solution)
 
 
 def _factors(arguments: Sequence[Array], results: Sequence[Array]) -> None:

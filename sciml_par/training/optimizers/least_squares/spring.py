@@ -7,10 +7,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._checks import check_count, check_fraction, check_positive
 from sciml_par._tensorflow import tf
-from sciml_par.training.identity.described import Described
+from sciml_par.training.loss.known import Jacobian, Known
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
     LinearSystem,
+    loss_at,
     or_not_finite,
 )
 from sciml_par.training.optimizers.least_squares.solvers import (
@@ -19,7 +20,7 @@ from sciml_par.training.optimizers.least_squares.solvers import (
     check_solver,
     make_system,
 )
-from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
+from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer, Report
 
 Tensor = Any
 _LARGER_DAMPINGS = 20
@@ -47,7 +48,7 @@ class _Search(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SPRING(Described):
+class SPRING(Optimizer):
     """Natural gradient descent with subsampled, projected increments, and a line search.
 
     With r the vector of all weighted residuals of this step's points, L = |r|², and J its
@@ -93,6 +94,7 @@ class SPRING(Described):
     prefers_centres: ClassVar[bool] = True
     default_steps: ClassVar[int] = 1_000
     second_order: ClassVar[bool] = True
+    needs: ClassVar[type[Known]] = Jacobian
 
     _: KW_ONLY
     damping: float = 1e-5
@@ -107,14 +109,6 @@ class SPRING(Described):
         check_count(name, "trials", self.trials)
         check_solver(name, self.solver, SMALLER)
 
-    def with_ranks(self, size: int) -> SPRING:
-        """See `Optimizer`."""
-        return self
-
-    def prepare(self, objective: Objective, parameters: Tensor, batch: Batch) -> None:
-        """See `Optimizer`."""
-        objective.prepare_jacobian(parameters, batch)
-
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""
         members = parameters.shape[0]
@@ -127,10 +121,6 @@ class SPRING(Described):
             tf.zeros([members], tf.bool),
         )
 
-    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
-        """See `Optimizer`: the parameters as they are."""
-        return parameters
-
     def report(self, state: State) -> Report:
         """See `Optimizer`."""
         return Report({"η": state.step_size, "|step|": state.step_length}, state.stuck)
@@ -141,7 +131,7 @@ class SPRING(Described):
         """See `Optimizer`."""
         system = make_system(self.solver, objective, batch, parameters.shape[1], scaled=False)
         line = system.linearize(objective, parameters, batch)
-        direction = self._direction(objective, system, line, state)
+        direction = self._direction(system, line, state)
         power = self.momentum**2 * state.power
         search = self._search(
             objective,
@@ -163,12 +153,10 @@ class SPRING(Described):
         changed = parameters + tf.cast(or_not_finite(change, line), parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)
 
-    def _direction(
-        self, objective: Objective, system: LinearSystem, line: Linearization, state: State
-    ) -> Tensor:
+    def _direction(self, system: LinearSystem, line: Linearization, state: State) -> Tensor:
         """φ: [M, p]; not finite where the residuals are not."""
         kept = self.momentum * state.direction
-        linear = system.along(objective, line, kept)
+        linear = system.along(line, kept)
         rest = [r - before for r, before in zip(line.residuals, linear, strict=True)]
         ones = tf.ones_like(kept)
         sound = tf.math.is_finite(tf.reduce_sum(line.terms, axis=1))
@@ -178,8 +166,8 @@ class SPRING(Described):
             return (tried == 0) | ((tried <= _LARGER_DAMPINGS) & tf.reduce_any(bad))
 
         def solve(tried: Tensor, damping: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            factor = system.factorize(objective, line, damping, ones)
-            solved = kept + system.solve(objective, line, factor, rest)
+            factor = system.factorize(line, damping, ones)
+            solved = kept + system.solve(line, factor, rest)
             before = tf.reduce_all(tf.math.is_finite(found), axis=1, keepdims=True)
             return tried + 1, 10 * damping, tf.where(before, found, solved)
 
@@ -201,11 +189,7 @@ class SPRING(Described):
         def try_once(search: _Search) -> tuple[_Search]:
             size = 0.5 ** tf.cast(search.tried, tf.float64)
             moved = parameters - tf.cast(size * step, parameters.dtype)
-            squares = [
-                tf.reduce_sum(tf.cast(r, tf.float64) ** 2, axis=1)
-                for r in objective.residuals(moved, batch)
-            ]
-            reached = objective.sum_over_ranks(tf.add_n(squares))
+            reached = loss_at(objective, moved, batch)
             # False where the loss is not a number.
             better = ~search.ended & (reached < search.loss)
             return (

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
+from sciml_par.training.loss.known import Residuals
+from sciml_par.training.optimizers.least_squares.linear_system import (
+    Linearization,
+    LinearSystem,
+    loss_at,
+)
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -56,8 +61,8 @@ class Trial:
 
     def __call__(self, trials: Trials) -> Trials:
         """Try one λ for every member (collective); those that have found a step keep it."""
-        factor = self.system.factorize(self.objective, self.at, trials.damping, self.scale)
-        velocity = -self.system.solve_gradient(self.objective, self.at, factor)
+        factor = self.system.factorize(self.at, trials.damping, self.scale)
+        velocity = -self.system.solve_gradient(self.at, factor)
         change = velocity
         if self.geodesic:
             change += self._acceleration(factor, velocity)
@@ -80,25 +85,22 @@ class Trial:
 
     def _acceleration(self, factor: Any, velocity: Tensor) -> Tensor:
         """a, or zero where it is not small beside v."""
-        linear = self.system.along(self.objective, self.at, velocity)
+        linear = self.system.along(self.at, velocity)
         curvature = [
             (2 / _H) * ((r - before) / _H - slope)
             for r, before, slope in zip(
                 self._residuals_after(_H * velocity), self.at.residuals, linear, strict=True
             )
         ]
-        found = -0.5 * self.system.solve(self.objective, self.at, factor, curvature)
+        found = -0.5 * self.system.solve(self.at, factor, curvature)
         small = tf.norm(self.scale * found, axis=1) < 0.5 * tf.norm(self.scale * velocity, axis=1)
         return tf.where(small[:, None], found, 0.0)
 
     def _loss_after(self, change: Tensor) -> Tensor:
-        squares = [
-            tf.reduce_sum(tf.cast(r, tf.float64) ** 2, axis=1)
-            for r in self._residuals_after(change)
-        ]
-        terms = self.objective.sum_over_ranks(tf.stack(squares, axis=1))
-        return tf.reduce_sum(terms, axis=1)
+        return loss_at(self.objective, self._moved(change), self.batch)
 
     def _residuals_after(self, change: Tensor) -> list[Tensor]:
-        moved = self.parameters + tf.cast(change, self.parameters.dtype)
-        return self.objective.residuals(moved, self.batch)
+        return self.objective.evaluate(Residuals, self._moved(change), self.batch).residuals
+
+    def _moved(self, change: Tensor) -> Tensor:
+        return self.parameters + tf.cast(change, self.parameters.dtype)

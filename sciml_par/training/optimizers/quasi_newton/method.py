@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, Self
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from sciml_par._checks import check_count, check_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.identity.described import Described
-from sciml_par.training.loss.parameter_layout import ParameterLayout
-from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Report
+from sciml_par.training.loss.known import Gradient
+from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer, Report
 from sciml_par.training.optimizers.quasi_newton.line_search import Found, strong_wolfe
 
 Tensor = Any
@@ -71,7 +70,7 @@ class _Start(NamedTuple):
     fresh: Tensor
 
 
-class QuasiNewton(Described, ABC):
+class QuasiNewton(Optimizer):
     """A method that goes along −H ∇L, with H from the gradients of the steps before.
 
     A frozen dataclass with the fields below. A step costs one evaluation of loss and gradient for
@@ -106,23 +105,9 @@ class QuasiNewton(Described, ABC):
         What fresh members had in it does not count any more.
         """
 
-    def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
-        """Check that the method can be used for this many members and parameters (local).
-
-        Raises
-        ------
-        InputError
-            It cannot.
-        """
-
-    def with_ranks(self, size: int) -> Self:
-        """See `Optimizer`: the same on any number of ranks."""
-        return self
-
     def init(self, objective: Objective, parameters: Tensor) -> State:
         """See `Optimizer`."""
         members = parameters.shape[0]
-        self.check(objective.layout, members, parameters.dtype)
         return State(
             parameters=tf.fill(parameters.shape, tf.constant(float("nan"), parameters.dtype)),
             losses=tf.zeros([members, objective.term_count], parameters.dtype),
@@ -132,10 +117,6 @@ class QuasiNewton(Described, ABC):
             stuck=tf.zeros([members], tf.int32),
             memory=self.start(parameters),
         )
-
-    def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
-        """See `Optimizer`: the parameters as they are."""
-        return parameters
 
     def report(self, state: State) -> Report:
         """Return the step length and |∇L|, and which members are stuck (local)."""
@@ -192,13 +173,17 @@ class QuasiNewton(Described, ABC):
         searching = running & ~(known & tf.cast(state.stuck, tf.bool))
         missing = tf.cast(tf.reduce_any(running & ~known), tf.int32)
 
+        def evaluate(point: Tensor) -> tuple[Tensor, Tensor]:
+            known = objective.evaluate(Gradient, point, batch)
+            return known.terms, known.gradient
+
         def turn(left: Tensor, start: _Start, _found: Found) -> tuple[Tensor, _Start, Found]:
             only_here = left > 0
             direction, first, fresh = self._direction(state, start.gradient, at.number)
-            direction = objective.from_first_rank(direction)
+            direction = objective.ranks.from_rank(direction)
             direction = tf.where(only_here, tf.zeros_like(direction), direction)
             found = strong_wolfe(
-                lambda point: objective.value_and_gradient(point, batch),
+                evaluate,
                 parameters,
                 direction,
                 start.losses,
@@ -209,7 +194,7 @@ class QuasiNewton(Described, ABC):
                 curvature=self.curvature,
                 most=self.evaluations,
                 only_here=only_here,
-                agreed=objective.from_first_rank,
+                agreed=objective.ranks.from_rank,
             )
             # Members whose values are known keep them to the bit, whatever the others need.
             new = (only_here & ~known)[:, None]

@@ -1,0 +1,157 @@
+"""Every optimizer on every kind of problem, on any number of ranks: one line each in the tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from engine import Engine
+
+import sciml_par.parallel as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Interval,
+    Neumann,
+    Observations,
+    Problem,
+    Unknown,
+    jacobian,
+    laplacian,
+)
+from sciml_par.problems import poisson as poisson_on
+from sciml_par.training import (
+    LBFGS,
+    SGD,
+    SPRING,
+    Adam,
+    AdamW,
+    LeastSquares,
+    LevenbergMarquardt,
+    Points,
+    RMSprop,
+    SSBroyden,
+)
+from sciml_par.training.optimizers.convert import as_optimizer
+
+OPTIMIZERS: dict[str, Any] = {
+    "Adam": Adam(1e-2),
+    "AdamW": AdamW(1e-2),
+    "SGD": SGD(1e-4, momentum=0.5),
+    "RMSprop": RMSprop(1e-2),
+    "Keras": keras.optimizers.Nadam(1e-2, clipnorm=10.0),
+    "LBFGS": LBFGS(),
+    "SSBroyden": SSBroyden(),
+    "LevenbergMarquardt": LevenbergMarquardt(),
+    "block cholesky": LevenbergMarquardt(solver="block cholesky"),
+    "qr": LevenbergMarquardt(solver="qr"),
+    "matrix free": LevenbergMarquardt(solver="matrix free"),
+    "SPRING": SPRING(),
+    "LeastSquares": LeastSquares(),
+}
+
+
+def interval() -> Problem:
+    """Not on [-1, 1]: there, by symmetry, some gradients are zero, and Adam makes whole steps of
+    their rounding errors, so that no two programs agree."""
+    return poisson_on(domain=Interval(0, 1))
+
+
+def plate() -> Problem:
+    """Two dimensions, two kinds of conditions, a residual that is not linear."""
+    return Problem(
+        Box([0, 0], [1, 2]),
+        lambda u, x: laplacian(u, x) - u(x) ** 3 + x[:, 0:1] * x[:, 1:2],
+        conditions=[
+            Dirichlet(0.3, where=lambda x: x[:, 0] == 0.0, weight=3.0),
+            Neumann(0.1, where=lambda x: x[:, 1] == 2.0),
+        ],
+        name="plate",
+    )
+
+
+def inverse() -> Problem:
+    """Two outputs, an unknown coefficient, and observations of one output."""
+    x = np.linspace(0, 1, 7)[:, None]
+
+    def oscillator(u: Any, x: Any, *, k: Any) -> Any:
+        position, speed = u(x)[:, 0:1], u(x)[:, 1:2]
+        slopes = jacobian(u, x)[:, :, 0]
+        return tf.concat([slopes[:, 0:1] - speed, slopes[:, 1:2] + k * position], axis=1)
+
+    return Problem(
+        Interval(0, 1),
+        oscillator,
+        outputs=2,
+        conditions=[Observations(x, np.sin(2 * x), component=0)],
+        unknowns={"k": Unknown(1.5)},
+        name="oscillator",
+    )
+
+
+PROBLEMS: dict[str, tuple[Problem, Any]] = {
+    "one point in all": (interval(), Interval(0, 1).sample(1, seed=1)),
+    "plate": (plate(), Points(Box([0, 0], [1, 2]).sample(31, seed=2), 13)),
+    "inverse": (inverse(), 23),
+    "batches": (plate(), Points(64, method="sobol", batch_size=10)),
+}
+STEPS = 6
+
+
+def grid() -> list[Any]:
+    """All pairs; for each optimizer one is quick enough for every run."""
+    pairs = []
+    for k, name in enumerate(OPTIMIZERS):
+        for j, case in enumerate(PROBLEMS):
+            chosen = j == 1 + k % (len(PROBLEMS) - 1)
+            marks = () if chosen else (pytest.mark.long,)
+            pairs.append(pytest.param(name, case, id=f"{name}-{case}", marks=marks))
+    return pairs
+
+
+def engine(name: str, case: str, group: Any, **options: Any) -> Engine:
+    problem, points = PROBLEMS[case]
+    d, m = problem.domain.dimension, problem.outputs
+    model = MLP(d, m, width=6, depth=1, seed=7, dtype="float64")
+    optimizer = as_optimizer(OPTIMIZERS[name])
+    return Engine(problem, group, model, points=points, optimizer=optimizer, log_every=1, **options)
+
+
+def relative(a: Any, b: Any) -> float:
+    return float(np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(np.asarray(b)))
+
+
+@pytest.mark.parametrize(("name", "case"), grid())
+def test_ranks_make_the_steps_of_one(name: str, case: str) -> None:
+    """The loss falls, and ranks with uneven or no points move to the bit alike."""
+    world = sp.current_world()
+    shared = engine(name, case, world.communicator)
+    chunk = shared.advance(shared.start(), STEPS)
+    theta = chunk.state.parameters.numpy()
+    assert len(set(world.communicator.allgather_object(theta.tobytes()))) == 1
+    assert np.abs(theta - shared.parameters).max() > 1e-5
+    if case != "batches":
+        losses = chunk.records[:, 0, : len(shared.problem.terms)].sum(axis=1)
+        assert losses[-1] < losses[0]
+    if world.communicator.size > 1 and world.communicator.rank == 0:
+        serial = engine(name, case, world.alone)
+        alone = serial.advance(serial.start(), STEPS).state.parameters.numpy()
+        assert relative(theta, alone) < 1e-7
+
+
+@pytest.mark.ranks(most=1, reason="members of more ranks are the same program")
+@pytest.mark.parametrize(("name", "case"), grid())
+def test_members_are_trained_as_alone(name: str, case: str) -> None:
+    world = sp.current_world()
+    one = engine(name, case, world.communicator)
+    two = engine(name, case, world.communicator, members=2)
+    theta = two.advance(two.start(), STEPS).state.parameters.numpy()
+    for j in range(2):
+        one.parameters = two.parameters[j : j + 1]
+        alone = one.advance(one.start(), STEPS).state.parameters.numpy()
+        assert relative(theta[j : j + 1], alone) < 1e-7
+    assert relative(theta[0], theta[1]) > 1e-4
