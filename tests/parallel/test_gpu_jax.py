@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 from gpu_work import Busy, leave_out
 
+from sciml_par.parallel import Sum
 from sciml_par.parallel.execution.xla_call_frame import one_tensor
 from sciml_par.parallel.execution.xla_ffi import TESTED_VERSIONS, c_function
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
-from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,

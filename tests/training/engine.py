@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sciml_par.networks import make_network
-from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel import Communicator
 from sciml_par.problems import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.training import Adam
