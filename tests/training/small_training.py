@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-
-from sciml_par.training.loss.parameter_layout import ParameterLayout
-from sciml_par.training.optimizers.optimizer import At
+from engine import At, ParameterLayout
 
 Tensor = Any
 

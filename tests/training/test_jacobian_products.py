@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import Engine, StackedObjective
 from test_jacobian import CASES, MODELS
 
 import sciml_par.parallel as sp
-from sciml_par.training.loss.objective import StackedObjective
 
 pytestmark = pytest.mark.ranks(most=1, reason="products of a rank's own points")
 

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import Chunk, Loop
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
@@ -28,7 +29,6 @@ from sciml_par.training import (
     TargetLoss,
     train,
 )
-from sciml_par.training.loop.loop import Chunk, Loop
 
 tiny = partial(MLP, width=4, depth=1)
 MEMBERS = 5

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import ParameterLayout
 from functions import (
     BARRIER_MINIMUM,
     SIZE,
@@ -28,7 +29,6 @@ from scipy.optimize import minimize
 from sciml_par.errors import InputError
 from sciml_par.problems import poisson
 from sciml_par.training import LBFGS, Adam, Ensemble, SSBroyden, train
-from sciml_par.training.loss.parameter_layout import ParameterLayout
 
 pytestmark = pytest.mark.ranks(most=1, reason="its functions are the same on all ranks")
 
