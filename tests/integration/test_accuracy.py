@@ -25,6 +25,8 @@ from sciml_par.problems import Box, derivative
 from sciml_par.problems.catalogue.waves import points_near_the_front
 from sciml_par.training import LevenbergMarquardt
 
+pytestmark = pytest.mark.long
+
 PROGRAM = ROOT / "benchmarks" / "accuracy.py"
 
 

@@ -78,11 +78,28 @@ def program_of(page: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-PROGRAMS = [page for page in PAGES if python_of(page)]
+LONG = {  # more than 5 s each
+    "conditions.md",
+    "inverse-problems.md",
+    "optimizers.md",
+    "points.md",
+    "time-dependent.md",
+    "tolerance.md",
+    "tutorial-data-parallel.md",
+    "tutorial-ensembles.md",
+    "tutorial-keras.md",
+    "tutorial-own-equation.md",
+    "uncertainty.md",
+}
+PROGRAMS = [
+    pytest.param(page, id=page.name, marks=[pytest.mark.long] if page.name in LONG else [])
+    for page in PAGES
+    if python_of(page)
+]
 
 
 @pytest.mark.launches
-@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PROGRAMS)
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     """Under mpirun where the page says so. That one rank does the same is tested elsewhere.
 
@@ -97,6 +114,7 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         assert results["members"][0]["error"]["relative"] <= TOLERANCE
 
 
+@pytest.mark.long
 @pytest.mark.launches
 @pytest.mark.parametrize(("ranks", "mode", "members"), [(None, "data", 1), (2, "ensemble", 2)])
 def test_the_first_solution_is_accurate_on_one_rank_and_in_the_other_mode(

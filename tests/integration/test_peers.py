@@ -17,6 +17,8 @@ import engine_peer
 import peers
 from _peer import LEARNING_RATE, Case
 
+pytestmark = pytest.mark.long
+
 SMALL = peers.Size(2, 30, 12, 5, 2)
 
 SERVED = """

@@ -18,6 +18,7 @@ SCRIPT = ROOT / "scripts" / "scaling.py"
 LINK = CommunicationModel(latency=3e-6, seconds_per_byte=2e-10)
 
 
+@pytest.mark.long
 @pytest.mark.launches
 def test_one_and_two_ranks_are_measured_and_compared(tmp_path: Path) -> None:
     options = ("--ranks", "1,2", "--cases", "A", "--steps", "20", "--rounds", "1")

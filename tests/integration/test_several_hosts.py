@@ -138,6 +138,7 @@ def ranks_in_view(process: int) -> int:
     return held
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("what", "host"),
     [
@@ -172,6 +173,7 @@ def test_a_rank_that_is_killed_on_the_other_host_is_named(hosts: Hosts, tmp_path
     assert said.count("sciml_par: ") == 2  # and that the job ends
 
 
+@pytest.mark.long
 def test_hosts_that_are_slow_are_not_lost(hosts: Hosts, tmp_path: Path) -> None:
     """A slow link, one that is gone for a moment, a sentinel that is stopped; and a clean end."""
     job = Job(hosts, tmp_path, silence=6.0)

@@ -277,6 +277,7 @@ COUPLED_PROBLEMS = {name: Problem(Interval(0, 1), each) for name, each in COUPLE
 }
 
 
+@pytest.mark.long_after(10)
 @pytest.mark.parametrize(
     ("case", "model"),
     [

@@ -119,6 +119,7 @@ def scipy_evaluations(function: Any, start: np.ndarray, loss: float) -> int:
     return len(count)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_lbfgs_needs_about_as_many_evaluations_as_scipy(problem: str, runs: dict[str, Run]) -> None:
     ours, theirs, run = 0, 0, runs["lbfgs"]
