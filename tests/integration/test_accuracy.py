@@ -126,7 +126,7 @@ def test_a_clock_stands_still() -> None:
 
 
 def curve(errors: list[float], ended: str = OVER) -> Curve:
-    """A second and ten iterations between two errors."""
+    """Return a curve of a second and ten iterations between two errors."""
     found = Curve(ended=ended, compile_seconds=3.0)
     for k, error in enumerate(errors):
         found.add(10 * k, k, 0.1, error)

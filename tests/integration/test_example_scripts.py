@@ -28,7 +28,7 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def row_of(table: str, ranks: int) -> list[str]:
-    """The cells of the row for `ranks` ranks; the heading says which column is what."""
+    """Return the cells of the row for `ranks` ranks, by their column headings."""
     (row,) = [line.split() for line in table.splitlines() if line.split()[:1] == [str(ranks)]]
     return row
 

@@ -1,6 +1,6 @@
 """Ranks fail together: every fault ends the whole job soon, with one message that names the ranks.
 
-Each test starts a program of its own on three ranks (the serial run only).
+Each test starts a separate program on three ranks (the serial run only).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def program(tmp_path_factory):
 
 
 def run(program: Path, fault: str, *, ranks: int | None = None, fresh: bool = False) -> Ended:
-    """How the program ends with this fault; a program that hangs fails the test."""
+    """Run the program with this fault; if it hangs, the test fails."""
     return launch(ranks, program, fault, folder=program.parent, threads=1, fresh=fresh)
 
 
@@ -262,7 +262,7 @@ def test_the_ranks_do_not_agree(program, fault, usual, other):
     ),
 )
 def test_one_rank_is_not_where_the_others_wait_for_it(program, fault, other, usual):
-    """It is further, has left, or is in join: nobody else stands where the others do."""
+    """The rank is further, has left, or is in join."""
     ended = run(program, fault, ranks=3)
     assert_failed(ended)
     assert_once("did not ask for the same collective", ended)

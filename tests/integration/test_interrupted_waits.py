@@ -93,7 +93,7 @@ print("carried on", flush=True)
 @pytest.mark.long_after(2)
 @pytest.mark.parametrize("place", ("eager", "graph", "loop", "barrier", "init"))
 def test_ctrl_c_ends_a_wait_in_c(place: str, tmp_path: Path) -> None:
-    """Python handles signals between its own instructions, of which there are none there."""
+    """Python handles signals between its instructions; a wait in C has none."""
     program = tmp_path / "program.py"
     program.write_text(WAITS_IN_C)
     ended = start(2, program, place, folder=tmp_path, threads=1).end(seconds=300)

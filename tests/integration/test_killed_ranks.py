@@ -107,7 +107,7 @@ def program(tmp_path_factory):
 
 
 def run(program, *arguments, ranks, fresh=False):
-    """What the program has said, once it has ended as it should."""
+    """Return the program's messages after the expected end."""
     ended = launch(ranks, program, *arguments, folder=program.parent, threads=1, fresh=fresh)
     said = ended.out + ended.err
     assert ended.code != 0, said

@@ -1,4 +1,4 @@
-"""Programs that are stopped or killed in their midst, and resumed."""
+"""Programs that are stopped or killed during a training, and resumed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wait_for(condition: Callable[[], bool], started: Started) -> None:
 
 
 def interrupt(started: Started, folder: Path) -> None:
-    """Ctrl-C, which a terminal sends to the launcher; Open MPI's would kill the ranks at once."""
+    """Send Ctrl-C to the launcher as a terminal does; Open MPI's would kill the ranks at once."""
     wait_for((folder / "run" / "checkpoint.npz").exists, started)
     number = signal.SIGUSR1 if MPI.get_vendor()[0] == "Open MPI" else signal.SIGINT
     started.process.send_signal(number)
@@ -50,7 +50,7 @@ def interrupt(started: Started, folder: Path) -> None:
 
 
 def kill(started: Started, folder: Path) -> None:
-    """SIGKILL to the launcher and all that it has started."""
+    """Send SIGKILL to the launcher and all its descendants."""
     wait_for((folder / "run" / "checkpoint.npz").exists, started)
     for process in [started.process.pid, *descendants(started.process.pid)]:
         try:
