@@ -11,7 +11,16 @@ MPI := $(firstword $(shell cat $(STAMP) 2>/dev/null) mpich)
 PYTHON ?=
 MPIRUN ?= mpirun
 MPI_SIZES ?= 2 3 4
-MPI_SUITES = tests/parallel tests/training tests/results tests/horovod
+MPI_SUITES ?=
+MPI_SUITES_2 := tests/parallel tests/training tests/results tests/horovod
+# What a third rank shows: uneven rows, a rank in the middle. And a fourth: pairs, powers of two.
+MPI_SUITES_3 := tests/parallel tests/results/test_merge.py \
+    $(patsubst %,tests/training/test_%.py,adaptive_points callbacks collect consistency \
+    ended_members kernel_form least_squares_training linear_systems rank_invariance replicas) \
+    $(patsubst %,tests/horovod/test_%.py,functions horovod_gradients mpi_ops process_sets)
+MPI_SUITES_4 := $(patsubst %,tests/parallel/test_%.py,adasum agreement alltoall collectives \
+    gradients groups join shared_memory transports world) \
+    tests/training/test_rank_invariance.py tests/horovod/test_process_sets.py
 MPI_TIMEOUT ?= 1800
 PYTEST_ARGS ?=
 comma := ,
@@ -132,6 +141,7 @@ test: $(STAMP) ## the tests in one process, then on 2, 3 and 4 ranks
 
 test-all: export SELECTION := --all
 test-all: export XLA_FLAGS ?=
+test-all: export MPI_SUITES := $(MPI_SUITES_2)
 test-all: test ## the same with every case of every product, on every number of ranks
 
 # Much of the tests' time is that of XLA's compiler, for loops that then run a few steps. It has a
@@ -149,9 +159,12 @@ SIDE_BY_SIDE = log=$$(mktemp); \
 	[ $$code -eq 0 ] || [ $$code -eq 5 -a $$other -eq 0 ] || exit 1; \
 	[ $$other -eq 0 ] || [ $$other -eq 5 -a $$code -eq 0 ]
 
+# The tests of trainings on several ranks hold on one as well: there make test-long has them.
+ONCE = $(if $(SELECTION),, and not repeated)
+
 test-serial: $(STAMP) ## the tests in one process, and beside them those that start programs
 	@echo "== tests in one process, and those that start programs"
-	@$(call SIDE_BY_SIDE,not large and not long)
+	@$(call SIDE_BY_SIDE,not large and not long$(ONCE))
 
 test-mpi: $(STAMP) ## the parallel suites under mpirun (test-mpi-3: on three ranks alone)
 	$(call MAKE_EACH,$(MPI_RUNS))
@@ -161,7 +174,8 @@ MPI_PYTEST = -q -p no:cacheprovider
 $(MPI_RUNS): export OMP_NUM_THREADS := 1
 $(MPI_RUNS): test-mpi-%: $(STAMP)
 	@echo "== tests on $* ranks"
-	$(TIMEOUT) $(MPIRUN) -np $* python -m pytest $(MPI_PYTEST) $(MPI_SUITES) $(SELECTION) $(PYTEST_ARGS)
+	$(TIMEOUT) $(MPIRUN) -np $* python -m pytest $(MPI_PYTEST) \
+	    $(or $(MPI_SUITES),$(MPI_SUITES_$*),$(MPI_SUITES_2)) $(SELECTION) $(PYTEST_ARGS)
 
 # Of the hostile programs, sentences are looked at on one rank and numbers on two; SELECTION=--all
 # looks at all on both.
@@ -169,10 +183,10 @@ test-long: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
 test-long: export OMP_NUM_THREADS := 1
 test-long: $(STAMP) ## what takes longer: hostile programs, faults, fuzzing, whole products
 	@echo "== long tests in one process, and those that start programs"
-	@$(call SIDE_BY_SIDE,long and not large)
+	@$(call SIDE_BY_SIDE,(long or repeated) and not large)
 	@echo "== long tests on two ranks"
 	$(TIMEOUT) $(MPIRUN) -np 2 python -m pytest $(MPI_PYTEST) -m 'long and not large' \
-	    tests/adversaries $(MPI_SUITES) $(SELECTION) $(PYTEST_ARGS)
+	    tests/adversaries $(or $(MPI_SUITES),$(MPI_SUITES_2)) $(SELECTION) $(PYTEST_ARGS)
 
 # As many ranks as there are GPUs that init finds; without one, the sentence that says so.
 COUNT_GPUS = from _by_size import default_ranks; print(default_ranks("gpu"))

@@ -63,21 +63,21 @@ class Curve:
     ended: str = ""
 
     def add(self, step: int, seconds: float, loss: float, error: float) -> None:
-        """Another row."""
+        """Add a row."""
         self.rows.append((int(step), float(seconds), float(loss), float(error)))
 
     @property
     def error(self) -> float:
-        """At the end."""
+        """Return the last error."""
         return self.rows[-1][3]
 
     @property
     def had_its_time(self) -> bool:
-        """Whether it ended because its seconds were over."""
+        """Return whether the time limit ended the training."""
         return self.ended == OVER
 
     def reached(self, target: float) -> tuple[int, float] | None:
-        """After how many iterations and seconds the error was at most so large, if it was."""
+        """Return the iterations and seconds until the error was at most `target`, if it was."""
         return next((row[:2] for row in self.rows if row[3] <= target), None)
 
 
@@ -96,12 +96,12 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Until now."""
+        """Return the seconds counted so far."""
         return self._seconds + (self._now() - self._since if self._since is not None else 0.0)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Nothing in this context counts."""
+        """Stop the clock in this context."""
         self._seconds, self._since = self.seconds, None
         try:
             yield
@@ -109,7 +109,7 @@ class Clock:
             self._since = self._now()
 
     def leave_out(self, seconds: float) -> None:
-        """So many seconds shall not have counted."""
+        """Subtract seconds from the time."""
         self._seconds -= seconds
 
 
@@ -136,12 +136,12 @@ class ErrorOf:
         self._values = compiled.get_concrete_function(spec)
 
     def __call__(self, flat: Any) -> float:
-        """‖found − exact‖ / ‖exact‖ over all points and components."""
+        """Compute ‖found − exact‖ / ‖exact‖ over all points and components."""
         return relative_l2_error(self._values(flat).numpy(), self._exact)
 
 
 def exact_of(case: Case, problem: Any) -> tuple[Any, FloatArray]:
-    """What errors are measured against, and the points at which it is so."""
+    """Return the solution that errors are measured against, and its evaluation points."""
     points = case.test()
     if problem.unknowns:
         return np.reshape(unknown_of(problem).true, [1]), points
@@ -149,6 +149,6 @@ def exact_of(case: Case, problem: Any) -> tuple[Any, FloatArray]:
 
 
 def unknown_of(problem: Any) -> Any:
-    """The unknown that a problem has."""
+    """Return the unknown of a problem."""
     (found,) = problem.unknowns.values()
     return found

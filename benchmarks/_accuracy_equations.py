@@ -27,7 +27,7 @@ LAYERS = {-1.0: 0.02, -0.5: 0.03, 0.0: 0.05, 0.5: 0.03, 1.0: 0.02}
 
 
 def periodic_helmholtz() -> Problem:
-    """Δu + u = f on [−1, 1]², periodic; u = sin πx sin 4πy."""
+    """Return Δu + u = f on [−1, 1]², periodic; u = sin πx sin 4πy."""
 
     def solution(x: FloatArray) -> FloatArray:
         return np.asarray(np.sin(np.pi * x[:, :1]) * np.sin(4 * np.pi * x[:, 1:]))
@@ -44,7 +44,7 @@ def periodic_helmholtz() -> Problem:
 
 
 def allen_cahn_reference(x: FloatArray) -> FloatArray:
-    """The solution of the Allen–Cahn equation, which is computed when it is first asked for."""
+    """Compute the solution of the Allen–Cahn equation, once."""
     return evolution.allen_cahn(DIFFUSIVITY, GROWTH)(x)
 
 
@@ -82,7 +82,7 @@ def periodic_allen_cahn() -> Problem:
 
 
 def points_near_the_layers(count: int, *, share: float = 0.6) -> FloatArray:
-    """Points of [−1, 1] × [0, 1] of which a share is dense near the `LAYERS` c_k: [n, 2].
+    """Return points [n, 2] of [−1, 1] × [0, 1], a share of them dense near the `LAYERS` c_k.
 
     Sobol' points of the unit square, of which the first coordinate is mapped by the inverse of
 
@@ -105,7 +105,7 @@ def points_near_the_layers(count: int, *, share: float = 0.6) -> FloatArray:
 
 
 def korteweg_de_vries_reference(x: FloatArray) -> FloatArray:
-    """The solution of the equation of Korteweg and de Vries, as `allen_cahn_reference`."""
+    """Compute the solution of the Korteweg–de Vries equation, once."""
     return evolution.korteweg_de_vries(1.0, DISPERSION)(x)
 
 

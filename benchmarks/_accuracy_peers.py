@@ -38,7 +38,7 @@ TOLERANCE = {"float32": 1e-3, "float64": 1e-9}
 
 
 def by_scipy(case: Case, seed: int, limits: Limits) -> Curve:
-    """By SciPy's L-BFGS-B, which calls the engine's compiled loss and gradient."""
+    """Train with SciPy's L-BFGS-B, which calls the engine's compiled loss and gradient."""
     from scipy.optimize import minimize
 
     start = Standing.of(case, seed, limits)
@@ -144,7 +144,7 @@ class Standing:
 
 
 def by_deepxde(case: Case, seed: int, limits: Limits, environments: Path) -> Curve:
-    """By DeepXDE on PyTorch in an environment of its own: Adam, then its L-BFGS."""
+    """Train with DeepXDE on PyTorch in a separate environment: Adam, then its L-BFGS."""
     chosen = os.environ.get("PEER_TORCH")
     python = Path(chosen or environments / "torch") / "bin" / "python"
     if not python.exists():
@@ -171,7 +171,7 @@ def by_deepxde(case: Case, seed: int, limits: Limits, environments: Path) -> Cur
 
 
 def check_loss(theirs: float, ours: float, dtype: str) -> None:
-    """See that a peer begins at the engine's loss.
+    """Check that a peer starts from the engine's loss.
 
     Raises
     ------
@@ -179,11 +179,11 @@ def check_loss(theirs: float, ours: float, dtype: str) -> None:
         It does not.
     """
     if not abs(theirs / ours - 1) <= TOLERANCE[dtype]:
-        raise AbsentError(f"it begins at the loss {theirs}, the engine at {ours}")
+        raise AbsentError(f"it starts from the loss {theirs}, the engine from {ours}")
 
 
 def write_for_peers(file: Path, start: Standing, test: FloatArray, limits: Limits) -> None:
-    """Everything that a program in another environment needs, as arrays."""
+    """Write all that a program in another environment needs, as arrays."""
     (interior, *_), *conditions = (rows.arrays for rows in start.batch)
     arrays: dict[str, Any] = {"interior": interior.numpy()}
     for number, (condition, (x, *_)) in enumerate(

@@ -66,14 +66,14 @@ class Case:
     harmonics: int = 1
 
     def embedding(self) -> PeriodicEmbedding | None:
-        """What the network begins with, if it is periodic."""
+        """Return the first layer of a periodic network."""
         if self.periods is None:
             return None
         return PeriodicEmbedding(self.periods, harmonics=self.harmonics)
 
 
 def network(case: Case, problem: Problem, seed: int, *, dtype: str = "float64") -> MLP:
-    """The network of a case with the initial weights of a seed."""
+    """Return the network of a case with the initial weights of a seed."""
     model = MLP(
         problem.domain.dimension,
         problem.network_outputs,
@@ -94,7 +94,7 @@ def network(case: Case, problem: Problem, seed: int, *, dtype: str = "float64") 
 def initial_weights(
     widths: list[int], domain: Box, steepness: float, seed: int
 ) -> list[npt.NDArray[np.float64]]:
-    """W1: [d, w1], b1: [w1], W2, …, with the centres of the first layer's tanh in the domain.
+    """Return W1: [d, w1], b1: [w1], W2, …; the first layer's tanh has its centres in the domain.
 
     A neuron of the first layer is tanh(w·(x − x₀)), x₀ uniform in the domain, w in a random
     direction with a norm uniform in [0.3 s, s]. Later kernels are drawn by Glorot's normal rule,
@@ -118,7 +118,7 @@ def initial_weights(
 
 
 def midpoints(domain: Box, *counts: int) -> FloatArray:
-    """The midpoints of equal cells, [n, d]."""
+    """Return the midpoints of equal cells, [n, d]."""
     axes = [
         low + extent * (np.arange(count) + 0.5) / count
         for low, extent, count in zip(domain.lower, domain.extent, counts, strict=True)
@@ -132,7 +132,7 @@ SPACE_TIME, FLOW = burgers().domain, kovasznay().domain
 
 
 def weighted(make: Callable[[], Problem]) -> Problem:
-    """A problem of the catalogue with the weight of its conditions."""
+    """Return a problem of the catalogue with the weight of its conditions."""
     return make().with_condition_weight(CONDITION_WEIGHT)
 
 

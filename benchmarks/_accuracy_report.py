@@ -22,12 +22,12 @@ _COLUMNS = (
 
 
 def median_curve(curves: Sequence[Curve]) -> Curve:
-    """That with the median of the last errors, the lower one of two."""
+    """Return the curve with the median of the last errors, the lower of two."""
     return sorted(curves, key=lambda curve: curve.error)[(len(curves) - 1) // 2]
 
 
 def table(found: Curves, absent: Mapping[str, str]) -> str:
-    """A block for each problem, with a line for each optimizer."""
+    """Return a block for each problem, with a line for each optimizer."""
     lines = []
     for problem in dict.fromkeys(name for name, _ in found):
         case = CASES[problem]
@@ -44,7 +44,7 @@ def table(found: Curves, absent: Mapping[str, str]) -> str:
 
 
 def line(optimizer: str, curves: Sequence[Curve], target: float) -> str:
-    """The figures of an optimizer, medians over the seeds but for least, largest and compile."""
+    """Return the figures of an optimizer: medians over the seeds except least, largest, compile."""
     errors = [curve.error for curve in curves]
     return (
         f"  {optimizer:32}{statistics.median(errors):10.1e}{min(errors):10.1e}{max(errors):10.1e}"
@@ -55,7 +55,7 @@ def line(optimizer: str, curves: Sequence[Curve], target: float) -> str:
 
 
 def verdict(curves: Sequence[Curve], target: float) -> str:
-    """Whether the median error reaches the target, and after how long it was reached."""
+    """Return whether the median error reaches the target, and when."""
     reached = [at for curve in curves if (at := curve.reached(target))]
     if not reached:
         return "missed"
@@ -68,13 +68,13 @@ def verdict(curves: Sequence[Curve], target: float) -> str:
 
 
 def stopped_early(curves: Sequence[Curve]) -> list[str]:
-    """A line for each other reason for which trainings ended than that their time was over."""
+    """Return a line for each reason, other than the time limit, for which trainings ended."""
     reasons = dict.fromkeys(curve.ended for curve in curves if not curve.had_its_time)
     return [f"    ended before: {reason}" for reason in reasons]
 
 
 def draw(found: Curves, file: Path) -> None:
-    """The error against seconds, a panel for each problem; the median seed strong, others pale."""
+    """Draw the error against seconds, a panel a problem; the median seed strong, others pale."""
     from matplotlib.figure import Figure
 
     problems = list(dict.fromkeys(problem for problem, _ in found))
@@ -82,7 +82,7 @@ def draw(found: Curves, file: Path) -> None:
     columns = 2 if len(problems) == 4 else min(len(problems), 3)
     rows = -(-len(problems) // columns)
     with paper_style():
-        # The legend stands below all panels, in a strip of its own.
+        # The legend stands below all panels, in a separate strip.
         legend_rows = -(-len(optimizers) // (3 * columns))
         strip = 0.22 + 0.2 * legend_rows
         size = (2.9 * columns + 0.3, 2.3 * rows + strip)

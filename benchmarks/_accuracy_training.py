@@ -68,14 +68,14 @@ class Recorder(Callback):
 
 
 def phases_of(name: str, limits: Limits) -> list[tuple[Any, int]]:
-    """Optimizers and steps for a name, such as "lm" or "adam+lbfgs"."""
+    """Return optimizers and steps for a name, such as "lm" or "adam+lbfgs"."""
     parts = name.split("+")
     steps = [limits.adam_steps] * (len(parts) - 1) + [limits.steps]
     return [(named(part), count) for part, count in zip(parts, steps, strict=True)]
 
 
 def named(name: str) -> Any:
-    """An optimizer as in `OPTIMIZERS`; Adam with the rate 1e-3."""
+    """Return an optimizer of `OPTIMIZERS`; Adam has the rate 1e-3."""
     if name == "adam":
         return Adam(1e-3)
     of_class, options = OPTIMIZERS[name]
@@ -86,7 +86,7 @@ def named(name: str) -> Any:
 
 
 def by_engine(case: Case, phases: list[tuple[Any, int]], seed: int, limits: Limits) -> Curve:
-    """By `sciml_par.train`; the last row is what its result predicts (collective)."""
+    """Train with `sciml_par.train`; the last row is the prediction of its result (collective)."""
     problem = case.make()
     recorder = Recorder(case, problem, limits)
     # The cases are those of the literature, some of them with fewer points than is good.
@@ -111,7 +111,7 @@ def by_engine(case: Case, phases: list[tuple[Any, int]], seed: int, limits: Limi
 
 
 def network_factory(case: Case, problem: Any, seed: int) -> Callable[..., Any]:
-    """What makes the network with the initial weights of a seed, whatever that of the run."""
+    """Return a function that builds the network from a fixed seed, whatever the run's seed."""
 
     def make(inputs: int, outputs: int, *, dtype: str) -> Any:
         return network(case, problem, seed, dtype=dtype)

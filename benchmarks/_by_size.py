@@ -1,6 +1,6 @@
 """Latency and bandwidth of an allreduce by size, transport and context, and whether the host waits.
 
-What is timed is a row of allreduces (Average, float32), each on the result of the one before:
+The benchmark times a row of allreduces (Average, float32), each on the result of the last:
 eagerly, in a `tf.function`, and in a loop that XLA has compiled. Every result is verified.
 """
 
@@ -41,12 +41,12 @@ _TOLERANCE = 1e-5
 
 _LEGEND = """
 Of one allreduce in a row of many, medians, on the slowest rank; every result was verified.
-returned: until the call of the row is back, which is when the host can go on.
+returned: until the call of the row is back and the host can continue.
 done: until the results are there. Where returned is much less, the host does not wait."""
 
 
 def default_ranks(device: str) -> int:
-    """Two on the CPU; as many as there are GPUs, of which there must be one (local)."""
+    """Return 2 on the CPU, the number of GPUs otherwise; there must be one (local)."""
     if device == "cpu":
         return 2
     from sciml_par.parallel.startup.gpu_choice import visible_gpus
@@ -61,7 +61,7 @@ def default_ranks(device: str) -> int:
 
 
 def measure(device: str, *, quick: bool) -> dict[str, Any]:
-    """All sizes, transports and contexts on the ranks of this job (collective)."""
+    """Measure all sizes, transports and contexts on the ranks of this job (collective)."""
     from sciml_par.parallel import size
 
     group = group_for(device)
@@ -88,7 +88,7 @@ def measure(device: str, *, quick: bool) -> dict[str, Any]:
 
 
 def group_for(device: str) -> Any:
-    """The ranks to measure, with NCCL on GPUs (collective)."""
+    """Return the ranks to measure, with NCCL on GPUs (collective)."""
     from sciml_par.parallel import current_world
 
     world = current_world()
@@ -103,7 +103,7 @@ def group_for(device: str) -> Any:
 
 
 def _obstacle(world: Any) -> str:
-    """Why this rank cannot be measured on a GPU; empty if it can (local)."""
+    """Return why this rank cannot be measured on a GPU; empty if it can (local)."""
     from sciml_par.errors import SciMLParError
     from sciml_par.parallel.tensors.memory import has_gpus
     from sciml_par.parallel.transports.cupy_binding import load_gpu, load_nccl
@@ -123,7 +123,7 @@ def _obstacle(world: Any) -> str:
 
 
 def _group_of_one(*, with_nccl: bool) -> Any:
-    """This rank alone, whose collectives are carried out all the same: a copy each (local)."""
+    """Return this rank alone as a group whose collectives still copy (local)."""
     from mpi4py import MPI
 
     from sciml_par.parallel.groups.communicator import Communicator
@@ -142,21 +142,21 @@ def _group_of_one(*, with_nccl: bool) -> Any:
 
 
 def sizes_that_fit(sizes: Sequence[int], device: str) -> list[int]:
-    """Those for which every rank has memory (collective)."""
+    """Return the sizes for which every rank has memory (collective)."""
     from sciml_par.parallel import current_world
 
     memory = _HOST_BYTES
     if device == "gpu":
         from cupy.cuda import runtime
 
-        # In all, not what is free: TensorFlow keeps what it has once taken, and uses it again.
+        # All memory, not the free part: TensorFlow keeps and reuses the memory that it has taken.
         memory = int(runtime.memGetInfo()[1])
     least = min(current_world().communicator.allgather_object(memory))
     return [nbytes for nbytes in sizes if _COPIES * nbytes <= least]
 
 
 def machine(group: Any) -> dict[str, str]:
-    """What the figures were measured on (local)."""
+    """Return the facts of the measuring machine (local)."""
     import tensorflow as tf
 
     facts = {
@@ -182,7 +182,7 @@ def times(
     rounds: int,
     calls: int,
 ) -> dict[str, float]:
-    """Medians for one allreduce of a row of them, on the slowest rank (collective).
+    """Return medians for one allreduce in a row, on the slowest rank (collective).
 
     Returns
     -------
@@ -213,12 +213,12 @@ def times(
 
 
 def calls_of(nbytes: int, most: int) -> int:
-    """How many allreduces of a size are in a row (local)."""
+    """Return the number of allreduces in a row (local)."""
     return max(_FEWEST_CALLS, min(most, _MOST_BYTES // nbytes))
 
 
 def row_of_allreduces(group: Any, on: str | None, context: str, calls: int) -> Callable[[Any], Any]:
-    """A function that does `calls` allreduces in a context."""
+    """Return a function that does `calls` allreduces in a context."""
     import tensorflow as tf
 
     import sciml_par.parallel as sp
@@ -244,7 +244,7 @@ def row_of_allreduces(group: Any, on: str | None, context: str, calls: int) -> C
 
 
 def numbers(count: int, rank: int) -> np.ndarray:
-    """A rank's input, [count]: other numbers at other places and on other ranks."""
+    """Return a rank's input, [count]: different at each place and on each rank."""
     return np.resize(np.arange(_PERIOD, dtype=np.float32), count) + np.float32(rank)
 
 
@@ -260,7 +260,7 @@ def verify(y: Any, count: int, size: int) -> None:
 
 
 def bandwidth(size: int, nbytes: int, seconds: float) -> float:
-    """GB/s of an allreduce of `nbytes` between P = `size` ranks: 2 (P-1)/P · bytes / time.
+    """Compute the GB/s of an allreduce of `nbytes` on P = `size` ranks: 2 (P-1)/P · bytes / time.
 
     It is what the slowest link carries each way, so it compares with the link's own rate. One rank
     has no link: for P = 1 it is bytes / time, at which rate memory is copied.
@@ -270,13 +270,13 @@ def bandwidth(size: int, nbytes: int, seconds: float) -> float:
 
 
 def byte_text(nbytes: int) -> str:
-    """ "64 KiB"."""
+    """Return a size such as "64 KiB"."""
     power = max(0, (max(nbytes, 1).bit_length() - 1) // 10)
     return f"{nbytes / 1024**power:g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
 
 
 def tables(found: dict[str, Any]) -> str:
-    """A table for each transport and context, a line for each size."""
+    """Return a table for each transport and context, a line for each size."""
     alone = found["ranks"] == 1
     names = ("returned µs", "done µs", "GB/s copied" if alone else "GB/s bus")
     ranks = "1 rank" if alone else f"{found['ranks']} ranks"

@@ -35,7 +35,7 @@ def compare(names: Sequence[str], numbers: Sequence[int], steps: int) -> dict[st
 
 
 def train_on(number: int, names: Sequence[str], steps: int, folder: Path) -> None:
-    """Train all problems in one job of so many ranks, which writes a file for each."""
+    """Train all problems in one job, which writes a file for each."""
     command = ["mpirun", "-np", str(number), sys.executable, str(PROGRAM), *names]
     command += ["--steps", str(steps), "--write", str(folder)]
     ended = subprocess.run(command, check=False, stdout=sys.stderr)
@@ -44,7 +44,7 @@ def train_on(number: int, names: Sequence[str], steps: int, folder: Path) -> Non
 
 
 def file_of(folder: Path, name: str, ranks: int) -> Path:
-    """Where a job of so many ranks writes what it found of a problem."""
+    """Return the file in which a job of `ranks` ranks writes its result of a problem."""
     return folder / f"{name}-{ranks}.npz"
 
 
@@ -69,7 +69,7 @@ def train_each(names: Sequence[str], steps: int, folder: Path) -> None:
 
 
 def difference(files: Sequence[Any]) -> dict[str, float]:
-    """How far losses and predictions are from those of the first file, relatively, at most."""
+    """Return the largest relative difference of losses and predictions from the first file."""
     first, *others = files
     found: dict[str, float] = {"steps": len(first["losses"]) - 1}
     for name in ("losses", "prediction"):
@@ -79,7 +79,7 @@ def difference(files: Sequence[Any]) -> dict[str, float]:
 
 
 def row(name: str, found: dict[str, float]) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     same = max(found["losses"], found["prediction"]) <= TO_ROUNDING
     return (
         f"{name:20}{found['steps']:6}{found['losses']:10.0e}{found['prediction']:12.0e}"

@@ -22,7 +22,7 @@ STOPPED = 75  # the exit code of solve.py where its time is over
 def solve(
     entry: CatalogueEntry, seed: int, *, seconds: int | None, parameters: Sequence[str]
 ) -> dict[str, Any]:
-    """What solve.py found of a problem; its messages go to the standard error.
+    """Run solve.py and return its result; its messages go to the standard error.
 
     Parameters
     ----------
@@ -61,12 +61,12 @@ def solve(
 
 
 def seconds_of_children() -> float:
-    """That the processor has worked for programs which this one has started and which ended."""
+    """Return the processor's seconds for the programs that this one has started and that ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def circumstances(entry: CatalogueEntry, parameters: Sequence[str]) -> dict[str, Any]:
-    """What a run depends on, as JSON has it: the suggestion and the problem's parameters."""
+    """Return all that a run depends on, as JSON: the suggestion and the problem's parameters."""
     suggestion = asdict(entry.suggestion)
     return dict(json.loads(json.dumps({**suggestion, "parameters": sorted(parameters)})))

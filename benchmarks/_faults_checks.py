@@ -32,7 +32,7 @@ HELD, NO_FAULT = "held", "no fault"
 
 
 def misses(fault: Fault, ended: Ended, out: Path) -> dict[str, str]:
-    """What does not hold: its name, and what was seen."""
+    """Return the name of each broken promise, and what was seen."""
     found = {}
     if ended.code is None:
         after = ended.seconds - (ended.fault_at or 0.0)
@@ -65,13 +65,13 @@ def _code(fault: Fault, ended: Ended) -> dict[str, str]:
 
 
 def _is_late(fault: Fault, ended: Ended) -> bool:
-    """Whether the rank had done all before the fault came from outside."""
+    """Return whether the rank had finished before the fault came from outside."""
     done = [t for t, what, rank in ended.events if (what, rank) == ("done", fault.rank)]
     return bool(done) and ended.fault_at is not None and done[0] <= ended.fault_at
 
 
 def _checkpoint(out: Path) -> str:
-    """What is wrong with the last checkpoint."""
+    """Return the defect of the last checkpoint."""
     path = out / "checkpoint.keras"
     if path.exists():
         try:

@@ -1,4 +1,4 @@
-"""Runs one job under mpirun, does to it from outside what is to be done, and says how it ended."""
+"""Run one job under mpirun, with the faults that come from outside, and report its end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Ended:
     left: list[str]
 
     def ranks_that(self, what: str) -> set[int]:
-        """The ranks that have come to this."""
+        """Return the ranks that reported this event."""
         return {rank for _, name, rank in self.events if name == what}
 
 
@@ -84,7 +84,7 @@ class Job:
         self._fault_at: float | None = None
 
     def run(self, before: float, after: float) -> Ended:
-        """Run it; it may take so many seconds before the fault, and so many after it."""
+        """Run it, with limits on the seconds before and after the fault."""
         disk = Disk(self.out) if self.fault.kind in ("full disk", "unwritable folder") else None
         self._began = time.monotonic()
         with (self.folder / "said").open("wb") as said:
@@ -116,12 +116,12 @@ class Job:
         )
 
     def clear(self) -> None:
-        """Remove its folder."""
+        """Delete the folder."""
         Disk.remove(self.out)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def events(self) -> list[tuple[float, str, int]]:
-        """What the ranks have told until now: seconds since the start, what, the rank."""
+        """Return the ranks' events so far: seconds since the start, name, rank."""
         with contextlib.suppress(OSError):
             lines = (self.folder / "events").read_text().splitlines()
             words = [line.split() for line in lines]
@@ -150,7 +150,7 @@ class Job:
     def _wait(
         self, process: subprocess.Popen[bytes], before: float, after: float, disk: Disk | None
     ) -> int | None:
-        """Until it ends, or its time is over."""
+        """Wait for the end or the time limit."""
         due: float | None = None
         stopped: tuple[int, float] | None = None
         outside = self.fault.of_kind.from_outside
@@ -177,7 +177,7 @@ class Job:
         return process.returncode
 
     def _due(self) -> float | None:
-        """When the fault from outside is to come, as soon as that is known."""
+        """Return the time of the fault from outside, once it is known."""
         fault = self.fault
         lasts = self._spans[fault.moment].lasts
         if fault.moment == "start":
@@ -189,7 +189,7 @@ class Job:
         return None if began is None else began + fault.fraction * (0.01 if writes else lasts)
 
     def _do(self, disk: Disk | None) -> bool:
-        """Do it, if that can be done already."""
+        """Cause the fault as soon as possible."""
         kind = self.fault.kind
         if disk is not None:
             disk.fill() if kind == "full disk" else disk.forbid()
@@ -207,7 +207,7 @@ class Job:
         return bool(rank)
 
     def _process(self, rank: int) -> int:
-        """The process of a rank; 0 if there is none yet."""
+        """Return the process of a rank; 0 if there is none yet."""
         with contextlib.suppress(OSError):
             for line in (self.folder / "events").read_text().splitlines():
                 words = line.split()
@@ -235,7 +235,7 @@ class Job:
 
 
 def _marked(folder: Path) -> list[int]:
-    """The living processes of the job of this folder."""
+    """Return the living processes of the job of this folder."""
     mark, found = f"{MARK}={folder}".encode(), []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():

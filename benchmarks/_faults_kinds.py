@@ -43,7 +43,7 @@ class Kind:
     moments: Sequence[str] = MOMENTS
 
     def is_named_in(self, text: str) -> bool:
-        """Whether messages name the rank or the cause."""
+        """Return whether messages name the rank or the cause."""
         return re.search(self.said, text) is not None
 
 
@@ -127,12 +127,12 @@ class Fault:
 
     @property
     def of_kind(self) -> Kind:
-        """What is known of its kind."""
+        """Return the entry of its kind."""
         return KINDS.get(self.kind, NONE)
 
     @property
     def needs_real_children(self) -> bool:
-        """Whether what is promised holds only for processes that the launcher itself has started.
+        """Return whether the promise holds only for processes that the launcher itself has started.
 
         So it is for ranks that leave before `init`, and for a launcher that is to notice that one
         has left by `os._exit(0)`.
@@ -158,7 +158,7 @@ def draw(
     ranks: Sequence[int],
     modes: Sequence[str] = MODES,
 ) -> Fault:
-    """The fault number `index` of a seed; the same for the same arguments."""
+    """Draw the fault number `index` of a seed; the same for the same arguments."""
     chance = random.Random(f"{seed}-{index}")
     kind = chance.choice([each for each in kinds if {*KINDS[each].modes} & {*modes}])
     known = KINDS[kind]
@@ -190,7 +190,7 @@ def draw(
 
 
 def is_possible(kind: str, mode: str, moment: str) -> bool:
-    """Whether a program of this mode has such a moment."""
+    """Return whether a program of this mode has such a moment."""
     if mode in OWN_COLLECTIVES:
         if moment in ("checkpoint", "saving"):
             return False

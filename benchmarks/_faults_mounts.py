@@ -18,7 +18,7 @@ _DISK_BYTES = 4 << 20
 
 
 def use_mounts_of_its_own() -> bool:
-    """Let this process and its children see mounts and shared memory of their own (local).
+    """Give this process and its children separate mounts and shared memory (local).
 
     Returns
     -------
@@ -30,7 +30,7 @@ def use_mounts_of_its_own() -> bool:
 
 
 def can_forbid() -> bool:
-    """Whether a folder can be made unwritable to this user."""
+    """Return whether a folder can be made unwritable to this user."""
     return os.geteuid() != 0
 
 

@@ -49,7 +49,7 @@ class Moments:
         os.close(file)
 
     def at(self, moment: str) -> None:
-        """The rank is at this moment, once more."""
+        """Report that the rank has reached this moment."""
         fault, passed = self.fault, self._passed[moment]
         self._passed[moment] += 1
         now = moment == fault.moment and passed == fault.count
@@ -90,7 +90,7 @@ class Moments:
 
     @property
     def loses_its_numbers(self) -> bool:
-        """Whether this rank's numbers become NaN now, in a program of one's own collectives."""
+        """Return whether this rank's numbers become NaN now, in its own collectives."""
         fault = self.fault
         due = fault.kind == "NaN" and self._passed["training"] == fault.count + 1
         if due and fault.rank == self.rank:
@@ -100,7 +100,7 @@ class Moments:
 
 
 def make_disagree(par: Any, tf: Any, fault: Fault) -> Callable[[str, bool], None]:
-    """A collective of all ranks, in which one of them may differ."""
+    """Call a collective on all ranks, in which one of them may differ."""
 
     # In a child made by a fork TensorFlow has no threads: a graph, whatever is in it, never ends.
     in_child = fault.mode == "graph" and fault.kind == "fork"
@@ -137,7 +137,7 @@ def make_disagree(par: Any, tf: Any, fault: Fault) -> Callable[[str, bool], None
 
 
 def with_own_collectives(par: Any, tf: Any, moments: Moments) -> None:
-    """A loop of allreduces: eager, in graphs, or in compiled loops."""
+    """Run a loop of allreduces: eager, in graphs, or in compiled loops."""
     mode = moments.fault.mode
 
     def steps(x: Any) -> Any:
@@ -161,7 +161,7 @@ def with_own_collectives(par: Any, tf: Any, moments: Moments) -> None:
 
 
 def with_fit(par: Any, tf: Any, moments: Moments) -> None:
-    """Keras' fit, with a file at the end of each epoch as docs/failures.md has it."""
+    """Run Keras' fit, with a file at the end of each epoch as in docs/failures.md."""
     import keras
 
     class Traced(keras.layers.Layer):
@@ -201,7 +201,7 @@ def with_fit(par: Any, tf: Any, moments: Moments) -> None:
 
 
 def with_train(par: Any, tf: Any, moments: Moments) -> int:
-    """A physics-informed network, with checkpoints and results."""
+    """Train a physics-informed network, with checkpoints and results."""
     import sciml_par as sp
     from sciml_par.networks import MLP
     from sciml_par.problems import Dirichlet, Interval, Problem, laplacian

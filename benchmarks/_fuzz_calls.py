@@ -67,7 +67,7 @@ CONDITION = {
 
 @st.composite
 def conditions(draw: Any) -> Any:
-    """A condition that could be made, or something else."""
+    """Draw a condition, or something else."""
     make = draw(st.sampled_from(condition_makers))
     positional, named = draw(arguments_of(make, CONDITION, wrong=0.02))
     try:
@@ -168,7 +168,7 @@ METHODS = ("sample", "interior", "boundary", "contains", "split")
 
 
 def training_until_start(**arguments: Any) -> None:
-    """`train`, which raises `Reached` where the first step would be made."""
+    """Call `train`, and raise `Reached` before the first step."""
 
     def reached(*_: Any, **__: Any) -> None:
         raise Reached
@@ -185,7 +185,7 @@ def in_turn(*makers: Callable[..., Any], known: Any = None, share: float = 1.0) 
 
 
 def targets() -> list[Target]:
-    """All that is called, without command lines."""
+    """Return all calls, without command lines."""
     listed_strings = {"names": st.lists(st.sampled_from(["x", "y", "t", ""]), max_size=3)}
     shapes = {
         **listed_strings,

@@ -27,7 +27,7 @@ WORDS = st.sampled_from(
 
 
 def targets(folder: Path) -> list[Target]:
-    """All programs; they find a folder `there` with results of another run."""
+    """Return all programs; they find a folder `there` with results of another run."""
     there = folder / "there"
     there.mkdir()
     (there / "results.json").write_text("{}", encoding="utf-8")
@@ -48,7 +48,7 @@ def targets(folder: Path) -> list[Target]:
 
 
 def load(name: str) -> ModuleType:
-    """A script as a module."""
+    """Load a script as a module."""
     spec = importlib.util.spec_from_file_location(f"fuzzed_{name}", SCRIPTS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -81,7 +81,7 @@ def _target(
 
 @st.composite
 def command_lines(draw: Any, parser: argparse.ArgumentParser, *, names: bool = False) -> list[str]:
-    """Options of a parser, most with what they take, some with anything."""
+    """Draw options of a parser, most with valid values."""
     from sciml_par.problems import catalogue_entries
 
     line: list[str] = []
@@ -136,7 +136,7 @@ def _gallery(module: ModuleType, there: Path) -> Target:
 
 
 def _trained(module: ModuleType, there: Path) -> Target:
-    """Programs that do train, two steps, into folders that are there or not."""
+    """Draw programs that train for two steps, into folders that exist or not."""
     short = ["--steps", "2", "--points", "5", "--width", "3", "--no-plots"]
     drawn = st.lists(
         st.sampled_from(["--output=there", "--output=fresh", "--output=there/file", "--resume"]),
@@ -153,6 +153,6 @@ def _info() -> Any:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """{path: digest} of all files in a folder."""
+    """Return {path: digest} of all files in a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -40,7 +40,7 @@ Values = dict[str, Any]
 
 
 def right_by_annotation(annotation: str) -> Any:
-    """What a parameter takes, as far as its annotation says so."""
+    """Draw values that a parameter's annotation allows."""
     kinds = {
         "float": NUMBERS,
         "Number": NUMBERS,
@@ -70,7 +70,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def arguments_of(
     function: Callable[..., Any], known: Values | None = None, *, wrong: float = 0.15
 ) -> Any:
-    """Draws (positional, by keyword) for a call of `function`.
+    """Draw (positional, by keyword) for a call of `function`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the benchmarks have in common: ranks of their own, candidates timed in turns, JSON files."""
+"""Shared by the benchmarks: started ranks, candidates timed in turns, JSON files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Candidate = Callable[[], float]
 
 
 def run_ranks(ranks: int | None, program: str, *arguments: str) -> Any:
-    """What the ranks of a program print as JSON in their last line.
+    """Return the JSON that the ranks of a program print in their last line.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ def report(times: Mapping[str, float]) -> None:
 
 
 def slowest(times: Mapping[str, float]) -> dict[str, float]:
-    """The slowest rank's times (collective)."""
+    """Return the slowest rank's times (collective)."""
     everyone = _world().allgather_object(dict(times))
     return {name: max(each[name] for each in everyone) for name in times}
 
 
 def in_turns(candidates: Mapping[str, Candidate], rounds: int) -> dict[str, float]:
-    """The median microseconds of each candidate; the ranks start each together (collective)."""
+    """Return the median microseconds of each candidate; ranks start each together (collective)."""
     from mpi4py import MPI
 
     times: dict[str, list[float]] = {name: [] for name in candidates}
@@ -66,7 +66,7 @@ def in_turns(candidates: Mapping[str, Candidate], rounds: int) -> dict[str, floa
 
 
 def repeated(function: Callable[[], Any], times: int, *, each: int = 1) -> Candidate:
-    """A candidate that calls `function` so often; a call of it does `each` pieces of work."""
+    """Return a candidate that calls `function` `times` times; a call does `each` pieces of work."""
 
     def run() -> float:
         began = time.perf_counter()

@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def parsed(arguments: Sequence[str] | None = None) -> Options:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--problems", type=some_of(PROBLEMS), default=list(PROBLEMS), metavar="NAME,…")
@@ -138,7 +138,7 @@ def parsed(arguments: Sequence[str] | None = None) -> Options:
 
 
 def some_of(known: Iterable[str]) -> Any:
-    """What reads names joined by commas."""
+    """Return a parser of names joined by commas."""
 
     def chosen(text: str) -> list[str]:
         names = text.split(",")
@@ -152,7 +152,7 @@ def some_of(known: Iterable[str]) -> Any:
 
 
 def optimizers(text: str) -> list[str]:
-    """Names of optimizers joined by commas, those of the engine also by + as phases."""
+    """Parse names of optimizers joined by commas, those of the engine also by + as phases."""
     names = text.split(",")
     for name in names:
         if name not in PEERS:
@@ -228,7 +228,7 @@ def draw_records(options: Options) -> None:
 
 
 def trained(case: Any, optimizer: str, seed: int, options: Options) -> Any:
-    """The curve of a training."""
+    """Return the curve of a training."""
     import _accuracy_peers as peers
     from _accuracy_curves import Limits
     from _accuracy_training import by_engine, phases_of
@@ -248,7 +248,7 @@ def trained(case: Any, optimizer: str, seed: int, options: Options) -> Any:
 
 
 def show_one(problem: str, optimizer: str, seed: int, curve: Any) -> None:
-    """Say what a training has found, since all of them take long."""
+    """Print the result of one training, since each takes long."""
     step, seconds, loss, error = curve.rows[-1]
     print(
         f"{problem}, {optimizer}, seed {seed}: error {error:.1e}, loss {loss:.1e}, "
@@ -258,7 +258,7 @@ def show_one(problem: str, optimizer: str, seed: int, curve: Any) -> None:
 
 
 def take_cores(threads: int | None) -> int:
-    """Keep to so many cores, which peers inherit, with as many threads; return how many."""
+    """Restrict the process, and peers, to some cores with as many threads; return their number."""
     cores = sorted(os.sched_getaffinity(0))
     count = threads or len(cores)
     if count > len(cores):
@@ -278,18 +278,18 @@ class Conditions:
 
     @property
     def busy(self) -> bool:
-        """Whether something else runs."""
+        """Return whether other processes run."""
         return self.load > BUSY * self.cores
 
 
 def conditions_of_measurement(threads: int) -> dict[str, Any]:
-    """For the record."""
+    """Return the conditions of the measurement, for the record."""
     found = Conditions(os.cpu_count() or 1, threads, os.getloadavg()[0])
     return {**asdict(found), "busy": found.busy, "began": time.strftime("%Y-%m-%d %H:%M:%S")}
 
 
 def fairness_text(conditions: dict[str, Any], *, cpu: bool = False) -> str:
-    """What the seconds are seconds of, and a warning where the machine is busy."""
+    """Return the meaning of the seconds, and a warning if the machine is busy."""
     kind = "of computation by this process" if cpu else "of wall clock"
     text = (
         f"Seconds {kind} while training, without compilation and without measuring errors; "
@@ -302,7 +302,7 @@ def fairness_text(conditions: dict[str, Any], *, cpu: bool = False) -> str:
 
 
 def compare_ranks(options: Options) -> None:
-    """The time per iteration on two ranks, divided by that on one, in turns."""
+    """Print the time per iteration on two ranks divided by that on one, in turns."""
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     conditions = conditions_of_measurement(1)
     print(f"{fairness_text(conditions)}\nEach rank has one thread.", flush=True)
@@ -327,7 +327,7 @@ def compare_ranks(options: Options) -> None:
 
 
 def measure_per_iteration(options: Options) -> None:
-    """Print, as JSON, how long an iteration takes on the slowest rank of this job (collective)."""
+    """Print, as JSON, the time of an iteration on the slowest rank of this job (collective)."""
     from _accuracy_curves import Limits
     from _accuracy_problems import CASES
     from _accuracy_training import network_factory, phases_of

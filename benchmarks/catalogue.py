@@ -1,16 +1,16 @@
-"""How well scripts/solve.py solves the problems of the catalogue with what these suggest.
+"""Measure how accurately scripts/solve.py solves the catalogue with its suggestions.
 
-Each problem is solved with several seeds of the initial weights, one after the other, on one rank,
-as a user does it, with a time limit for each. The error is relative L2 over a grid of points,
+Each problem is solved with several seeds of the initial weights, one after another, on one rank,
+with a time limit for each. The error is relative L2 over a grid of points,
 against the exact solution or the catalogue's reference; that of unknown coefficients is the largest
 of their relative errors. The figures of a problem are medians over the seeds.
 
     python benchmarks/catalogue.py
     python benchmarks/catalogue.py heat burgers --seeds 1
 
-prints a table and writes benchmarks/results/catalogue.json. What that file holds already is not
-solved again, unless the catalogue suggests something else by now. All problems are solved with the
-first seed before any is with the second.
+prints a table and writes benchmarks/results/catalogue.json. Problems in that file are not
+solved again, unless the catalogue's suggestions have changed. All problems are solved with the
+first seed before the second seed starts.
 
     python benchmarks/catalogue.py inverse-diffusion inverse-lorenz --noise 0.01
 
@@ -74,21 +74,26 @@ def main() -> None:
 
 
 def parsed(arguments: Sequence[str] | None = None) -> Options:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="of problems (default all)")
+    add("names", nargs="*", metavar="NAME", help="problems (default all)")
     add("--seeds", type=int, default=3, metavar="N", help="default %(default)s")
     add("--seconds", type=int, default=300, metavar="S", help="of a run (default %(default)s)")
     add(
         "--cpu",
         action="store_true",
-        help="count the seconds that the processor works for a program, for a busy machine: no "
-        "training is ended, and one that took longer than --seconds has not reached its goal",
+        help="count processor seconds, for a busy machine: no training is ended, and one that took "
+        "longer than --seconds has not reached its goal",
     )
-    add("--noise", type=float, metavar="SHARE", help="of observations; for inverse problems")
+    add(
+        "--noise",
+        type=float,
+        metavar="SHARE",
+        help="noise in observations, for inverse problems",
+    )
     add("--json", type=Path, metavar="FILE", help="default results/catalogue.json")
-    add("--again", action="store_true", help="solve what the file holds as well")
+    add("--again", action="store_true", help="solve the problems in the file again")
     add(
         "--ranks",
         type=lambda text: [int(number) for number in text.split(",")],
@@ -123,20 +128,20 @@ def solve_all(entries: Sequence[CatalogueEntry], options: Options) -> None:
 
 
 def current(run: dict[str, Any], entry: CatalogueEntry, options: Options) -> bool:
-    """Whether a run was made with what the catalogue suggests now."""
+    """Return whether a run was made with the present suggestions of the catalogue."""
     noisy = options.noise is not None
     parameters = [f"noise={options.noise}", f"seed={run['seed']}"] if noisy else []
     return bool(run["with"] == circumstances(entry, parameters))
 
 
 def medians(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Of the errors, steps and seconds."""
+    """Return the medians of the errors, steps and seconds."""
     names = ("error", "unknowns", "steps", "seconds", "compile", "cpu")
     return {name: statistics.median(run[name] for run in runs) for name in names}
 
 
 def reached(entry: CatalogueEntry, found: dict[str, float], options: Options) -> bool:
-    """Whether medians are what they are to be; with noise that counts for unknowns alone."""
+    """Return whether medians meet their goals; with noise, unknowns alone count."""
     in_time = not options.cpu or found["cpu"] <= options.seconds
     if options.noise is not None:
         return in_time and found["unknowns"] <= WITH_NOISE
@@ -144,7 +149,7 @@ def reached(entry: CatalogueEntry, found: dict[str, float], options: Options) ->
 
 
 def line(entry: CatalogueEntry, runs: Sequence[dict[str, Any]], options: Options) -> str:
-    """A row of the table, which is one of Markdown."""
+    """Return a row of the Markdown table."""
     found = medians(runs)
     errors = ", ".join(f"{run['error']:.1e}" for run in runs)
     unknowns = f"{found['unknowns']:.1e}" if found["unknowns"] else ""

@@ -1,4 +1,4 @@
-"""How fast collectives are, beside bare mpi4py on buffers of the same length, in one run.
+"""Compare the speed of collectives with bare mpi4py on buffers of the same length, in one run.
 
 Two ranks of one host. The candidates of a comparison are timed in turns: a block of each, every
 block after a barrier, over and over. A figure is the median of the blocks on the slower rank, and
@@ -42,7 +42,7 @@ MANY_LOOPS = 200
 """So many that what the call of a program with 200 operands costs does not count, only the loop."""
 
 Candidates = dict[str, Candidate]
-"""What is timed, each per collective."""
+"""The timed cases, each per collective."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def show(times: dict[str, dict[str, float]]) -> None:
 
 
 def targets(times: dict[str, dict[str, float]]) -> list[Target]:
-    """The targets and what was reached."""
+    """Return the targets and the measured values."""
     long, medium, short = times["64 MiB, eager"], times["1 MiB, eager"], times["321 floats, eager"]
     loop, eager = times["321 floats, compiled loop"], times["200 × 1,000 floats, eager"]
     fused, checked = times["200 × 1,000 floats, compiled loop"], times["321 floats, checks"]
@@ -142,7 +142,7 @@ def work(device: str | None, *, quick: bool) -> None:
 
 
 def bare(count: int) -> Callable[[], None]:
-    """MPI's allreduce between two arrays, by mpi4py alone."""
+    """Return MPI's allreduce between two arrays, by mpi4py alone."""
     import numpy as np
     from mpi4py import MPI
 
@@ -152,7 +152,7 @@ def bare(count: int) -> Callable[[], None]:
 
 
 def eager(count: int, times: int) -> Candidates:
-    """One eager allreduce after the other."""
+    """Time eager allreduces one after another."""
     import tensorflow as tf
 
     import sciml_par.parallel as sp
@@ -166,7 +166,7 @@ def eager(count: int, times: int) -> Candidates:
 
 
 def compiled_loop() -> Candidates:
-    """Allreduces in a while loop that XLA has compiled; the loop's own time is theirs, too."""
+    """Time allreduces in a while loop compiled by XLA, including the time of the loop."""
     import tensorflow as tf
 
     import sciml_par.parallel as sp
@@ -190,7 +190,7 @@ def compiled_loop() -> Candidates:
 
 
 def fusion_eager() -> Candidates:
-    """Many tensors beside one as long as all of them."""
+    """Time many tensors next to one of their total length."""
     import tensorflow as tf
 
     import sciml_par.parallel as sp
@@ -206,7 +206,7 @@ def fusion_eager() -> Candidates:
 
 
 def fusion_compiled() -> Candidates:
-    """The same in loops that XLA has compiled."""
+    """Time the same in loops compiled by XLA."""
     import tensorflow as tf
 
     import sciml_par.parallel as sp
@@ -232,7 +232,7 @@ def fusion_compiled() -> Candidates:
 
 
 def checks() -> Candidates:
-    """What agreements cost, and a timeline: the transfer is the same in all."""
+    """Time agreements and a timeline; the transfer is the same in all."""
     import tensorflow as tf
 
     import sciml_par.parallel as sp

@@ -1,13 +1,13 @@
-"""Random faults in jobs of two to four ranks, and whether what is promised holds afterwards.
+"""Put random faults into jobs of two to four ranks, and check the promises about their end.
 
-Each job is a program under mpirun, of its own collectives (eager, in graphs, in compiled loops), of
-Keras' fit, or of `train`. Something is done to one rank at a random moment: it is killed, stopped
-for a while, raises, leaves, disagrees with the others; its disk is full. Then it must hold that
+Each job is a program under mpirun with collectives (eager, in graphs, in compiled loops), with
+Keras' fit, or with `train`. At a random moment one rank is killed or stopped for a while, raises,
+leaves, disagrees with the others, or finds its disk full. The promises are:
 
 - the job ends within 10 s of the fault, times the load of the machine (processes that run, by
-  core) where that is above 1; a job that goes on, or whose ranks can only notice at the end, has as
-  long as a whole healthy one besides;
-- the exit code is not 0 where a rank has not done its work; and is 0 where all could go on;
+  core) if that is above 1; a job that continues, or whose ranks can notice only at the end, has the
+  time of a whole healthy job in addition;
+- the exit code is not 0 if a rank has not done its work, and 0 if all could continue;
 - a message names the rank or the cause;
 - the last complete checkpoint can be read;
 - no process or socket of the job is left.
@@ -40,14 +40,14 @@ from _faults_kinds import ENDS, KINDS, MODES, MOMENTS, Fault, draw
 from _faults_mounts import can_forbid, use_mounts_of_its_own
 from _measuring import RESULTS
 
-PREPARED_HELP = "begin with TensorFlow imported where the launcher need not have started the ranks"
+PREPARED_HELP = "start ranks with TensorFlow imported, unless the launcher must start them"
 SECONDS_TO_END = 10.0
 _SECONDS_TO_BEGIN = 120.0
 _SLOW = 3.0
 """How many times as long as the healthy job one may take before its fault."""
 
 _AT_THE_END = ("missing call", "lost message", "NaN")
-"""Kinds whose job ends, but may go on for as long as it has work."""
+"""Kinds whose job ends, but may first finish its work."""
 
 
 class Trials:
@@ -66,7 +66,7 @@ class Trials:
         self._number = 0
 
     def measure_healthy(self, mode: str, ranks: int) -> float:
-        """How long a job without a fault takes; ends the program if not all is well with it."""
+        """Measure a job without a fault; end the program if the job fails."""
         fault = Fault("none", mode, "start", ranks, 0)
         job = self._job(fault)
         ended = job.run(_SECONDS_TO_BEGIN, _SECONDS_TO_BEGIN)
@@ -80,7 +80,7 @@ class Trials:
         return ended.seconds
 
     def run(self, fault: Fault) -> tuple[Ended, dict[str, str]]:
-        """How a job with this fault ends, and what does not hold."""
+        """Run a job with this fault; return its end and the broken promises."""
         job = self._job(fault)
         healthy = self._healthy[fault.mode]
         if fault.kind == "truncated checkpoint":
@@ -102,7 +102,7 @@ class Trials:
 
 
 def prepared_python() -> list[str]:
-    """What runs a program in a copy of a process that has imported TensorFlow already."""
+    """Return a command that runs a program in a copy of a process with TensorFlow imported."""
     sys.path.append(str(Path(__file__).parents[1] / "tests" / "integration"))
     from launch import prepared_python
 
@@ -110,12 +110,12 @@ def prepared_python() -> list[str]:
 
 
 def machine_load() -> float:
-    """Processes that run, by core, if that is more than one."""
+    """Return the running processes per core, at least 1."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def spans_of(ended: Ended) -> dict[str, Span]:
-    """When the moments of a healthy job come."""
+    """Return the times of the moments of a healthy job."""
     first: dict[str, float] = {}
     for t, what, _ in ended.events:
         first.setdefault(what.partition("-")[0], t)
@@ -130,7 +130,7 @@ def spans_of(ended: Ended) -> dict[str, Span]:
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Kinds and outcomes."""
+    """Return a table of kinds and outcomes."""
     names = [HELD, NO_FAULT, *MISSES]
     lines = [f"{'kind':26}{'jobs':>6}" + "".join(f"{n:>17}" for n in names) + f"{'slowest s':>11}"]
     kinds = [kind for kind in KINDS if any(r["fault"]["kind"] == kind for r in results)]
@@ -146,10 +146,14 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--number", type=int, default=20, metavar="N", help="default %(default)s")
+    parser.add_argument(
+        "--number", type=int, default=20, metavar="N", help="faults to run (default %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default %(default)s")
-    parser.add_argument("--index", type=int, metavar="I", help="only this one of the seed's faults")
-    parser.add_argument("--first", type=int, default=0, metavar="I", help="the first of them")
+    parser.add_argument("--index", type=int, metavar="I", help="run only this fault of the seed")
+    parser.add_argument(
+        "--first", type=int, default=0, metavar="I", help="first one (default %(default)s)"
+    )
     parser.add_argument("--ranks", default="2,3,4", help="default %(default)s")
     parser.add_argument("--modes", default=",".join(MODES), help="default %(default)s")
     parser.add_argument("--kinds", help=f"of {', '.join(KINDS)}; default all")
@@ -188,7 +192,7 @@ def main() -> int:
 def write_found(
     options: argparse.Namespace, healthy: Mapping[str, float], results: Sequence[Mapping[str, Any]]
 ) -> None:
-    """All results until now, which a long run that is ended keeps."""
+    """Write all results so far, so that a run that is ended keeps them."""
     options.json.parent.mkdir(parents=True, exist_ok=True)
     found = {
         "seed": options.seed,
@@ -200,7 +204,7 @@ def write_found(
 
 
 def tried(trials: Trials, fault: Fault, index: int) -> dict[str, Any]:
-    """Run one, print a line, and return what is written of it."""
+    """Run one, print a line, and return its record."""
     ended, wrong = trials.run(fault)
     outcomes = list(wrong) or [NO_FAULT if ended.fault_at is None else HELD]
     if fault.kind == "truncated checkpoint" and not wrong:
@@ -224,13 +228,13 @@ def tried(trials: Trials, fault: Fault, index: int) -> dict[str, Any]:
 
 
 def chosen_kinds(text: str | None, isolated: bool) -> list[str]:
-    """The kinds asked for, as far as they can be had here."""
+    """Return the requested kinds that are possible here."""
     kinds = [each.strip() for each in text.split(",")] if text else list(KINDS)
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         sys.exit(f"error: expected kinds of {', '.join(KINDS)}; got {unknown[0]!r}")
     if not isolated:
-        print("note: there is no small disk")
+        print("note: a small disk cannot be mounted here")
         kinds = [
             k for k in kinds if k != "full disk" and (k != "unwritable folder" or can_forbid())
         ]

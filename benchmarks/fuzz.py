@@ -1,8 +1,8 @@
-"""Call what is public with thousands of arguments, right and wrong, and run programs likewise.
+"""Call public names with thousands of arguments, right and wrong, and run programs likewise.
 
-Whatever it is given, the package is to take it or to refuse it by an error of its own, in a
-sentence, within a minute, and to leave files alone that are there. The report counts how each
-call ended, and shows what ended otherwise.
+The package must accept any argument, or refuse it within a minute by a sentence in one of its
+errors, and must keep existing files. The report counts how each call ended, and shows the calls
+that broke this rule.
 
     python benchmarks/fuzz.py --examples 10000
     python benchmarks/fuzz.py --examples 200 --only train Points
@@ -99,7 +99,7 @@ def make_parser() -> argparse.ArgumentParser:
 def fuzz(
     examples: int, *, seed: int = 0, only: Sequence[str] = (), without: Sequence[str] = ()
 ) -> Report:
-    """About that many calls and command lines, dealt out by the targets' shares (local).
+    """Make about `examples` calls and command lines, divided by the targets' shares (local).
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def fuzz(
 
 @contextlib.contextmanager
 def in_folder_of_its_own() -> Iterator[Path]:
-    """The working folder, for the time being, is a new one."""
+    """Change to a new working folder in this context."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
@@ -207,7 +207,7 @@ def quietly() -> Iterator[None]:
 
 
 def place_of(error: BaseException) -> str:
-    """The kind of an error, and the last line of the package on its way."""
+    """Return the kind of an error, and the last line of the package in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "/sciml_par/" in f.filename or "/scripts/" in f.filename]
     at = f"{'/'.join(Path(ours[-1].filename).parts[-3:])}:{ours[-1].lineno}" if ours else "outside"

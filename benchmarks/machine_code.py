@@ -1,13 +1,13 @@
-"""What a collective adds to a training step: by machine code and shared memory, and without.
+"""Measure the cost of a collective in a training step, with and without machine code.
 
-All is timed in turns in one run, so that a busy machine is busy for all of it: the data-mode step
+All are timed in turns in one run, so that a busy machine affects all alike: the data-mode step
 of a small network (Poisson, 16×2, 51 points a rank, float32) with its allreduce by machine code,
 with the same by Python and MPI, and without one; an allreduce of 322 floats in a compiled loop by
-both and the empty loop; and 200 tensors of 1,000 floats fused, beside one tensor as long.
+both and the empty loop; and 200 tensors of 1,000 floats fused, next to one tensor as long.
 
     python benchmarks/machine_code.py [--quick]
 
-starts its own mpirun for two ranks, for two ranks beside two busy processes, and for four ranks; it
+starts mpirun with two ranks, with two ranks next to two busy processes, and with four ranks. It
 prints low quantiles and medians of the rounds, and writes benchmarks/results/machine_code.json.
 """
 
@@ -58,7 +58,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def busy_processes(count: int) -> Iterator[None]:
-    """Others that want the cores."""
+    """Start processes that compete for the cores."""
     others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
     try:
         yield
@@ -122,7 +122,7 @@ def work(rounds: int) -> None:
 
 
 def by_mpi() -> Any:
-    """All ranks again, as a group that has no machine code."""
+    """Return a group of all ranks that has no machine code."""
     from sciml_par.parallel import current_world
 
     world = current_world().communicator
@@ -134,7 +134,7 @@ def by_mpi() -> Any:
 
 
 def steps() -> dict[str, Candidate]:
-    """The engine's step in data mode."""
+    """Time the engine's step in data mode."""
     from sciml_par.parallel import current_world
 
     world = current_world()
@@ -149,7 +149,7 @@ def steps() -> dict[str, Candidate]:
 
 
 def loops() -> dict[str, Candidate]:
-    """An allreduce of a small gradient in a compiled loop."""
+    """Time an allreduce of a small gradient in a compiled loop."""
     import tensorflow as tf
 
     from sciml_par.parallel import Sum, allreduce
@@ -163,7 +163,7 @@ def loops() -> dict[str, Candidate]:
 
 
 def fused() -> dict[str, Candidate]:
-    """Many tensors in one transfer, beside one."""
+    """Time many tensors in one transfer, next to one."""
     import tensorflow as tf
 
     from sciml_par.parallel import allreduce, fused_allreduce
@@ -178,7 +178,7 @@ def fused() -> dict[str, Candidate]:
 
 
 def loop(step: Callable[[list[Any]], list[Any]], start: list[Any], times: int) -> Candidate:
-    """A compiled loop of `step`, per step."""
+    """Return a compiled loop of `step`, timed per step."""
     import tensorflow as tf
 
     @tf.function(jit_compile=True)

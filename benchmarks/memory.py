@@ -1,4 +1,4 @@
-"""The memory that a sweep of trainings in one process takes, each of another equation.
+"""Measure the memory of a sweep of trainings in one process, each of another equation.
 
     python benchmarks/memory.py [--trainings 300] [--optimizer LevenbergMarquardt]
 
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def train(k: float, optimizer: Any) -> None:
-    """Another number in the residual is another program to compile."""
+    """Train with another number in the residual, which is another program to compile."""
 
     def equation(u: Any, x: Any) -> Any:
         return laplacian(u, x) - k * u(x) - 1.0
@@ -54,7 +54,7 @@ def train(k: float, optimizer: Any) -> None:
 
 
 def resident() -> float:
-    """The memory of this process in MB, as Linux has it in /proc."""
+    """Return the resident memory of this process in MB, from /proc."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 

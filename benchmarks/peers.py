@@ -1,4 +1,4 @@
-"""How long one training step takes: the engine beside other packages, in one run.
+"""Compare the time of one training step with other packages, in one run.
 
 All train the same network on the same points with Adam, from the same initial weights, on the same
 cores. Before they are timed, in turns, they make some steps each, and their losses are compared:
@@ -82,14 +82,14 @@ begins like this."""
 
 @dataclass(frozen=True)
 class Peer:
-    """A program in an environment of its own."""
+    """A program in a separate environment."""
 
     environment: str | None
     program: str
     arguments: tuple[str, ...] = ()
 
     def python(self, environments: Path) -> Path:
-        """The interpreter of its environment, that of this program where there is none."""
+        """Return the interpreter of its environment, or that of this program."""
         if self.environment is None:
             return Path(sys.executable)
         chosen = os.environ.get(f"PEER_{self.environment.upper()}")
@@ -294,7 +294,7 @@ def started(name: str, options: Options, folder: Path) -> Iterator[Process]:
 
 
 def limits(threads: int) -> dict[str, str]:
-    """The variables by which numerical libraries are told how many threads they may have."""
+    """Return the variables that limit the threads of numerical libraries."""
     names = ("OMP", "MKL", "OPENBLAS", "TF_INTRAOP", "TF_INTEROP")
     chosen = {f"{name}_NUM_THREADS": str(threads) for name in names}
     return {
@@ -320,7 +320,7 @@ def check(now: Measured, before: Sequence[Measured], tolerance: float) -> None:
 
 
 def last_line(file: Path) -> str:
-    """Of what a peer wrote to standard error, if there is any."""
+    """Return the last line that a peer wrote to standard error, if any."""
     lines = file.read_text().strip().splitlines() if file.exists() else []
     return f": {lines[-1]}" if lines else ""
 
@@ -346,7 +346,7 @@ def table(letter: str, dtype: str, measured: Sequence[Measured], absent: Mapping
 
 
 def targets_of(letter: str) -> tuple[tuple[str, float], ...]:
-    """Those of a case."""
+    """Return the targets of a case."""
     return next(targets for letters, targets in TARGETS.items() if letter in letters)
 
 
@@ -357,7 +357,7 @@ def record(
     absent: Mapping[str, str],
     options: Options,
 ) -> dict[str, Any]:
-    """For the JSON file."""
+    """Return the results for the JSON file."""
     return {
         "case": letter,
         "size": str(CASES[letter]),

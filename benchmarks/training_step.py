@@ -1,4 +1,4 @@
-"""How long one training step takes: the engine beside the usual ways, in one run.
+"""Compare the time of one training step with the usual ways, in one run.
 
 The problem is the Poisson equation with a 16×2 network in float32. On one rank: the engine's
 loop, and the same step written with a Keras model and Keras' Adam, called from Python as a
@@ -82,7 +82,7 @@ def compare() -> None:
 
 
 def ensemble_times() -> dict[str, float]:
-    """The engine beside Keras on 101 points, on this rank alone, with the threads of `init`.
+    """Time the engine next to Keras on 101 points, on this rank alone, with the threads of `init`.
 
     OMP_NUM_THREADS=1 is the kindest to the compiled Keras step.
     """
@@ -107,7 +107,7 @@ def ensemble_times() -> dict[str, float]:
 
 
 def data_times() -> dict[str, float]:
-    """The engine on 51 points per rank, with and without its allreduce."""
+    """Time the engine on 51 points per rank, with and without its allreduce."""
     import sciml_par
     from sciml_par.parallel import current_world
 
@@ -123,7 +123,7 @@ def data_times() -> dict[str, float]:
 
 
 def stacked_times(threads: int) -> dict[str, float]:
-    """Microseconds per step and member of stacks on a rank with so many threads.
+    """Return microseconds per step and member of stacks on a rank with `threads` threads.
 
     On one thread of Keras' Adam in place of the engine's as well.
     """
@@ -154,7 +154,7 @@ def engine_loop(
     threads: int = 1,
     steps: int = ENGINE_STEPS,
 ) -> Callable[[], float]:
-    """A function that does some steps of the engine and returns microseconds per step and member.
+    """Return a function that runs steps of the engine and returns microseconds per step and member.
 
     `shard_of` is the group whose division of the points is used: `group` by default. The members
     are divided into as many equal parts as there are threads.
@@ -224,7 +224,7 @@ def engine_loop(
 
 
 def keras_step(*, points: int) -> Callable[[], Any]:
-    """The same step as one writes it with Keras and nested gradient tapes."""
+    """Return the same step as written with Keras and nested gradient tapes."""
     import keras
     import numpy as np
     import tensorflow as tf
@@ -255,7 +255,7 @@ def keras_step(*, points: int) -> Callable[[], Any]:
 
 
 def calls_of(step: Callable[[], Any]) -> Candidate:
-    """Calls of a step from Python, of which the first is not timed; the last loss is read."""
+    """Time calls of a step from Python except the first; the last loss is read."""
 
     def calls() -> None:
         for _ in range(CALLS):

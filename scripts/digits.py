@@ -3,7 +3,7 @@
 Every rank has a copy of the network, every P-th training image, and batches of a fixed size. The
 gradients are averaged over the ranks, so P ranks take steps on batches P times as large, P times
 fewer an epoch. The learning rate is therefore P times as large too, after a warm-up of some epochs
-that begins with that of one rank (Goyal et al. 2017, arXiv:1706.02677).
+from the rate of one rank (Goyal et al. 2017, arXiv:1706.02677).
 
     mpirun -np 2 python scripts/digits.py
     python scripts/digits.py --ranks 1,2,4
@@ -44,14 +44,14 @@ def make_parser():
         "--mnist",
         type=Path,
         metavar="FILE",
-        help="MNIST as mnist.npz has it, instead of the digits that come with scikit-learn",
+        help="MNIST in the format of mnist.npz, instead of scikit-learn's digits",
     )
     add("--no-plots", dest="plots", action="store_false", help="draw no figure")
     return parser
 
 
 def load(file: Path | None):
-    """Images [n, h, w, 1] from 0 to 1 and digits [n], for training and for the test."""
+    """Load images [n, h, w, 1] from 0 to 1 and digits [n], for training and for the test."""
     if file is not None:
         names = ("x_train", "y_train", "x_test", "y_test")
         try:
@@ -80,7 +80,7 @@ def load(file: Path | None):
 
 
 def convolutional_network(shape):
-    """Two convolutions, pooling and a dense layer: 151,306 weights for 8 × 8 pixels."""
+    """Build two convolutions, pooling and a dense layer: 151,306 weights for 8 × 8 pixels."""
     import keras
     from keras import layers
 

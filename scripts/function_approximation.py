@@ -1,7 +1,7 @@
 """Fit networks to u(x) = sin 2πx + sin 4πx on [-1, 1].
 
 In mode data all ranks train one network, each on the points of its part of the interval. In mode
-ensemble each rank trains networks of its own on its part alone.
+ensemble each rank trains separate networks on its part alone.
 
     mpirun -np 2 python scripts/function_approximation.py --mode data
 """

@@ -97,7 +97,7 @@ def solve(name: str, folder: Path, seconds: int) -> None:
 
 
 def what_was_found(folder: Path) -> dict[str, Any]:
-    """The numbers of the page, of the results in a folder."""
+    """Return the numbers of the page from the results in a folder."""
     (member,) = json.loads((folder / "results.json").read_text(encoding="utf-8"))["members"]
     return {
         "error": member["relative_l2_error"],
@@ -111,14 +111,14 @@ def what_was_found(folder: Path) -> dict[str, Any]:
 
 
 def circumstances_of(folder: Path) -> dict[str, Any]:
-    """What `solve` noted; of a run that was made without it, nothing is known."""
+    """Return the notes of `solve`; without them, nothing is known of a run."""
     file = folder / CIRCUMSTANCES
     unknown: dict[str, Any] = {"load": None, "cpu": None, "cores": os.cpu_count()}
     return unknown | (json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
 
 
 def figure_of(folder: Path) -> Path:
-    """That figure of a run which shows its kind of problem best."""
+    """Return the figure of a run that shows its kind of problem best."""
     kinds = ("unknowns", "flow", "slices", "prediction")
     return next(path for kind in kinds if (path := folder / f"{kind}.png").exists())
 
@@ -142,7 +142,7 @@ def write_small(
 
 
 def page_of(found: dict[str, Any]) -> str:
-    """docs/gallery.md."""
+    """Return the text of docs/gallery.md."""
     names = [name for name in catalogue_entries() if name in found]
     parts = [
         HEAD.format(cores=" or ".join(map(str, sorted({of["cores"] for of in found.values()}))))
@@ -153,7 +153,7 @@ def page_of(found: dict[str, Any]) -> str:
 
 
 def row_of(name: str, of: dict[str, Any]) -> str:
-    """A row of the table; where the time was over before the last step, it says so."""
+    """Return a row of the table; it says if the time was over before the last step."""
     done, asked = of["steps"], of["steps_asked"]
     steps = str(done) if done == asked else f"{done} of {asked}"
     cpu = "–" if of["cpu"] is None else f"{of['cpu']:.3g}"
@@ -165,7 +165,7 @@ def row_of(name: str, of: dict[str, Any]) -> str:
 
 
 def section_of(name: str, of: dict[str, Any]) -> str:
-    """The problem, its figure, what was found and the command."""
+    """Return the problem, its figure, its results and the command."""
     entry = catalogue_entry(name)
     network, optimizer = entry.suggestion.network, entry.suggestion.optimizer
     said = [f"error {of['error']:.1e} after {of['steps']} steps, {of['seconds']:.3g} s"]

@@ -2,7 +2,7 @@
 
 With a parameter server, one rank receives the gradients of all others, and sends each of them the
 mean: of n bytes on P ranks, (P − 1) n pass it in each direction, and P n where the server is a
-process of its own beside P workers. Shards let every rank be the server of a P-th of the gradient;
+separate process next to P workers. Shards let every rank be the server of a P-th of the gradient;
 a ring passes a P-th on, P − 1 times to add up and P − 1 times to hand out the sums. Either way
 2 (P − 1)/P n pass each rank, however many there are (Patarasuk and Yuan 2009,
 doi:10.1016/j.jpdc.2008.09.002; Li et al. 2014, "Scaling distributed machine learning with the
@@ -83,7 +83,7 @@ class Gradients:
             self.mean = np.zeros_like(self.own)
         except MemoryError:
             raise InputError(
-                f"--sizes: there is no memory for a gradient of {size_name(self.nbytes)} on each "
+                f"--sizes: not enough memory for a gradient of {size_name(self.nbytes)} on each "
                 f"of {size()} ranks; take smaller ones"
             ) from None
 
@@ -111,7 +111,7 @@ def make_parser():
         type=programs.positive_integer,
         default=5,
         metavar="N",
-        help="the median of so many timed runs counts (default %(default)s)",
+        help="number of timed runs, of which the median counts (default %(default)s)",
     )
     parser.add_argument("--no-plots", dest="plots", action="store_false", help="draw no figure")
     return parser
@@ -244,7 +244,7 @@ def measure_size(nbytes: int, comm: MPI.Comm, options) -> list[programs.Record]:
 
 
 def timed(run: Callable[[], npt.ArrayLike]) -> tuple[float, npt.ArrayLike]:
-    """Seconds until the last rank is done, and what came out (collective)."""
+    """Return the seconds until the last rank is done, and the result (collective)."""
     barrier()
     start = time.perf_counter()
     found = run()
@@ -252,7 +252,7 @@ def timed(run: Callable[[], npt.ArrayLike]) -> tuple[float, npt.ArrayLike]:
 
 
 def compiled_allreduces(gradients: Gradients, calls: int) -> Callable[[], npt.ArrayLike]:
-    """So many allreduces in a compiled loop, as a training loop makes them."""
+    """Return `calls` allreduces in a compiled loop, as in a training."""
     import tensorflow as tf
 
     def many(x):
@@ -268,7 +268,7 @@ def compiled_allreduces(gradients: Gradients, calls: int) -> Callable[[], npt.Ar
 
 
 def model(method: str, ranks) -> np.ndarray:
-    """Bytes through the busiest rank, in gradients; of one server, as a process beside P ranks."""
+    """Return the bytes through the busiest rank, in gradients; one server is a separate process."""
     ranks = np.asarray(ranks, float)
     return ranks if method == SERVER else 2 * (ranks - 1) / ranks
 
@@ -286,7 +286,7 @@ def show(options, records: list[programs.Record], folder: Path) -> None:
 
 
 def busiest_share(record: programs.Record, method: str) -> float:
-    """Counted bytes through the busiest rank over those of the gradient, of the largest one."""
+    """Return the counted bytes through the busiest rank over those of the largest gradient."""
     last = max(
         (each for each in record["exchanges"] if each["method"] == method),
         key=lambda each: each["nbytes"],
@@ -310,7 +310,7 @@ def show_bytes(records: list[programs.Record]) -> None:
         for record in records
     ]
     programs.print_table(["ranks", *COUNTED], rows)
-    print("The formula of one server, P, counts P workers beside it; here it is one of P ranks.")
+    print("The formula of one server, P, counts P workers next to it; here it is one of P ranks.")
 
 
 def show_times(record: programs.Record) -> None:
@@ -335,7 +335,7 @@ def size_name(nbytes: int) -> str:
 
 
 def draw(records: list[programs.Record]):
-    """Bytes over ranks, and for each number of ranks the times over bytes."""
+    """Draw bytes over ranks, and for each number of ranks the times over bytes."""
     import matplotlib.pyplot as plt
 
     from sciml_par.evaluation.figures.parts.style import color_of, paper_style

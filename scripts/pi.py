@@ -1,6 +1,6 @@
 """Estimate π: four times the share of random points of the unit square with x² + y² < 1.
 
-The samples are dealt out in chunks, each with random numbers of its own. So any number of ranks
+The samples are divided into chunks, each with separate random numbers. So any number of ranks
 draws the same points and finds the same π. The ranks communicate once, to add up their hits.
 
     mpirun -np 2 python scripts/pi.py
@@ -40,7 +40,7 @@ def make_parser():
 
 
 def count_hits(chunk: int, samples: int, seed: int) -> int:
-    """How many points of this chunk lie in the circle."""
+    """Count the points of this chunk that lie in the circle."""
     x, y = np.random.default_rng([seed, chunk]).random((2, samples))
     return np.count_nonzero(x * x + y * y < 1.0)
 
@@ -81,7 +81,7 @@ def show(options, records: list[programs.Record], folder: Path) -> None:
 
 
 def estimate(record: programs.Record) -> tuple[float, float]:
-    """π, and the standard error 4 √(p (1 − p) / n) of a share p of n samples."""
+    """Return π, and the standard error 4 √(p (1 − p) / n) of a share p of n samples."""
     n = record["samples"]
     share = record["hits"] / n
     return 4.0 * share, 4.0 * math.sqrt(share * (1.0 - share) / n)

@@ -1,7 +1,7 @@
 """Solve −u″ = (kπ)² sin kπx, u(±1) = 0, with physics-informed networks.
 
 In mode data all ranks train one network for k = 2, each on its part of [-1, 1]. In mode ensemble
-rank r solves the equation with k = r + 1 on the whole of [-1, 1] with networks of its own.
+rank r trains separate networks for k = r + 1 on the whole of [-1, 1].
 
     mpirun -np 2 python scripts/pinn_poisson.py --mode ensemble
 """

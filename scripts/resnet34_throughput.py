@@ -1,7 +1,7 @@
 """Measure how many images a second P ranks train a ResNet-34 on together.
 
-Every rank has a copy of the network (He et al. 2015, arXiv:1512.03385) and a batch of synthetic
-images of its own. In each step the ranks average their gradients, 87 MB, and all take the same
+Every rank has a copy of the network (He et al. 2015, arXiv:1512.03385) and a separate batch of
+synthetic images. In each step the ranks average their gradients, 87 MB, and all take the same
 step of stochastic gradient descent. The batch of a rank stays the same for any number of ranks,
 so with ideal scaling P ranks train on P times the images a second.
 
@@ -44,7 +44,7 @@ def make_parser():
 
 
 def resnet34(image_size: int):
-    """The network of Table 1 in the paper, with projections where the shape changes (option B)."""
+    """Build the network of Table 1 in the paper, with projections at new shapes (option B)."""
     import keras
     from keras import layers
 
@@ -88,7 +88,7 @@ def measure(options) -> programs.Record:
     labels = random.integers(CLASSES, size=options.batch)
 
     def train(steps: int) -> float:
-        """Images a second of all ranks together."""
+        """Return the images a second of all ranks together."""
         barrier()
         start = time.perf_counter()
         for _ in range(steps):

@@ -3,8 +3,8 @@
 All ranks train one network on the Poisson equation, in mode data. In weak scaling each rank has as
 many points as one has alone, in strong scaling the ranks divide them. The allreduce of the gradient
 is also timed alone, for several sizes; latency and bandwidth are fitted to these times, and predict
-the efficiency on the networks that --network names. What is measured, modelled and published by
-others stays told apart.
+the efficiency on the networks that --network names. Measured, modelled and published values are
+kept apart.
 
     python scripts/scaling.py --ranks 1,2,4
     mpirun -np 2 python scripts/scaling.py --cases A
@@ -65,7 +65,7 @@ class Network:
     bandwidth: float
 
     def model(self) -> CommunicationModel:
-        """A reduce-scatter and an allgather, each of log₂ P messages, move all bytes twice."""
+        """Return the model of a reduce-scatter and an allgather, of log₂ P messages each."""
         return CommunicationModel(2 * self.latency, 2 / self.bandwidth)
 
 
@@ -96,7 +96,7 @@ def make_parser():
         type=programs.positive_integer,
         default=5,
         metavar="N",
-        help="the median of so many timed runs counts (default %(default)s)",
+        help="number of timed runs, of which the median counts (default %(default)s)",
     )
     add(
         "--steps",
@@ -171,7 +171,7 @@ def parameters_of(case: Case) -> int:
 
 
 def step_times(case: Case, points: int, options) -> list[float]:
-    """Seconds a training step takes all ranks together, of each round (collective)."""
+    """Return the seconds of a training step of all ranks together, of each round (collective)."""
     from sciml_par import train
     from sciml_par.networks import MLP
     from sciml_par.training import Points
@@ -213,7 +213,7 @@ def problem_of(case: Case):
 
 
 def allreduce_time(nbytes: int, options) -> float:
-    """Seconds of one allreduce among many in a compiled loop, the median (collective)."""
+    """Return the median seconds of one allreduce among many in a compiled loop (collective)."""
     import tensorflow as tf
 
     calls = max(5, min(50, 10**8 // nbytes))
@@ -290,18 +290,18 @@ def nbytes_of(record, name: str, options) -> int:
 
 
 def allreduce_of(record, name: str, options) -> float | None:
-    """The measured seconds of an allreduce of this case's gradient; None on one rank."""
+    """Return the measured seconds of an allreduce of this case's gradient; None on one rank."""
     times = {each["nbytes"]: each["seconds"] for each in record["allreduces"]}
     return times.get(nbytes_of(record, name, options))
 
 
 def crowded(record) -> bool:
-    """Whether there are more busy threads than cores, so that times tell nothing of scaling."""
+    """Return whether more threads are busy than there are cores, so that times show no scaling."""
     return record["ranks"] * record["threads"] > record["cores"]
 
 
 def fitted(records) -> CommunicationModel | None:
-    """The model of the allreduces of all runs with a core for each rank; None if there are none."""
+    """Fit a model to the allreduces of all runs with a core for each rank, if there are any."""
     rows = [
         (record["ranks"], each["nbytes"], each["seconds"])
         for record in records
@@ -326,7 +326,7 @@ def fitted(records) -> CommunicationModel | None:
 
 
 def alone_of(records, name: str, scaling: str) -> float | None:
-    """The seconds of a step on one rank; None if that was not measured."""
+    """Return the seconds of a step on one rank; None if that was not measured."""
     return step_time(records[0], name, scaling) if records[0]["ranks"] == 1 else None
 
 
@@ -347,7 +347,7 @@ def rank_numbers() -> np.ndarray:
 
 
 def predict(options, records) -> dict[tuple[str, str, str], np.ndarray]:
-    """Efficiencies [k] on `rank_numbers` by network, case and kind of scaling."""
+    """Predict efficiencies [k] on `rank_numbers` by network, case and kind of scaling."""
     return {
         (network, name, scaling): link.model().efficiency(
             rank_numbers(), nbytes_of(records[0], name, options), alone, scaling=scaling
@@ -384,7 +384,7 @@ def show_predictions(options, records, predictions) -> None:
 
 
 def draw(name: str, records, options, predictions, model, folder: Path) -> None:
-    """The efficiencies of one case, and published ones of others."""
+    """Draw the efficiencies of one case next to published ones."""
     from sciml_par.evaluation import ScalingCurve, plot_scaling
 
     curves = []

@@ -1,9 +1,9 @@
 """Solve a problem of the catalogue with physics-informed networks.
 
 In mode data all ranks train one network, each on its part of the points. In mode ensemble each
-rank trains networks of its own, which differ in their initial weights. What the options leave open
-is what the catalogue suggests for the problem. With a tolerance, methods are tried until the
-estimated error is below it.
+rank trains separate networks, which differ in their initial weights. Options that are not given
+take the catalogue's suggestions for the problem. With a tolerance, the program tries methods until
+the estimated error is below it.
 
     python scripts/solve.py --list
     mpirun -np 2 python scripts/solve.py burgers

@@ -64,7 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the cases of a test behind the first n as long, as ``long_after(n)`` asks."""
+    """Add the marks that follow from others: ``long`` from ``long_after(n)``, and ``repeated``."""
+    if selection.is_repeated(item):
+        item.add_marker(pytest.mark.repeated)
     mark = item.get_closest_marker("long_after")
     if mark is not None:
         test = (item.path, getattr(item, "originalname", item.name))
@@ -131,7 +133,7 @@ def pytest_runtest_makereport(
 
 
 def _all_alike(config: pytest.Config, where: str, mine: tuple[str, str]) -> bool:
-    """Whether all ranks have the same outcome; a failed one does not wait for ever (collective)."""
+    """Return whether all ranks have the same outcome; a failed one stops waiting (collective)."""
     from mpi4py import MPI  # which starts MPI, what `init` is to do
 
     code = _OUTCOMES.index(mine[0])

@@ -24,7 +24,7 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def runs_here(item: pytest.Item, ranks: int) -> bool:
-    """Whether a run of `ranks` ranks has this test."""
+    """Return whether a run of `ranks` ranks has this test."""
     everything = item.config.getoption(ALL)
     if item.get_closest_marker("all") and not everything:
         return False
@@ -36,8 +36,13 @@ def runs_here(item: pytest.Item, ranks: int) -> bool:
     return least <= ranks <= most
 
 
+def is_repeated(item: pytest.Item) -> bool:
+    """Return whether the test is one of a training that the run on two ranks has as well."""
+    return item.path.parent.name == "training" and _bounds(item)[1] > 1
+
+
 def _bounds(item: pytest.Item) -> tuple[int, float]:
-    """The least and the greatest number of ranks.
+    """Return the least and the greatest number of ranks.
 
     What a test says takes the place of what its module says. Where a test and a parameter say
     something, the stricter one counts.
@@ -118,7 +123,7 @@ def _without_marks(value: Any) -> tuple[Any, Sequence[Any]]:
 
 
 def covering(cases: Sequence[Sequence[Any]]) -> set[int]:
-    """The numbers of a few of `cases` that show every pair of two columns' values in `cases`.
+    """Return the numbers of a few of `cases` that show every pair of two columns' values.
 
     Always the first of those that add most: all ranks find the same ones.
     """
@@ -134,10 +139,10 @@ def covering(cases: Sequence[Sequence[Any]]) -> set[int]:
 
 
 def _pairs(case: Sequence[Any]) -> set[Any]:
-    """The pairs of entries, each with its column."""
+    """Return the pairs of entries, each with its column."""
     return set(itertools.combinations(enumerate(map(_key, case)), 2))
 
 
 def _key(value: Any) -> Any:
-    """What tells a value from others: itself or, where it has no hash, its identity."""
+    """Return a hashable value itself, and the identity of others."""
     return value if value.__hash__ else id(value)

@@ -1,6 +1,6 @@
 """What every peer has in common: the case that it is given, and the commands that it serves.
 
-A peer is a process in a Python environment of its own. It reads one command a line, as JSON, and
+A peer is a process in a separate Python environment. It reads one command a line, as JSON, and
 answers each with one line of JSON. This file needs NumPy and nothing else.
 """
 
@@ -74,10 +74,10 @@ class Training(Protocol):
     """A training that can be continued."""
 
     def advance(self, steps: int) -> None:
-        """Make so many steps of Adam, and return when they are done."""
+        """Make `steps` steps of Adam, and return when they are done."""
 
     def loss(self) -> float:
-        """L at the present weights."""
+        """Return L at the present weights."""
 
 
 Trainings = Mapping[str, Callable[[Case], Training]]
@@ -122,12 +122,12 @@ class _Timed:
         self._seconds_per_step = 0.0
 
     def begin(self, steps: int) -> dict[str, float]:
-        """The loss after so many steps, and how long it took until the first was done."""
+        """Return the loss after `steps` steps, and the seconds until the first was done."""
         self._training.advance(steps - 1)
         return {"loss": self._training.loss(), "first_step_seconds": self._first_step}
 
     def measure(self, seconds: float) -> dict[str, float]:
-        """Microseconds per step, over as many steps as fill about this time."""
+        """Return microseconds per step, over as many steps as fill about this time."""
         if self._seconds_per_step == 0.0:
             self._estimate(seconds)
         steps = max(1, min(_MOST_STEPS, round(seconds / self._seconds_per_step)))

@@ -47,11 +47,11 @@ class Watch(dde.callbacks.Callback):
 
     @property
     def over(self) -> bool:
-        """Whether the time is over."""
+        """Return whether the time is over."""
         return self._seconds >= self._most
 
     def on_batch_end(self) -> None:
-        """An iteration of Adam, or a piece of L-BFGS."""
+        """Record an iteration of Adam, or a piece of L-BFGS."""
         spent = time.perf_counter() - self._since
         if not self._counted:
             self._counted, self.first_iteration, spent = True, spent, 0.0
@@ -62,7 +62,7 @@ class Watch(dde.callbacks.Callback):
         self._since = time.perf_counter()
 
     def on_train_begin(self) -> None:
-        """A phase begins; before the first, the loss is that of the engine."""
+        """Start a phase; before the first, check that the loss is that of the engine."""
         if not self.rows:
             self.record()
         self._since = time.perf_counter()
@@ -77,14 +77,14 @@ class Watch(dde.callbacks.Callback):
 
 
 def loss_of(model: Any) -> float:
-    """At the present weights."""
+    """Return the loss at the present weights."""
     state = model.train_state
     losses = model.outputs_losses_train(state.X_train, state.y_train, state.train_aux_vars)[1]
     return float(losses.sum())
 
 
 def model_of(case: Any) -> tuple[Any, list[float]]:
-    """A model with the points and initial weights of the case, and the weights of its losses."""
+    """Build a model with the points and initial weights of the case, and its loss weights."""
     name, dimension = str(case["problem"]), case["interior"].shape[1]
     lower, upper = domain_of(name, dimension)
     geometry: Any = dde.geometry.Hypercube(lower, upper)
@@ -115,7 +115,7 @@ def model_of(case: Any) -> tuple[Any, list[float]]:
 
 
 def domain_of(name: str, dimension: int) -> tuple[list[float], list[float]]:
-    """Its corners; DeepXDE draws no points from it here."""
+    """Return the domain from its corners; DeepXDE draws no points from it here."""
     if name == "Burgers":
         return [-1, 0], [1, 1]
     if name == "Kovasznay":
@@ -124,7 +124,7 @@ def domain_of(name: str, dimension: int) -> tuple[list[float], list[float]]:
 
 
 def conditions_of(case: Any) -> Iterator[tuple[Any, Any, Any, float]]:
-    """Points [k, d], values [k, c], components [c] and weight of every condition."""
+    """Return points [k, d], values [k, c], components [c] and weight of every condition."""
     count = len(numbered(case, "x"))
     for number in range(count):
         parts = [case[f"{part}_{number}"] for part in ("x", "value", "components")]
@@ -132,7 +132,7 @@ def conditions_of(case: Any) -> Iterator[tuple[Any, Any, Any, float]]:
 
 
 def numbered(case: Any, name: str) -> list[Any]:
-    """The arrays name_0, name_1, …"""
+    """Return the arrays name_0, name_1, …"""
     return [case[f"{name}_{k}"] for k in range(len(case.files)) if f"{name}_{k}" in case.files]
 
 

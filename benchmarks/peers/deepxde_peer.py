@@ -66,7 +66,7 @@ class DeepXDETraining:
 
 
 def equation(d: int) -> Any:
-    """The residual −Δu − f, with f computed from x at each step, as the documentation has it."""
+    """Return the residual −Δu − f, with f computed from x at each step, as in the documentation."""
 
     def second(u: Any, x: Any, i: int) -> Any:
         found = dde.grad.hessian(u, x, i=i, j=i)
@@ -110,7 +110,7 @@ def begin_with(model: Any, case: Case) -> None:
 
 
 def pairs(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Kernel [k, l] and bias [l] of every layer."""
+    """Return kernel [k, l] and bias [l] of every layer."""
     return list(zip(case.weights[0::2], case.weights[1::2], strict=True))
 
 

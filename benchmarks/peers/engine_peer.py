@@ -29,7 +29,7 @@ class EngineTraining:
 
 
 def engine_course(case: Case) -> Any:
-    """The engine's training of this case before its first step: all that depends on the engine."""
+    """Build the engine's training of this case before its first step."""
     from sciml_par.networks import MLP
     from sciml_par.parallel import current_world
     from sciml_par.training import Adam, Points
@@ -64,7 +64,7 @@ def engine_course(case: Case) -> Any:
 
 
 def problem_of(case: Case) -> Any:
-    """−Δu = f on [−1, 1] or the unit square, u = 0 on the boundary."""
+    """Return −Δu = f on [−1, 1] or the unit square, u = 0 on the boundary."""
     from sciml_par.problems import Box, Dirichlet, Interval, Problem, Residual, laplacian
 
     def equation(u: Any, x: Any, f: Any) -> Any:

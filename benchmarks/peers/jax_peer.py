@@ -23,7 +23,7 @@ Laplacian = Callable[[Parameters, Array], Array]
 
 
 def network(parameters: Parameters, x: Array) -> Array:
-    """u at points [n, d], or at one point [d]: [n, 1], or [1]."""
+    """Return u at points [n, d], or at one point [d]: [n, 1], or [1]."""
     *hidden, (weight, bias) = parameters
     for w, b in hidden:
         x = jnp.tanh(x @ w + b)
@@ -31,7 +31,7 @@ def network(parameters: Parameters, x: Array) -> Array:
 
 
 def forward_over_reverse(parameters: Parameters, x: Array) -> Array:
-    """Δu: [n, 1]."""
+    """Compute Δu: [n, 1]."""
 
     def at_a_point(point: Array) -> Array:
         slope = jax.grad(lambda z: network(parameters, z)[0])
@@ -42,7 +42,7 @@ def forward_over_reverse(parameters: Parameters, x: Array) -> Array:
 
 
 def forward_laplacian(parameters: Parameters, x: Array) -> Array:
-    """Δu: [n, 1]; the products of a layer apart."""
+    """Compute Δu: [n, 1], with separate products of a layer."""
     (weight, bias), *hidden, (last, _) = parameters
     a, first, laplacian = first_layer(weight, bias, x)
     for weight, bias in hidden:
@@ -52,7 +52,7 @@ def forward_laplacian(parameters: Parameters, x: Array) -> Array:
 
 
 def forward_laplacian_in_one(parameters: Parameters, x: Array) -> Array:
-    """Δu: [n, 1]; one product a layer, of all parts below one another."""
+    """Compute Δu: [n, 1], with one product a layer of all parts stacked."""
     (weight, bias), *hidden, (last, _) = parameters
     a, first, laplacian = first_layer(weight, bias, x)
     for weight, bias in hidden:
@@ -63,7 +63,7 @@ def forward_laplacian_in_one(parameters: Parameters, x: Array) -> Array:
 
 
 def first_layer(weight: Array, bias: Array, x: Array) -> tuple[Array, list[Array], Array]:
-    """Value [n, w], first derivatives [n, w] and Laplacian [n, w] after the first layer."""
+    """Return value, first derivatives and Laplacian, each [n, w], after the first layer."""
     a = jnp.tanh(x @ weight + bias)
     slope = 1 - a * a
     rows = list(weight)
@@ -71,7 +71,7 @@ def first_layer(weight: Array, bias: Array, x: Array) -> tuple[Array, list[Array
 
 
 def activate(z: Array, dz: list[Array], lz: Array) -> tuple[Array, list[Array], Array]:
-    """The same behind an activation."""
+    """Return the same behind an activation."""
     a = jnp.tanh(z)
     slope = 1 - a * a
     laplacian = slope * lz - 2 * a * slope * sum(part * part for part in dz)
@@ -79,7 +79,7 @@ def activate(z: Array, dz: list[Array], lz: Array) -> tuple[Array, list[Array], 
 
 
 def make_step(case: Case, laplacian: Laplacian) -> tuple[Any, Callable[..., Any], Any]:
-    """The state before the first step, a step of Adam, and the loss of a state."""
+    """Return the state before the first step, a step of Adam, and the loss of a state."""
     pairs = list(zip(case.weights[0::2], case.weights[1::2], strict=True))
     start, unravel = ravel_pytree([(jnp.asarray(w), jnp.asarray(b)) for w, b in pairs])
 
@@ -135,7 +135,7 @@ class JaxTraining:
 
 
 def trainings() -> dict[str, Callable[[Case], JaxTraining]]:
-    """All of them, by name."""
+    """Return all trainings by name."""
 
     def training(laplacian: Laplacian, whole_loop: bool) -> Callable[[Case], JaxTraining]:
         return lambda case: JaxTraining(case, laplacian, whole_loop=whole_loop)

@@ -11,6 +11,6 @@ from sciml_par.parallel import current_world
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The same empty folder on all ranks."""
+    """Return the same empty folder on all ranks."""
     shared: Path = current_world().communicator.broadcast_object(tmp_path)
     return shared

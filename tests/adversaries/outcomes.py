@@ -26,15 +26,16 @@ class Row:
 
     Parameters
     ----------
-    tolerance : of the numbers, relative to the largest wanted one; None where none is wanted.
-    says : a pattern of the words a user acts on, in an error or in a warning.
-    marks : of pytest, such as how many ranks the program needs.
+    gives : tolerance of the numbers, relative to the largest wanted one; None if none is wanted.
+    says : pattern of the words a user acts on, in an error or in a warning.
+    marks : pytest marks, such as the number of ranks that the program needs.
     """
 
+    name: str
     program: Program
-    tolerance: float | None
-    says: str | None
-    marks: tuple[Any, ...]
+    gives: float | None = None
+    says: str | None = None
+    marks: tuple[Any, ...] = ()
 
     def check(self, folder: Path) -> None:
         """Run the program on all ranks, and judge what it ended in (collective)."""
@@ -42,7 +43,7 @@ class Row:
         assert not any(everyone), "\n".join(fault for fault in everyone if fault)
 
     def _fault(self, folder: Path) -> str | None:
-        """What is wrong with the outcome on this rank; None where nothing is."""
+        """Return the fault of the outcome on this rank, if any."""
         wanted = inspect.signature(self.program).parameters
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -52,9 +53,9 @@ class Row:
                 kind = "" if isinstance(error, SciMLParError) else "a crash: "
                 return self._judge(kind + "".join(traceback.format_exception_only(error)))
         said = "\n".join(str(warning.message) for warning in caught)
-        if self.tolerance is None:
+        if self.gives is None:
             return self._judge(said) if current_world().communicator.rank == 0 else None
-        return _difference(found, self.tolerance, said)
+        return _difference(found, self.gives, said)
 
     def _judge(self, said: str) -> str | None:
         if self.says is not None and re.search(self.says, said):
@@ -69,12 +70,16 @@ class Table:
         self._rows: list[Row] = []
 
     def gives(self, tolerance: float, *marks: Any, or_says: str | None = None) -> Any:
-        """Add a program that returns (found, wanted), or several such pairs, or None."""
-        return self._adding(tolerance, or_says, marks)
+        """Add a program that returns (found, wanted), a list of such pairs, or None."""
+        return self._adding(gives=tolerance, says=or_says, marks=marks)
 
     def says(self, words: str, *marks: Any) -> Any:
         """Add a program that must end in an error, or in a warning, with these words."""
-        return self._adding(None, words, marks)
+        return self._adding(says=words, marks=marks)
+
+    def add(self, *rows: Row) -> None:
+        """Add programs that are one expression each."""
+        self._rows += rows
 
     def as_test(self) -> Callable[..., None]:
         """Return the test of all programs, one case each."""
@@ -85,35 +90,29 @@ class Table:
 
         return test
 
-    def _adding(self, tolerance: float | None, words: str | None, marks: tuple[Any, ...]) -> Any:
+    def _adding(self, **outcome: Any) -> Any:
         def add(program: Program) -> Program:
-            self._rows.append(Row(program, tolerance, words, marks))
+            self.add(Row(program.__name__.replace("_", " "), program, **outcome))
             return program
 
         return add
 
     @staticmethod
     def _case(row: Row) -> Any:
-        # Numbers are looked at on several ranks, and sentences on one; the rest by --all.
-        elsewhere = (current_world().communicator.size == 1) == (row.tolerance is not None)
+        # Numbers are compared on several ranks, and sentences on one; --all does both on all.
+        elsewhere = (current_world().communicator.size == 1) == (row.gives is not None)
         own_choice = any(mark.name == "ranks" for mark in row.marks)
         marks = [pytest.mark.all] if elsewhere and not own_choice else []
-        return pytest.param(row, id=row.program.__name__, marks=[*row.marks, *marks])
-
-
-def not_yet(reason: str, ranks: int = 1) -> Any:
-    """The mark of a program that does not end as wanted on so many ranks and more, and why."""
-    less = current_world().communicator.size < ranks
-    return pytest.mark.xfail(not less, reason=reason, strict=True)
+        return pytest.param(row, id=row.name, marks=[*row.marks, *marks])
 
 
 def on_root(compute: Callable[[], Any]) -> Any:
-    """What only the first rank can compute, such as the mean of an ensemble; None elsewhere."""
+    """Return what the first rank computes, such as the mean of an ensemble; None elsewhere."""
     return compute() if current_world().communicator.rank == 0 else None
 
 
 def _difference(found: Any, tolerance: float, said: str) -> str | None:
-    """What is wrong with these numbers; None where nothing is."""
+    """Return the fault of these numbers, if any."""
     pairs = found if isinstance(found, list) else [] if found is None else [found]
     for number, (value, wanted) in enumerate(pairs):
         value, wanted = np.asarray(value), np.asarray(wanted)

@@ -137,7 +137,7 @@ REFUSED = {
 
 
 def call(case: tuple[str, ...], mode: Ensemble, **others: Any) -> Result:
-    """The training of a case; `steps` in `others` is of the first steps alone."""
+    """Train a case; `first` is the number of steps of a first, interrupted part."""
     kind, optimizer, points, weights, run, precision = case
     options = OPTIMIZERS[optimizer]() | RUNS[run]()
     done = others.pop("first", None)
@@ -158,7 +158,7 @@ def call(case: tuple[str, ...], mode: Ensemble, **others: Any) -> Result:
 
 
 def values(result: Result, member: int = 0) -> list[np.ndarray]:
-    """What is compared, on the first rank: the field, the losses and the unknown."""
+    """Return the compared values on the first rank: the field, the losses and the unknown."""
     if sp.rank() > 0:
         return []
     found = [result.predict(AT).members[member], result.history[member].losses]
@@ -173,7 +173,7 @@ SHARED = Ensemble(members=1, seeds=[5])
 
 
 def as_on_one_rank(case: tuple[str, ...], folder: Path) -> tuple[Any, Any, float]:
-    """All ranks together, and the first one alone."""
+    """Compare all ranks together with the first one alone."""
     alone = Ensemble(members=sp.size(), seeds=range(5, 5 + sp.size()), ranks_per_member=1)
     rounding = 1e-2 if case[-1] == "float32" else 1e-6
     return values(call(case, SHARED)), values(call(case, alone)), rounding
@@ -198,7 +198,7 @@ def as_it_was_saved(case: tuple[str, ...], folder: Path) -> tuple[Any, Any, floa
 
 
 def as_a_member_alone(case: tuple[str, ...], folder: Path) -> tuple[Any, Any, float]:
-    """A member among others, stacked where they are on one rank, and alone."""
+    """Compare a member among others, stacked on one rank, with one trained alone."""
     together = Ensemble(members=2 * sp.size(), seeds=range(4, 4 + 2 * sp.size()))
     rounding = 1e-2 if case[-1] == "float32" else 1e-6
     return values(call(case, SHARED)), values(call(case, together), 1), rounding
@@ -217,7 +217,7 @@ COLUMNS: list[list[Any]] = [
 
 
 def cases() -> list[tuple[Any, ...]]:
-    """A few cases with every pair of values that goes together.
+    """Return a few cases with every pair of values that can be combined.
 
     Each begins with the first pair that is still missing; every other column then gets the value
     that adds most.
@@ -239,7 +239,7 @@ def cases() -> list[tuple[Any, ...]]:
 
 
 def _added(case: dict[int, Any], missing: Any) -> list[Any]:
-    """The missing pairs that this part of a case has."""
+    """Return the missing pairs that this part of a case has."""
     return [
         pair
         for pair in itertools.combinations(sorted(case.items(), key=_place), 2)
@@ -252,7 +252,7 @@ def _place(entry: tuple[int, Any]) -> int:
 
 
 def refusal(case: Sequence[Any]) -> str | None:
-    """The words by which the case must be refused; None if it goes together."""
+    """Return the words by which the case must be refused; None if it is valid."""
     return next((words for pair, words in REFUSED.items() if pair <= set(case)), None)
 
 

@@ -11,7 +11,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Table, on_root
+from outcomes import Row, Table, on_root
+from setups import UNIT, X, bent, loaded, rod, solve
 
 import sciml_par as sp
 import sciml_par.parallel as par
@@ -37,7 +38,6 @@ from sciml_par.training import (
     Adam,
     Checkpoint,
     Ensemble,
-    LevenbergMarquardt,
     Points,
     TargetLoss,
     WallTime,
@@ -46,27 +46,6 @@ from sciml_par.training import (
 pytestmark = pytest.mark.long
 table = Table()
 together = pytest.mark.ranks(least=2, reason="one rank has no others")
-X = np.linspace(0, 1, 5)[:, None]
-UNIT = Interval(0, 1)
-solve = functools.partial(
-    sp.train,
-    network=functools.partial(MLP, width=8, depth=1),
-    optimizer=LevenbergMarquardt(),
-    steps=30,
-    points=60,
-    precision="float64",
-    evaluation_points=20,
-    progress=False,
-)
-
-
-def rod(load: Any) -> Problem:
-    """u″ = −2 load(), 0 at both ends, whose solution is load() x (1 − x)."""
-    return Problem(UNIT, lambda u, x: laplacian(u, x) + 2 * load(), conditions=[Dirichlet(0.0)])
-
-
-def bent(load: float) -> Any:
-    return load * X * (1 - X)
 
 
 # An equation that is not the one before
@@ -82,7 +61,7 @@ def _resumed(folder: Path, problem: Problem, change: Any) -> Any:
 @table.says("checkpoint|resume")
 def resumed_with_another_number_in_a_dictionary(folder: Path) -> Any:
     p = {"k": 1}
-    return _resumed(folder, rod(lambda: p["k"]), lambda: p.update(k=8))
+    return _resumed(folder, loaded(lambda: p["k"]), lambda: p.update(k=8))
 
 
 @table.says("checkpoint|resume")
@@ -90,13 +69,13 @@ def resumed_with_another_class_attribute(folder: Path) -> Any:
     class P:
         k = 1
 
-    return _resumed(folder, rod(lambda: P.k), lambda: setattr(P, "k", 8))
+    return _resumed(folder, loaded(lambda: P.k), lambda: setattr(P, "k", 8))
 
 
 @table.says("checkpoint|resume")
 def resumed_with_another_element_of_an_array(folder: Path) -> Any:
     k = np.ones(3)
-    return _resumed(folder, rod(lambda: k[1]), lambda: k.__setitem__(1, 8.0))
+    return _resumed(folder, loaded(lambda: k[1]), lambda: k.__setitem__(1, 8.0))
 
 
 def _twice(problem: Problem, change: Any) -> list[Any]:
@@ -120,15 +99,15 @@ class Load:
 @table.gives(1e-4)
 def trained_again_with_another_class_attribute() -> Any:
     Load.k = 1.0
-    return _twice(rod(lambda: Load.k), lambda: setattr(Load, "k", 8.0))
+    return _twice(loaded(lambda: Load.k), lambda: setattr(Load, "k", 8.0))
 
 
 @table.gives(1e-4)
 def trained_again_through_static_and_class_methods() -> Any:
     Load.k = 1.0
-    found = _twice(rod(Load.fixed), lambda: setattr(Load, "k", 8.0))
+    found = _twice(loaded(Load.fixed), lambda: setattr(Load, "k", 8.0))
     Load.k = 1.0
-    return found + _twice(rod(Load.of_class), lambda: setattr(Load, "k", 8.0))
+    return found + _twice(loaded(Load.of_class), lambda: setattr(Load, "k", 8.0))
 
 
 @table.gives(1e-4)
@@ -168,7 +147,7 @@ def trained_again_with_another_ansatz() -> Any:
 @table.says("rank", together)
 def a_dictionary_that_differs_between_ranks() -> Any:
     p = {"k": 1 + sp.rank()}
-    return solve(rod(lambda: p["k"]), steps=2)
+    return solve(loaded(lambda: p["k"]), steps=2)
 
 
 @table.says("rank", together)
@@ -176,7 +155,7 @@ def a_class_attribute_that_differs_between_ranks() -> Any:
     class P:
         k = 1 + sp.rank()
 
-    return solve(rod(lambda: P.k), steps=2)
+    return solve(loaded(lambda: P.k), steps=2)
 
 
 # Members and files
@@ -218,7 +197,7 @@ def a_beam_in_metres_loaded_without_its_ansatz(folder: Path) -> Any:
 def one_model_for_all_members() -> Any:
     model = keras.Sequential([keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
     two: Any = {"mode": Ensemble(members=2), "steps": 2}
-    return solve(rod(lambda: 1.0), network=lambda: model, precision="float32", **two)
+    return solve(rod(), network=lambda: model, precision="float32", **two)
 
 
 @table.says("same|alike|copies|deviation|seed")
@@ -231,21 +210,21 @@ def members_from_one_seed() -> Any:
             keras.layers.Dense(1, kernel_initializer=keras.initializers.GlorotNormal(seed=2)),
         ]
     )
-    solve(rod(lambda: 1.0), network=make, mode=Ensemble(members=2), steps=2)
+    solve(rod(), network=make, mode=Ensemble(members=2), steps=2)
 
 
 @table.gives(0.0, or_says="seed")
 def a_seed_that_is_bound() -> Any:
     network = functools.partial(MLP, width=8, depth=1, seed=1)
-    first = solve(rod(lambda: 1.0), network=network, seed=5, steps=2)
-    second = solve(rod(lambda: 1.0), network=network, seed=6, steps=2)
+    first = solve(rod(), network=network, seed=5, steps=2)
+    second = solve(rod(), network=network, seed=6, steps=2)
     return first.predict(X).mean, second.predict(X).mean
 
 
 @table.says("dtype|float64|precision")
 def a_precision_that_is_bound() -> Any:
     network = functools.partial(MLP, width=8, depth=1, dtype="float64")
-    return solve(rod(lambda: 1.0), network=network, precision="float32", steps=2)
+    return solve(rod(), network=network, precision="float32", steps=2)
 
 
 # Points
@@ -272,21 +251,6 @@ def _slope_from(begin: float, **options: Any) -> Any:
     return solve(problem, **options)
 
 
-@table.says("become 1.*precision='float64'")
-def single_precision_far_from_the_origin() -> Any:
-    _slope_from(1e8, precision="float32", optimizer=Adam(1e-2), steps=1000)
-
-
-@table.says("40 points become 17")
-def single_precision_a_million_from_the_origin() -> Any:
-    _slope_from(1e6, precision="float32", points=40)
-
-
-@table.says("a point moves by up to")
-def points_not_far_apart_for_single_precision() -> Any:
-    _slope_from(1e4, precision="float32", points=40, steps=3)
-
-
 @table.says("along 't'.*a point moves|along 't'.*become")
 def scattered_points_far_from_the_origin() -> Any:
     domain = Interval(0, 1) * Time(1e6, 1e6 + 1)
@@ -303,16 +267,11 @@ def observations_closer_than_single_precision() -> Any:
 
 @table.says("Result.predict: .* 2 points become 1")
 def a_difference_quotient_in_single_precision() -> Any:
-    result = solve(rod(lambda: 1.0), precision="float32", steps=1)
+    result = solve(rod(), precision="float32", steps=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         result.predict(np.linspace(0, 1, 1001))
     result.predict([[0.5], [0.5 + 1e-9]])
-
-
-@table.gives(1e-4)
-def double_precision_far_from_the_origin() -> Any:
-    return [(_slope_from(begin).predict(begin + X).mean, X) for begin in (1e6, 1e8)]
 
 
 @table.gives(0.0)
@@ -335,7 +294,7 @@ def a_long_time_beside_a_short_side() -> Any:
 
 @table.gives(0.0)
 def a_held_out_loss_of_adam() -> Any:
-    member = solve(rod(lambda: 1.0), optimizer=Adam(1e-2), steps=20).members[0]
+    member = solve(rod(), optimizer=Adam(1e-2), steps=20).members[0]
     return float(np.isfinite(member.validation_loss)), 1.0
 
 
@@ -405,11 +364,6 @@ def functions_that_return_a_number() -> Any:
     ]
 
 
-@table.says("must have the shape")
-def a_mean_over_the_points_as_a_boundary_value() -> Any:
-    return solve(Problem(UNIT, laplacian, conditions=[Dirichlet(lambda x: np.mean(x))]))
-
-
 @table.says("if it is for one component, name it, as component=0")
 def one_column_for_two_outputs() -> Any:
     conditions = [Dirichlet(lambda x: 0 * x[:, :1])]
@@ -444,19 +398,9 @@ def points_by_the_residual_of_no_equation() -> Any:
     return solve(problem, points=Points(adapt=RAD(10)), optimizer=Adam(), steps=2)
 
 
-@table.says("at least one residual or condition")
-def a_problem_of_nothing() -> Any:
-    return Problem(UNIT, [])
-
-
-@table.says("number of points on a grid of .* integer of at least 2, got 1")
-def one_point_in_an_interval() -> Any:
-    return solve(rod(lambda: 1.0), points=Points(1, boundary=1), optimizer=Adam(), steps=2)
-
-
 @table.gives(0.0)
 def more_steps_than_a_wall_time_allows() -> Any:
-    problem, forever = rod(lambda: 1.0), {"optimizer": Adam(1e-3), "steps": 2_000_000_000}
+    problem, forever = rod(), {"optimizer": Adam(1e-3), "steps": 2_000_000_000}
     solve(problem, **forever, stop=TargetLoss(1e9))  # compiles
     result = solve(problem, **forever, stop=WallTime(seconds=2))
     return float(len(result.history[0].steps) > 50), 1.0
@@ -505,5 +449,41 @@ def a_loss_that_is_not_a_number_on_one_rank() -> Any:
             found += [par.allreduce(loss, op)[0] for op in (par.Max, par.Min)]
     return np.isnan(np.array([float(each) for each in found])) * 1.0, np.ones(len(found))
 
+
+table.add(
+    Row(
+        "single precision far from the origin",
+        lambda: _slope_from(1e8, precision="float32", optimizer=Adam(1e-2), steps=1000),
+        says="become 1.*precision='float64'",
+    ),
+    Row(
+        "single precision a million from the origin",
+        lambda: _slope_from(1e6, precision="float32", points=40),
+        says="40 points become 17",
+    ),
+    Row(
+        "points not far apart for single precision",
+        lambda: _slope_from(1e4, precision="float32", points=40, steps=3),
+        says="a point moves by up to",
+    ),
+    Row(
+        "double precision far from the origin",
+        lambda: [(_slope_from(begin).predict(begin + X).mean, X) for begin in (1e6, 1e8)],
+        gives=1e-4,
+    ),
+    Row(
+        "a mean over the points as a boundary value",
+        lambda: solve(Problem(UNIT, laplacian, conditions=[Dirichlet(lambda x: np.mean(x))])),
+        says="must have the shape",
+    ),
+    Row(
+        "a problem of nothing", lambda: Problem(UNIT, []), says="at least one residual or condition"
+    ),
+    Row(
+        "one point in an interval",
+        lambda: solve(rod(), points=Points(1, boundary=1), optimizer=Adam(), steps=2),
+        says="number of points on a grid of .* integer of at least 2, got 1",
+    ),
+)
 
 test_programs = table.as_test()

@@ -15,7 +15,7 @@ import sys
 
 
 def inherited_descriptors() -> list[int]:
-    """The files that were open when this process began: what Python opens is not inheritable."""
+    """Return the files that were open at the start: those of Python are not inheritable."""
     numbers = [int(name) for name in os.listdir("/proc/self/fd")]
     return [number for number in numbers if is_inherited(number)]
 

@@ -1,4 +1,4 @@
-"""Runs programs in processes that have TensorFlow already.
+"""Run programs in processes with TensorFlow imported.
 
 Importing TensorFlow takes a process some four seconds of computing, and the tests start hundreds of
 them. This server imports it once. For every program it makes a copy of itself, by a fork, which
@@ -96,7 +96,7 @@ class Server:
         return None
 
     def _kill(self, connection: socket.socket) -> None:
-        """The client is gone, killed by its launcher."""
+        """Kill the program of a client that its launcher has killed."""
         os.kill(self._processes[connection], signal.SIGKILL)
         self._selector.unregister(connection)
 
@@ -119,7 +119,7 @@ class Server:
         os._exit(0)
 
     def _close(self) -> None:
-        """Close in the new process what belongs to the server."""
+        """Close the server's sockets in the new process."""
         for key in list(self._selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
                 key.fileobj.close()
@@ -129,7 +129,7 @@ class Server:
 
 
 def _receive(connection: socket.socket) -> Program | None:
-    """What the client asks for; None if it is gone."""
+    """Return the client's request; None if the client has ended."""
     message, here, *_ = socket.recv_fds(connection, 1 << 20, 64)
     if not message:
         return None
@@ -172,7 +172,7 @@ def run(arguments: list[str]) -> None:
 
 
 def prepare() -> None:
-    """Import what is slow to import."""
+    """Import the slow packages."""
     for name in PREPARED:
         importlib.import_module(name)
     # Or the garbage collector of every copy would look through, and so copy, all of this memory.

@@ -117,7 +117,7 @@ class Hosts:
         return _StartedOnHosts(process, command)
 
     def _launch(self, ranks: int) -> list[str]:
-        """What starts so many ranks on each host, short of their number and the command."""
+        """Return the launcher's command for `ranks` ranks on each host, without `-np`."""
         ssh, places = str(self._launcher), ",".join(f"{each}:{ranks}" for each in self.addresses)
         if self.mpi == "MPICH":
             by_ssh = ("-launcher", "ssh", "-launcher-exec", ssh)
@@ -127,7 +127,7 @@ class Hosts:
         return ["mpirun", *by_ssh, "--map-by", "slot", "--bind-to", "none", "--host", places]
 
     def command(self, host: int, command: Sequence[str]) -> list[str]:
-        """What runs a command on a host."""
+        """Return the command line that runs a command on a host."""
         script = f"hostname {self.names[host]}; exec {shlex.join(command)}"
         return [*self._entering(host), "sh", "-c", script]
 
@@ -136,16 +136,16 @@ class Hosts:
         return subprocess.run(shown, capture_output=True, text=True, check=True).stdout
 
     def _entering(self, host: int) -> list[str]:
-        """What runs a command that follows with the network, a name and a clock of a host."""
+        """Return the prefix that gives a command the network, name and clock of a host."""
         clock = ["--time", "--monotonic", str(_CLOCKS_APART * host)] if self._own_clocks else []
         return ["ip", "netns", "exec", self._spaces[host], "unshare", "--uts", *clock]
 
     def processes(self, host: int) -> list[int]:
-        """The processes on a host."""
+        """Return the processes on a host."""
         return processes_in(self._spaces[host])
 
     def wait_for_no_process(self, seconds: float) -> list[str]:
-        """The commands that are still at work on the hosts after so long; none at best."""
+        """Return the commands that still run on the hosts after `seconds`."""
         limit = time.monotonic() + seconds
         while (left := self._commands()) and time.monotonic() < limit:
             time.sleep(0.05)
@@ -178,7 +178,7 @@ class Hosts:
         return found
 
     def _write_launcher(self) -> Path:
-        """What stands in for ssh: options, an address, and the command."""
+        """Write a stand-in for ssh: options, an address, and the command."""
         cases = "\n".join(
             f"{address}) enter={shlex.quote(shlex.join(self._entering(host)))} name={name};;"
             for host, (address, name) in enumerate(zip(self.addresses, self.names, strict=True))
@@ -196,7 +196,7 @@ class Hosts:
 
 @contextlib.contextmanager
 def two_hosts(folder: Path) -> Iterator[Hosts]:
-    """Two hosts, or a test that is skipped where there is no way to make them."""
+    """Yield two hosts, or skip the test if they cannot be made."""
     for program in ("ip", "tc", "unshare", "mpirun"):
         if shutil.which(program) is None:
             pytest.skip(f"makes hosts of network namespaces: there is no {program} on PATH")
@@ -216,7 +216,7 @@ def two_hosts(folder: Path) -> Iterator[Hosts]:
 
 
 def remove_what_killed_runs_have_left() -> None:
-    """The namespaces of processes that are gone: a test that is killed tears nothing down."""
+    """Remove the namespaces of ended processes: a killed test tears nothing down."""
     for name in _told("ip netns list").split():
         made = re.match(r"sciml(\d+)-host", name)
         if made and not Path(f"/proc/{made[1]}").exists():
@@ -232,7 +232,7 @@ def remove(space: str) -> None:
 
 
 def processes_in(space: str) -> list[int]:
-    """Those whose network is this namespace."""
+    """Return the processes whose network is this namespace."""
     return [int(process) for process in _told(f"ip netns pids {space}").split()]
 
 

@@ -1,7 +1,7 @@
-"""Start programs as a user does, in processes of their own, and see how they end.
+"""Start programs in separate processes as a user does, and report how they end.
 
-Most begin with TensorFlow imported, which spares seconds a process; see fork_server.py. Where the
-beginning itself is tested, `fresh=True` lets Python start from nothing.
+Most start with TensorFlow imported, which saves seconds a process; see fork_server.py. Tests of the
+start itself use `fresh=True`, a new Python process.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ _CLIENT = (sys.executable, "-IS", str(ROOT / "tests" / "integration" / "fork_cli
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended, and what it said."""
+    """Exit code and output of a program that has ended."""
 
     code: int
     out: str
     err: str
 
     def succeeded(self) -> Ended:
-        """Itself, if the program succeeded and wrote nothing to standard error."""
+        """Return `self`, after checking for success without standard error."""
         assert self.code == 0, f"exit code {self.code}\n{self.out}\n{self.err}"
         assert self.err == "", f"on standard error:\n{self.err}"
         return self
 
 
 class Started:
-    """A program at work."""
+    """A running program."""
 
     def __init__(self, process: subprocess.Popen[str], command: Sequence[str]) -> None:
         self.process = process
         self._command = command
 
     def end(self, seconds: float = SECONDS) -> Ended:
-        """Wait for its end; past `seconds` it is killed, with its ranks, and the test fails."""
+        """Wait for its end; after `seconds` kill it, with its ranks, and fail the test."""
         try:
             out, err = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -119,7 +119,7 @@ def launch(
 
 
 def _heed_ctrl_c() -> None:
-    """Have what is started from here end by Ctrl-C, as it does when a user starts it.
+    """Let programs started from here end by Ctrl-C, as when a user starts them.
 
     A shell has the commands that it starts in the background, as `make test` starts these tests,
     ignore SIGINT, and so would all that they start.
@@ -129,13 +129,13 @@ def _heed_ctrl_c() -> None:
 
 
 def prepared_python() -> list[str]:
-    """A command that runs `python arguments...` in a process that has TensorFlow already."""
+    """Return a command that runs `python arguments...` in a process with TensorFlow imported."""
     return [*_CLIENT, _fork_server()]
 
 
 @functools.cache
 def _fork_server() -> str:
-    """The name of the socket of a server that lives as long as this process."""
+    """Return the socket name of a server that lives as long as this process."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind("")  # the kernel chooses a name, which is in no folder
     listener.listen(64)

@@ -25,6 +25,8 @@ from sciml_par.problems import Box, derivative
 from sciml_par.problems.catalogue.waves import points_near_the_front
 from sciml_par.training import LevenbergMarquardt
 
+pytestmark = pytest.mark.long
+
 PROGRAM = ROOT / "benchmarks" / "accuracy.py"
 
 
@@ -124,7 +126,7 @@ def test_a_clock_stands_still() -> None:
 
 
 def curve(errors: list[float], ended: str = OVER) -> Curve:
-    """A second and ten iterations between two errors."""
+    """Return a curve of a second and ten iterations between two errors."""
     found = Curve(ended=ended, compile_seconds=3.0)
     for k, error in enumerate(errors):
         found.add(10 * k, k, 0.1, error)

@@ -20,6 +20,8 @@ from _catalogue_solving import circumstances
 
 from sciml_par.problems import catalogue_entry
 
+pytestmark = pytest.mark.long
+
 PROGRAM = ROOT / "benchmarks" / "catalogue.py"
 HEAT = catalogue_entry("heat")
 NUMBERS = {"unknowns": 0.0, "steps": 10, "seconds": 2.0, "compile": 3.0, "cpu": 8.0}

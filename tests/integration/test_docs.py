@@ -71,20 +71,37 @@ def python_of(page: Path) -> list[Block]:
 
 
 def program_of(page: Path) -> str:
-    """All Python of a page, in order, on the lines where the page has it."""
+    """Return all Python of a page, in order, on the page's line numbers."""
     lines: list[str] = []
     for block in python_of(page):
         lines += [""] * (block.first - len(lines)) + block.lines
     return "\n".join(lines) + "\n"
 
 
-PROGRAMS = [page for page in PAGES if python_of(page)]
+LONG = {  # more than 5 s each
+    "conditions.md",
+    "inverse-problems.md",
+    "optimizers.md",
+    "points.md",
+    "time-dependent.md",
+    "tolerance.md",
+    "tutorial-data-parallel.md",
+    "tutorial-ensembles.md",
+    "tutorial-keras.md",
+    "tutorial-own-equation.md",
+    "uncertainty.md",
+}
+PROGRAMS = [
+    pytest.param(page, id=page.name, marks=[pytest.mark.long] if page.name in LONG else [])
+    for page in PAGES
+    if python_of(page)
+]
 
 
 @pytest.mark.launches
-@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PROGRAMS)
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    """Under mpirun where the page says so. That one rank does the same is tested elsewhere.
+    """Run it under mpirun if the page says so. Other tests show that one rank does the same.
 
     A tutorial may take more than 10 s: it trains until what it shows is accurate.
     """
@@ -97,6 +114,7 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         assert results["members"][0]["error"]["relative"] <= TOLERANCE
 
 
+@pytest.mark.long
 @pytest.mark.launches
 @pytest.mark.parametrize(("ranks", "mode", "members"), [(None, "data", 1), (2, "ensemble", 2)])
 def test_the_first_solution_is_accurate_on_one_rank_and_in_the_other_mode(
@@ -129,7 +147,7 @@ def check_example(folder: Path, *, members: int) -> None:
 
 
 def keys_of(results: dict[str, Any]) -> Iterator[str]:
-    """Every name in results.json but those of options, packages and ranks' repetitions."""
+    """Yield every name in results.json except those of options, packages and repeated ranks."""
     yield from results
     yield from results["members"][0]
     yield from results["members"][0]["per_rank"][0]
@@ -210,7 +228,7 @@ def test_the_site_shows_every_page() -> None:
 
 
 def test_the_site_shows_the_docstring_of_every_public_name() -> None:
-    """Each at the place where it is defined, once, under the name by which it is imported."""
+    """Find each once, at its definition, under the name by which it is imported."""
     text = "".join(page for _, page in MADE["api_pages"]())
     shown = re.findall(r"^::: (\S+)\n +options:\n +heading: (\S+)$", text, re.MULTILINE)
     assert len(dict(shown)) == len(shown)
@@ -253,7 +271,7 @@ def headings_of(page: Path) -> list[str]:
 
 
 def anchor_of(heading: str) -> str:
-    """As the sites that show Markdown make it."""
+    """Return the anchor that Markdown sites make of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -294,13 +312,13 @@ def names_in(stub: Path) -> list[str]:
 
 
 def entries_of(package: str) -> list[str]:
-    """The first cells of the table in the reference's section on `package`."""
+    """Return the first cells of the table in the reference's section on `package`."""
     section = REFERENCE.partition(f"\n## `{package}`\n")[2].partition("\n## ")[0]
     return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
 
 
 def signature_of(value: Any) -> str:
-    """The parameters of a function or class, without types; nothing for other values."""
+    """Return the parameters of a function or class without types; nothing for other values."""
     plain = isinstance(value, enum.Enum | enum.EnumType | GenericAlias)
     if plain or not callable(value):
         return ""

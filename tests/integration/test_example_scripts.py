@@ -28,7 +28,7 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def row_of(table: str, ranks: int) -> list[str]:
-    """The cells of the row for `ranks` ranks; the heading says which column is what."""
+    """Return the cells of the row for `ranks` ranks, by their column headings."""
     (row,) = [line.split() for line in table.splitlines() if line.split()[:1] == [str(ranks)]]
     return row
 
@@ -86,6 +86,7 @@ script["programs"].run(script["main"])
 """
 
 
+@pytest.mark.long
 @pytest.mark.launches
 def test_resnet34_measures_blocks_of_images_on_two_ranks(tmp_path: Path) -> None:
     """With fewer and smaller layers: to trace all of them takes a rank half a minute."""
@@ -101,6 +102,7 @@ def test_resnet34_measures_blocks_of_images_on_two_ranks(tmp_path: Path) -> None
     assert row_of(ended.out, 2)[5] == "1.00"
 
 
+@pytest.mark.long
 @pytest.mark.launches
 def test_two_ranks_learn_to_read_digits(tmp_path: Path) -> None:
     ended = launch(2, DIGITS, "--epochs", "8", folder=tmp_path).succeeded()

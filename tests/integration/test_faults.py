@@ -1,6 +1,6 @@
 """Ranks fail together: every fault ends the whole job soon, with one message that names the ranks.
 
-Each test starts a program of its own on three ranks (the serial run only).
+Each test starts a separate program on three ranks (the serial run only).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def program(tmp_path_factory):
 
 
 def run(program: Path, fault: str, *, ranks: int | None = None, fresh: bool = False) -> Ended:
-    """How the program ends with this fault; a program that hangs fails the test."""
+    """Run the program with this fault; if it hangs, the test fails."""
     return launch(ranks, program, fault, folder=program.parent, threads=1, fresh=fresh)
 
 
@@ -212,6 +212,7 @@ def assert_once(text: str, ended: Ended) -> None:
     assert said.count(text) == 1, said
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("fault", ("one_raises", "one_raises_at_the_end"))
 def test_one_rank_raises(program, fault):
     ended = run(program, fault, ranks=3)
@@ -221,6 +222,7 @@ def test_one_rank_raises(program, fault):
     assert_once(f"rank {1 if fault == 'one_raises' else 2} of 3", ended)
 
 
+@pytest.mark.long
 def test_all_ranks_raise_the_same(program):
     ended = run(program, "all_raise", ranks=3)
     assert_failed(ended)
@@ -228,6 +230,7 @@ def test_all_ranks_raise_the_same(program):
     assert_once("Traceback", ended)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("fault", "usual", "other"),
     [
@@ -247,6 +250,7 @@ def test_the_ranks_do_not_agree(program, fault, usual, other):
     assert_once(f": {usual}", ended)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("fault", "other", "usual"),
     (
@@ -258,7 +262,7 @@ def test_the_ranks_do_not_agree(program, fault, usual, other):
     ),
 )
 def test_one_rank_is_not_where_the_others_wait_for_it(program, fault, other, usual):
-    """It is further, has left, or is in join: nobody else stands where the others do."""
+    """The rank is further, has left, or is in join."""
     ended = run(program, fault, ranks=3)
     assert_failed(ended)
     assert_once("did not ask for the same collective", ended)
@@ -266,6 +270,7 @@ def test_one_rank_is_not_where_the_others_wait_for_it(program, fault, other, usu
     assert f": {usual}" in ended.err
 
 
+@pytest.mark.long
 def test_shared_memory_pairs_nothing_that_differs(program):
     ended = run(program, "one_leaves_and_pairs", ranks=3)
     assert_failed(ended)
@@ -274,6 +279,7 @@ def test_shared_memory_pairs_nothing_that_differs(program):
     assert_once("rank 2: broadcast(float32 [5], root 2)", ended)
 
 
+@pytest.mark.long
 def test_one_rank_traces_alone_what_all_must_trace(program):
     ended = run(program, "one_traces_alone", ranks=3)
     assert_failed(ended)
@@ -281,6 +287,7 @@ def test_one_rank_traces_alone_what_all_must_trace(program):
     assert_once("traces it again, alone, for a tensor of another shape", ended)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("fault", "usual", "other"),
     [
@@ -301,6 +308,7 @@ def test_the_ranks_ask_for_other_things_that_they_have_agreed_on(program, fault,
     assert by_mpi or "did not ask for the same collective" in said, said
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("fault", ("one_leaves", "one_leaves_with_a_code", "one_leaves_unheard"))
 def test_one_rank_leaves(program, fault):
     ended = run(program, fault, ranks=3)
@@ -335,6 +343,7 @@ sp.barrier()
 """
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("rank", (0, 1))
 def test_a_rank_in_a_call_of_its_own_is_named_with_the_place(rank, tmp_path):
     program = tmp_path / "program.py"

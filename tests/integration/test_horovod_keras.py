@@ -125,6 +125,7 @@ def test_a_keras_program_of_horovods_runs_with_one_import_changed(tmp_path):
     np.testing.assert_array_equal(flat, np.load(tmp_path / "weights.npy"))
 
 
+@pytest.mark.long
 @pytest.mark.launches
 @pytest.mark.skipif(not importlib.util.find_spec("tf_keras"), reason="needs Keras 2: tf_keras")
 def test_the_facade_with_keras_2(tmp_path, monkeypatch):

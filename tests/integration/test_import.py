@@ -59,7 +59,7 @@ print([name for name in ("tensorflow", "keras", "scipy.stats") if name in sys.mo
 
 @pytest.mark.launches
 def test_what_programs_name_before_init_does_not_import_tensorflow():
-    """`init` divides threads and GPUs, which comes too late for a TensorFlow that is there."""
+    """`init` divides threads and GPUs, which is too late once TensorFlow is imported."""
     done = subprocess.run(
         [sys.executable, "-c", BEFORE_INIT],
         capture_output=True,

@@ -38,6 +38,7 @@ except BaseException as error:
 """
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("place", "expected"),
     [
@@ -89,9 +90,10 @@ print("carried on", flush=True)
 """
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("place", ("eager", "graph", "loop", "barrier", "init"))
 def test_ctrl_c_ends_a_wait_in_c(place: str, tmp_path: Path) -> None:
-    """Python handles signals between its own instructions, of which there are none there."""
+    """Python handles signals between its instructions; a wait in C has none."""
     program = tmp_path / "program.py"
     program.write_text(WAITS_IN_C)
     ended = start(2, program, place, folder=tmp_path, threads=1).end(seconds=300)
@@ -127,6 +129,7 @@ sp.barrier()
 """
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("interrupted", ("3", "123"))
 def test_ctrl_c_ends_the_job_within_a_second_and_is_reported_once(
     interrupted: str, tmp_path: Path
@@ -162,6 +165,7 @@ print("carried on", flush=True)
 """
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("place", ("eager", "compiled"))
 def test_a_handler_that_exits(place: str, tmp_path: Path) -> None:
     """As batch systems announce the end of a job: what exits there exits, in a wait as well."""

@@ -107,7 +107,7 @@ def program(tmp_path_factory):
 
 
 def run(program, *arguments, ranks, fresh=False):
-    """What the program has said, once it has ended as it should."""
+    """Return the program's messages after the expected end."""
     ended = launch(ranks, program, *arguments, folder=program.parent, threads=1, fresh=fresh)
     said = ended.out + ended.err
     assert ended.code != 0, said
@@ -115,6 +115,7 @@ def run(program, *arguments, ranks, fresh=False):
     return said
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("place", "how", "ranks"),
     [
@@ -133,6 +134,7 @@ def test_a_rank_that_is_lost_is_named_once(program, place, how, ranks):
     assert_named(1, ranks, said, f"({seen}|is gone)")
 
 
+@pytest.mark.long
 def test_a_rank_that_leaves_with_success_in_a_program_of_its_own_fails_the_launcher(program):
     """MPICH's returns 0 if it kills the others' programs before they have returned 1."""
     wrapper = program.with_name("wrapper.py")

@@ -80,12 +80,12 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def layer_of(path: Path) -> str:
-    """The folder of `path` right under the package, or its name where it lies there itself."""
+    """Return the top folder of `path` in the package, or its own name at the top."""
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
 def imported(tree: ast.AST, package: str) -> Iterator[str]:
-    """The full names that the import statements under `tree` bring in, `import_module` included."""
+    """Yield the full names that statements under `tree` import, `import_module` included."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -109,7 +109,7 @@ def imports_of(path: Path) -> set[str]:
 
 
 def at_module_level(path: Path) -> set[str]:
-    """The imports that run when the module is imported: not those in functions or for typing."""
+    """Return the imports that run at import: not those in functions or for typing."""
     package = ".".join(path.relative_to(ROOT).parent.parts)
     tree = ast.parse(path.read_text())
 
@@ -127,7 +127,7 @@ def at_module_level(path: Path) -> set[str]:
 
 
 def layers_in(names: set[str]) -> set[str]:
-    """The layers of the package among imported names; private modules on top are everyone's."""
+    """Return the layers among imported names; private modules at the top belong to everyone."""
     parts = [name.split(".") for name in names]
     layers = {p[1] for p in parts if p[0] == "sciml_par" and len(p) > 1}
     return {layer for layer in layers if not layer.startswith("_")}
@@ -155,7 +155,7 @@ def test_matplotlib_is_imported_in_evaluation_alone():
 
 
 def subpackage_of(module: str) -> tuple[str, str] | None:
-    """The layer and the subpackage in which a module, or a name imported from one, is."""
+    """Return the layer and the subpackage of a module, or of a name imported from one."""
     parts = module.split(".")
     if len(parts) < 3 or parts[0] != "sciml_par":
         return None
@@ -186,7 +186,7 @@ def test_a_subpackage_imports_from_the_floors_below():
 
 
 def owner_of_private(name: str) -> str | None:
-    """The package or module to which the first part of `name` with an underscore belongs."""
+    """Return the owner of the first part of `name` with an underscore."""
     parts = name.split(".")
     private = [i for i, part in enumerate(parts) if part.startswith("_") and part[:2] != "__"]
     return ".".join(parts[: private[0]]) if private and parts[0] == "sciml_par" else None
@@ -218,7 +218,7 @@ def module_name(path: Path) -> str:
 
 
 def module_graph() -> dict[str, set[str]]:
-    """{module: the modules that it imports}, those in functions and for typing included."""
+    """Return {module: imported modules}, those in functions and for typing included."""
     modules = {module_name(path): path for path in MODULES}
     return {
         module: {
@@ -235,7 +235,7 @@ def test_no_modules_import_one_another_in_a_circle():
 
 
 def imported_modules(path: Path, seen: set[Path]) -> set[Path]:
-    """`path` and the package's modules that importing it imports in turn."""
+    """Return `path` and all modules of the package that its import runs."""
     if path in seen:
         return seen
     seen.add(path)

@@ -16,7 +16,7 @@ SECTION = SECTION.partition("\n## ")[0]
 
 
 def classes(package: object, base: type) -> set[str]:
-    """The public classes of a package that derive from `base`, itself left out."""
+    """Return the public classes of a package that derive from `base`, without `base`."""
     found = {name: getattr(package, name) for name in dir(package)}
     found = {name: value for name, value in found.items() if inspect.isclass(value)}
     return {name for name, value in found.items() if issubclass(value, base) and value != base}

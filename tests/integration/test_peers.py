@@ -17,6 +17,8 @@ import engine_peer
 import peers
 from _peer import LEARNING_RATE, Case
 
+pytestmark = pytest.mark.long
+
 SMALL = peers.Size(2, 30, 12, 5, 2)
 
 SERVED = """
@@ -59,7 +61,7 @@ def test_the_engine_starts_from_the_case_and_makes_steps_of_adam(tmp_path: Path)
 
 
 def loss_by_differences(case: Case) -> float:
-    """The loss with second derivatives by central differences, in NumPy."""
+    """Compute the loss in NumPy, with second derivatives by central differences."""
 
     def u(x):
         for w, b in zip(case.weights[0:-2:2], case.weights[1:-2:2], strict=True):

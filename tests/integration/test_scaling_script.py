@@ -18,6 +18,7 @@ SCRIPT = ROOT / "scripts" / "scaling.py"
 LINK = CommunicationModel(latency=3e-6, seconds_per_byte=2e-10)
 
 
+@pytest.mark.long
 @pytest.mark.launches
 def test_one_and_two_ranks_are_measured_and_compared(tmp_path: Path) -> None:
     options = ("--ranks", "1,2", "--cases", "A", "--steps", "20", "--rounds", "1")
@@ -90,7 +91,7 @@ def test_what_is_no_network_is_refused(text: str) -> None:
 
 
 def records(cores: int) -> list[dict[str, Any]]:
-    """Steps of 100 µs and allreduces that cost exactly what `LINK` says."""
+    """Return steps of 100 µs and allreduces with the exact cost of `LINK`."""
     found = []
     for ranks in (1, 2, 4):
         sizes = (8, 321 * 4, 1 << 20) if ranks > 1 else ()
@@ -113,7 +114,7 @@ def records(cores: int) -> list[dict[str, Any]]:
 def shown(
     found: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], network: Any = None
 ) -> str:
-    """What the script prints of these records."""
+    """Return the script's output for these records."""
     script = runpy.run_path(str(SCRIPT))
     options = Namespace(cases=["A"], precision="float32", network=network, plots=False)
     script["show"](options, found, Path())
@@ -121,6 +122,6 @@ def shown(
 
 
 def row_of(out: str, heading: str, ranks: int) -> list[str]:
-    """The cells of the row for `ranks` ranks in the table under this heading."""
+    """Return the cells of the row for `ranks` ranks in the table under this heading."""
     lines = out[out.index(heading) :].splitlines()
     return next(line.split() for line in lines if line.split()[:1] == [str(ranks)])

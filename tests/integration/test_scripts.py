@@ -17,7 +17,6 @@ pytestmark = pytest.mark.launches
 POISSON = ROOT / "scripts" / "pinn_poisson.py"
 APPROXIMATION = ROOT / "scripts" / "function_approximation.py"
 CASES = pytest.mark.parametrize("mode", ["data", "ensemble"])
-PROGRAMS = pytest.mark.parametrize("program", [POISSON, APPROXIMATION], ids=lambda p: p.stem)
 
 DATA_FILES = {"results.json", "predictions.npz", "history.csv", "weights.npz", "network-0.keras"}
 FIGURE_FILES = {
@@ -169,8 +168,16 @@ def check_refused(ended: Ended, message: str, *, code: int = 2) -> None:
     assert "Traceback" not in ended.err
 
 
-@PROGRAMS
-@CASES
+@pytest.mark.long_after(2)
+@pytest.mark.parametrize(
+    ("program", "mode"),
+    [
+        (POISSON, "data"),
+        (APPROXIMATION, "ensemble"),
+        (POISSON, "ensemble"),
+        (APPROXIMATION, "data"),
+    ],
+)
 def test_the_defaults_on_two_ranks_are_accurate_and_leave_everything(
     program: Path, mode: str, tmp_path: Path
 ) -> None:
@@ -206,6 +213,7 @@ def test_python_alone_is_one_rank(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, same[name], err_msg=name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("program", "mode"), [(POISSON, "data"), (APPROXIMATION, "ensemble")])
 def test_four_ranks_run_as_well(program: Path, mode: str, tmp_path: Path) -> None:
     ended = launch(4, program, "--mode", mode, *SHORT, folder=tmp_path, threads=1).succeeded()
@@ -216,6 +224,7 @@ def test_four_ranks_run_as_well(program: Path, mode: str, tmp_path: Path) -> Non
     assert len({m["seed"] for m in members}) == len(members)
 
 
+@pytest.mark.long
 def test_a_seed_decides_everything_and_results_are_overwritten_only_on_request(
     tmp_path: Path,
 ) -> None:
@@ -247,6 +256,7 @@ def test_a_seed_decides_everything_and_results_are_overwritten_only_on_request(
     assert all(not np.array_equal(a, b) for a in first["u"] for b in second)
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -280,6 +290,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path: Pa
     assert (tmp_path / "file").read_text() == "kept"
 
 
+@pytest.mark.long_after(1)
 @CASES
 def test_a_loss_that_is_not_finite_any_more_is_told_and_the_best_saved(
     mode: str, tmp_path: Path

@@ -80,7 +80,7 @@ def test_what_ranks_on_two_hosts_find(hosts: Hosts, tmp_path: Path) -> None:
 
 
 def check_clocks(events: list[dict]) -> None:
-    """Nobody leaves an allreduce before everybody has come, though the hosts' clocks differ."""
+    """Check that no rank leaves an allreduce before all have come, although clocks differ."""
     collectives: dict[int, list[dict]] = {}
     for event in events:
         if event.get("cat") == "collective" or "number" in event.get("args", {}):
@@ -105,7 +105,7 @@ class Job:
         self.sentinels = [self._sentinel(host) for host in (0, 1)]
 
     def ends_as_lost(self, *, within: float) -> str:
-        """What it has said, once it has ended on both hosts, and not as a success."""
+        """Return the messages of a job that ended with an error on both hosts."""
         began = time.monotonic()
         ended = self.started.end(within)
         assert self._hosts.wait_for_no_process(within - (time.monotonic() - began)) == []
@@ -113,7 +113,7 @@ class Job:
         return ended.err
 
     def _sentinel(self, host: int) -> int:
-        """The one process that watches over the ranks of a host, once it has them in view."""
+        """Return the process that watches the ranks of a host, once it has found them."""
         limit = time.monotonic() + SECONDS
         while time.monotonic() < limit:
             found = [each for each in self._hosts.processes(host) if is_sentinel(each)]
@@ -130,7 +130,7 @@ def is_sentinel(process: int) -> bool:
 
 
 def ranks_in_view(process: int) -> int:
-    """Of how many processes this one holds a descriptor."""
+    """Count the processes of which this one holds a descriptor."""
     held = 0
     for file in Path(f"/proc/{process}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -138,6 +138,7 @@ def ranks_in_view(process: int) -> int:
     return held
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("what", "host"),
     [
@@ -150,7 +151,7 @@ def ranks_in_view(process: int) -> int:
 def test_a_lost_link_ends_the_job_on_both_hosts(
     hosts: Hosts, tmp_path: Path, what: str, host: int
 ) -> None:
-    """Cut on either side, or in one direction alone."""
+    """Cut it on either side, or in one direction."""
     job = Job(hosts, tmp_path)
     if what == "link":
         hosts.set_link(host, "down")
@@ -172,6 +173,7 @@ def test_a_rank_that_is_killed_on_the_other_host_is_named(hosts: Hosts, tmp_path
     assert said.count("sciml_par: ") == 2  # and that the job ends
 
 
+@pytest.mark.long
 def test_hosts_that_are_slow_are_not_lost(hosts: Hosts, tmp_path: Path) -> None:
     """A slow link, one that is gone for a moment, a sentinel that is stopped; and a clean end."""
     job = Job(hosts, tmp_path, silence=6.0)

@@ -46,6 +46,7 @@ def test_the_list_is_printed_without_results(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_tolerance_takes_the_place_of_a_training(tmp_path: Path) -> None:
     words = ["poisson-1d", "--tolerance", "1e-8", "--output", "found", "--no-plots"]
     out = launch(None, SOLVE, *words, folder=tmp_path, threads=1).succeeded().out

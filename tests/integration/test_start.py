@@ -40,7 +40,7 @@ os.write(1, f"totals {totals} with GPU «{os.environ['CUDA_VISIBLE_DEVICES']}»\
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs the program on some ranks with additions to their environment.
+    """Run the program on some ranks with additions to their environment.
 
     `odd`: "NAME:value" of rank 1 alone. `fresh`: TensorFlow is imported after `init` only, as in
     a user's program; what is decided is the same without, and known seconds earlier.
@@ -64,7 +64,7 @@ def assert_worked(ended, total, masks):
 
 
 def assert_one_error(ended, *parts):
-    """All ranks fail; it is told once."""
+    """Check that all ranks fail with one report."""
     assert ended.code != 0
     assert "totals" not in ended.out
     assert ended.err.count("Traceback") == ended.err.count("InputError: ") == 1, ended.err
@@ -97,11 +97,13 @@ def test_a_gpu_on_one_rank_only(run):
     assert "rank 0: no GPU; rank 1: CuPy cannot be imported" in warning
 
 
+@pytest.mark.long
 def test_ranks_share_a_gpu_on_request(run):
     ended = run(3, CUDA_VISIBLE_DEVICES="5", SCIML_PAR_SHARE_GPUS="1")
     assert_worked(ended, 6.0, "555")
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("transport", ("", "auto", "mpi"))
 def test_no_gpu_is_nothing_to_warn_about(run, transport):
     ended = run(2, SCIML_PAR_TRANSPORT=transport)
@@ -109,12 +111,14 @@ def test_no_gpu_is_nothing_to_warn_about(run, transport):
     assert warnings(ended) == []
 
 
+@pytest.mark.long
 def test_mpi_by_request_is_nothing_to_warn_about(run):
     ended = run(2, CUDA_VISIBLE_DEVICES="0,1", SCIML_PAR_TRANSPORT="mpi")
     assert_worked(ended, 3.0, "01")
     assert warnings(ended) == []
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("ranks", (1, None))
 def test_one_rank_has_nobody_to_exchange_tensors_with(run, ranks):
     ended = run(ranks, CUDA_VISIBLE_DEVICES="4,5")
@@ -122,6 +126,7 @@ def test_one_rank_has_nobody_to_exchange_tensors_with(run, ranks):
     assert warnings(ended) == []
 
 
+@pytest.mark.long
 def test_nccl_is_insisted_on_where_there_is_no_gpu(run):
     ended = run(3, SCIML_PAR_TRANSPORT="nccl")
     assert_one_error(
@@ -141,11 +146,13 @@ def test_an_unknown_transport(run):
     assert_one_error(ended, "SCIML_PAR_TRANSPORT: expected one of auto, mpi, nccl; got 'foo'")
 
 
+@pytest.mark.long
 def test_an_unknown_transport_on_one_rank(run):
     ended = run(3, odd="SCIML_PAR_TRANSPORT:foo")
     assert_one_error(ended, "SCIML_PAR_TRANSPORT: expected one of auto, mpi, nccl; got 'foo'")
 
 
+@pytest.mark.long
 def test_transports_differ(run):
     ended = run(3, odd="SCIML_PAR_TRANSPORT:mpi")
     assert_one_error(ended, "SCIML_PAR_TRANSPORT differs between the ranks: auto, mpi, auto.")
@@ -165,6 +172,7 @@ os.write(1, f"{sp.allreduce(sp.rank() + 1.0, sp.Sum).numpy()}\\n".encode())
 """
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("when", ("loaded", "later"))
 def test_init_starts_mpi_where_mpi4py_was_asked_not_to(tmp_path, when):
     program = tmp_path / "started_here.py"

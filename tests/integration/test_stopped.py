@@ -1,4 +1,4 @@
-"""Programs that are stopped or killed in their midst, and resumed."""
+"""Programs that are stopped or killed during a training, and resumed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wait_for(condition: Callable[[], bool], started: Started) -> None:
 
 
 def interrupt(started: Started, folder: Path) -> None:
-    """Ctrl-C, which a terminal sends to the launcher; Open MPI's would kill the ranks at once."""
+    """Send Ctrl-C to the launcher as a terminal does; Open MPI's would kill the ranks at once."""
     wait_for((folder / "run" / "checkpoint.npz").exists, started)
     number = signal.SIGUSR1 if MPI.get_vendor()[0] == "Open MPI" else signal.SIGINT
     started.process.send_signal(number)
@@ -50,7 +50,7 @@ def interrupt(started: Started, folder: Path) -> None:
 
 
 def kill(started: Started, folder: Path) -> None:
-    """SIGKILL to the launcher and all that it has started."""
+    """Send SIGKILL to the launcher and all its descendants."""
     wait_for((folder / "run" / "checkpoint.npz").exists, started)
     for process in [started.process.pid, *descendants(started.process.pid)]:
         try:
@@ -87,6 +87,7 @@ def found(folder: Path) -> tuple[str, list[bytes], float]:
     return history, arrays, member["loss"]
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux' /proc")
 @pytest.mark.parametrize("end", [interrupt, kill])
 def test_a_job_that_was_ended_is_resumed_bit_for_bit(end: Any, tmp_path: Path) -> None:
@@ -116,6 +117,7 @@ def test_a_wall_time_and_a_folder_that_holds_a_checkpoint(tmp_path: Path) -> Non
     assert (nowhere.code, "--resume needs --output" in nowhere.err) == (2, True)
 
 
+@pytest.mark.long
 def test_the_job_script_of_the_docs_puts_itself_into_the_queue_again(tmp_path: Path) -> None:
     """As bash runs it, with the signal of the scheduler, and a command that is only called."""
     page = (ROOT / "docs" / "long-runs.md").read_text()
@@ -184,7 +186,11 @@ if sp.rank() == 0:
 """
 
 
-def test_a_shared_model_goes_on_on_another_number_of_ranks(tmp_path: Path) -> None:
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 1)])
+def test_a_shared_model_continues_on_another_number_of_ranks(
+    before: int, after: int, tmp_path: Path
+) -> None:
     (tmp_path / "shared.py").write_text(SHARED)
 
     def run(ranks: int, resume: str, folder: str) -> list[float]:
@@ -195,10 +201,8 @@ def test_a_shared_model_goes_on_on_another_number_of_ranks(tmp_path: Path) -> No
         return [float(word) for word in numbers.split()]
 
     whole = run(1, "whole", "whole")
-    for before, after in ((1, 2), (3, 1)):
-        folder = f"from-{before}-to-{after}"
-        run(before, "stop", folder)
-        np.testing.assert_allclose(run(after, "resume", folder), whole, rtol=1e-9)
+    run(before, "stop", "stopped")
+    np.testing.assert_allclose(run(after, "resume", "stopped"), whole, rtol=1e-9)
 
 
 STUCK = """

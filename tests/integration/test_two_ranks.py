@@ -1,7 +1,7 @@
 """Every collective on two ranks, by MPI on any machine and by NCCL where they can share a GPU.
 
-One GPU for several ranks takes NCCL 2.30, and is an experiment of NVIDIA's that may hang: so it
-runs in processes of its own, which are ended after a while.
+One GPU for several ranks needs NCCL 2.30. This experimental feature may hang, so it runs in
+separate processes with a time limit.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def test_by_mpi(program):
 
 @pytest.fixture
 def shared_gpu():
-    """A GPU that takes two ranks."""
+    """Return a GPU that takes two ranks."""
     if sp.current_world().gpu is None:
         pytest.skip("there is no GPU")
     try:

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from sciml_par.errors import InputError
-from sciml_par.networks import ACTIVATIONS, MLP, as_network
-from sciml_par.networks.layers.activation import LINEAR, Activation
+from sciml_par.networks import ACTIVATIONS, MLP, Activation, as_network
+from sciml_par.networks.layers.activation import LINEAR
 from sciml_par.problems import Field
 
 XXX, XXXX = {(0, 0, 0): 1.0}, {(0, 0, 0, 0): 1.0}

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from inside import ELEMENT_TYPES, element_type
 from ranks import FLOATS, MOVED
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.requests.element_type import ELEMENT_TYPES, element_type
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
 

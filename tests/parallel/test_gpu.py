@@ -14,6 +14,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpu_work import Busy
+from inside import (
+    CUDA_MEMORY,
+    HOST_MEMORY,
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+    kind_of_memory,
+)
 from mpi4py import MPI
 from ranks import COMPLEX, MOVED, compiled, compiled_loop, eager, graph, numpy_type, values
 from real_gpus import (
@@ -27,15 +37,6 @@ from transports import fake_nccl_communicator, transports_from_now_on
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution.dispatch import Placement, perform
 from sciml_par.parallel.execution.vectorized import AllPasses
-from sciml_par.parallel.requests.request import (
-    Allgather,
-    Allreduce,
-    Alltoall,
-    Broadcast,
-    Reducescatter,
-)
-from sciml_par.parallel.tensors.memory import HOST_MEMORY, kind_of_memory
-from sciml_par.parallel.transports.nccl import CUDA_MEMORY
 
 CONTEXTS = (eager, graph, compiled)
 SOME_TYPES = ("float16", "int64", "uint32")

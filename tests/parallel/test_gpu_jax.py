@@ -20,20 +20,22 @@ import sys
 import numpy as np
 import pytest
 from gpu_work import Busy, leave_out
-
-from sciml_par.parallel.execution.xla_call_frame import one_tensor
-from sciml_par.parallel.execution.xla_ffi import TESTED_VERSIONS, c_function
-from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
-from sciml_par.parallel.requests.reduce_op import Sum
-from sciml_par.parallel.requests.request import (
+from inside import (
+    ELEMENT_TYPES,
+    TESTED_VERSIONS,
     Allgather,
     Allreduce,
     Alltoall,
     Broadcast,
+    NCCLTransport,
     Reducescatter,
+    c_function,
+    load_gpu,
+    load_nccl,
+    one_tensor,
 )
-from sciml_par.parallel.transports.cupy_binding import load_gpu, load_nccl
-from sciml_par.parallel.transports.nccl import NCCLTransport
+
+from sciml_par.parallel import Sum
 
 COUNT = 1 << 18
 NUMBERS = itertools.count()

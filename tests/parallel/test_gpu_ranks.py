@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from inside import HOST_MEMORY
 from ranks import compiled, compiled_loop, eager, graph, normal, values
 from real_gpus import fill_results_before, require_gpu
 from transports import transports_from_now_on, with_fake_gpus
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.tensors.memory import HOST_MEMORY
 
 pytestmark = pytest.mark.skipif(
     "sp.size() == 1", reason="one rank has nobody to exchange anything with"

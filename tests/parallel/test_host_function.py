@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from inside import bridge
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution.host_function import call_on_host
-from sciml_par.parallel.execution.xla_custom_call import bridge
 
 pytestmark = pytest.mark.ranks(most=2, reason="it is about the memory of a rank")
 

@@ -9,16 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from inside import Alltoall, Announcement, Broadcast, Kind, Left, Signature
 from ranks import values
 from reductions import WITHOUT_MEANING
 
 import sciml_par.parallel as sp
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.collectives.join import _Join
-from sciml_par.parallel.groups.mailbox import Left
-from sciml_par.parallel.requests.announcement import Announcement, Kind
-from sciml_par.parallel.requests.request import Alltoall, Broadcast
-from sciml_par.parallel.requests.signature import Signature
 
 WORLD = sp.current_world().communicator
 ONES = (1,) * sp.size()

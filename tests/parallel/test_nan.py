@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from inside import Allreduce, MPITransport, Reducescatter
 from ranks import FLOATS, compiled, compiled_loop, eager, graph, numpy_type
 from transports import Driver, with_fake_gpus, world_mpi
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.native import machine_code
-from sciml_par.parallel.requests.request import Allreduce, Reducescatter
-from sciml_par.parallel.transports.mpi import MPITransport
 
 EXTREMES = {sp.Min: np.min, sp.Max: np.max}
 MACHINE_CODE = pytest.param(

@@ -7,20 +7,20 @@ import math
 import numpy as np
 import pytest
 from fake_cupy import ILLEGAL_ADDRESS
+from inside import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    BindingError,
+    Broadcast,
+    NCCLTransport,
+    Reducescatter,
+    even_rows,
+)
 from ranks import COMPLEX, MOVED
 from transports import ROWS, Driver, array, driver_of_nccl, sizes
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.requests.request import (
-    Allgather,
-    Allreduce,
-    Alltoall,
-    Broadcast,
-    Reducescatter,
-    even_rows,
-)
-from sciml_par.parallel.transports.cupy_binding import BindingError
-from sciml_par.parallel.transports.nccl import NCCLTransport
 
 NOT_OF_NCCL = ("bool", "int16", "uint16")
 

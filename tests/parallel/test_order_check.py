@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
+from inside import OrderDigest
 from ranks import group_without_shared_memory
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.groups.mailbox import OrderDigest
 from sciml_par.parallel.supervision.order_check import OrderCheck
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank has nobody to differ from")

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from inside import Allgather, Allreduce
 from mpi4py import MPI
 from ranks import generator, group_without_shared_memory
 
@@ -18,7 +19,6 @@ from sciml_par.errors import CollectiveMismatchError, InputError, TransferError
 from sciml_par.parallel.native import shared_memory
 from sciml_par.parallel.native.job import VARIABLE, settle_native
 from sciml_par.parallel.native.layout import Group
-from sciml_par.parallel.requests.request import Allgather, Allreduce
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank shares memory with nobody")
 

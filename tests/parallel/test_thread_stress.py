@@ -16,12 +16,11 @@ from dataclasses import replace
 
 import pytest
 import tensorflow as tf
+from inside import Announced, Announcement, Kind
 from simulated import MINE, Job, make_group
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.groups.joined_ranks import end_meeting, join_in, tell_who_joined
-from sciml_par.parallel.groups.mailbox import Announced
-from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.supervision import watchdog
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
 from sciml_par.parallel.timeline.recorder import Recorder

@@ -7,6 +7,7 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
+from inside import Allgather, Allreduce, Alltoall, Broadcast, Reducescatter
 from ranks import COMPLEX, FLOATS, all_values
 from real_gpus import driver_of_gpus
 from reductions import reduced
@@ -21,13 +22,6 @@ from transports import (
 )
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.requests.request import (
-    Allgather,
-    Allreduce,
-    Alltoall,
-    Broadcast,
-    Reducescatter,
-)
 
 DRIVERS = {
     "MPI": driver_of_mpi,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
+from inside import Left, Waiting
 from simulated import MINE, OTHER, Ended, Job, make_group
 
-from sciml_par.parallel.groups.mailbox import Left, Waiting
 from sciml_par.parallel.startup import init
 from sciml_par.parallel.supervision import past_check, watchdog
 

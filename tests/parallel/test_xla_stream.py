@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from inside import FAILED_PRECONDITION, c_function, foreign_calls, one_tensor
 
 from sciml_par.parallel.execution import xla_module
-from sciml_par.parallel.execution.xla_call_frame import one_tensor
-from sciml_par.parallel.execution.xla_ffi import FAILED_PRECONDITION, c_function, foreign_calls
 from sciml_par.parallel.native.interrupts import take
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")

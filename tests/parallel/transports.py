@@ -9,16 +9,11 @@ from typing import Any
 
 import numpy as np
 from fake_cupy import FakeNccl, FakeRuntime
+from inside import HOST_MEMORY, Gpu, MPITransport, Nccl, NCCLTransport, PreparedCall, Request
 from mpi4py import MPI
 from ranks import MOVED, numpy_type, values
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.groups.call_site import PreparedCall
-from sciml_par.parallel.requests.request import Request
-from sciml_par.parallel.tensors.memory import HOST_MEMORY
-from sciml_par.parallel.transports.cupy_binding import Gpu, Nccl
-from sciml_par.parallel.transports.mpi import MPITransport
-from sciml_par.parallel.transports.nccl import NCCLTransport
 
 ROWS = {
     "even": lambda rank: 2,

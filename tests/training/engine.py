@@ -10,19 +10,55 @@ import numpy as np
 import tensorflow as tf
 
 from sciml_par.networks import make_network
-from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel import Communicator
 from sciml_par.problems import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.training import Adam
-from sciml_par.training.loop.loop import Chunk, Loop, State, compiles_collectives
+from sciml_par.training.loop.loop import (
+    NO_DECREASE,
+    NOT_FINITE,
+    RUNNING,
+    Chunk,
+    Loop,
+    State,
+    compiles_collectives,
+)
 from sciml_par.training.loop.stops import Stops
 from sciml_par.training.loss.function_networks import networks_of_functions
 from sciml_par.training.loss.known import Gradient, Jacobian, LinearJacobian
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.loss.traced_terms import trace_terms
+from sciml_par.training.optimizers.optimizer import At
+from sciml_par.training.points.feed import Rows
 from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points, difference
 from sciml_par.training.weights.from_argument import terms_of_loss
 from sciml_par.training.weights.weighting import Weighting
+
+__all__ = [
+    "At",
+    "Chunk",
+    "Engine",
+    "Loop",
+    "NOT_FINITE",
+    "NO_DECREASE",
+    "ParameterLayout",
+    "RUNNING",
+    "RankFeed",
+    "Rows",
+    "StackedFeed",
+    "StackedObjective",
+    "State",
+    "count_points",
+    "difference",
+    "field_of",
+    "jacobians_of",
+    "losses",
+    "make_feed",
+    "trace_terms",
+]
+"""The engine, and the internals of `sciml_par.training` that several tests use."""
 
 
 @dataclass

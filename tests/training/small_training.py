@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from engine import At, ParameterLayout
 from one_rank import GivenObjective
-
-from sciml_par.training.loss.parameter_layout import ParameterLayout
-from sciml_par.training.optimizers.optimizer import At
 
 Tensor = Any
 

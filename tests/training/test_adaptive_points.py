@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine import RankFeed, StackedFeed, make_feed
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, PointCloud, Problem, laplacian
 from sciml_par.training import RAD, RAR, Ensemble, Points, train
-from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed, StackedFeed
 
 tiny = partial(MLP, width=4, depth=1)
 local = pytest.mark.ranks(most=1, reason="concerns each rank by itself")

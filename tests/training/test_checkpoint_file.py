@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.training.checkpoints.checkpoint import Checkpoint
+from sciml_par.training import Checkpoint
 from sciml_par.training.checkpoints.checkpoint_file import (
     Content,
     from_bytes,

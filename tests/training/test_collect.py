@@ -13,7 +13,7 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.evaluation import Prediction
 from sciml_par.networks import MLP
-from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel import Communicator
 from sciml_par.problems import Box, Interval, Problem, function_approximation
 from sciml_par.results import PredictionElsewhere, Result
 from sciml_par.training import Ensemble, train

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import Engine, RankFeed, jacobians_of, make_feed
 
 import sciml_par.parallel as sp
 from sciml_par import train
@@ -32,9 +32,6 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import LevenbergMarquardt, Points
-from sciml_par.training.loss.objective import jacobians_of
-from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed
 
 local = pytest.mark.ranks(most=1, reason="makes the feeds of several ranks itself")
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import ParameterLayout, make_feed, trace_terms
 
 import sciml_par as sp
 from sciml_par.errors import InputError
@@ -28,9 +29,6 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import LBFGS, Adam, Ensemble, LevenbergMarquardt, Points, SSBroyden
-from sciml_par.training.loss.parameter_layout import ParameterLayout
-from sciml_par.training.loss.traced_terms import trace_terms
-from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.preparation.coupled_points import remarks_on_coupled_points
 
 SQUARE = Box([0.0, -1.0], [1.0, 2.0])

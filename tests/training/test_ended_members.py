@@ -17,7 +17,7 @@ from sciml_par.errors import TrainingError
 from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem, function_approximation
 from sciml_par.programs import conclude
-from sciml_par.results.member import Member
+from sciml_par.results import Member
 from sciml_par.training import Adam, Ensemble, Result, train
 
 MEMBERS, STEPS = 2, 400

@@ -43,6 +43,7 @@ def result() -> Result:
     return trained(poisson(domain=Interval(0, 1)))
 
 
+@pytest.mark.long_after(2)
 def test_it_is_as_right_as_it_says(result: Result):
     error, member = result.error, result.members[0]
     assert error.known
@@ -94,6 +95,7 @@ def test_of_an_unknown():
     assert result.error.unknowns["D"] == pytest.approx(true, rel=0.2)
 
 
+@pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_what_features_do_not_resolve_is_not_known():
     width = 1e-5

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import RankFeed, count_points, make_feed
 
 import sciml_par.parallel as sp
 from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Problem, Residual, laplacian
 from sciml_par.training import Points
-from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed, count_points
 
 local = pytest.mark.ranks(most=1, reason="makes the feeds of several ranks itself")
 

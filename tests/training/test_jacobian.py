@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import Engine, ParameterLayout, Rows, jacobians_of
 
 import sciml_par.parallel as sp
 from sciml_par.networks import (
@@ -41,9 +41,6 @@ from sciml_par.problems import (
 from sciml_par.training import Points
 from sciml_par.training.loss.jacobian import JacobianOfTerm, weighted
 from sciml_par.training.loss.known import Gradient, Jacobian, Residuals
-from sciml_par.training.loss.objective import jacobians_of
-from sciml_par.training.loss.parameter_layout import ParameterLayout
-from sciml_par.training.points.feed import Rows
 
 SQUARE = Box([0.0, -1.0], [1.0, 2.0])
 
@@ -282,6 +279,7 @@ COUPLED_PROBLEMS = {name: Problem(Interval(0, 1), each) for name, each in COUPLE
 }
 
 
+@pytest.mark.long_after(10)
 @pytest.mark.parametrize(
     ("case", "model"),
     [

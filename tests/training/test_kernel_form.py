@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import At, Engine, make_feed
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -19,8 +19,6 @@ from sciml_par.training.loss.known import Jacobian, Residuals
 from sciml_par.training.optimizers.least_squares.kernel_form import KernelForm
 from sciml_par.training.optimizers.least_squares.normal_equations import NormalEquations
 from sciml_par.training.optimizers.least_squares.solvers import make_system
-from sciml_par.training.optimizers.optimizer import At
-from sciml_par.training.points.make_feed import make_feed
 
 DOMAIN = Box([0, 0], [1, 2])
 TWO = pytest.mark.ranks(most=2, reason="whether columns are scaled does not depend on ranks")

@@ -87,6 +87,7 @@ BY_CONSTRUCTION = Problem(
 )
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("problem", "features", "error"),
     [

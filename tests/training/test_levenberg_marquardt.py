@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import At
 from one_rank import GivenObjective
 
 from sciml_par.errors import InputError
 from sciml_par.training import LevenbergMarquardt
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import State
-from sciml_par.training.optimizers.optimizer import At
 
 pytestmark = pytest.mark.ranks(most=1, reason="local; trainings are in test_least_squares_training")
 AT: Any = At(tf.constant(1), tf.ones([1, 1], tf.float64), same_points=True)

@@ -11,7 +11,6 @@ import tensorflow as tf
 from one_rank import GivenObjective
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares.linear_system import LinearSystem
 from sciml_par.training.optimizers.least_squares.matrix_free import MatrixFree
@@ -220,7 +219,7 @@ def test_panels_are_divided_among_the_ranks() -> None:
 
     panels = compute(tf.zeros([2, P], tf.float64))[:-1]
     here = sum(int(tf.size(panel)) for panel in panels)
-    total = int(allreduce(tf.constant(here), sp.Sum))
+    total = int(sp.allreduce(tf.constant(here), sp.Sum))
     size = problem.group.size
     assert P * (P + 1) <= total <= 2 * P * P
     assert here <= 1.8 * total / size

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine, losses
+from engine import NOT_FINITE, RUNNING, At, Engine, losses
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -17,8 +17,6 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem
 from sciml_par.problems import poisson as poisson_on
 from sciml_par.training import Adam
-from sciml_par.training.loop.loop import NOT_FINITE, RUNNING
-from sciml_par.training.optimizers.optimizer import At
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 

@@ -8,17 +8,12 @@ import numpy as np
 import plain_weights as plain
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import At, Chunk, Engine, Rows, StackedFeed, StackedObjective
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.training import LBFGS, SGD, LevenbergMarquardt, ResidualBasedAttention, SelfAdaptive
-from sciml_par.training.loop.loop import Chunk
 from sciml_par.training.loss.known import Gradient
-from sciml_par.training.loss.objective import StackedObjective
-from sciml_par.training.optimizers.optimizer import At
-from sciml_par.training.points.feed import Rows
-from sciml_par.training.points.rank_feed import StackedFeed
 from sciml_par.training.weights.from_argument import terms_of_loss
 from sciml_par.training.weights.loss_weights import LossWeights, WeightState
 from sciml_par.training.weights.weighting import Weighting

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import Chunk, Loop
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
@@ -28,7 +29,6 @@ from sciml_par.training import (
     TargetLoss,
     train,
 )
-from sciml_par.training.loop.loop import Chunk, Loop
 
 tiny = partial(MLP, width=4, depth=1)
 MEMBERS = 5
@@ -122,6 +122,7 @@ CASES: dict[str, dict[str, Any]] = {
 NORMS = "one set of points for all, norms"
 
 
+@pytest.mark.long_after(1)
 @local
 @pytest.mark.parametrize(
     "case",
@@ -137,6 +138,7 @@ def test_members_on_two_threads_equal_those_on_one(case: str, on: Any) -> None:
     assert bits(on(2, **CASES[case])) == bits(divided)
 
 
+@pytest.mark.long
 @local
 def test_there_may_be_more_threads_than_members(on: Any) -> None:
     mode = Ensemble(members=2, problems=wave)

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import RankFeed, make_feed
 
 from sciml_par.errors import InputError
 from sciml_par.problems import Box, Condition, Dirichlet, Interval, Neumann, Problem, Residual
 from sciml_par.training import Points
-from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: nothing here knows of other ranks")
 

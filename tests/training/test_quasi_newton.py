@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import ParameterLayout
 from functions import (
     BARRIER_MINIMUM,
     SIZE,
@@ -28,7 +29,6 @@ from scipy.optimize import minimize
 from sciml_par.errors import InputError
 from sciml_par.problems import poisson
 from sciml_par.training import LBFGS, Adam, Ensemble, SSBroyden, train
-from sciml_par.training.loss.parameter_layout import ParameterLayout
 
 pytestmark = pytest.mark.ranks(most=1, reason="its functions are the same on all ranks")
 
@@ -119,6 +119,7 @@ def scipy_evaluations(function: Any, start: np.ndarray, loss: float) -> int:
     return len(count)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_lbfgs_needs_about_as_many_evaluations_as_scipy(problem: str, runs: dict[str, Run]) -> None:
     ours, theirs, run = 0, 0, runs["lbfgs"]

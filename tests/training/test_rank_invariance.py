@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import Engine, State
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.problems import poisson as poisson_on
 from sciml_par.training import LBFGS, Points, SSBroyden
-from sciml_par.training.loop.loop import State
 
 
 def poisson() -> Problem:

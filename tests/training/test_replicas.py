@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import State
 
 import sciml_par.parallel as sp
 from sciml_par.errors import TrainingError
@@ -15,7 +16,6 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Interval, function_approximation
 from sciml_par.results import Result
 from sciml_par.training import Adam, train
-from sciml_par.training.loop.loop import State
 from sciml_par.training.run.run import bring_together, digest_of
 
 several = pytest.mark.skipif("sp.size() == 1", reason="one replica is alone")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import Engine, make_feed
 
 import sciml_par as sp
 import sciml_par.parallel as parallel
@@ -27,7 +27,6 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Result
 from sciml_par.training import Adam, Points
-from sciml_par.training.points.make_feed import make_feed
 
 DISC = Ball([1, 2], 0.5)
 PLATE = Box([0, 0], [1, 1]) - Ball([0.5, 0.5], 0.2)

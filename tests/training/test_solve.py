@@ -18,6 +18,7 @@ from sciml_par.problems import (
 )
 
 
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
 def test_a_tolerance_is_met_and_the_estimate_is_true(capsys: pytest.CaptureFixture[str]):
     result = solve(poisson(domain=Interval(0, 1)), tolerance=1e-8)
     true = result.members[0].prediction.relative_l2_error
@@ -39,6 +40,7 @@ def test_an_inverse_problem():
     assert abs(float(result.unknowns["D"].mean) - 0.1) < 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_tolerance_that_is_not_met_is_told():
     # A layer of width 1e-4, and hardly any time.
@@ -54,6 +56,7 @@ def test_a_tolerance_that_is_not_met_is_told():
     assert not result.error.known or result.error.relative > true / 3
 
 
+@pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_solution_that_is_not_determined_is_told():
     problem = Problem(

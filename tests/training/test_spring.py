@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import NO_DECREASE, At, Engine
 from one_rank import GivenObjective
 
 import sciml_par.parallel as sp
@@ -16,10 +16,8 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Problem, laplacian
 from sciml_par.training import SPRING, Points
-from sciml_par.training.loop.loop import NO_DECREASE
 from sciml_par.training.loss.known import Jacobian
 from sciml_par.training.optimizers.least_squares.spring import State
-from sciml_par.training.optimizers.optimizer import At
 
 DOMAIN = Box([0, 0], [1, 2])
 MOST = pytest.mark.ranks(most=2, reason="with fewer points, more ranks have other numbers")

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from engine import RankFeed, StackedFeed, difference, make_feed
 
 from sciml_par.errors import InputError
 from sciml_par.problems import Box, Dirichlet, Observations, Problem, Residual, laplacian
 from sciml_par.training import Points
 from sciml_par.training.points.generators import bootstrap_counts
-from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, difference
 
 pytestmark = pytest.mark.ranks(most=1, reason="makes the feeds of several ranks itself")
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import Engine, Rows
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -30,7 +30,6 @@ from sciml_par.results import Result
 from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, train
 from sciml_par.training.loss.function_networks import bound_functions, networks_of_functions
 from sciml_par.training.loss.known import Value
-from sciml_par.training.points.feed import Rows
 
 tiny = partial(MLP, width=4, depth=1)
 SEEN = np.linspace(0, 1, 13)[:, None]

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine
+from engine import Engine, ParameterLayout, field_of, trace_terms
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -29,9 +29,6 @@ from sciml_par.training import (
     SSBroyden,
     train,
 )
-from sciml_par.training.loss.objective import field_of
-from sciml_par.training.loss.parameter_layout import ParameterLayout
-from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.members.stack import MemberSetup, _computation
 from sciml_par.training.optimizers.keras_optimizer import KerasOptimizer
 

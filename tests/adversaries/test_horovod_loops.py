@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Table
+from outcomes import Row, Table
 
 import sciml_par.horovod.tensorflow as hvd
 import sciml_par.horovod.tensorflow.keras as hvd_keras
@@ -28,7 +28,7 @@ def data(rank: int, rows: int = 12) -> tuple[Any, Any]:
 
 
 def descend(w: Any, parts: Any, rate: float, steps: int) -> Any:
-    """Gradient descent on the mean of the parts' mean squares."""
+    """Return w after gradient descent on the mean of the parts' mean squares."""
     for _ in range(steps):
         gradients = [2 * x.T @ (x @ w - y) / len(x) for x, y in parts]
         w = w - rate * np.mean(gradients, axis=0)
@@ -279,29 +279,34 @@ def early_stopping_by_an_averaged_metric() -> Any:
     return np.array(found.history["score"]), np.array([1.0, 0.9, mean, 2.0])
 
 
-@table.says("allreduce: expected tensors; got None for number 1 of 2")
-def a_gradient_that_there_is_not() -> Any:
-    return hvd.grouped_allreduce([tf.zeros([2]), None])
-
-
-@table.says("shape|rows|differ", together)
-def gradients_of_other_shapes() -> Any:
-    return hvd.allreduce(tf.zeros([2 + hvd.rank()]))
-
-
-@table.says("rank 0|op|Sum|Average", together)
-def operations_that_differ() -> Any:
-    return hvd.allreduce(tf.zeros([2]), op=hvd.Sum if hvd.rank() else hvd.Average)
-
-
-@table.says("root|rank")
-def a_root_that_there_is_not() -> Any:
-    return hvd.broadcast(tf.zeros([2]), root_rank=hvd.size())
-
-
-@table.says("has no attribute 'broadcast_parameters'")
-def parameters_as_in_pytorch() -> Any:
-    return hvd.broadcast_parameters({}, root_rank=0)
-
+table.add(
+    Row(
+        "a gradient that there is not",
+        lambda: hvd.grouped_allreduce([tf.zeros([2]), None]),
+        says="allreduce: expected tensors; got None for number 1 of 2",
+    ),
+    Row(
+        "gradients of other shapes",
+        lambda: hvd.allreduce(tf.zeros([2 + hvd.rank()])),
+        says="shape|rows|differ",
+        marks=(together,),
+    ),
+    Row(
+        "operations that differ",
+        lambda: hvd.allreduce(tf.zeros([2]), op=hvd.Sum if hvd.rank() else hvd.Average),
+        says="rank 0|op|Sum|Average",
+        marks=(together,),
+    ),
+    Row(
+        "a root that there is not",
+        lambda: hvd.broadcast(tf.zeros([2]), root_rank=hvd.size()),
+        says="root|rank",
+    ),
+    Row(
+        "parameters as in pytorch",
+        lambda: hvd.broadcast_parameters({}, root_rank=0),
+        says="has no attribute 'broadcast_parameters'",
+    ),
+)
 
 test_programs = table.as_test()

@@ -11,7 +11,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Table, on_root
+from outcomes import Row, Table, on_root
+from setups import UNIT, X, bent, rod, solve
 
 import sciml_par as sp
 from sciml_par.networks import MLP
@@ -35,28 +36,11 @@ from sciml_par.training import (
     Callback,
     Checkpoint,
     Ensemble,
-    LevenbergMarquardt,
     TargetLoss,
 )
 
 pytestmark = pytest.mark.long
 table = Table()
-X = np.linspace(0, 1, 5)[:, None]
-solve = functools.partial(
-    sp.train,
-    network=functools.partial(MLP, width=8, depth=1),
-    optimizer=LevenbergMarquardt(),
-    steps=40,
-    points=30,
-    precision="float64",
-    evaluation_points=20,
-    progress=False,
-)
-
-
-def bent(strength: Any) -> Any:
-    """u″ = −2 strength, 0 at both ends."""
-    return strength * X * (1 - X)
 
 
 @table.gives(1e-4)
@@ -69,7 +53,7 @@ def a_method_as_residual_and_an_attribute_changed() -> Any:
             return laplacian(u, x) + 2 * self.load
 
         def solve(self) -> Any:
-            problem = Problem(Interval(0, 1), self.residual, conditions=[Dirichlet(0.0)])
+            problem = Problem(UNIT, self.residual, conditions=[Dirichlet(0.0)])
             return solve(problem).predict(X).mean
 
     rod = Rod(1.0)
@@ -88,7 +72,7 @@ def a_callable_object_with_a_list_inside() -> Any:
             return laplacian(u, x) + 2 * self.levels[-1]
 
     load, found = Load(), []
-    problem = Problem(Interval(0, 1), load, conditions=[Dirichlet(0.0)])
+    problem = Problem(UNIT, load, conditions=[Dirichlet(0.0)])
     for level in (1.0, 4.0):
         load.levels.append(level)
         found.append((solve(problem).predict(X).mean, bent(level)))
@@ -98,9 +82,7 @@ def a_callable_object_with_a_list_inside() -> Any:
 @table.gives(1e-4)
 def an_array_changed_in_place_between_trainings() -> Any:
     loads = np.array([1.0, 2.0])
-    problem = Problem(
-        Interval(0, 1), lambda u, x: laplacian(u, x) + 2 * loads[0], conditions=[Dirichlet(0.0)]
-    )
+    problem = rod(lambda u, x: laplacian(u, x) + 2 * loads[0])
     first = solve(problem).predict(X).mean
     loads[0] = 5.0
     return [(first, bent(1.0)), (solve(problem).predict(X).mean, bent(5.0))]
@@ -114,7 +96,7 @@ def a_function_of_a_function_redefined() -> Any:
     def residual(u: Any, x: Any) -> Any:
         return laplacian(u, x) + source(x)
 
-    problem = Problem(Interval(0, 1), residual, conditions=[Dirichlet(0.0)])
+    problem = Problem(UNIT, residual, conditions=[Dirichlet(0.0)])
     first = solve(problem).predict(X).mean
 
     def source(x: Any) -> Any:  # as in a notebook's cell that is run again
@@ -128,7 +110,7 @@ def an_exponent_that_is_an_integer_in_a_loop() -> Any:
     found = []
     for n in (0, 1, 2):
         problem = Problem(
-            Interval(0, 1),
+            UNIT,
             lambda u, x, n=n: derivative(u, x, 0) - (n + 1) * x**n,
             conditions=[Dirichlet(0.0, on="left")],
         )
@@ -140,11 +122,7 @@ def an_exponent_that_is_an_integer_in_a_loop() -> Any:
 def lambdas_that_bind_late_in_an_ensemble() -> Any:
     problems = []
     for k in (1.0, 2.0, 3.0):  # all three read the last k, as Python has it
-        problems.append(
-            Problem(
-                Interval(0, 1), lambda u, x: laplacian(u, x) + 2 * k, conditions=[Dirichlet(0.0)]
-            )
-        )
+        problems.append(rod(lambda u, x: laplacian(u, x) + 2 * k))
     result = solve(problems[0], mode=Ensemble(members=3, problems=problems))
     return on_root(lambda: (result.predict(X).members, np.stack([bent(3.0)] * 3)))
 
@@ -157,7 +135,7 @@ def a_sweep_by_partial_as_one_ensemble() -> Any:
     def problem(number: int) -> Problem:
         equation = functools.partial(residual, load=1.0 + number)
         ends = Dirichlet(lambda x: number * 1e-3 + 0 * x)
-        return Problem(Interval(0, 1), equation, conditions=[ends])
+        return Problem(UNIT, equation, conditions=[ends])
 
     result = solve(problem(0), mode=Ensemble(members=3, problems=problem))
     wanted = np.stack([bent(1.0 + j) + 1e-3 * j for j in range(3)])
@@ -172,9 +150,7 @@ def a_coefficient_that_a_callback_changes() -> Any:
     def harder(progress: Any) -> None:
         load.assign(4.0)
 
-    problem = Problem(
-        Interval(0, 1), lambda u, x: laplacian(u, x) + 2 * load, conditions=[Dirichlet(0.0)]
-    )
+    problem = rod(lambda u, x: laplacian(u, x) + 2 * load)
     result = solve(problem, optimizer=Adam(1e-2), steps=3000, callbacks=[harder], keep="last")
     return result.predict(X).mean, bent(4.0)
 
@@ -186,11 +162,7 @@ def a_python_number_that_a_callback_changes() -> Any:
     def harder(progress: Any) -> None:
         state["load"] = 4.0
 
-    problem = Problem(
-        Interval(0, 1),
-        lambda u, x: laplacian(u, x) + 2 * state["load"],
-        conditions=[Dirichlet(0.0)],
-    )
+    problem = rod(lambda u, x: laplacian(u, x) + 2 * state["load"])
     solve(problem, optimizer=Adam(1e-2), steps=300, callbacks=[harder], keep="last")
 
 
@@ -204,7 +176,7 @@ def callbacks_that_change_nothing() -> Any:
 
     make = lambda: keras.Sequential([keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
     two = Problem(
-        Interval(0, 1),
+        UNIT,
         Residual(lambda u, x, f, *, k: laplacian(u, x) + k * load + f, data=lambda x: np.sin(x)),
         conditions=[Dirichlet(lambda x, *, k: k * 0), Observations([[0.5]], [[1.0]])],
         unknowns={"k": Unknown(1.0)},
@@ -220,9 +192,7 @@ def callbacks_that_change_nothing() -> Any:
 @table.gives(1e-4)
 def a_variable_assigned_between_two_trainings() -> Any:
     load = tf.Variable(1.0, trainable=False, dtype=tf.float64)
-    problem = Problem(
-        Interval(0, 1), lambda u, x: laplacian(u, x) + 2 * load, conditions=[Dirichlet(0.0)]
-    )
+    problem = rod(lambda u, x: laplacian(u, x) + 2 * load)
     first = solve(problem).predict(X).mean
     load.assign(3.0)
     return [(first, bent(1.0)), (solve(problem).predict(X).mean, bent(3.0))]
@@ -236,11 +206,7 @@ def the_same_model_trained_on_a_sequence_of_loads() -> Any:
     )
     found = []
     for load in (1.0, 2.0):
-        problem = Problem(
-            Interval(0, 1),
-            lambda u, x, load=load: laplacian(u, x) + 2 * load,
-            conditions=[Dirichlet(0.0)],
-        )
+        problem = rod(lambda u, x, load=load: laplacian(u, x) + 2 * load)
         try:
             result = solve(problem, network=model, steps=60)
         except sp.errors.InputError as error:  # the model is of float32, and says so
@@ -254,11 +220,9 @@ def the_same_model_trained_on_a_sequence_of_loads() -> Any:
 
 @table.gives(1e-4)
 def a_solution_that_drives_the_next_equation() -> Any:
-    first = solve(
-        Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
-    )
+    first = solve(rod())
     second = Problem(
-        Interval(0, 1),
+        UNIT,
         Residual(lambda v, x, f: derivative(v, x, 0) - f, data=lambda x: first.predict(x).mean),
         conditions=[Dirichlet(0.0, on="left")],
     )
@@ -267,13 +231,11 @@ def a_solution_that_drives_the_next_equation() -> Any:
 
 @table.gives(1e-4)
 def a_frozen_network_inside_a_residual() -> Any:
-    first = solve(
-        Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
-    )
+    first = solve(rod())
     model = first.networks[0]
     model.trainable = False
     second = Problem(
-        Interval(0, 1),
+        UNIT,
         lambda v, x: derivative(v, x, 0) - model(x),
         conditions=[Dirichlet(0.0, on="left")],
     )
@@ -297,7 +259,7 @@ def own_layer_with_a_skip() -> Any:
         y = keras.layers.Dense(1)(keras.layers.Concatenate()([x, y]))
         return keras.Model(x, y)
 
-    problem = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
+    problem = rod()
     return solve(problem, network=make, points=80, steps=60).predict(X).mean, bent(1.0)
 
 
@@ -312,7 +274,7 @@ def subclassed_model_of_the_guide() -> Any:
         def call(self, x: Any, training: bool = False) -> Any:
             return self.out(self.hidden(2 * x - 1))
 
-    problem = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
+    problem = rod()
     return solve(problem, network=Net, steps=60).predict(X).mean, bent(1.0)
 
 
@@ -339,15 +301,10 @@ def a_tf_module_for_a_network() -> Any:
     return solve(poisson(), network=Net())
 
 
-@table.says("network")
-def layer_sizes_as_in_deepxde() -> Any:
-    return solve(poisson(), network=[1, 20, 20, 1])
-
-
 @table.gives(1e-12)
 def interrupted_and_resumed(folder: Path) -> Any:
     options: Any = {"optimizer": Adam(1e-2), "log_every": 10}
-    problem = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
+    problem = rod()
     whole = solve(problem, **options, steps=100)
 
     class Stop(Callback):
@@ -371,7 +328,7 @@ def saved_and_loaded_with_an_ansatz_and_an_unknown(folder: Path) -> Any:
         return x * (1 - x) * N(x)
 
     problem = Problem(
-        Interval(0, 1),
+        UNIT,
         lambda u, x, *, load: laplacian(u, x) + 2 * load,
         conditions=[Observations([[0.5]], [[0.75]])],
         ansatz=field,
@@ -395,7 +352,7 @@ def saved_and_loaded_with_an_ansatz_and_an_unknown(folder: Path) -> Any:
 def loaded_with_another_problem(folder: Path) -> Any:
     def problem(factor: float) -> Problem:
         return Problem(
-            Interval(0, 1),
+            UNIT,
             lambda u, x: laplacian(u, x) + 2,
             ansatz=lambda N, x: factor * x * (1 - x) * N(x),
         )
@@ -406,7 +363,7 @@ def loaded_with_another_problem(folder: Path) -> Any:
 
 @table.gives(1e-7)
 def the_saved_keras_model_alone(folder: Path) -> Any:
-    problem = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
+    problem = rod()
     result = solve(problem)
     if sp.rank() > 0:
         return None
@@ -417,7 +374,7 @@ def the_saved_keras_model_alone(folder: Path) -> Any:
 
 @table.gives(1e-12)
 def points_to_predict_in_every_shape() -> Any:
-    problem = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
+    problem = rod()
     result = solve(problem)
     at = lambda x: result.predict(x).mean
     wanted = at(np.array([[0.0], [1.0]]))
@@ -461,7 +418,7 @@ def a_meshgrid_to_predict_at() -> Any:
 def the_loss_by_hand() -> Any:
     # The loss that is reported, recomputed from the prediction by finite differences.
     problem = Problem(
-        Interval(0, 1),
+        UNIT,
         Residual(lambda u, x: derivative(u, x, 0) - u(x), weight=2.0, name="growth"),
         conditions=[Dirichlet(1.0, on="left", weight=5.0, name="start")],
     )
@@ -476,24 +433,24 @@ def the_loss_by_hand() -> Any:
 @table.gives(1e-10)
 def weights_by_the_names_in_the_loss() -> Any:
     ends = [Dirichlet(0.0, on="left", name="a"), Dirichlet(1.0, on="right", name="b")]
-    problem = Problem(Interval(0, 1), laplacian, conditions=ends)
+    problem = Problem(UNIT, laplacian, conditions=ends)
     options: Any = {"optimizer": Adam(1e-2), "steps": 20, "points": 11, "log_every": 1}
     given = solve(problem, weights={"a": 3.0, "b": 7.0, "residual": 0.5}, **options)
     ends = [Dirichlet(0.0, on="left", weight=3.0), Dirichlet(1.0, on="right", weight=7.0)]
-    same = Problem(Interval(0, 1), Residual(laplacian, weight=0.5), conditions=ends)
+    same = Problem(UNIT, Residual(laplacian, weight=0.5), conditions=ends)
     return given.history[0].losses, solve(same, **options).history[0].losses
 
 
 @table.gives(1e-12)
 def a_target_that_is_reached() -> Any:
-    problem = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
+    problem = rod()
     member = solve(problem, stop=TargetLoss(1e-3)).members[0]
     return float(member.best_loss <= 1e-3 and member.steps < 40), 1.0
 
 
 @table.gives(1e-12)
 def members_alone_and_together() -> Any:
-    problem = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
+    problem = rod()
     options: Any = {"optimizer": Adam(1e-2), "steps": 50}
     together = solve(problem, mode=Ensemble(members=3, seeds=[4, 5, 6]), **options)
 
@@ -509,7 +466,7 @@ def members_alone_and_together() -> Any:
 
 @table.gives(1e-6)
 def an_ensemble_member_again_by_its_seed() -> Any:
-    problem = Problem(Interval(0, 1), lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(0.0)])
+    problem = rod()
     options: Any = {"optimizer": Adam(1e-2), "steps": 50}
     several = solve(problem, mode=Ensemble(members=4, seeds=[4, 5, 6, 7]), **options)
     two = solve(problem, mode=Ensemble(members=2, seeds=[7, 4]), **options)
@@ -521,7 +478,7 @@ def an_ensemble_of_ansatz_problems_saved_and_loaded(folder: Path) -> Any:
     def problem(j: int) -> Problem:
         height = [1e-4, 1.0][j]
         return Problem(
-            Interval(0, 1),
+            UNIT,
             lambda u, x: laplacian(u, x) / height + 2,
             ansatz=lambda N, x: height * x * (1 - x) * N(x),
         )
@@ -567,7 +524,7 @@ def a_diffusivity_and_a_decay_from_noiseless_data() -> Any:
 @table.gives(1e-4)
 def an_unknown_value_at_the_boundary() -> Any:
     problem = Problem(
-        Interval(0, 1),
+        UNIT,
         lambda u, x: laplacian(u, x) + 2,
         conditions=[
             Dirichlet(0.0, on="left"),
@@ -602,5 +559,13 @@ def one_component_seen_of_two() -> Any:
         (result.predict([[0.0]]).mean, np.array([[0.0, 1.5]])),
     ]
 
+
+table.add(
+    Row(
+        "layer sizes as in deepxde",
+        lambda: solve(poisson(), network=[1, 20, 20, 1]),
+        says="network",
+    ),
+)
 
 test_programs = table.as_test()

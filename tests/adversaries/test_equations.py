@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,9 @@ import pytest
 import tensorflow as tf
 from outcomes import Table
 from scipy.integrate import solve_bvp, solve_ivp
+from setups import wider as solve
 
 import sciml_par as sp
-from sciml_par.networks import MLP
 from sciml_par.problems import (
     Ball,
     Box,
@@ -34,19 +33,10 @@ from sciml_par.problems import (
     hessian,
     laplacian,
 )
-from sciml_par.training import LBFGS, Adam, LevenbergMarquardt, Points
+from sciml_par.training import LBFGS, Adam, Points
 
 pytestmark = pytest.mark.long
 table = Table()
-small = functools.partial(MLP, width=12, depth=1)
-solve = functools.partial(
-    sp.train,
-    network=small,
-    optimizer=LevenbergMarquardt(),
-    precision="float64",
-    evaluation_points=20,
-    progress=False,
-)
 
 
 @table.gives(1e-5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Table, on_root
+from outcomes import Row, Table, on_root
+from setups import UNIT, X, rod, solve, solved
 
 import sciml_par as sp
-from sciml_par.networks import MLP
 from sciml_par.problems import (
     Ball,
     Box,
@@ -32,32 +31,10 @@ from sciml_par.problems import (
     derivative,
     laplacian,
 )
-from sciml_par.training import Adam, Ensemble, LevenbergMarquardt, Points
+from sciml_par.training import Adam, Ensemble, Points
 
 pytestmark = pytest.mark.long
 table = Table()
-X = np.linspace(0, 1, 5)[:, None]
-solve = functools.partial(
-    sp.train,
-    network=functools.partial(MLP, width=8, depth=1),
-    optimizer=LevenbergMarquardt(),
-    steps=40,
-    points=40,
-    precision="float64",
-    evaluation_points=20,
-    progress=False,
-)
-UNIT = Interval(0, 1)
-PARABOLA = X * (1 - X)
-
-
-def rod(residual: Any = None, **others: Any) -> Problem:
-    arguments = {"conditions": [Dirichlet(0.0)]} | others
-    return Problem(UNIT, residual or (lambda u, x: laplacian(u, x) + 2), **arguments)
-
-
-def solved(problem: Problem, **options: Any) -> Any:
-    return solve(problem, **options).predict(X).mean, PARABOLA
 
 
 # What depends on all points at once
@@ -155,41 +132,6 @@ def points_to_predict_at_that_are_masked() -> Any:
     return np.isnan(found).ravel() * 1.0, [0.0, 0.0, 1.0, 0.0, 0.0]
 
 
-@table.says("finite|nan")
-def boundary_values_that_are_masked() -> Any:
-    return solved(rod(conditions=[Dirichlet(lambda x: np.ma.masked_less(x, 0.5))]))
-
-
-@table.says("complex|real")
-def complex_boundary_values() -> Any:
-    return solved(rod(conditions=[Dirichlet(lambda x: np.exp(1j * x))]))
-
-
-@table.says("number|value|str")
-def a_text_as_boundary_value() -> Any:
-    return solved(rod(conditions=[Dirichlet("0")]))
-
-
-@table.says("bool")
-def a_where_that_gives_indices() -> Any:
-    return solved(rod(conditions=[Dirichlet(0.0, where=lambda x: np.nonzero(x[:, 0] == 0)[0])]))
-
-
-@table.says("noise|positive|deviation")
-def observations_without_any_noise() -> Any:
-    return solved(rod(conditions=[*[Dirichlet(0.0)], Observations([[0.5]], [[0.25]], noise=0.0)]))
-
-
-@table.says("weight")
-def a_negative_weight() -> Any:
-    return solved(rod(conditions=[Dirichlet(0.0, weight=-1.0)]))
-
-
-@table.says("weight")
-def a_weight_for_each_point() -> Any:
-    return solved(rod(conditions=[Dirichlet(0.0, weight=np.ones(2))]))
-
-
 @table.gives(1e-4, or_says="axis|-1")
 def an_axis_counted_from_the_end() -> Any:
     problem = Problem(
@@ -229,11 +171,6 @@ def a_root_behind_a_where() -> Any:
         conditions=[Dirichlet(1.0, on="left")],
     )
     return solve(problem, steps=80).predict(X).mean, (1 + X / 2) ** 2
-
-
-@table.says("finite|NaN|inf|overflow")
-def an_exponential_that_overflows() -> Any:
-    return solved(rod(lambda u, x: laplacian(u, x) + tf.exp(1e3 * (u(x) + 1))), precision="float32")
 
 
 # Callbacks and models that outlive a call
@@ -306,11 +243,6 @@ def the_unknown_that_is_last_in_the_history() -> Any:
     return np.ravel(result.history[0].unknowns["load"])[-1], result.unknowns["load"].mean
 
 
-@table.says("bound|lower|upper|between")
-def an_unknown_that_starts_outside() -> Any:
-    return Unknown(3.0, lower=0, upper=1)
-
-
 # Domains
 
 
@@ -372,11 +304,6 @@ def a_slope_at_a_given_point_of_the_boundary() -> Any:
     return solved(problem)
 
 
-@table.says("normal|boundary|Neumann")
-def a_slope_at_a_point_inside() -> Any:
-    return solved(rod(conditions=[Dirichlet(0.0, on="left"), Neumann(0.0, points=[[0.5]])]))
-
-
 @table.gives(1e-10)
 def another_order_of_the_same_members(folder: Path) -> Any:
     problems = [rod(lambda u, x, k=k: laplacian(u, x) + 2 * k) for k in (1.0, 1e-3)]
@@ -384,5 +311,51 @@ def another_order_of_the_same_members(folder: Path) -> Any:
     two = solve(problems[0], mode=Ensemble(members=2, problems=problems[::-1], seeds=[2, 1]))
     return on_root(lambda: (two.predict(X).members[::-1], one.predict(X).members))
 
+
+CONDITIONS = [
+    (
+        "boundary values that are masked",
+        "finite|nan",
+        lambda: [Dirichlet(lambda x: np.ma.masked_less(x, 0.5))],
+    ),
+    ("complex boundary values", "complex|real", lambda: [Dirichlet(lambda x: np.exp(1j * x))]),
+    ("a text as boundary value", "number|value|str", lambda: [Dirichlet("0")]),
+    (
+        "a where that gives indices",
+        "bool",
+        lambda: [Dirichlet(0.0, where=lambda x: np.nonzero(x[:, 0] == 0)[0])],
+    ),
+    (
+        "observations without any noise",
+        "noise|positive|deviation",
+        lambda: [*[Dirichlet(0.0)], Observations([[0.5]], [[0.25]], noise=0.0)],
+    ),
+    ("a negative weight", "weight", lambda: [Dirichlet(0.0, weight=-1.0)]),
+    ("a weight for each point", "weight", lambda: [Dirichlet(0.0, weight=np.ones(2))]),
+    (
+        "a slope at a point inside",
+        "normal|boundary|Neumann",
+        lambda: [Dirichlet(0.0, on="left"), Neumann(0.0, points=[[0.5]])],
+    ),
+]
+
+for name, words, conditions in CONDITIONS:
+    table.add(Row(name, lambda c=conditions: solved(rod(conditions=c())), says=words))
+
+
+table.add(
+    Row(
+        "an exponential that overflows",
+        lambda: solved(
+            rod(lambda u, x: laplacian(u, x) + tf.exp(1e3 * (u(x) + 1))), precision="float32"
+        ),
+        says="finite|NaN|inf|overflow",
+    ),
+    Row(
+        "an unknown that starts outside",
+        lambda: Unknown(3.0, lower=0, upper=1),
+        says="bound|lower|upper|between",
+    ),
+)
 
 test_programs = table.as_test()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Table, on_root
+from outcomes import Row, Table, on_root
 from scipy.integrate import solve_ivp
+from setups import UNIT, X, rod
+from setups import wider as solve
 
-import sciml_par as sp
-from sciml_par.networks import MLP
 from sciml_par.problems import (
     Box,
     Condition,
@@ -30,31 +29,14 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.results import Result
-from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, Points
+from sciml_par.training import Adam, Checkpoint, Ensemble, Points
 
 pytestmark = pytest.mark.long
 table = Table()
-X = np.linspace(0, 1, 5)[:, None]
 PLACES = np.array([[0.5, 0.3], [0.25, 0.8], [0.7, 1.0]])
-UNIT = Interval(0, 1)
 SQUARE = Box([0, 0], [1, 1])
 ROD_IN_TIME = UNIT * Time(0, 1)
 WARM = Initial(lambda x: np.sin(np.pi * x[:, :1]))
-solve = functools.partial(
-    sp.train,
-    network=functools.partial(MLP, width=12, depth=1),
-    optimizer=LevenbergMarquardt(),
-    steps=60,
-    points=80,
-    precision="float64",
-    evaluation_points=20,
-    progress=False,
-)
-
-
-def rod(residual: Any = None, **others: Any) -> Problem:
-    arguments = {"conditions": [Dirichlet(0.0)]} | others
-    return Problem(UNIT, residual or (lambda u, x: laplacian(u, x) + 2), **arguments)
 
 
 # Space and time
@@ -169,16 +151,6 @@ def observations_weighed_by_their_errors() -> Any:
     return solve(problem, points=30).predict([[0.5]]).mean, np.array([[0.8]])
 
 
-@table.says(r"a Field is a function of points, not values: write u\(x\)")
-def the_field_in_place_of_its_values() -> Any:
-    return solve(rod(lambda u, x: laplacian(u, x) + u))
-
-
-@table.says(r"a Field is a function of points, not values: write u\(x\)")
-def an_output_transform_as_in_deepxde() -> Any:
-    return solve(rod(conditions=[], ansatz=lambda x, y: x * (1 - x) * y))
-
-
 @table.says(r"no residual and no condition reads the output 1 \('u2'\)")
 def a_residual_that_forgets_an_output() -> Any:
     ends = Dirichlet(0.0, component=0)
@@ -198,11 +170,6 @@ def a_solution_of_a_millionth_in_units_of_its_own() -> Any:
     return 1e-6 * solve(problem).predict(X).mean, 1e-6 * X * (1 - X)
 
 
-@table.says("that of a network of zeros is 4.00e\\+14: .* write the problem in units")
-def a_solution_of_millions_in_si_units() -> Any:
-    return solve(rod(lambda u, x: laplacian(u, x) + 2e7)).predict(X).mean
-
-
 @table.says("no solution has all conditions|or there is none")
 def insulation_all_around_a_source() -> Any:
     conditions = [Neumann(0.0, weight=100.0)]
@@ -212,21 +179,6 @@ def insulation_all_around_a_source() -> Any:
 # Predictions, members, files
 
 
-@table.says("1 of 2 points lie outside of the domain that the training was on")
-def a_prediction_far_outside_of_the_domain() -> Any:
-    return solve(rod(), steps=2).predict([[0.5], [7.0]]).mean
-
-
-@table.says("expected evaluation_domain to be a domain of 1 coordinates")
-def an_evaluation_domain_of_another_dimension() -> Any:
-    return solve(rod(), steps=2, evaluation_domain=SQUARE)
-
-
-@table.says("expected evaluation_domain to be a domain of 1 coordinates")
-def an_evaluation_domain_as_numbers() -> Any:
-    return solve(rod(), steps=2, evaluation_domain=(0, 1))
-
-
 @table.gives(1e-12)
 def an_evaluation_domain_that_is_smaller() -> Any:
     kinked = lambda x: x * (1 - x) + (x > 0.5)  # right where it is evaluated
@@ -234,11 +186,6 @@ def an_evaluation_domain_that_is_smaller() -> Any:
     seen = result.members[0].prediction
     ends = np.array([seen.x.min(), seen.x.max()])
     return [(ends, np.array([0.1, 0.4])), (float(seen.relative_l2_error < 1e-3), 1.0)]
-
-
-@table.says("members 0 and 1 are copies of one model.* Give each another one of seeds")
-def members_with_one_seed() -> Any:
-    return solve(rod(), steps=2, mode=Ensemble(members=2, seeds=[1, 1]))
 
 
 @table.gives(1e-12)
@@ -271,9 +218,47 @@ def two_results_merged() -> Any:
     return both.predict(X).mean, (one.predict(X).mean + other.predict(X).mean) / 2
 
 
-@table.says(r"functions f\(progress\).* of \(epoch, logs\)")
-def a_callback_of_two_arguments() -> Any:
-    return solve(rod(), steps=2, callbacks=[lambda epoch, logs: None])
-
+table.add(
+    Row(
+        "the field in place of its values",
+        lambda: solve(rod(lambda u, x: laplacian(u, x) + u)),
+        says=r"a Field is a function of points, not values: write u\(x\)",
+    ),
+    Row(
+        "an output transform as in deepxde",
+        lambda: solve(rod(conditions=[], ansatz=lambda x, y: x * (1 - x) * y)),
+        says=r"a Field is a function of points, not values: write u\(x\)",
+    ),
+    Row(
+        "a solution of millions in si units",
+        lambda: solve(rod(lambda u, x: laplacian(u, x) + 2e7)).predict(X).mean,
+        says="that of a network of zeros is 4.00e\\+14: .* write the problem in units",
+    ),
+    Row(
+        "a prediction far outside of the domain",
+        lambda: solve(rod(), steps=2).predict([[0.5], [7.0]]).mean,
+        says="1 of 2 points lie outside of the domain that the training was on",
+    ),
+    Row(
+        "an evaluation domain of another dimension",
+        lambda: solve(rod(), steps=2, evaluation_domain=SQUARE),
+        says="expected evaluation_domain to be a domain of 1 coordinates",
+    ),
+    Row(
+        "an evaluation domain as numbers",
+        lambda: solve(rod(), steps=2, evaluation_domain=(0, 1)),
+        says="expected evaluation_domain to be a domain of 1 coordinates",
+    ),
+    Row(
+        "members with one seed",
+        lambda: solve(rod(), steps=2, mode=Ensemble(members=2, seeds=[1, 1])),
+        says="members 0 and 1 are copies of one model.* Give each another one of seeds",
+    ),
+    Row(
+        "a callback of two arguments",
+        lambda: solve(rod(), steps=2, callbacks=[lambda epoch, logs: None]),
+        says=r"functions f\(progress\).* of \(epoch, logs\)",
+    ),
+)
 
 test_programs = table.as_test()

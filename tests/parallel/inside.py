@@ -1,0 +1,83 @@
+"""The internals of `sciml_par.parallel` that several tests use, imported in one place."""
+
+from __future__ import annotations
+
+from sciml_par.parallel.execution.xla_call_frame import one_tensor
+from sciml_par.parallel.execution.xla_custom_call import Bridge, bridge
+from sciml_par.parallel.execution.xla_ffi import (
+    FAILED_PRECONDITION,
+    TESTED_VERSIONS,
+    ForeignCalls,
+    UnavailableError,
+    c_function,
+    foreign_calls,
+)
+from sciml_par.parallel.groups.call_site import CallSite, PreparedCall
+from sciml_par.parallel.groups.mailbox import (
+    Announced,
+    Left,
+    Mailbox,
+    OrderDigest,
+    Present,
+    Waiting,
+)
+from sciml_par.parallel.requests.announcement import Announcement, Kind
+from sciml_par.parallel.requests.element_type import ELEMENT_TYPES, element_type
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+    Request,
+    even_rows,
+)
+from sciml_par.parallel.requests.signature import Signature
+from sciml_par.parallel.tensors.memory import HOST_MEMORY, kind_of_memory, tensor_on, view
+from sciml_par.parallel.transports.cupy_binding import BindingError, Gpu, Nccl, load_gpu, load_nccl
+from sciml_par.parallel.transports.mpi import MPITransport
+from sciml_par.parallel.transports.nccl import CUDA_MEMORY, NCCLTransport
+
+__all__ = [
+    "Allgather",
+    "Allreduce",
+    "Alltoall",
+    "Announced",
+    "Announcement",
+    "BindingError",
+    "Bridge",
+    "Broadcast",
+    "CUDA_MEMORY",
+    "CallSite",
+    "ELEMENT_TYPES",
+    "FAILED_PRECONDITION",
+    "ForeignCalls",
+    "Gpu",
+    "HOST_MEMORY",
+    "Kind",
+    "Left",
+    "MPITransport",
+    "Mailbox",
+    "NCCLTransport",
+    "Nccl",
+    "OrderDigest",
+    "PreparedCall",
+    "Present",
+    "Reducescatter",
+    "Request",
+    "Signature",
+    "TESTED_VERSIONS",
+    "UnavailableError",
+    "Waiting",
+    "bridge",
+    "c_function",
+    "element_type",
+    "even_rows",
+    "foreign_calls",
+    "kind_of_memory",
+    "load_gpu",
+    "load_nccl",
+    "one_tensor",
+    "tensor_on",
+    "view",
+]
