@@ -11,7 +11,7 @@ from transports import fake_nccl_communicator
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.gpu_handler import gpu_handler
+from sciml_par.parallel.execution.xla_call_sites import gpu_handler
 from sciml_par.parallel.groups.call_site import CallSite, PreparedCall
 from sciml_par.parallel.requests.request import (
     Allgather,

@@ -15,7 +15,7 @@ from ranks import FLOATS, TYPES, eager, graph, graph_loop, normal, values
 from transports import transports_from_now_on
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.execution import dispatch as context_module
+from sciml_par.parallel.execution import eager as eager_module
 from sciml_par.parallel.tensors.memory import HOST_MEMORY, view
 
 pytestmark = pytest.mark.ranks(
@@ -96,7 +96,7 @@ def test_without_memory_for_the_result_it_goes_by_mpi(fakes, carried, monkeypatc
     """TensorFlow makes empty uint32 tensors on the host, also beside a GPU."""
     x = tf.fill([3], 1.0 + sp.rank())
     there = {id(x): HOST_MEMORY}
-    monkeypatch.setattr(context_module, "kind_of_memory", lambda tensor: there.get(id(tensor), -1))
+    monkeypatch.setattr(eager_module, "kind_of_memory", lambda tensor: there.get(id(tensor), -1))
     y = sp.allreduce(x, sp.Sum, communicator=fakes)
     assert y.numpy().tolist() == [sum(range(1, sp.size() + 1))] * 3
     assert carried == ["MPI"]

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.collectives.allreduce import allreduce
+from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.training.loss.objective import StackedObjective
 from sciml_par.training.optimizers.least_squares.linear_system import LinearSystem
 from sciml_par.training.optimizers.least_squares.matrix_free import MatrixFree

@@ -13,7 +13,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
 from sciml_par.parallel.requests.request import Shape
-from sciml_par.parallel.tensors.shapes import shape_of
+from sciml_par.parallel.tensors.packing import shape_of
 
 Array = npt.NDArray[Any]
 HostFunction = Callable[[Sequence[Array], Sequence[Array]], None]

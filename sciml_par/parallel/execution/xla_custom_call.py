@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.gpu_handler import gpu_handler
 from sciml_par.parallel.execution.graph_lifetime import with_the_graph
 from sciml_par.parallel.execution.vectorized import AllPasses, convert_to_nothing
 from sciml_par.parallel.execution.xla_call_frame import (
@@ -26,7 +25,7 @@ from sciml_par.parallel.execution.xla_call_frame import (
     one_tensor,
     result_addresses,
 )
-from sciml_par.parallel.execution.xla_call_sites import CallSiteNumbers, CallSites
+from sciml_par.parallel.execution.xla_call_sites import CallSiteNumbers, CallSites, gpu_handler
 from sciml_par.parallel.execution.xla_ffi import CUDA, HOST, UnavailableError, foreign_calls
 from sciml_par.parallel.execution.xla_module import (
     GENERAL_TARGET,
@@ -41,7 +40,7 @@ from sciml_par.parallel.native.code import native_code
 from sciml_par.parallel.native.layout import Entry, Job
 from sciml_par.parallel.requests.request import Shape
 from sciml_par.parallel.tensors.memory import has_gpus
-from sciml_par.parallel.tensors.shapes import shape_of
+from sciml_par.parallel.tensors.packing import shape_of
 
 if TYPE_CHECKING:
     from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
@@ -254,8 +253,8 @@ def bridge() -> Bridge:
         return Bridge(with_gpus=has_gpus())
     except UnavailableError as reason:
         raise InputError(
-            f"A collective stands inside tf.function(jit_compile=True), which needs foreign calls "
-            f"from XLA, but {reason}. Use TensorFlow 2.21, or leave jit_compile out."
+            f"A collective in tf.function(jit_compile=True) needs foreign calls from XLA, but "
+            f"{reason}. Use TensorFlow 2.21, or leave jit_compile out."
         ) from None
 
 

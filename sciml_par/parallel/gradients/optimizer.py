@@ -11,8 +11,8 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.distributed_update import THE_OTHER_WAY_ROUND, DistributedUpdate
 from sciml_par.parallel.gradients.keras2_update import Keras2Update
-from sciml_par.parallel.gradients.optimizer_copy import copy_of
 from sciml_par.parallel.gradients.optimizer_state import (
+    copy_of,
     is_of_keras_3,
     is_optimizer,
     keras_of,

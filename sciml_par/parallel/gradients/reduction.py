@@ -11,16 +11,15 @@ from typing import Any
 from sciml_par._checks import is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.collectives.fused import fused_allreduce
+from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, Sum
-from sciml_par.parallel.tensors.compression import Compressor
-from sciml_par.parallel.tensors.scaling import ScalingAndCompression
-from sciml_par.parallel.tensors.shapes import shape_digest
+from sciml_par.parallel.tensors.compression import Compressor, ScalingAndCompression
+from sciml_par.parallel.tensors.packing import shape_digest
 
 Gradient = Any
 """A tensor, `tf.IndexedSlices`, or None."""

@@ -1,14 +1,100 @@
-"""What may travel in place of a tensor: shorter types."""
+"""What happens to tensors right before and after a reduction: factors and compression."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 
 Tensor = Any
 
-_HALF_BYTES = 2
+_HALF_BYTES, _WIDE_BYTES = 2, 4
+
+
+class ScalingAndCompression:
+    """x · prescale_factor, compressed, reduced, decompressed, · postscale_factor.
+
+    All of it is outside of the collective, so that gradients follow.
+    """
+
+    __slots__ = ("_compression", "_idle", "_post", "_pre", "_where")
+
+    def __init__(
+        self, prescale_factor: float, postscale_factor: float, compression: Any, where: str
+    ) -> None:
+        self._pre = prescale_factor
+        self._post = postscale_factor
+        self._compression = compression
+        self._where = where
+        for name, factor in (("prescale", prescale_factor), ("postscale", postscale_factor)):
+            if type(factor) is not float and not isinstance(factor, Real):  # the first is fast
+                raise InputError(f"{where}: expected {name}_factor to be a number; got {factor!r}.")
+        self._idle = prescale_factor == postscale_factor == 1.0 and compression is None
+        if compression is not None:
+            _check_compression(compression, where)
+
+    def before(self, x: Tensor) -> tuple[Tensor, Any]:
+        """What is reduced for `x`, and what `after` needs to know."""
+        x = scaled(x, self._pre, self._where)
+        return (x, None) if self._compression is None else self._compression.compress(x)
+
+    def after(self, y: Tensor, context: Any) -> Tensor:
+        """Return the result for what was reduced."""
+        if self._compression is not None:
+            y = self._compression.decompress(y, context)
+        return scaled(y, self._post, self._where)
+
+    def around(self, reduce: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """`reduce(x)` between the two."""
+        if self._idle:
+            return reduce(x)
+        x, context = self.before(x)
+        return self.after(reduce(x), context)
+
+    def around_all(
+        self, reduce: Callable[[list[Tensor]], list[Tensor]], tensors: list[Tensor]
+    ) -> list[Tensor]:
+        """`reduce(tensors)` between the two."""
+        if self._idle:
+            return reduce(tensors)
+        before = [self.before(x) for x in tensors]
+        results = reduce([x for x, _ in before])
+        return [self.after(y, context) for y, (_, context) in zip(results, before, strict=True)]
+
+
+def scaled(x: Tensor, factor: float, where: str) -> Tensor:
+    """x · factor in the type of x.
+
+    16-bit types are multiplied in float32, and integers in float64; these then lose their fraction.
+    """
+    if factor == 1.0:
+        return x
+    dtype = x.dtype
+    if dtype.is_bool:
+        raise InputError(
+            f"{where}: booleans cannot be multiplied by a factor; got {factor!r}. Leave it out, or "
+            f"cast to a floating-point type."
+        )
+    if dtype.is_complex:
+        # Part by part: where one is infinite, a product of complex numbers makes the other NaN.
+        parts = (scaled(part, factor, where) for part in (tf.math.real(x), tf.math.imag(x)))
+        return tf.complex(*parts)
+    wide = dtype if dtype.size >= _WIDE_BYTES else tf.float32
+    if dtype.is_integer:
+        wide = tf.float64
+    return tf.cast(tf.cast(x, wide) * tf.constant(factor, wide), dtype)
+
+
+def _check_compression(compression: Any, where: str) -> None:
+    methods = (getattr(compression, name, None) for name in ("compress", "decompress"))
+    if not all(map(callable, methods)):
+        raise InputError(
+            f"{where}: expected compression to be None, Compression.fp16, Compression.bf16 or a "
+            f"Compressor of your own; got {compression!r}."
+        )
 
 
 class Compressor:

@@ -7,7 +7,8 @@ costs as much as a short transfer.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -83,3 +84,16 @@ def _split(flat: Tensor, lengths: Shape) -> list[Tensor]:
 @lru_cache(maxsize=64)
 def _constants(lengths: Shape) -> tuple[Tensor, Tensor]:
     return tf.constant(lengths, tf.int64), _first_axis()
+
+
+def shape_digest(shapes: Iterable[Any]) -> str:
+    """Eight digits that differ where the shapes, or their order, do.
+
+    In a flat buffer, tensors in another order would go unnoticed if they are as long together.
+    """
+    return f"{zlib.crc32(repr([str(shape) for shape in shapes]).encode()):08x}"
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Return the shape of a tensor, which is known."""
+    return tuple(x.shape.as_list())
