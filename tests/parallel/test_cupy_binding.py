@@ -126,7 +126,7 @@ def test_errors_name_the_function(gpu, nccl, runtime, reported):
         use(gpu, Nccl(nccl))
 
 
-# What is loaded
+# Loading
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""device=: where collectives take their tensors from. GPUs have tests of their own."""
+"""device=: the memory from which collectives take their tensors; GPUs have separate tests."""
 
 from __future__ import annotations
 

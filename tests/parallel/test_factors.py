@@ -106,7 +106,7 @@ def test_compression_rounds_what_travels():
 
 
 class ByThousands(sp.Compressor):
-    """What a user may write: whole thousandths travel."""
+    """A custom compressor: whole thousandths travel."""
 
     @staticmethod
     def compress(tensor):

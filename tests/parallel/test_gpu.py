@@ -148,7 +148,7 @@ def goes_by_nccl(group, kind, x):
 
 
 def in_context(group, context):
-    """What carries an int64 in a context: programs compiled for the CPU have no NCCL."""
+    """Return the transport of an int64 in a context: programs for the CPU have no NCCL."""
     return "NCCL" if has_streams(group) or context is not compiled else "MPI"
 
 
@@ -157,8 +157,7 @@ LONG = 1 << 17
 
 
 def stepped(x):
-    """What is computed before each collective. Modulo 2⁶⁴ it forgets nothing: no wrong element
-    becomes right again."""
+    """Compute before each collective; modulo 2⁶⁴ no wrong element becomes right again."""
     return 3 * x + sp.rank() + 1
 
 
@@ -195,7 +194,7 @@ def test_computations_and_collectives_in_turns(group, carried, context):
 
 
 def test_eager_code_reads_the_result_at_once(group):
-    """What TensorFlow computes before and after stands on its own streams."""
+    """TensorFlow computes before and after on separate streams."""
     n, constant = 512, 2.0**-9  # all products are exact, and n · constant² is the constant
     request = Allreduce("float32", (n, n), sp.Sum)
     x = tensor(group, np.full((n, n), constant, np.float32))

@@ -79,7 +79,7 @@ def device(group):
 
 
 def nccl_in(group, context):
-    """What carries tensors by NCCL's way in a context: compiled for the CPU, there is none."""
+    """Return the transport of a context: programs compiled for the CPU have no NCCL."""
     on_host = group.nccl_transport.memory == HOST_MEMORY
     return "MPI" if on_host and context is compiled else "NCCL"
 

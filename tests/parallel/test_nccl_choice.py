@@ -62,7 +62,7 @@ def test_tensors_in_other_memory_go_by_mpi(fakes, carried, monkeypatch):
 
 
 def test_without_memory_for_the_result_it_goes_by_mpi(fakes, carried, monkeypatch):
-    """TensorFlow makes empty uint32 tensors on the host, also beside a GPU."""
+    """TensorFlow creates empty uint32 tensors on the host, also with a GPU."""
     x = tf.fill([3], 1.0 + sp.rank())
     there = {id(x): HOST_MEMORY}
     monkeypatch.setattr(eager_module, "kind_of_memory", lambda tensor: there.get(id(tensor), -1))

@@ -81,7 +81,7 @@ def test_what_is_under_way_is_visible(fakes, monkeypatch):
 
 
 def test_what_the_gpu_is_at_keeps_its_number(fakes, monkeypatch):
-    """The host goes on by MPI; ranks that are as far must not seem to be in another collective."""
+    """Also after later collectives by MPI: ranks at the same place must report the same number."""
     monkeypatch.setattr(fakes.gpu, "has_passed", lambda mark: False)
     before = fakes.progress.sequence
     sp.allreduce(tf.ones(6), sp.Sum, communicator=fakes)
@@ -99,7 +99,7 @@ def private():
 
 
 def enqueue_like_a_program(group, x, y):
-    """What a compiled program does: nobody waits."""
+    """Enqueue a transfer without a wait."""
     call = CallSite(group, Allreduce("float32", x.shape, sp.Sum)).prepared(group.nccl_transport)
     call.execute(x.ctypes.data, y.ctypes.data, group.nccl_transport.stream)
 

@@ -104,7 +104,7 @@ def test_work_stands_on_the_stream_that_was_named(nccl_transport):
     other = nccl_transport.transport.gpu.new_stream()
     x, y = ones(), np.zeros(2, np.float32)
     nccl_transport.transport.prepare(X)(x.ctypes.data, y.ctypes.data, other)
-    nccl_transport.finish()  # of its own stream
+    nccl_transport.finish()  # of the transport's stream
     assert y.tolist() == [0, 0] and nccl_transport.transport.in_flight() is not None
     nccl_transport.transport.gpu.synchronize(other)
     assert y.tolist() == [sp.size()] * 2 and nccl_transport.transport.in_flight() is None
@@ -121,7 +121,7 @@ def test_finish_waits_until_the_gpu_is_done(nccl_transport):
 
 @pytest.fixture
 def broken():
-    """A transport of its own, for tests that leave it of no use."""
+    """A separate transport, for tests that break it."""
     return driver_of_nccl()
 
 
@@ -185,7 +185,7 @@ def test_a_split_carries_among_its_own_ranks(nccl_transport):
     np.testing.assert_array_equal(total, expected.sum(0))
     gathered = group.run(Allgather("float32", (3,), (3,) * len(members)), x)
     np.testing.assert_array_equal(gathered, expected.reshape(-1))
-    # The whole goes on beside it.
+    # The whole still works.
     np.testing.assert_array_equal(nccl_transport.run(X, ones()), [sp.size()] * 2)
 
 

@@ -108,7 +108,7 @@ CASES = {
     seeded: lambda x: [2 * np.arange(1, 4) * x.sum(axis=0)],
     of_keras: lambda x: of_keras_in_one_process(),
 }
-"""What a tape computes, and the gradients expected of the x of all ranks."""
+"""The gradients that a tape computes, and the expected ones given the x of all ranks."""
 
 
 @pytest.mark.parametrize("context", EAGER_FIRST)
@@ -173,7 +173,7 @@ def means():
 
 
 def reduce(given, sources, op=sp.Average, **options):
-    """What a tape that has found these gradients gives."""
+    """Return the results of a distributed tape whose inner tape gives these gradients."""
     tape = SimpleNamespace(gradient=lambda *_: given)
     return sp.DistributedGradientTape(tape, op, **options).gradient(None, sources)
 

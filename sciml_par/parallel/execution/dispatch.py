@@ -28,9 +28,6 @@ from sciml_par.parallel.tensors.memory import has_gpus
 
 Tensor = Any
 
-Perform = Callable[[Request, Tensor], Tensor]
-"""Carries out a request on an eager tensor."""
-
 _LAST = "sciml_par_last_collective"
 
 

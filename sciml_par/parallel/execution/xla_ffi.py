@@ -91,7 +91,7 @@ class ForeignCalls:
         Its exceptions become errors of the program. A name is registered once for each platform,
         for the life of the process; doing it again has no effect.
         """
-        if (name, platform) not in self._targets:
+        if not self.has(name, platform):
             self.register_address(name, platform, self.entry(act))
 
     def has(self, name: str, platform: str) -> bool:
@@ -105,9 +105,7 @@ class ForeignCalls:
         return ctypes.cast(entry, ctypes.c_void_p).value or 0
 
     def register_address(self, name: str, platform: str, address: int) -> None:
-        """Register machine code, like `register`."""
-        if (name, platform) in self._targets:
-            return
+        """Register machine code under a new name."""
         name_bytes, platform_bytes = name.encode(), platform.encode()
         arguments = RegisterArguments(
             struct_size=ctypes.sizeof(RegisterArguments),
