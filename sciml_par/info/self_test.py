@@ -14,7 +14,7 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line, rank_list
 from sciml_par.info.facts import Facts, ranks_by
-from sciml_par.parallel.collectives.allreduce import allreduce
+from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
 

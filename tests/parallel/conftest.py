@@ -1,4 +1,4 @@
-"""What tests of collectives observe."""
+"""Fixtures for tests of collectives."""
 
 from __future__ import annotations
 

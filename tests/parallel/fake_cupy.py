@@ -1,13 +1,12 @@
 """Fakes of the two modules of CuPy that sciml_par uses, for machines without a GPU.
 
 `FakeRuntime` stands for `cupy.cuda.runtime`, `FakeNccl` for `cupy.cuda.nccl`. "GPU memory" is the
-host's, and what NCCL does between GPUs is done by MPI between the ranks of the test run.
+host's, and MPI carries the tensors between the ranks of the test run.
 
-As on a GPU, a call only puts work on a stream. The work is done when somebody waits for the
-stream, or after the mark behind it was looked at `looks_until_done` times: so what reads a result
-too early reads what was there before. Every call is recorded in `calls` as (name, arguments).
-
-The fakes refuse what NCCL forbids, or would answer with wrong numbers or with waiting for ever.
+As on a GPU, a call only puts work on a stream. The work is done at a wait for the stream, or after
+`looks_until_done` looks at the mark behind it: code that reads a result too early reads the old
+memory. Every call is recorded in `calls` as (name, arguments). The fakes refuse calls that NCCL
+forbids, or would answer with wrong numbers or a hang.
 """
 
 from __future__ import annotations
@@ -42,17 +41,11 @@ Work = Callable[[], object]
 
 
 class FakeError(RuntimeError):
-    """What the fakes raise in the place of CuPy's CUDARuntimeError and NcclError."""
+    """Stands for CuPy's CUDARuntimeError and NcclError."""
 
 
 class Recorder:
-    """Notes calls, and lets them fail on demand.
-
-    Attributes
-    ----------
-    calls : (name, arguments) of each call.
-    failing : {name: text} of functions that are to raise an error.
-    """
+    """Notes `calls`; those in `failing` raise an error with this text."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple]] = []
@@ -64,7 +57,6 @@ class Recorder:
             raise FakeError(self.failing[name])
 
     def names(self) -> list[str]:
-        """Return the names of the calls so far."""
         return [name for name, _ in self.calls]
 
 
@@ -73,8 +65,8 @@ class FakeRuntime(Recorder):
 
     Attributes
     ----------
-    looks_until_done : how often a mark must be looked at before the GPU has come to it.
-    code : what looking at a mark answers instead, where it is not 0; 700 is an illegal address.
+    looks_until_done : the number of looks at a mark before the GPU passes it.
+    code : the answer of a look at a mark if it is not 0; 700 is an illegal address.
     """
 
     memcpyHostToDevice = 1
@@ -159,7 +151,7 @@ class FakeRuntime(Recorder):
             raise FakeError(ERRORS[status])
 
     def enqueue(self, stream: int, work: Work) -> None:
-        """Put work on a stream; for `FakeNccl`, not a function of CuPy's."""
+        """Put work on a stream; not CuPy's."""
         if stream not in self._streams:
             raise FakeError(ERRORS[INVALID_HANDLE])
         self._streams[stream].append(work)
@@ -174,14 +166,7 @@ class FakeRuntime(Recorder):
 
 
 class FakeNccl(Recorder):
-    """A fake of `cupy.cuda.nccl`.
-
-    Parameters
-    ----------
-    mpi : what its communicators move their elements over.
-    runtime : whose streams they work on.
-    version : as NCCL's get_version gives it.
-    """
+    """A fake of `cupy.cuda.nccl`, over `mpi`, on the streams of `runtime`."""
 
     available = True
     NCCL_INT8, NCCL_UINT8, NCCL_INT32, NCCL_UINT32, NCCL_INT64, NCCL_UINT64 = range(6)
@@ -225,7 +210,8 @@ class FakeNccl(Recorder):
     def add(self, owner: FakeNcclCommunicator, stream: int, begin: Callable[[], Work]) -> None:
         """Put an operation on a stream, at once or at the end of the group; not CuPy's.
 
-        begin : starts it and returns what ends it; all of a group begin before one ends.
+        `begin` starts it and returns the function that ends it; all of a group begin before one
+        ends.
         """
         owner.at_work += 1
         if self.depth:
@@ -238,7 +224,7 @@ class FakeNccl(Recorder):
     ) -> None:
         def work() -> None:
             ends = [begin() for _, begin in group]
-            for end in reversed(ends):  # receives, which stand last: what is sent waits for them
+            for end in reversed(ends):  # sends wait for the receives, which are last
                 end()
             for owner, _ in group:
                 owner.at_work -= 1
@@ -251,8 +237,8 @@ class FakeNcclCommunicator:
 
     Attributes
     ----------
-    async_error : what NCCL has found wrong in the meantime; empty if nothing.
-    at_work : how many of its operations are not done.
+    async_error : the error that NCCL has found in the meantime; empty if none.
+    at_work : the number of its unfinished operations.
     """
 
     def __init__(self, nccl: FakeNccl, mpi: MPI.Comm) -> None:
@@ -265,14 +251,9 @@ class FakeNcclCommunicator:
     def allReduce(
         self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int
     ) -> None:
-        self._record("allReduce", sendbuf, recvbuf, count, datatype, op, stream)
-        _check_operation(op, datatype)
-        source, target = _both(sendbuf, count, recvbuf, count, datatype, in_place=recvbuf)
-
-        def work() -> None:
-            target[:] = self._reduced(source, op)
-
-        self._collective(stream, work, "allReduce", count, datatype, op)
+        x, y = _both(sendbuf, count, recvbuf, count, datatype, in_place=recvbuf)
+        asked = ("allReduce", count, datatype, op)
+        self._collective(asked, (sendbuf, recvbuf, stream), lambda: self._reduced(x, op), y)
 
     def reduce(
         self,
@@ -284,63 +265,40 @@ class FakeNcclCommunicator:
         root: int,
         stream: int,
     ) -> None:
-        self._record("reduce", sendbuf, recvbuf, count, datatype, op, root, stream)
-        _check_operation(op, datatype)
-        written = count if self._mpi.rank == root else 0
-        source, target = _both(sendbuf, count, recvbuf, written, datatype, in_place=recvbuf)
-
-        def work() -> None:
-            target[:] = self._reduced(source, op)[:written]
-
-        self._collective(stream, work, "reduce", count, datatype, op, root)
+        n = count if self._mpi.rank == root else 0
+        x, y = _both(sendbuf, count, recvbuf, n, datatype, in_place=recvbuf)
+        asked = ("reduce", count, datatype, op, root)
+        self._collective(asked, (sendbuf, recvbuf, stream), lambda: self._reduced(x, op)[:n], y)
 
     def broadcast(
         self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
     ) -> None:
-        self._record("broadcast", sendbuff, recvbuff, count, datatype, root, stream)
-        read = count if self._mpi.rank == root else 0
-        source, target = _both(sendbuff, read, recvbuff, count, datatype, in_place=recvbuff)
-
-        def work() -> None:
-            target[:] = self._mpi.bcast(source.copy(), root)
-
-        self._collective(stream, work, "broadcast", count, datatype, root)
+        n = count if self._mpi.rank == root else 0
+        x, y = _both(sendbuff, n, recvbuff, count, datatype, in_place=recvbuff)
+        asked, where = ("broadcast", count, datatype, root), (sendbuff, recvbuff, stream)
+        self._collective(asked, where, lambda: self._mpi.bcast(x.copy(), root), y)
 
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:
-        self._record("allGather", sendbuf, recvbuf, count, datatype, stream)
-        own = recvbuf + self._mpi.rank * _array(sendbuf, count, datatype).nbytes
-        whole = count * self._mpi.size
-        source, target = _both(sendbuf, count, recvbuf, whole, datatype, in_place=own)
-
-        def work() -> None:
-            target[:] = np.concatenate(self._mpi.allgather(source))
-
-        self._collective(stream, work, "allGather", count, datatype)
+        own = recvbuf + self._mpi.rank * count * _DTYPES[datatype].itemsize
+        x, y = _both(sendbuf, count, recvbuf, count * self._mpi.size, datatype, in_place=own)
+        asked, where = ("allGather", count, datatype), (sendbuf, recvbuf, stream)
+        self._collective(asked, where, lambda: np.concatenate(self._mpi.allgather(x)), y)
 
     def reduceScatter(
         self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
     ) -> None:
-        self._record("reduceScatter", sendbuf, recvbuf, recvcount, datatype, op, stream)
-        _check_operation(op, datatype)
-        rank, whole = self._mpi.rank, recvcount * self._mpi.size
-        own = recvbuf - rank * _array(recvbuf, recvcount, datatype).nbytes
-        source, target = _both(sendbuf, whole, recvbuf, recvcount, datatype, in_place=own)
-
-        def work() -> None:
-            target[:] = self._reduced(source, op)[rank * recvcount : (rank + 1) * recvcount]
-
-        self._collective(stream, work, "reduceScatter", recvcount, datatype, op)
+        first = self._mpi.rank * recvcount
+        own, whole = recvbuf - first * _DTYPES[datatype].itemsize, recvcount * self._mpi.size
+        x, y = _both(sendbuf, whole, recvbuf, recvcount, datatype, in_place=own)
+        asked, where = ("reduceScatter", recvcount, datatype, op), (sendbuf, recvbuf, stream)
+        self._collective(asked, where, lambda: self._reduced(x, op)[first : first + recvcount], y)
 
     def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
-        self._record("send", sendbuf, count, datatype, peer, stream)
-        self._check_group()
-        source = _array(sendbuf, count, datatype)
+        source = self._in_group("send", sendbuf, count, datatype, peer, stream)
         self._nccl.add(self, stream, lambda: self._mpi.isend(source.copy(), peer).wait)
 
     def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
-        self._record("recv", recvbuf, count, datatype, peer, stream)
-        self._check_group()
-        target = _array(recvbuf, count, datatype)
+        target = self._in_group("recv", recvbuf, count, datatype, peer, stream)
 
         def end() -> None:
             given = self._mpi.recv(source=peer)
@@ -370,29 +328,38 @@ class FakeNcclCommunicator:
         if self._aborted:
             raise FakeError(_INVALID)
 
-    def _collective(self, stream: int, work: Work, *asked: Any) -> None:
-        """Refuse a collective for which the ranks do not all ask: NCCL would hang."""
+    def _collective(
+        self, asked: tuple, where: tuple, result: Callable[[], np.ndarray], target: np.ndarray
+    ) -> None:
+        """Enqueue a collective; it fails where NCCL would hang, if the ranks ask differently."""
+        self._record(asked[0], *asked[1:], *where)
 
         def begin() -> Work:
             everyone = self._mpi.allgather(asked)
             if everyone != [asked] * len(everyone):
                 raise FakeError(f"the ranks call NCCL differently: {everyone}")
-            work()
+            target[:] = result()
             return lambda: None
 
-        self._nccl.add(self, stream, begin)
+        self._nccl.add(self, where[-1], begin)
 
     def _reduced(self, source: np.ndarray, op: int) -> np.ndarray:
         """Combine in the order of ranks, in their own type; an average multiplies first."""
         parts = self._mpi.allgather(source)
+        if op == _AVG and source.dtype.kind in "iu":
+            raise FakeError(_INVALID)
         with np.errstate(all="ignore"):
             if op == _AVG:
                 parts = [part * part.dtype.type(1 / len(parts)) for part in parts]
             return functools.reduce(_FUNCTIONS[op], parts)
 
-    def _check_group(self) -> None:
+    def _in_group(
+        self, name: str, address: int, count: int, datatype: int, peer: int, stream: int
+    ) -> np.ndarray:
+        self._record(name, address, count, datatype, peer, stream)
         if not self._nccl.depth:
             raise FakeError("NCCL would hang: outside a group, each waits for the other's call")
+        return _array(address, count, datatype)
 
 
 def _array(address: int, count: int, datatype: int) -> np.ndarray:
@@ -409,13 +376,8 @@ def _array(address: int, count: int, datatype: int) -> np.ndarray:
 def _both(
     send: int, sent: int, receive: int, received: int, datatype: int, *, in_place: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The two sides of a call. They may overlap only where `send` is `in_place`."""
+    """Return both sides of a call. They may overlap only if `send` is `in_place`."""
     source, target = _array(send, sent, datatype), _array(receive, received, datatype)
     if np.may_share_memory(source, target) and send != in_place:
         raise FakeError("NCCL would write over what it reads")
     return source, target
-
-
-def _check_operation(op: int, datatype: int) -> None:
-    if not 0 <= op <= _AVG or (op == _AVG and _DTYPES[datatype].kind in "iu"):
-        raise FakeError(_INVALID)

@@ -1,4 +1,4 @@
-"""What tests on a GPU need that knows neither TensorFlow nor MPI."""
+"""Helpers of tests on a GPU, without TensorFlow and MPI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 def leave_out(config: pytest.Config, reason: str) -> None:
     """Skip a test that finds no GPU; end a run of the tests marked gpu alone (`pytest -m gpu`).
 
-    That is to show that they pass on a GPU, and must not succeed where all of them are skipped.
+    Such a run must not succeed if all tests are skipped.
     """
     if config.option.markexpr == "gpu":
         pytest.exit(f"No test has run on a GPU: {reason}", returncode=1)
@@ -40,7 +40,7 @@ class Busy:
         self._cuda.eventRecord(self._mark, stream)
 
     def is_done(self) -> bool:
-        """Whether the GPU has come to its end."""
+        """Return whether the GPU has done it."""
         return int(self._cuda.eventQuery(self._mark)) == 0
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""What tests on a GPU have in common: whether there is one, and its memory.
+"""Helpers of tests on a GPU: its presence, and its memory.
 
 CuPy is imported where it is used, because most machines that run the tests have none.
 """
@@ -63,8 +63,7 @@ def nccl_of_this_rank() -> NCCLTransport:
 def group_of_this_rank(nccl: NCCLTransport) -> sp.Communicator:
     """This rank alone, whose collectives are carried out all the same (local).
 
-    They move nothing to others, but they launch kernels, on the right streams or not, between the
-    right addresses or not.
+    They move nothing to others, but they launch kernels, whose streams and addresses count.
     """
     group: Any = sp.Communicator(MPI.COMM_SELF, name="one GPU")
     group.nccl_transport, group.gpu = nccl, nccl.gpu
@@ -77,7 +76,7 @@ def group_of_this_rank(nccl: NCCLTransport) -> sp.Communicator:
 def fill_results_before(monkeypatch: Any, nccl: NCCLTransport) -> None:
     """Fill each result's memory with NaNs before NCCL writes there, from now on (local).
 
-    What NCCL left undone could not be seen where the memory held the right values already.
+    Otherwise memory with the right values could hide work that NCCL left undone.
     """
     execute = PreparedCall.execute
 
@@ -135,7 +134,7 @@ class GpuDriver(Driver):
 
 
 def driver_of_gpus(config: pytest.Config) -> GpuDriver:
-    """Of all ranks, by NCCL; of this rank alone where there is no other (collective)."""
+    """Return NCCL's driver, of all ranks or of this rank alone (collective)."""
     require_gpu(config, tensorflow=False)
     nccl = sp.current_world().communicator.nccl_transport or nccl_of_this_rank()
     return GpuDriver(nccl, (nccl.stream,))

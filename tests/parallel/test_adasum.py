@@ -8,7 +8,6 @@ import tensorflow as tf
 from ranks import compiled, eager, graph, normal, normals, numpy_type, on_two, values
 
 import sciml_par.parallel as sp
-from sciml_par.errors import InputError
 
 SHAPES = [(3, 2), (1,), (0,), (), (50,), (4, 5)]
 """Of tensors that are fused; ranks get parts that begin and end inside of them."""
@@ -138,11 +137,3 @@ def test_in_a_group():
     everyone = normals((5,), "group")
     result = sp.allreduce(tf.constant(everyone[sp.rank()]), sp.Adasum, communicator=group)
     np.testing.assert_allclose(result, reference(everyone[sp.rank() % 2 :: 2]), 1e-12, 1e-13)
-
-
-@pytest.mark.ranks(most=1, reason="refused before anything travels")
-@pytest.mark.parametrize("dtype", ("int32", "bool", "uint8"))
-def test_what_has_no_meaning(dtype):
-    for each in (reduce, lambda x: sp.fused_allreduce([x], sp.Adasum)):
-        with pytest.raises(InputError, match=f"^allreduce: Adasum of {dtype} values has no"):
-            each(tf.ones([2], dtype) if dtype != "bool" else tf.constant([True]))

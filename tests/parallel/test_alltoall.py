@@ -1,4 +1,4 @@
-"""alltoall: the rows that each rank receives, and what may be given as splits."""
+"""alltoall: the rows that each rank receives, and the kinds of splits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import tensorflow as tf
 from ranks import FLOATS, compiled, eager, graph, normal, numpy_type
 
 import sciml_par.parallel as sp
-from sciml_par.errors import InputError
 
 
 def rows_between(giver, taker):
@@ -106,43 +105,3 @@ def test_splits_may_be_any_whole_numbers_that_are_known(context):
     )(tf.constant(input_of(sp.rank())))
     for result, kind in zip(results, (*KINDS_OF_SPLITS, "constant of the graph"), strict=True):
         np.testing.assert_array_equal(result, exchanged()[0], err_msg=kind)
-
-
-@pytest.mark.ranks(most=1, reason="refused before anything travels")
-def test_splits_that_a_compiled_function_computes_are_refused():
-    run = compiled(lambda x, splits: [sp.alltoall(x, splits)[0]])
-    with pytest.raises(InputError, match="splits that are known when the function is traced"):
-        run(tf.zeros([sp.size(), 2]), tf.ones([sp.size()], tf.int32))
-
-
-@pytest.mark.ranks(most=2, reason="refused before anything travels")
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-@pytest.mark.parametrize(
-    "bad",
-    (
-        lambda size: [1] * (size + 1),
-        lambda size: [],
-        lambda size: [[1] * size],
-        lambda size: 2 * size,
-        lambda size: [2] * (size - 1) + [3],
-        lambda size: [2] * (size - 1) + [1],
-        lambda size: [2 * size + 2, -2] + [0] * (size - 2),
-        lambda size: [2.0] * size,
-        lambda size: [True] * size,
-        lambda size: ["2"] * size,
-    ),
-)
-def test_splits_that_do_not_fit(context, bad):
-    size = sp.size()
-    x, splits = tf.zeros([2 * size, 3]), bad(size)
-    with pytest.raises(InputError) as error:
-        context(lambda: [sp.alltoall(x, splits)[0]])()
-    expected = f"splits to be {size} integers ≥ 0 that add up to the {2 * size} rows"
-    assert expected in str(error.value)
-
-
-@pytest.mark.ranks(least=2, most=2, reason="one rank can split any number of rows evenly")
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-def test_rows_that_cannot_be_split_evenly(context):
-    with pytest.raises(InputError, match=r"rows cannot be split evenly among \d ranks. Say with"):
-        context(lambda: [sp.alltoall(tf.zeros([sp.size() + 1]))[0]])()

@@ -1,7 +1,7 @@
 """Every collective against NumPy: operation × element type × context, on data that differ by rank.
 
-What one collective has alone is in test_alltoall.py, test_adasum.py, test_sparse.py and
-test_fusion.py.
+Other properties are in test_alltoall.py, test_adasum.py, test_sparse.py and test_fusion.py, invalid
+arguments in test_refused.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from reductions import OPERATIONS, WITHOUT_MEANING, assert_same, own_part, reduc
 from selection import in_groups
 
 import sciml_par.parallel as sp
-from sciml_par.errors import InputError
 
 
 class Collective(NamedTuple):
@@ -304,102 +303,6 @@ def test_all_ranks_get_the_same_bits():
     assert set(everyone) == {result.tobytes()}
 
 
-# What is refused
-
-
-once = pytest.mark.ranks(most=1, reason="refused before anything travels")
-in_all = pytest.mark.parametrize("context", (eager, graph, compiled))
-
-
-@once
-@in_all
-@pytest.mark.parametrize("reduce", (sp.allreduce, sp.reducescatter))
-@pytest.mark.parametrize(
-    ("make", "op", "says"),
-    [
-        (lambda: tf.constant([True]), sp.Sum, "Sum of booleans"),
-        (lambda: tf.constant([True]), sp.Average, "Average of booleans"),
-        (lambda: tf.constant([1]), sp.Average, "Average of int32"),
-        (lambda: tf.constant([1], tf.uint8), sp.Average, "Average of uint8"),
-        (lambda: tf.constant([1.0]), "Sum", "expected op to be one of"),
-        (lambda: tf.constant([1.0]), None, "expected op to be one of"),
-        (lambda: tf.constant([1j]), sp.Max, "Max of complex128 values has no meaning: complex num"),
-        (lambda: tf.constant([1j]), sp.Min, "Min of complex128 values has no meaning: complex num"),
-    ],
-)
-def test_what_has_no_meaning(context, reduce, make, op, says):
-    with pytest.raises(InputError, match=f"^{reduce.__name__}: .*{says}"):
-        x = make()
-        context(lambda: [reduce(x, op)])()
-
-
-@once
-@in_all
-@pytest.mark.parametrize("collective", (sp.allgather, sp.reducescatter, sp.alltoall))
-def test_a_scalar_has_no_rows(context, collective):
-    name = collective.__name__
-    with pytest.raises(InputError, match=rf"^{name}: .*got a scalar. Reshape it to \[1\]"):
-        context(lambda: [collective(tf.constant(1.0))])()
-
-
-@once
-@in_all
-@pytest.mark.parametrize("root", (-1, sp.size(), "0", 0.0, None))
-def test_a_root_that_does_not_exist(context, root):
-    expected = rf"broadcast: expected root among ranks 0..{sp.size() - 1}; got {root!r}"
-    with pytest.raises(InputError, match=expected):
-        context(lambda: [sp.broadcast(tf.constant(1.0), root)])()
-
-
-NO_TENSORS = {
-    "RaggedTensor": (
-        lambda: tf.ragged.constant([[1.0], [2.0, 3.0]]),
-        r"got a RaggedTensor. Give its .values, or make it dense by .to_tensor\(\)",
-    ),
-    "SparseTensor": (
-        lambda: tf.sparse.from_dense([[0.0, 1.0]]),
-        "got a SparseTensor. Make it dense by tf.sparse.to_dense, or give its .values",
-    ),
-    "None": (lambda: None, "got None. TensorFlow says: Attempt to convert a value"),
-    "lists of other lengths": (lambda: [[1.0], [2.0, 3.0]], "got a value of type list"),
-    "an object": (object, "got a value of type object"),
-    "texts": (lambda: tf.constant(["a"]), "elements of type string.*allgather_object"),
-    "a NumPy array of texts": (lambda: np.array(["a"]), "elements of type string"),
-    "a variant": (
-        lambda: tf.raw_ops.EmptyTensorList(
-            element_shape=[1], max_num_elements=1, element_dtype=tf.float32
-        ),
-        "elements of type variant.* It is a handle",
-    ),
-    "a resource": (lambda: tf.Variable(1.0).handle, "elements of type resource.* It is a handle"),
-    "quantized": (
-        lambda: tf.quantization.quantize([1.0], 0.0, 1.0, tf.quint8).output,
-        "elements of type quint8.* Cast the tensor first",
-    ),
-}
-
-
-@once
-@pytest.mark.parametrize("kind", NO_TENSORS)
-def test_what_is_not_a_tensor(kind):
-    make, says = NO_TENSORS[kind]
-    for collective in (
-        *(sp.allreduce, sp.broadcast, sp.allgather, sp.alltoall, sp.reducescatter),
-        lambda x: sp.fused_allgather([x, x]),
-    ):
-        with pytest.raises(InputError, match=f"^[a-z]+: .*{says}"):
-            collective(make())
-
-
-@once
-def test_what_is_not_a_tensor_in_a_graph():
-    """As arguments of the function, too."""
-    for value, says in ((tf.ragged.constant([[1], [2, 3]]), "Ragged"), (None, "None")):
-        for options in ({}, {"jit_compile": True}):
-            with pytest.raises(InputError, match=f"^allgather: expected a .*{says}"):
-                tf.function(sp.allgather, **options)(value)
-
-
 @pytest.mark.parametrize(
     "array",
     [
@@ -411,14 +314,8 @@ def test_what_is_not_a_tensor_in_a_graph():
     ids=["Fortran's order", "strided", "read-only", "big-endian"],
 )
 def test_arrays_of_every_layout(array):
-    """Again with the same type and shape, which takes a shorter way."""
+    """The second call of the same type and shape takes a shorter way."""
     for factor in (1, 2, 3):
         y = sp.allreduce(factor * array, sp.Sum)
         assert y.numpy().tolist() == (sp.size() * factor * array).tolist()
         assert sp.allreduce(array, sp.Sum).numpy().tolist() == (sp.size() * array).tolist()
-
-
-def test_results_live_as_long_as_somebody_has_them():
-    results = [sp.allreduce(np.full(4, step), sp.Sum) for step in range(10)]
-    for step, result in enumerate(results):
-        assert result.numpy().tolist() == [sp.size() * step] * 4

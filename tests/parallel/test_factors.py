@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import EAGER_FIRST, all_values, compiled, eager, normal, normals, values
+from ranks import EAGER_FIRST, all_values, normal, normals, values
 from reductions import own_part, reduced
 
 import sciml_par.parallel as sp
-from sciml_par.errors import InputError
 
 pytestmark = pytest.mark.ranks(most=3, reason="a factor is the same on four ranks")
 
@@ -64,24 +63,6 @@ def test_factors_leave_the_other_part_of_a_complex_number_as_it_is():
     assert (y.real, y.imag) == (np.inf, 2.0)
 
 
-@pytest.mark.ranks(most=1, reason="refused before anything travels")
-@pytest.mark.parametrize("context", (eager, compiled))
-@pytest.mark.parametrize(
-    ("x", "options", "says"),
-    (
-        ([True], {"prescale_factor": 2.0}, "booleans cannot be multiplied"),
-        ([1.0], {"postscale_factor": "2"}, "expected postscale_factor to be a number; got '2'"),
-        ([1.0], {"prescale_factor": None}, "expected prescale_factor to be a number; got None"),
-        ([1.0], {"compression": "fp16"}, "expected compression to be .* got 'fp16'"),
-        ([1.0], {"name": 3}, "expected name to be a text or None; got 3"),
-    ),
-)
-def test_options_without_meaning(context, x, options, says):
-    for reduce in (sp.allreduce, lambda x, op, **kw: sp.fused_allreduce([x], op, **kw)[0]):
-        with pytest.raises(InputError, match=f"^allreduce: {says}"):
-            context(lambda reduce=reduce: [reduce(tf.constant(x), sp.Max, **options)])()
-
-
 # Compression
 
 
@@ -125,7 +106,7 @@ def test_compression_rounds_what_travels():
 
 
 class ByThousands(sp.Compressor):
-    """What a user may write: whole thousandths travel."""
+    """A custom compressor: whole thousandths travel."""
 
     @staticmethod
     def compress(tensor):

@@ -11,7 +11,7 @@ from ranks import CONTEXTS, EAGER_FIRST, TYPE_CONTEXTS, eager, values
 from reductions import own_part
 
 import sciml_par.parallel as sp
-from sciml_par.errors import CollectiveMismatchError, InputError
+from sciml_par.errors import CollectiveMismatchError
 from sciml_par.parallel.collectives.tensor_bundle import BUCKET_BYTES, TensorBundle, fuse
 
 several_ranks = pytest.mark.ranks(least=2, reason="one rank transfers nothing")
@@ -149,18 +149,6 @@ def test_other_columns_on_one_rank_are_an_error():
     for signature in ("rows of allgather(float32 [any]; float32 [any, 2])", "float32 [any, 3])"):
         assert signature in str(error.value)
     assert sp.allreduce(sp.rank(), sp.Max).numpy() == sp.size() - 1
-
-
-def test_what_has_no_meaning():
-    for fused, name in (
-        (sp.fused_allgather, "allgather"),
-        (sp.fused_reducescatter, "reducescatter"),
-    ):
-        with pytest.raises(InputError, match=f"^{name}: .*got a scalar"):
-            fused([tf.ones([2]), tf.constant(1.0)])
-    for scatter in (sp.reducescatter, lambda x, op: sp.fused_reducescatter([x], op)):
-        with pytest.raises(InputError, match="Adasum is an operation of allreduce alone"):
-            scatter(tf.ones([2]), sp.Adasum)
 
 
 # Buffers of a limited length, in bytes of each type

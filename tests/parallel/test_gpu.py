@@ -1,14 +1,13 @@
-"""On a GPU, with CuPy and NCCL: the real launches.
+"""The launches on a GPU, with CuPy and NCCL: addresses, streams, the order of kernels.
 
-Each rank is alone here, with an NCCL of one rank: whether it launches its kernels between the
-right addresses, on the right streams, in the right place between TensorFlow's own. What several
-ranks exchange is tested in test_transports.py and test_gpu_ranks.py.
-
-Where there is no GPU, the tests are rehearsed over the fake of NCCL, so that they are known to run:
-in the host's memory, and by MPI in compiled functions.
+Each rank is alone here, with an NCCL of one rank. test_transports.py and test_gpu_ranks.py test the
+exchange between ranks. Without a GPU, the tests run over the fake of NCCL, in the host's memory,
+and by MPI in compiled functions.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from inside import (
     kind_of_memory,
 )
 from mpi4py import MPI
-from ranks import COMPLEX, MOVED, compiled, compiled_loop, eager, graph, numpy_type, values
+from ranks import COMPLEX, MOVED, compiled, compiled_loop, eager, graph, values
 from real_gpus import (
     fill_results_before,
     group_of_this_rank,
@@ -114,23 +113,30 @@ def is_of_nccl(kind, dtype):
 # Values and types
 
 
-@pytest.mark.parametrize("context", (eager, graph))
+@pytest.mark.parametrize("context", (eager, graph, compiled_loop))
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_interpreted(group, carried, context, kind):
-    """From where the tensor lies: TensorFlow keeps some types of a GPU in host memory."""
-    shapes = [(dtype, (3, 2)) for dtype in types_of(kind)]
-    shapes += [(dtype, shape) for dtype in SOME_TYPES for shape in ((0, 2), (300_000, 2))]
+def test_values_and_types(group, carried, context, kind):
+    """In the tensor's memory: TensorFlow keeps some types of a GPU in host memory."""
+    is_compiled = context is compiled_loop
+    shapes = [(t, (3, 2)) for t in types_of(kind) if not (is_compiled and t in ("bool", "int32"))]
+    shapes += [(t, shape) for t in SOME_TYPES for shape in ((0, 2), (300_000, 2))]
     xs = [tensor(group, values(sp.rank(), shape, dtype)) for dtype, shape in shapes]
-    ys = context(lambda *xs: [carry(group, request_for(kind, x), x) for x in xs])(*xs)
+    run = context(lambda *xs: [carry(group, request_for(kind, x), x) for x in xs])
+    with device(group) if is_compiled else contextlib.nullcontext():
+        ys = run(*xs)
     for x, y in zip(xs, ys, strict=True):
         assert y.dtype == x.dtype and (context is graph or y.device == x.device)
         np.testing.assert_array_equal(y.numpy(), x.numpy(), err_msg=x.dtype.name)
-    # In a graph it is TensorFlow that decides in which memory its tensors are.
-    expected = ["NCCL" if goes_nccl_transport(group, kind, x) else "MPI" for x in xs]
-    assert carried == expected if context is eager else "NCCL" in carried
+    if is_compiled:  # before a loop and in it; others go through the host, in the same program
+        of_nccl = [has_streams(group) and is_of_nccl(kind, dtype) for dtype, _ in shapes]
+        assert carried == 2 * ["NCCL" if each else "MPI" for each in of_nccl]
+    else:
+        expected = ["NCCL" if goes_by_nccl(group, kind, x) else "MPI" for x in xs]
+        # In a graph, TensorFlow decides in which memory its tensors are.
+        assert carried == expected if context is eager else "NCCL" in carried
 
 
-def goes_nccl_transport(group, kind, x):
+def goes_by_nccl(group, kind, x):
     on_host = has_streams(group) and x.dtype.name in NOT_EMPTY_ON_GPUS
     return (
         not on_host
@@ -139,27 +145,11 @@ def goes_nccl_transport(group, kind, x):
     )
 
 
-@pytest.mark.parametrize("kind", REQUESTS)
-def test_compiled(group, carried, kind):
-    """Before a loop and in it."""
-    types = [dtype for dtype in types_of(kind) if dtype not in ("bool", "int32")]
-    inputs = [tensor(group, values(sp.rank(), (3, 2), dtype)) for dtype in types]
-    run = compiled_loop(lambda *xs: [carry(group, request_for(kind, x), x) for x in xs])
-    with device(group):
-        results = run(*inputs)
-    for dtype, x, y in zip(types, inputs, results, strict=True):
-        assert y.numpy().dtype == numpy_type(dtype) and y.device == x.device
-        np.testing.assert_array_equal(y.numpy(), x.numpy(), err_msg=dtype)
-    # The others go through the host, in the same program.
-    of_nccl = [has_streams(group) and is_of_nccl(kind, dtype) for dtype in types]
-    assert carried == 2 * ["NCCL" if each else "MPI" for each in of_nccl]
-
-
 # The place between TensorFlow's kernels
 
 
 def in_context(group, context):
-    """What carries an int64 in a context: programs compiled for the CPU have no NCCL."""
+    """Return the transport of an int64 in a context: programs for the CPU have no NCCL."""
     return "NCCL" if has_streams(group) or context is not compiled else "MPI"
 
 
@@ -168,8 +158,7 @@ LONG = 1 << 17
 
 
 def stepped(x):
-    """What is computed before each collective. Modulo 2⁶⁴ it forgets nothing: no wrong element
-    becomes right again."""
+    """Compute before each collective; modulo 2⁶⁴ no wrong element becomes right again."""
     return 3 * x + sp.rank() + 1
 
 
@@ -183,44 +172,30 @@ def after(steps, x):
     return x
 
 
-def steps_in_turns(group, x, steps):
-    """A computation and a collective in turns, of all kinds."""
-    names = ("allreduce", "broadcast", "allgather", "reducescatter", "alltoall")
-    for i in range(steps):
-        x = stepped(x)
-        x = carry(group, request_for(names[i % len(names)], x), x)
-    return x
-
-
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_computations_and_collectives_in_turns(group, carried, context):
-    run = context(lambda x: [steps_in_turns(group, x, 20)])
+    """In a loop over collectives of all kinds, a long one in compiled functions."""
+    rounds = 100 if context is compiled else 4
+    names = ("allreduce", "broadcast", "allgather", "reducescatter", "alltoall")
+
+    def body(i, x):
+        for name in names:
+            x = stepped(x)
+            x = carry(group, request_for(name, x), x)
+        return i + 1, x
+
+    run = context(lambda x: [tf.while_loop(lambda i, _: i < rounds, body, (0, x))[1]])
     for seed in (0, 1):  # no memory that was not overwritten fits both
         with device(group):
             (y,) = run(tensor(group, start_values(seed)))
-        np.testing.assert_array_equal(y.numpy(), after(20, start_values(seed)))
-    assert carried == [in_context(group, context)] * 40
-
-
-def test_a_long_compiled_loop(group, carried):
-    rounds, each = 200, 5
-
-    @tf.function(jit_compile=True)
-    def run(x):
-        return tf.while_loop(
-            lambda i, x: i < rounds, lambda i, x: (i + 1, steps_in_turns(group, x, each)), (0, x)
-        )[1]
-
-    with device(group):
-        y = run(tensor(group, start_values(2)))
-    np.testing.assert_array_equal(y.numpy(), after(rounds * each, start_values(2)))
-    assert carried == [in_context(group, compiled)] * rounds * each
+        np.testing.assert_array_equal(y.numpy(), after(5 * rounds, start_values(seed)))
+    assert carried == [in_context(group, context)] * (10 * rounds)
     group.nccl_transport.finish()
     assert group.in_progress() is None and group.nccl_transport.error() is None
 
 
 def test_eager_code_reads_the_result_at_once(group):
-    """What TensorFlow computes before and after stands on its own streams."""
+    """TensorFlow computes before and after on separate streams."""
     n, constant = 512, 2.0**-9  # all products are exact, and n · constant² is the constant
     request = Allreduce("float32", (n, n), sp.Sum)
     x = tensor(group, np.full((n, n), constant, np.float32))
@@ -260,67 +235,41 @@ def test_the_gpu_copies_and_waits(group):
     np.testing.assert_array_equal(y, x)
 
 
-class Watched:
-    """Puts work in front of the next transfer, and notes which come back before it is done.
+@pytest.mark.parametrize("elsewhere", (False, True))
+def test_the_host_waits_for_no_collective_of_a_compiled_program(
+    group, busy, monkeypatch, elsewhere
+):
+    """On the program's stream no collective overtakes a computation; on another one it would."""
+    nccl, ahead, armed = group.nccl_transport, [], False
+    allreduce = nccl._link.allreduce
 
-    Attributes
-    ----------
-    ahead : of each transfer, whether it came back while the GPU was at the work in front.
-    """
-
-    def __init__(self, nccl, monkeypatch):
-        self.ahead = []
-        self.busy = None
-        self._allreduce = nccl._link.allreduce
-        monkeypatch.setattr(nccl._link, "allreduce", self._watched)
-        self.stream = None
-        """The stream to use in place of the program's."""
-
-    def _watched(self, *arguments):
+    def watched(*arguments):
         *others, stream = arguments
-        if self.busy is not None and not self.ahead:
-            self.busy.put_on(stream)
-        self._allreduce(*others, stream if self.stream is None else self.stream)
-        if self.busy is not None:
-            self.ahead.append(not self.busy.is_done())
+        if armed and not ahead:
+            busy.put_on(stream)
+        allreduce(*others, nccl.stream if elsewhere else stream)
+        if armed:
+            ahead.append(not busy.is_done())
 
-
-@pytest.fixture
-def watched(group, monkeypatch):
-    return Watched(group.nccl_transport, monkeypatch)
-
-
-def behind(busy, watched, group):
-    """The result of a program that is enqueued behind other work, and what it must be."""
+    monkeypatch.setattr(nccl._link, "allreduce", watched)
 
     @tf.function(jit_compile=True)
     def run(x):
         for _ in range(STEPS):
-            x = perform(group, REQUEST, stepped(x), Placement(group))
+            x = carry(group, REQUEST, stepped(x))
         return x
 
     with tf.device("/GPU:0"):
         run(tf.constant(start_values(0))).numpy()  # compiles, and lets NCCL load its kernels
         x = tf.identity(tf.constant(start_values(1)))
         tf.test.experimental.sync_devices()
-        watched.busy = busy
-        got = run(x).numpy()
-    return got, after(STEPS, start_values(1))
-
-
-def test_the_host_waits_for_no_collective_of_a_compiled_program(group, busy, watched):
-    """Nor does a collective overtake what the program computes before it."""
-    got, expected = behind(busy, watched, group)
-    np.testing.assert_array_equal(got, expected)
-    assert len(watched.ahead) == STEPS
-    assert watched.ahead[0], "the first transfer came back when the work in front of it was done"
-
-
-def test_a_collective_on_another_stream_would_be_noticed(group, busy, watched):
-    """That the test above can fail."""
-    watched.stream = group.nccl_transport.stream
-    got, expected = behind(busy, watched, group)
-    assert (got != expected).any()
+        armed = True
+        right = run(x).numpy() == after(STEPS, start_values(1))
+    if elsewhere:
+        assert not right.all()
+    else:
+        assert right.all() and len(ahead) == STEPS
+        assert ahead[0], "the first transfer came back when the work in front of it was done"
 
 
 # Errors

@@ -1,4 +1,4 @@
-"""What a compiled program on a GPU does at a collective, on fakes of CuPy."""
+"""The handlers of collectives in programs compiled for a GPU, on fakes of CuPy."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ import ctypes
 
 import numpy as np
 import pytest
-from ranks import values
+from ranks import all_values, values
 from transports import fake_nccl_communicator
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.gpu_handler import gpu_handler
+from sciml_par.parallel.execution.xla_call_sites import gpu_handler
 from sciml_par.parallel.groups.call_site import CallSite, PreparedCall
-from sciml_par.parallel.requests.request import (
-    Allgather,
-    Allreduce,
-    Alltoall,
-    Broadcast,
-    Reducescatter,
-)
+from sciml_par.parallel.requests.request import Allgather, Allreduce, Reducescatter
 
 pytestmark = pytest.mark.ranks(most=2, reason="it is about the memory of a rank")
 
@@ -28,7 +22,7 @@ COPY, WAIT = "memcpyAsync", "streamSynchronize"
 
 
 class Fakes:
-    """A group with fake GPUs; `calls` has what CUDA and MPI were asked for."""
+    """A group with fake GPUs; `calls` has the calls of CUDA and MPI."""
 
     def __init__(self, mpi, monkeypatch):
         self.group = sp.Communicator(mpi, name="fake GPUs")
@@ -46,7 +40,7 @@ class Fakes:
         self.stream = self.group.gpu.new_stream()
 
     def run(self, request, x, *, on_host=False):
-        """(result, calls) of the handler, on what stands in the GPU's memory."""
+        """Return (result, calls) of the handler, on memory of the GPU."""
         handler = gpu_handler(CallSite(self.group, request), on_host=on_host)
         send, receive = self.on_gpu(x), self.on_gpu(np.zeros(request.receive_shape, x.dtype))
         self.calls.clear()
@@ -71,21 +65,10 @@ def fakes(monkeypatch):
     return Fakes(sp.current_world().communicator.mpi, monkeypatch)
 
 
-def array_of(rank, shape, dtype):
-    return np.asarray(values(rank, shape, dtype))
-
-
-def total(shape, dtype):
-    return sum(array_of(r, shape, dtype) for r in range(sp.size()))
-
-
-# By NCCL
-
-
 def test_by_nccl_on_the_programs_stream(fakes):
     request = Allreduce("float32", (3,), sp.Sum)
-    y, calls = fakes.run(request, array_of(sp.rank(), (3,), "float32"))
-    np.testing.assert_array_equal(y, total((3,), "float32"))
+    y, calls = fakes.run(request, values(sp.rank(), (3,), "float32"))
+    np.testing.assert_array_equal(y, all_values((3,), "float32").sum(0))
     ((name, arguments),) = [c for c in fakes.nccl.calls if c[0] != "NcclCommunicator"][-1:]
     assert (
         name == "allReduce" and arguments[-1] == fakes.stream != fakes.group.nccl_transport.stream
@@ -106,27 +89,14 @@ def test_many_executions_stand_on_the_stream_in_order(fakes):
     assert fakes.group.progress.sequence == 5
 
 
-# Through the host
-
-
-def without_nccl(fakes):
-    fakes.group.nccl_transport = None
-    return {}, "float32"
-
-
-WAYS = {
-    "an element type that NCCL lacks": lambda fakes: ({}, "int16"),
-    "the program asks for the host": lambda fakes: ({"on_host": True}, "float32"),
-    "no NCCL": without_nccl,
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ("a type that NCCL lacks", "on_host", "no NCCL"))
 def test_through_the_host(fakes, way):
-    options, dtype = WAYS[way](fakes)
-    x = array_of(sp.rank(), (2, 3), dtype)
-    y, calls = fakes.run(Allreduce(dtype, (2, 3), sp.Sum), x, **options)
-    np.testing.assert_array_equal(y, total((2, 3), dtype))
+    dtype = "int16" if way == "a type that NCCL lacks" else "float32"
+    if way == "no NCCL":
+        fakes.group.nccl_transport = None
+    x = values(sp.rank(), (2, 3), dtype)
+    y, calls = fakes.run(Allreduce(dtype, (2, 3), sp.Sum), x, on_host=way == "on_host")
+    np.testing.assert_array_equal(y, all_values((2, 3), dtype).sum(0))
     assert [name for name, _ in calls] == [COPY, WAIT, "MPI", COPY, WAIT]
     (to_host, wait, _, from_host, wait_again) = [arguments for _, arguments in calls]
     assert to_host[2:] == (x.nbytes, 2, fakes.stream) and wait == (fakes.stream,)
@@ -134,37 +104,20 @@ def test_through_the_host(fakes, way):
     assert not {"allReduce", "broadcast"} & set(fakes.nccl.names())
 
 
-def growing():
-    return tuple(r + 1 for r in range(sp.size()))
-
-
-def even(n):
-    return (n,) * sp.size()
-
-
-REQUESTS = {
-    "allreduce": lambda: Allreduce("int16", (4,), sp.Max),
-    "broadcast": lambda: Broadcast("int16", (4,), sp.size() - 1),
-    "allgather": lambda: Allgather("int16", (sp.rank() + 1, 2), growing()),
-    "reducescatter": lambda: Reducescatter(
-        "int16", (sum(growing()), 2), sp.Sum, growing(), sp.rank()
-    ),
-    "alltoall": lambda: Alltoall("int16", (2 * sp.size(),), even(2), even(2)),
-    "nothing": lambda: Allgather("int16", (0, 3), even(0)),
-}
-
-
-@pytest.mark.parametrize("kind", REQUESTS)
-def test_every_collective_through_the_host(fakes, kind):
-    """Where input and output differ in length; against MPI itself."""
-    request = REQUESTS[kind]()
-    x = array_of(sp.rank(), request.shape, "int16")
-    y, _ = fakes.run(request, x)
-    expected = np.zeros(request.receive_shape, np.int16)
-    CallSite(fakes.group, request).prepared(fakes.group.mpi_transport).execute(
-        x.ctypes.data, expected.ctypes.data
-    )
-    np.testing.assert_array_equal(y, expected)
+def test_input_and_output_of_other_lengths_through_the_host(fakes):
+    rows = tuple(r + 1 for r in range(sp.size()))
+    for request in (
+        Allgather("int16", (sp.rank() + 1, 2), rows),
+        Reducescatter("int16", (sum(rows), 2), sp.Sum, rows, sp.rank()),
+        Allgather("int16", (0, 3), (0,) * sp.size()),
+    ):
+        x = values(sp.rank(), request.shape, "int16")
+        y, _ = fakes.run(request, x)
+        expected = np.zeros(request.receive_shape, np.int16)
+        CallSite(fakes.group, request).prepared(fakes.group.mpi_transport).execute(
+            x.ctypes.data, expected.ctypes.data
+        )
+        np.testing.assert_array_equal(y, expected, err_msg=str(request))
 
 
 def test_without_cupy_there_is_a_remedy(fakes):

@@ -104,7 +104,7 @@ WITH_ORDER = {
         lambda xs: scattered(tf.reduce_max(xs, 0)),
     ),
 }
-"""What complex numbers do not have. Where ranks hold the same extreme, they share the gradient."""
+"""Not for complex numbers. Ranks that hold the same extreme share the gradient."""
 
 OF_TYPE = {FLOAT: COLLECTIVES | WITH_ORDER, COMPLEX: COLLECTIVES}
 

@@ -1,4 +1,4 @@
-"""What a function's collectives need lives as long as the function, and no longer."""
+"""The resources of a function's collectives live as long as the function, and no longer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_function_inside_of_another_outlives_it():
 def test_a_function_that_another_calls_lives_on_in_it(compile_it):
     inner = [tf.function(total, jit_compile=True)]
     x = tf.constant(X)
-    inner[0](x)  # traced by itself, before the other
+    inner[0](x)  # traced separately, before the other
     outer = tf.function(lambda x: 1.0 * inner[0](x), jit_compile=compile_it)
     outer(x)
     inner.clear()

@@ -134,7 +134,7 @@ def test_a_rank_that_gives_thousands_of_broadcasts_before_others_come():
 
 
 def test_a_group_that_gets_the_name_of_another():
-    """What was said about joins in the first is no news for the second."""
+    """Messages about joins in the first do not concern the second."""
     for again in range(3):
         group = WORLD.subset(range(sp.size()), name="again")
         for step in range(4 - again if sp.rank() == 0 else 0):

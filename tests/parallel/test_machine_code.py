@@ -39,7 +39,7 @@ def steps_to_one(n: int, most: int) -> int:
 
 
 def twice(n: int) -> int:
-    return n << 1
+    return 2 * n
 
 
 def swap(first: int, second: int) -> int:

@@ -1,4 +1,4 @@
-"""Min and Max: a NaN on any rank wins, wherever it is, by every way that tensors can take."""
+"""Min and Max: a NaN on any rank wins, by every transport."""
 
 from __future__ import annotations
 

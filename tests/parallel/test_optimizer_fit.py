@@ -19,7 +19,7 @@ BATCH, STEPS, EPOCHS = 4, 3, 2
 
 
 def data():
-    """What all ranks have: each step's batch is that of rank 0, then that of rank 1, …"""
+    """Return the data of all ranks: each step's batch is rank 0's, then rank 1's, …"""
     rng = generator(0, "data")
     x = rng.normal(size=(STEPS * BATCH * sp.size(), 3))
     return x, np.sin(x.sum(axis=1, keepdims=True))
@@ -121,7 +121,7 @@ def test_a_saved_model_is_a_plain_one(tmp_path):
 
 @keras.saving.register_keras_serializable(package="tests")
 class Halving(keras.optimizers.SGD):
-    """An optimizer of one's own."""
+    """A custom optimizer."""
 
     def update_step(self, gradient, variable, learning_rate):
         super().update_step(gradient / 2, variable, learning_rate)

@@ -18,7 +18,7 @@ two_ranks = pytest.mark.ranks(
 
 
 class Since:
-    """What the collectives of the world have asked for from now on, in the order in which they ran.
+    """The requests of the world's collectives from now on, in the order in which they ran.
 
     It is the rank's own history, whether Python has executed them or machine code.
     """

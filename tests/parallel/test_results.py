@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,7 +9,6 @@ from ranks import EAGER_FIRST, TYPES, all_values, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.tensors.buffer_pool import result_memory
-from sciml_par.parallel.transports import mpi as mpi_communicator
 
 SHAPES = ((), (0,), (16,), (3, 5), (0, 4))
 ROUNDS = 6
@@ -59,37 +55,6 @@ def test_a_result_feeds_the_next():
     for _ in range(10):
         y = sp.allreduce(y, sp.Average)
     np.testing.assert_allclose(y, np.arange(2000) + (sp.size() - 1) / 2, rtol=1e-5)
-
-
-def test_results_made_in_another_thread():
-    kept = sp.allreduce(tf.fill([300], 1.0 + sp.rank()), sp.Sum)
-    results = []
-
-    def collect():
-        results.extend(sp.allreduce(tf.fill([300], float(i)), sp.Max) for i in range(5))
-
-    thread = threading.Thread(target=collect)
-    thread.start()
-    thread.join()
-    total = sp.size() * (sp.size() + 1) / 2
-    np.testing.assert_array_equal(kept, np.full(300, total))
-    np.testing.assert_array_equal(results, np.tile(np.arange(5.0)[:, None], 300))
-
-
-@pytest.mark.parametrize("context", EAGER_FIRST)
-def test_long_buffers_go_in_pieces(monkeypatch, context):
-    """Pieces of 32 elements a rank, and a rest; a length that nothing else here has."""
-    monkeypatch.setattr(mpi_communicator, "_PIECE_BYTES", 128)
-    n, operations = 1013, {sp.Sum: np.sum, sp.Average: np.mean, sp.Min: np.min}
-    tolerances = {"float32": 1e-6, "bfloat16": 1e-2}
-    run = context(lambda *xs: [sp.allreduce(x, op) for x in xs for op in operations])
-    mine = [values(sp.rank(), (n,), dtype, "pieces") for dtype in tolerances]
-    cases = itertools.product(tolerances, operations.items())
-    for y, (dtype, (op, function)) in zip(run(*map(tf.constant, mine)), cases, strict=True):
-        expected = function(all_values((n,), dtype, "pieces").astype(np.float32), axis=0)
-        np.testing.assert_allclose(
-            tf.cast(y, tf.float32), expected, tolerances[dtype], err_msg=f"{op} of {dtype}"
-        )
 
 
 def odd_views(shape, tag):

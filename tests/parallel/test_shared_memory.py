@@ -152,41 +152,32 @@ def test_who_observes_is_told_of_every_collective(group):
     assert carried(group) == 10
 
 
-def test_lengths_that_differ_though_both_were_agreed_on(group):
-    short, long = (
-        tf.function(lambda x: sp.allreduce(x, sp.Sum, communicator=group), jit_compile=True)
-        for _ in range(2)
-    )
-    for function, count in ((short, 3), (long, 2000)) * 2:
-        function(tf.ones(count))
-    last = sp.rank() == sp.size() - 1
-    with pytest.raises(FAILURES, match="did not ask for the same collective") as error:
-        (long if last else short)(tf.ones(2000 if last else 3))
-    for asked in ("allreduce(float32 [3], Sum)", f"rank {sp.size() - 1}: allreduce(float32 [2000]"):
-        assert asked in str(error.value)
-    # Every rank has been told, at the same place of the order.
-    assert float(short(tf.ones(3))[0]) == sp.size()
-    group.barrier()
-
-
-def test_operations_that_differ_though_both_were_agreed_on(group):
-    """Of one length, so that MPI would carry them, and each rank would have another result."""
-    largest, total = (
+@pytest.mark.parametrize(
+    "asked",
+    (((sp.Sum, 3), (sp.Sum, 2000)), ((sp.Max, 3), (sp.Sum, 3))),
+    ids=("lengths", "operations"),
+)
+def test_requests_that_differ_though_all_were_agreed_on(group, asked):
+    """Also of one length, which MPI would carry, with another result on each rank."""
+    functions = [
         tf.function(lambda x, op=op: sp.allreduce(x, op, communicator=group), jit_compile=True)
-        for op in (sp.Max, sp.Sum)
-    )
-    for function in (largest, total) * 2:
-        function(tf.ones(3))
-    with pytest.raises(FAILURES, match=r"rank 0: allreduce\(float32 \[3\], Max\)"):
-        (largest if sp.rank() == 0 else total)(tf.ones(3))
-    group.barrier()
-    assert float(total(tf.ones(3))[0]) == sp.size()
+        for op, _ in asked
+    ]
+    for function, (_, count) in list(zip(functions, asked, strict=True)) * 2:
+        function(tf.ones(count))
+    mine = int(sp.rank() == sp.size() - 1)
+    with pytest.raises(FAILURES, match="did not ask for the same collective") as error:
+        functions[mine](tf.ones(asked[mine][1]))
+    for op, count in asked:
+        assert f"allreduce(float32 [{count}], {op!r})" in str(error.value)
+    group.barrier()  # every rank has been told, at the same place of the order
+    assert float(functions[1](tf.ones(3))[0]) == sp.size()
 
 
 @pytest.mark.parametrize("who", ("one", "others"))
 @pytest.mark.parametrize("what", ("compiled", "eager", "barrier"))
 def test_a_new_request_of_some_ranks_and_a_known_one_of_others(group, what, who):
-    """Who compares and who waits in shared memory hear of each other, and all can go on."""
+    """Ranks that compare and ranks that wait in shared memory notice each other, and continue."""
     known = loop_of(lambda y: sp.allreduce(y, sp.Max, communicator=group))
     for _ in range(2):
         known(tf.ones(3), tf.constant(3))
@@ -231,7 +222,7 @@ def test_a_group_that_was_freed_is_refused():
 
 @pytest.mark.ranks(most=2, reason="it is about the threads of a rank")
 def test_another_thread_is_refused_while_a_compiled_program_waits():
-    """Two compiled programs take turns by themselves: they share the variable of the order."""
+    """Two compiled programs take turns automatically: they share the variable of the order."""
     group = sp.current_world().communicator.split(0)
     loop = loop_of(lambda y: sp.allreduce(y, sp.Max, communicator=group))
     loop(tf.ones(3), tf.constant(2))

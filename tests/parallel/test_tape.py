@@ -13,80 +13,122 @@ from ranks import EAGER_FIRST, normal, normals
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError
 
-WRAPS = pytest.mark.parametrize("context", EAGER_FIRST)
+N = sp.size()
+MEAN = (N - 1) / 2
+"""Of the ranks' numbers."""
 
 
-def mine(shape, tag):
-    return tf.constant(normal(sp.rank(), shape, tag))
+def shared():
+    """Return the variables of the cases, alike on all ranks, and a Keras model."""
+    model = keras.Sequential([keras.layers.Dense(3, activation="tanh"), keras.layers.Dense(1)])
+    model.build((None, 3))
+    model.set_weights([normals(w.shape, str(i))[0] for i, w in enumerate(model.get_weights())])
+    w = tf.Variable([1.0, 2.0, 3.0], dtype=tf.float64)
+    return SimpleNamespace(w=w, u=tf.Variable(1.0), v=tf.Variable(2.0), z=tf.Variable(3.0), m=model)
 
 
-@WRAPS
-@pytest.mark.parametrize("op", (sp.Average, sp.Sum))
-def test_reduces_the_gradients(context, op):
-    w, b = tf.Variable(tf.ones([3], tf.float64)), tf.Variable(tf.zeros([], tf.float64))
-
-    def run(x):
-        with tf.GradientTape() as inner:
-            loss = tf.reduce_sum(w**2 * x) + b * x[0]
-        return sp.DistributedGradientTape(inner, op).gradient(loss, [w, b])
-
-    gradients = context(run)(mine((3,), "tape"))
-    x = normals((3,), "tape")
-    total = x.sum(axis=0) / (sp.size() if op is sp.Average else 1)
-    np.testing.assert_allclose(gradients[0], 2 * total, 1e-13)
-    np.testing.assert_allclose(gradients[1], total[0], 1e-13)
+def recorded(loss_of, **options):
+    """Return the loss, and a tape that has recorded it; `options` of the distributed one."""
+    with tf.GradientTape(persistent=True) as inner:
+        loss = loss_of()
+    return loss, sp.DistributedGradientTape(inner, **options)
 
 
-@WRAPS
-def test_as_a_context_manager_of_its_own(context):
-    w = tf.Variable([1.0, 2.0])
-
-    def run(scale):
-        with sp.DistributedGradientTape(tf.GradientTape()) as tape:
-            loss = tf.reduce_sum(w) * scale
-        return [tape.gradient(loss, w)]
-
-    (gradient,) = context(run)(tf.constant(float(sp.rank())))
-    np.testing.assert_allclose(gradient, [(sp.size() - 1) / 2] * 2)
+def summed(s, x, rank):
+    loss, tape = recorded(lambda: tf.reduce_sum(s.w**2 * x), op=sp.Sum)
+    return tape.gradient(loss, [s.w])
 
 
-@WRAPS
-def test_none_stays_none_and_the_structure_is_kept(context):
-    u, v = tf.Variable(1.0), tf.Variable(2.0)
-    w = tf.Variable(3.0, dtype=tf.float64)
+def averaged_in_its_own_context(s, x, rank):
+    with sp.DistributedGradientTape(tf.GradientTape()) as tape:
+        loss = tf.reduce_sum(s.w**2 * x)
+    return [tape.gradient(loss, s.w)]
 
-    def run(scale):
-        with tf.GradientTape() as inner:
-            loss = scale * u + tf.cast(w, tf.float32)
-        sources = {"a": [u, v], "b": (w,)}
-        gradients = sp.DistributedGradientTape(inner).gradient(loss, sources)
-        assert gradients["a"][1] is None
-        assert isinstance(gradients["b"], tuple)
-        return [gradients["a"][0], gradients["b"][0]]
 
-    a, b = context(run)(tf.constant(float(sp.rank())))
-    assert a.numpy() == pytest.approx((sp.size() - 1) / 2)
-    assert b.numpy() == 1.0 and b.dtype == tf.float64
+def structured(s, x, rank):
+    """None stays None, and the structure is kept."""
+    loss, tape = recorded(lambda: rank * s.u + tf.cast(s.w[0], tf.float32))
+    gradients = tape.gradient(loss, {"a": [s.u, s.v], "b": (s.u,)})
+    assert gradients["a"][1] is None and isinstance(gradients["b"], tuple)
+    return [gradients["a"][0], gradients["b"][0]]
+
+
+def unconnected(s, x, rank):
+    loss, tape = recorded(lambda: 2 * s.u)
+    zero = tf.UnconnectedGradients.ZERO
+    return tape.gradient(loss, [s.u, s.v], unconnected_gradients=zero)
+
+
+def local(s, x, rank):
+    loss, tape = recorded(lambda: rank * (s.u + 2 * s.v + 3 * s.z), local_sources=[s.u])
+    tape.register_local_source(s.v)
+    own, reduced = tape.get_local_and_global_gradients(loss, {"u": s.u, "rest": (s.z, s.v)})
+    assert len(own) == 2 and len(reduced) == 1
+    return [*tape.gradient(loss, [s.u, s.v, s.z]), *own, *reduced]
+
+
+def persistent(s, x, rank):
+    with tf.GradientTape(persistent=True) as inner:
+        inner.watch(rank)
+        first, second = rank * s.z, rank * s.z**2
+    tape = sp.DistributedGradientTape(inner)
+    return [tape.gradient(first, s.z), tape.gradient(second, s.z), tape.gradient(first, rank)]
+
+
+def seeded(s, x, rank):
+    y, tape = recorded(lambda: s.w**2, op=sp.Sum)
+    return [tape.gradient(y, s.w, output_gradients=x)]
+
+
+def of_keras(s, x, rank):
+    points = tf.cast(x, tf.float32)[tf.newaxis]
+    loss, tape = recorded(lambda: tf.reduce_sum(s.m(points) ** 2), op=sp.Sum)
+    return tape.gradient(loss, s.m.trainable_variables)
+
+
+def of_keras_in_one_process():
+    model, points = shared().m, tf.constant(normals((3,), "x"), tf.float32)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(points) ** 2)
+    return tape.gradient(loss, model.trainable_variables)
+
+
+CASES = {
+    summed: lambda x: [2 * np.arange(1, 4) * x.sum(axis=0)],
+    averaged_in_its_own_context: lambda x: [2 * np.arange(1, 4) * x.mean(axis=0)],
+    structured: lambda x: [MEAN, MEAN],
+    unconnected: lambda x: [2.0, 0.0],
+    local: lambda x: (
+        [sp.rank() / N * k for k in (1, 2)]
+        + [3 * MEAN]
+        + [sp.rank() / N * k for k in (2, 1)]
+        + [3 * MEAN]
+    ),
+    persistent: lambda x: [MEAN, 6 * MEAN, 3.0],
+    seeded: lambda x: [2 * np.arange(1, 4) * x.sum(axis=0)],
+    of_keras: lambda x: of_keras_in_one_process(),
+}
+"""The gradients that a tape computes, and the expected ones given the x of all ranks."""
+
+
+@pytest.mark.parametrize("context", EAGER_FIRST)
+def test_gradients(context):
+    """All cases in one function, so that XLA compiles once a context."""
+    s = shared()
+    run = context(lambda x, rank: [g for case in CASES for g in case(s, x, rank)])
+    x = normals((3,), "x")
+    found = iter(run(tf.constant(x[sp.rank()]), tf.constant(float(sp.rank()))))
+    for case, expected_of in CASES.items():
+        for expected, got in zip(expected_of(x), found, strict=False):
+            rtol, atol = (1e-13, 1e-15) if got.dtype == tf.float64 else (1e-4, 1e-5)
+            np.testing.assert_allclose(got, expected, rtol, atol, err_msg=case.__name__)
+    assert next(found, None) is None
 
 
 def test_nothing_but_none():
-    u, v = tf.Variable(1.0), tf.Variable(2.0)
-    with tf.GradientTape() as inner:
-        loss = 2 * u
-    assert sp.DistributedGradientTape(inner).gradient(loss, [v]) == [None]
-
-
-@WRAPS
-def test_unconnected_gradients_can_be_zeros(context):
-    u, v = tf.Variable(1.0), tf.Variable(2.0)
-
-    def run():
-        with tf.GradientTape() as inner:
-            loss = 2 * u
-        tape = sp.DistributedGradientTape(inner)
-        return tape.gradient(loss, [u, v], unconnected_gradients=tf.UnconnectedGradients.ZERO)
-
-    assert [g.numpy() for g in context(run)()] == [2.0, 0.0]
+    s = shared()
+    loss, tape = recorded(lambda: 2 * s.u)
+    assert tape.gradient(loss, [s.v]) == [None]
 
 
 def test_sparse_gradients_of_unknown_length_come_back_dense_from_compiled_functions():
@@ -94,84 +136,12 @@ def test_sparse_gradients_of_unknown_length_come_back_dense_from_compiled_functi
 
     @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None], tf.int32)])
     def run(rows):
-        with tf.GradientTape() as inner:
-            loss = tf.reduce_sum(tf.gather(table, rows))
-        return sp.DistributedGradientTape(inner, sp.Sum).gradient(loss, table)
+        loss, tape = recorded(lambda: tf.reduce_sum(tf.gather(table, rows)), op=sp.Sum)
+        return tape.gradient(loss, table)
 
     gradient = run(tf.fill([sp.rank() + 1], sp.rank()))
     expected = [[r + 1.0] * 2 for r in range(sp.size())] + [[0.0] * 2]
     np.testing.assert_array_equal(gradient, expected)
-
-
-@WRAPS
-def test_local_sources(context):
-    u, v, w = (tf.Variable(1.0) for _ in range(3))
-
-    def run(scale):
-        with tf.GradientTape(persistent=True) as inner:
-            loss = scale * (u + 2 * v + 3 * w)
-        tape = sp.DistributedGradientTape(inner, local_sources=[u])
-        tape.register_local_source(v)
-        own, reduced = tape.get_local_and_global_gradients(loss, {"u": u, "rest": (w, v)})
-        assert len(own) == 2 and len(reduced) == 1
-        return [*tape.gradient(loss, [u, v, w]), *own, *reduced]
-
-    got = context(run)(tf.constant(float(sp.rank())))
-    mine, mean = sp.rank() / sp.size(), (sp.size() - 1) / 2
-    np.testing.assert_allclose(got, [mine, 2 * mine, 3 * mean, 2 * mine, mine, 3 * mean])
-
-
-@WRAPS
-def test_a_persistent_tape_gives_several(context):
-    w = tf.Variable(3.0)
-
-    def run(scale):
-        with tf.GradientTape(persistent=True) as inner:
-            inner.watch(scale)
-            first, second = scale * w, scale * w**2
-        tape = sp.DistributedGradientTape(inner)
-        return [tape.gradient(first, w), tape.gradient(second, w), tape.gradient(first, scale)]
-
-    results = context(run)(tf.constant(float(sp.rank())))
-    mean = (sp.size() - 1) / 2
-    np.testing.assert_allclose(results, [mean, 6 * mean, 3.0])
-
-
-@WRAPS
-def test_output_gradients(context):
-    w = tf.Variable([1.0, 2.0])
-
-    def run(seed):
-        with tf.GradientTape() as inner:
-            y = w**2
-        return [sp.DistributedGradientTape(inner, sp.Sum).gradient(y, w, output_gradients=seed)]
-
-    seeds = normals((2,), "seed").astype("float32")
-    (gradient,) = context(run)(tf.constant(seeds[sp.rank()]))
-    np.testing.assert_allclose(gradient, [2, 4] * seeds.sum(axis=0), 1e-5, 1e-6)
-
-
-@WRAPS
-def test_the_variables_of_a_keras_model(context):
-    model = keras.Sequential([keras.layers.Dense(3, activation="tanh"), keras.layers.Dense(1)])
-    model.build((None, 2))
-    model.set_weights([normals(w.shape, str(i))[0] for i, w in enumerate(model.get_weights())])
-    points = normals((4, 2), "points").astype("float32")
-
-    def local(x):
-        with tf.GradientTape() as inner:
-            loss = tf.reduce_sum(model(x) ** 2)
-        return inner, loss
-
-    def run(x):
-        inner, loss = local(x)
-        return sp.DistributedGradientTape(inner, sp.Sum).gradient(loss, model.trainable_variables)
-
-    got = context(run)(tf.constant(points[sp.rank()]))
-    inner, loss = local(tf.constant(points.reshape(-1, 2)))  # the serial result on all points
-    expected = inner.gradient(loss, model.trainable_variables)
-    for one, other in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, other, 1e-4, 1e-5)
 
 
 def test_other_methods_are_the_inner_tapes():
@@ -203,7 +173,7 @@ def means():
 
 
 def reduce(given, sources, op=sp.Average, **options):
-    """What a tape that has found these gradients gives."""
+    """Return the results of a distributed tape whose inner tape gives these gradients."""
     tape = SimpleNamespace(gradient=lambda *_: given)
     return sp.DistributedGradientTape(tape, op, **options).gradient(None, sources)
 

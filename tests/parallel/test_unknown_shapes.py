@@ -137,7 +137,7 @@ KNOWN = ((ANY_ROWS, known), (None, forgotten), (ANYTHING, known))
 @pytest.mark.ranks(most=2, reason="what a graph knows of shapes does not depend on other ranks")
 @pytest.mark.parametrize("of_x, of_gradient", KNOWN)
 def test_gradients_of_which_more_or_less_is_known(of_x, of_gradient):
-    """A graph may know the shape of a result's gradient and not that of what it is by, or reverse.
+    """A graph may know the shape of a result's gradient but not that of the input, or vice versa.
 
     The last one leaves out alltoall, whose result has no known rank then.
     """

@@ -53,7 +53,7 @@ def test_a_handler_gets_addresses():
 
 @pytest.mark.parametrize("error", (ValueError, KeyboardInterrupt, SystemExit))
 def test_what_a_handler_raises_is_the_programs_error(error):
-    """Nothing may pass through the C code between; and the process goes on."""
+    """Nothing may pass through the C code between; the process continues."""
     fail = True
 
     def handler(send, receive):

@@ -24,7 +24,7 @@ def test_tensorflow_takes_handlers_of_gpus():
 @pytest.fixture(scope="module")
 def bridge_for_gpus():
     """As on a machine with a GPU; what is to lie there, TensorFlow puts on the CPU here."""
-    usual = usual_bridge()  # a target has one table in a process, that of the first
+    usual = usual_bridge()  # a target has one table in a process, the first one
     bridge = Bridge(with_gpus=True)
     bridge.on_host, bridge.others = usual.on_host, usual.others
     return bridge
@@ -99,7 +99,7 @@ def in_the_function_that_calls_it(look, device):
     "device, kind", ((None, "GPU"), ("/CPU:0", "CPU"), ("/GPU:0", "GPU"), ("/device:CPU:0", "CPU"))
 )
 def test_the_order_is_that_of_the_programs_device(on_both_platforms, named, device, kind):
-    """As far as it is named when the program is traced."""
+    """If it is named when the program is traced."""
     orders = on_both_platforms._orders
     found = []
 

@@ -91,25 +91,14 @@ def noting(seen):
     return lambda *arguments: seen.append(arguments)
 
 
-def test_the_stream_reaches_the_handler(seen):
-    xla = FakeXla(stream=0x7F0000001000)
-    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2), INTERRUPTIONS)
+@pytest.mark.parametrize("stream", (0x7F0000001000, 0, None))
+def test_the_handler_gets_the_addresses_and_the_stream(seen, stream):
+    """The default stream is 0; on the host nobody asks for one."""
+    xla, asks = FakeXla(stream), stream is not None
+    entry = c_function(one_tensor(noting(seen), with_stream=asks), (0, 2), INTERRUPTIONS)
     assert entry(xla.frame(0x1000, 0x2000)) is None
-    assert seen == [(0x1000, 0x2000, 0x7F0000001000)]
-    assert xla.contexts == [(4 * POINTER, CONTEXT)] and xla.errors == []
-
-
-def test_the_default_stream_is_zero(seen):
-    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2), INTERRUPTIONS)
-    assert entry(FakeXla(stream=0).frame(0x1000, 0x2000)) is None
-    assert seen == [(0x1000, 0x2000, 0)]
-
-
-def test_on_the_host_nobody_asks_for_a_stream(seen):
-    xla = FakeXla(stream=None)
-    entry = c_function(one_tensor(noting(seen), with_stream=False), (0, 2), INTERRUPTIONS)
-    assert entry(xla.frame(0x1000, 0x2000)) is None
-    assert seen == [(0x1000, 0x2000)] and xla.contexts == []
+    assert seen == [(0x1000, 0x2000, *([stream] if asks else []))]
+    assert xla.contexts == [(4 * POINTER, CONTEXT)] * asks and xla.errors == []
 
 
 def test_a_refused_stream_is_an_error(seen):

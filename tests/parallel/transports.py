@@ -53,12 +53,12 @@ class Driver:
         return self.transport.carries(request)
 
     def prepared(self, request: Request) -> OnArrays:
-        """What carries a request out, as often as it is called."""
+        """Return a function that carries a request out."""
         transfer = self.transport.prepare(request)
         return lambda x, y: transfer(x.ctypes.data, y.ctypes.data, *self.where)
 
     def start(self, request: Request, x: np.ndarray) -> np.ndarray:
-        """What the request's transfer has written when it returned."""
+        """Return the memory of the result after the transfer has returned."""
         assert x.shape == request.shape and x.dtype == numpy_type(request.dtype)
         y = np.frombuffer(
             bytearray(b"U" * (math.prod(request.receive_shape) * x.itemsize)), x.dtype
@@ -69,7 +69,7 @@ class Driver:
         return y
 
     def run(self, request: Request, x: np.ndarray) -> np.ndarray:
-        """The result; the input stays as it was."""
+        """Return the result, and check that the input is unchanged."""
         before = x.copy()
         y = self.start(request, x)
         self.finish()
@@ -145,7 +145,7 @@ def transports_from_now_on(monkeypatch: Any) -> list[str]:
         by.append(self.signature.transport)
         execute(self, *arguments)
 
-    # What machine code carries would not be noted.
+    # Transfers of machine code would not be noted.
     monkeypatch.setattr(PreparedCall, "serve_by_machine_code", lambda *_: None)
     monkeypatch.setattr(PreparedCall, "execute", recording)
     return by

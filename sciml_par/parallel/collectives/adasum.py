@@ -1,4 +1,4 @@
-"""Adasum: a sum of gradients that knows how far they point the same way.
+"""Adasum: a sum of gradients that averages their common direction.
 
 Maleki et al. 2020, "Scaling distributed training with adaptive summation" (arXiv 2006.02924).
 """
@@ -17,7 +17,7 @@ from sciml_par.parallel.collectives.call_options import CallOptions
 from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, reduced
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.parallel.requests.request import even_rows
-from sciml_par.parallel.tensors.shapes import shape_of
+from sciml_par.parallel.tensors.packing import shape_of
 
 Tensor = Any
 
@@ -25,7 +25,7 @@ _HALF_BYTES = 2
 
 
 def adasum(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
-    """Return each of the tensors, combined over the ranks by itself (collective).
+    """Combine each of the tensors over the ranks, separately (collective).
 
         A(a, b) = (1 − a·b / 2‖a‖²) a + (1 − a·b / 2‖b‖²) b
 
@@ -34,13 +34,11 @@ def adasum(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
 
     Notes
     -----
-    Whatever the tree combines is Σ_r w_r x_r, and all its products follow from x_r · x_s. So
-    each rank takes one part of all ranks' vectors (an alltoall), multiplies there, and the sum of
-    the products over the parts (an allreduce of P² numbers a tensor) gives every rank the same
-    weights w; then the parts are gathered. As much travels as in an allreduce of long vectors,
-    and as each part of the result is made once, all ranks have the same bits.
-
-    Products are in float64; 16-bit types are combined in float32.
+    Every intermediate result is Σ_r w_r x_r, and its products follow from x_r · x_s. So each rank
+    takes one part of all ranks' vectors (an alltoall) and multiplies. The sum of the products over
+    the parts (an allreduce of P² numbers per tensor) gives all ranks the same weights w; then the
+    parts are gathered. The traffic is that of an allreduce of long vectors, and all ranks have the
+    same bits. Products are in float64; 16-bit types are combined in float32.
     """
     for x in tensors:
         if not x.dtype.is_floating:
@@ -56,7 +54,7 @@ def adasum(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
 
 
 def _combined(flat: Tensor, lengths: Sequence[int], options: CallOptions) -> Tensor:
-    """Adasum of [n], of which vectors of `lengths` count as such."""
+    """Combine [n], the concatenation of vectors of `lengths`."""
     rank, size = options.group.rank, options.group.size
     share = even_rows(sum(lengths), size)
     mine = exchanged(flat, share, (share[rank],) * size, options)
@@ -80,9 +78,9 @@ def _combined(flat: Tensor, lengths: Sequence[int], options: CallOptions) -> Ten
 
 
 def _overlaps(lengths: Sequence[int], first: int, end: int) -> dict[int, int]:
-    """Return how many elements of each vector lie in [first, end) of them all, where there are any.
+    """Return {vector: number of its elements in [first, end)} for numbers above 0, or {0: 0}.
 
-    Never nothing at all: a rank without elements must still take part in the gradient.
+    A rank without elements must still take part in the gradient.
     """
     overlaps = {}
     start = 0
@@ -93,7 +91,7 @@ def _overlaps(lengths: Sequence[int], first: int, end: int) -> dict[int, int]:
 
 
 def _weights(products: Tensor, size: int) -> Tensor:
-    """w with Adasum(x_0, …, x_{P−1}) = Σ_r w_r x_r, of x_r · x_s.
+    """Compute w with Adasum(x_0, …, x_{P−1}) = Σ_r w_r x_r from x_r · x_s.
 
     Parameters
     ----------
@@ -103,7 +101,7 @@ def _weights(products: Tensor, size: int) -> Tensor:
     -------
     [n, P].
     """
-    # Row r of what is combined says by which weights it is made of the x.
+    # Row r has the weights of the x in the r-th intermediate result.
     rows = tf.eye(size, batch_shape=[products.shape[0]], dtype=products.dtype)
     whole = 1 << (size.bit_length() - 1)
     more = size - whole
@@ -116,7 +114,7 @@ def _weights(products: Tensor, size: int) -> Tensor:
 
 
 def _pairwise(a: Tensor, b: Tensor, products: Tensor) -> Tensor:
-    """Adasum of each pair. a, b: [n, pairs, P]."""
+    """Combine each pair. a, b: [n, pairs, P]."""
     of_a, of_b = tf.matmul(a, products), tf.matmul(b, products)
     between = tf.reduce_sum(of_a * b, axis=2, keepdims=True)
     for_a = 1 - _ratio(between, of_a, a, products) / 2
@@ -125,7 +123,7 @@ def _pairwise(a: Tensor, b: Tensor, products: Tensor) -> Tensor:
 
 
 def _ratio(between: Tensor, of_a: Tensor, a: Tensor, products: Tensor) -> Tensor:
-    """a·b / ‖a‖²; 0 where a is zero or, of terms that cancel, nothing but rounding."""
+    """Return a·b / ‖a‖²; 0 if a is zero or only the rounding of terms that cancel."""
     square = tf.reduce_sum(of_a * a, axis=2, keepdims=True)
     lengths = tf.sqrt(tf.linalg.diag_part(tf.stop_gradient(products)))[:, tf.newaxis]
     uncancelled = tf.reduce_sum(tf.abs(a) * lengths, axis=2, keepdims=True) ** 2

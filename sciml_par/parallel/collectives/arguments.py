@@ -1,4 +1,4 @@
-"""What users give to collectives, checked."""
+"""Checks of the arguments of collectives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sciml_par.parallel.requests.request import even_rows
 
 
 def tensor_of(value: Any, where: str) -> Any:
-    """`value` as one dense tensor; or `InputError`, with what to give in its place."""
+    """Return `value` as one dense tensor, or raise `InputError`."""
     if isinstance(value, tf.RaggedTensor):
         raise InputError(
             f"{where}: expected a dense tensor; got a RaggedTensor. Give its .values, or make it "
@@ -25,18 +25,18 @@ def tensor_of(value: Any, where: str) -> Any:
         return tf.convert_to_tensor(value)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         raise InputError(
-            f"{where}: expected a tensor, or what tf.convert_to_tensor makes one of; got "
+            f"{where}: expected a tensor, or a value for tf.convert_to_tensor; got "
             f"{_named(value)}. TensorFlow says: {str(error).strip().split(chr(10))[0]}"
         ) from error
 
 
 def list_of(values: Any, where: str, *, of: str = "tensors") -> list[Any]:
-    """Several values, as a user gives them; or `InputError`."""
+    """Return a list of `values`, or raise `InputError`."""
     try:
         return list(values)
     except TypeError as error:
         raise InputError(
-            f"{where}: expected a list of {of}; got {_named(values)}. Give one alone as [x]."
+            f"{where}: expected a list of {of}; got {_named(values)}. Write one as [x]."
         ) from error
 
 
@@ -45,20 +45,20 @@ def _named(value: Any) -> str:
 
 
 def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
-    """Return how many of `rows` rows go to each of `size` ranks, as the user says by `splits`."""
+    """Return how many of `rows` rows go to each of `size` ranks; checks the user's `splits`."""
     if splits is None:
         if rows % size:
             raise InputError(
-                f"alltoall: {rows} rows cannot be split evenly among {size} ranks. Say with "
-                f"splits how many go to each."
+                f"alltoall: {rows} rows cannot be split evenly among {size} ranks. Give "
+                f"splits, the number of rows for each rank."
             )
         return even_rows(rows, size)
     known = tf.get_static_value(tensor_of(splits, "alltoall: splits"))
     if known is None:
         raise InputError(
             "alltoall: expected splits that are known when the function is traced; got a tensor "
-            "computed in the graph. XLA compiles for known shapes: give numbers, or leave "
-            "jit_compile out."
+            "computed in the graph. XLA compiles for known shapes: give numbers, or leave out "
+            "jit_compile."
         )
     if (
         known.shape != (size,)
@@ -74,7 +74,7 @@ def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
 
 
 def unknown_splits(splits: Any) -> bool:
-    """Return whether only the graph will know how many rows go to each rank."""
+    """Return whether `splits` are known only when the graph runs."""
     return tf.is_tensor(splits) and tf.get_static_value(splits) is None
 
 
@@ -85,7 +85,7 @@ def check_rows(x: Any, where: str) -> None:
 
 
 def unknown_shape(x: Any, where: str) -> InputError:
-    """Return the error where a shape would have to be known."""
+    """Return the error for a tensor of unknown shape."""
     return InputError(
         f"{where}: expected a tensor whose shape is known when the function is traced; got "
         f"{x.shape}. XLA compiles for one shape: call the function with tensors of fixed shape, "

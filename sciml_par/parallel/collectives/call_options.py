@@ -1,56 +1,63 @@
-"""What a collective is carried out with: the ranks, its placement in the program, its name."""
+"""The options of a collective: its ranks, its placement in the program, its name."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 from sciml_par._tensorflow import is_recorded, tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.arguments import tensor_of, unknown_shape
-from sciml_par.parallel.execution.custom_gradient import custom_gradient
-from sciml_par.parallel.execution.dispatch import Placement, check_device, perform
-from sciml_par.parallel.execution.input_pipeline import name_in_pipeline
-from sciml_par.parallel.execution.unknown_shapes import at_run_time, may_have_unknown_shapes
+from sciml_par.parallel.execution.dispatch import (
+    Placement,
+    at_run_time,
+    check_device,
+    may_have_unknown_shapes,
+    perform,
+)
+from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.execution.vectorized import AllPasses
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.element_type import element_type
 from sciml_par.parallel.requests.request import Request, Shape
-from sciml_par.parallel.tensors.shapes import shape_of
+from sciml_par.parallel.requests.signature import IN_INPUT_PIPELINE
+from sciml_par.parallel.tensors.packing import shape_of
 
 Tensor = Any
 """A `tf.Tensor`, or what `tf.convert_to_tensor` takes."""
 
 Again = Callable[["Tensor", "CallOptions"], "Tensor"]
-"""A collective with its gradient, of a tensor and of options made where it is called."""
+"""A collective with its gradient, as a function of a tensor and new options."""
 
 AgainTogether = Callable[[list["Tensor"], "CallOptions"], Sequence["Tensor"]]
-"""The same of tensors, with what else the collective finds after its results."""
+"""The same for several tensors; further results may follow those of the tensors."""
 
 Gradient = Callable[[Tensor], Tensor]
-"""Takes ḡ, the gradient by a result, and gives that by what it was made of."""
+"""Takes ḡ, the gradient by a result, and returns the gradient by the input."""
 
 
 def communicator_of(communicator: Communicator | None, where: str) -> Communicator:
-    """Return the ranks that a user has given, all by default; or `InputError`."""
+    """Return the given communicator, all ranks by default; or raise `InputError`."""
     if communicator is None:
         return current_world().communicator
     if not isinstance(communicator, Communicator):
         raise InputError(
-            f"{where}: expected communicator to be a Communicator, as .split() makes one, or None; "
+            f"{where}: expected communicator to be None or a Communicator, as .split() returns; "
             f"got {communicator!r}."
         )
     return communicator
 
 
 def gradient_name(name: str | None) -> str | None:
-    """Return the name of the gradient of what the user calls `name`."""
+    """Return the name of the gradient of collective `name`."""
     return None if name is None else f"gradient of {name}"
 
 
 class CallOptions:
-    """What the collectives of one call share with those of its gradient."""
+    """Options that a collective shares with its gradient."""
 
     __slots__ = ("group", "kind", "name", "placement")
 
@@ -66,31 +73,28 @@ class CallOptions:
     def of(
         cls, kind: str, name: str | None, communicator: Communicator | None, device: str | None
     ) -> CallOptions:
-        """Return the options that a user has given, checked."""
+        """Return the user's options, checked."""
         group = communicator_of(communicator, kind)
         if name is not None and not isinstance(name, str):
             raise InputError(f"{kind}: expected name to be a text or None; got {name!r}.")
         check_device(device, kind)
-        return cls(group, Placement(group, device), kind, name_in_pipeline(kind, name))
+        return cls(group, Placement(group, device), kind, _name_in_pipeline(kind, name))
 
     def tensor(self, value: Tensor) -> Tensor:
-        """`value` as a tensor whose elements can be carried."""
-        # To convert a tensor takes TensorFlow as long as a short transfer.
+        """Return `value` as a tensor of a supported element type."""
+        # TensorFlow takes as long to convert a tensor as a short transfer.
         x = value if isinstance(value, tf.Tensor) else tensor_of(value, self.kind)
         element_type(x.dtype.name, where=self.kind)
         return x
 
     def of_gradient(self) -> CallOptions:
-        """Return the options of the gradient, to be called where that is built."""
+        """Return the options of the gradient; call it where the gradient is built."""
         return CallOptions(
             self.group, self.placement.resumed(), self.kind, gradient_name(self.name)
         )
 
     def has_unknown_shape(self, x: Tensor) -> bool:
-        """Return whether the shape of `x` is known only when the graph runs; or `InputError`.
-
-        XLA compiles for known shapes.
-        """
+        """Return whether `x` gets its shape only when the graph runs; raise if XLA compiles it."""
         if x.shape.is_fully_defined():
             return False
         if not may_have_unknown_shapes():
@@ -106,7 +110,7 @@ class CallOptions:
         by_rows: bool = False,
         shape: Any = None,
     ) -> Tensor:
-        """Carry out on `x` the request that `request_of` makes for its shape (collective)."""
+        """Carry out the request `request_of(shape)` on `x` (collective)."""
         if not self.has_unknown_shape(x):
             all_passes = self.all_passes(lambda xs, now: [again(xs[0], now)], by_rows=by_rows)
             return perform(self.group, request_of(shape_of(x)), x, self.placement, all_passes)
@@ -124,8 +128,8 @@ class CallOptions:
     def differentiable(
         self, collective: Callable[[Tensor], tuple[Tensor, Gradient]], x: Tensor
     ) -> Tensor:
-        """y of `collective(x)`, which returns y and the function ḡ ↦ the gradient by x."""
-        # Making y differentiable takes several times as long as a short transfer.
+        """Return y of `collective(x)`, which returns y and the function ḡ ↦ the gradient by x."""
+        # A custom gradient takes several times as long as a short transfer.
         if self.placement.eager and not is_recorded():
             return collective(x)[0]
         return custom_gradient(collective, x)
@@ -140,15 +144,48 @@ class CallOptions:
         by_rows: bool = False,
         travel: int = 1,
     ) -> list[Tensor]:
-        """What `run` gives when the graph runs; see `unknown_shapes.at_run_time` (collective)."""
+        """Return the results of `run` when the graph runs, see `dispatch.at_run_time`."""
         all_passes = self.all_passes(again, by_rows=by_rows)
         return at_run_time(self.group, run, inputs, results, self.placement, all_passes, travel)
 
     def all_passes(self, again: AgainTogether, *, by_rows: bool = False) -> AllPasses:
-        """What pfor makes of a collective: `again`, placed where pfor has come to."""
+        """Return the collective for pfor: `again`, with the placement at the conversion."""
         group, device, kind, name = self.group, self.placement.device, self.kind, self.name
 
         def collective(xs: list[Tensor]) -> Sequence[Tensor]:
             return again(xs, CallOptions(group, Placement(group, device), kind, name))
 
         return AllPasses(collective, kind, by_rows)
+
+
+def _name_in_pipeline(kind: str, name: str | None) -> str | None:
+    """Return the name of a collective, marked if a `tf.data` pipeline's function is being traced.
+
+    TensorFlow runs a pipeline ahead of the program, on other threads. So the ranks compare such a
+    collective each time: on one rank the program may have come first. A parallel stage has no order
+    of its collectives at all.
+    """
+    if tf.executing_eagerly():
+        return name
+    stages = _stages_being_traced()
+    if not stages:
+        return name
+    parallel = next((stage for stage in stages if "Parallel" in stage), None)
+    if parallel is not None:
+        raise InputError(
+            f"{kind}: called in a parallel stage of a tf.data pipeline ({parallel.strip('_')}), "
+            f"whose calls have another order on each rank. Leave num_parallel_calls out, or call "
+            f"it outside the pipeline."
+        )
+    return f"{name or kind}{IN_INPUT_PIPELINE}"
+
+
+def _stages_being_traced() -> list[str]:
+    """Return the classes of the datasets whose functions are being traced."""
+    stages = []
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("tensorflow.python.data.ops."):
+            stages.append(type(frame.f_locals.get("self")).__name__)
+        frame = frame.f_back
+    return stages

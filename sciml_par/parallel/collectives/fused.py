@@ -1,4 +1,4 @@
-"""Collectives on many small tensors, in as few transfers as can be."""
+"""Collectives on many small tensors, in as few transfers as possible."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.adasum import adasum
 from sciml_par.parallel.collectives.arguments import check_rows, list_of
-from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.collectives.call_options import CallOptions, Tensor, gradient_name
-from sciml_par.parallel.collectives.fused_rows import gathered_together, scattered_together
+from sciml_par.parallel.collectives.fused_rows import (
+    gathered_together,
+    reduced_slices,
+    scattered_together,
+)
+from sciml_par.parallel.collectives.one_tensor import broadcast
 from sciml_par.parallel.collectives.primitives import reduced, reduced_bundle
-from sciml_par.parallel.collectives.sparse import reduced_slices
 from sciml_par.parallel.collectives.tensor_bundle import TensorBundle, fuse, fuse_lists
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.execution.custom_gradient import custom_gradient
-from sciml_par.parallel.execution.dispatch import takes_bundles
-from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
+from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, takes_bundles
+from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import (
     Adasum,
@@ -27,8 +30,7 @@ from sciml_par.parallel.requests.reduce_op import (
     check_reducible,
     check_scatterable,
 )
-from sciml_par.parallel.tensors.compression import Compression
-from sciml_par.parallel.tensors.scaling import ScalingAndCompression
+from sciml_par.parallel.tensors.compression import Compression, ScalingAndCompression
 
 
 @not_converted
@@ -43,14 +45,14 @@ def fused_allreduce(
     communicator: Communicator | None = None,
     device: str | None = None,
 ) -> list[Tensor]:
-    """`allreduce` of each tensor, in one transfer per element type and 64 MiB (collective).
+    """Apply `allreduce` to each tensor, in one transfer per element type and 64 MiB (collective).
 
     Parameters
     ----------
-    tensors : of any shapes, the same on every rank. `tf.IndexedSlices` among them are gathered, all
+    tensors : of any shapes, the same on every rank. All `tf.IndexedSlices` among them are gathered
         together.
     op, prescale_factor, postscale_factor, compression, name, communicator, device : as for
-        `allreduce`. Adasum takes each tensor by itself.
+        `allreduce`. Adasum combines each tensor separately.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def fused_broadcast(
     communicator: Communicator | None = None,
     device: str | None = None,
 ) -> list[Tensor]:
-    """`broadcast` of each tensor, in one transfer per element type and 64 MiB (collective)."""
+    """Apply `broadcast` to each tensor, one transfer per element type and 64 MiB (collective)."""
     bundle = TensorBundle.of(tensors, "broadcast")
     name = bundle.called(name)
     return fuse(
@@ -123,7 +125,7 @@ def fused_allgather(
     communicator: Communicator | None = None,
     device: str | None = None,
 ) -> list[Tensor]:
-    """`allgather` of each tensor, in one transfer per element type (collective).
+    """Apply `allgather` to each tensor, in one transfer per element type (collective).
 
     Parameters
     ----------
@@ -152,16 +154,16 @@ def fused_reducescatter(
     communicator: Communicator | None = None,
     device: str | None = None,
 ) -> list[Tensor]:
-    """`reducescatter` of each tensor, in one transfer per element type and 64 MiB (collective).
+    """Apply `reducescatter` to each tensor, one transfer per element type and 64 MiB (collective).
 
     Parameters
     ----------
-    tensors : [n_i, ...], of shapes that are the same on every rank.
+    tensors : [n_i, ...], of the same shapes on every rank.
     op, prescale_factor, postscale_factor, name, communicator, device : as for `reducescatter`.
 
     Returns
     -------
-    This rank's rows of each result, in order; those that `reducescatter` gives.
+    This rank's rows of each result, as from `reducescatter`, in order.
     """
     bundle = TensorBundle.of(tensors, "reducescatter")
     options = CallOptions.of("reducescatter", bundle.called(name), communicator, device)
@@ -176,12 +178,43 @@ def fused_reducescatter(
     return fuse_lists(scatter, bundle)
 
 
+def broadcast_variables(
+    variables: Sequence[Any], root: int = 0, *, communicator: Communicator | None = None
+) -> None:
+    """Assign the values of rank `root` to the variables of every rank (collective).
+
+    Parameters
+    ----------
+    variables : `tf.Variable`s or `keras.Variable`s, alike in number, order, shape and type on
+        every rank.
+    root : the rank that sends.
+    communicator : the ranks that take part; all by default.
+
+    Raises
+    ------
+    InputError
+        `variables` has other elements than variables.
+    CollectiveMismatchError
+        The ranks have different variables, or another order of them.
+    """
+    variables = list_of(variables, "broadcast_variables", of="variables")
+    for variable in variables:
+        if not hasattr(variable, "assign"):
+            raise InputError(
+                f"broadcast_variables: expected tf.Variable or keras.Variable; got {variable!r}."
+            )
+    values = [tf.convert_to_tensor(variable) for variable in variables]
+    received = fused_broadcast(values, root, communicator=communicator)
+    for variable, value in zip(variables, received, strict=True):
+        variable.assign(value)
+
+
 def _reduced_later(
     tensors: list[Tensor], op: ReduceOp, options: CallOptions, name: str | None, order: int = 0
 ) -> list[Tensor]:
-    """`fused_allreduce` by Sum or Average when a plain graph runs, which then knows all shapes.
+    """Sum or average when a plain graph runs and knows all shapes (collective).
 
-    It asks for what a rank asks for that has known them when it was traced (collective).
+    The requests are those of a rank that knew the shapes in its trace.
     """
     group = options.group
     if group.size == 1:
@@ -213,14 +246,14 @@ def _reduced_later(
 
 
 def _as_bundle(op: ReduceOp, compression: Any, options: CallOptions) -> bool:
-    """Whether tensors need not be laid in one first: a compressor of the user's sees them all."""
+    """Return whether XLA may take the tensors unpacked; a custom compressor needs them packed."""
     known = (None, Compression.none, Compression.fp16, Compression.bf16)
     sums = isinstance(op, ReduceOp) and op in (Sum, Average)
     return sums and compression in known and takes_bundles(options.placement)
 
 
 def _sparse_and_dense(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Which of them are `tf.IndexedSlices`, and which are not."""
+    """Return the indices of `tf.IndexedSlices`, and of the others."""
     types = set(map(type, tensors))
     if not any(issubclass(each, tf.IndexedSlices) for each in types):
         return [], list(range(len(tensors)))

@@ -1,4 +1,4 @@
-"""Many tensors as one flat vector, where rows are gathered or scattered."""
+"""Rows of many tensors, gathered or scattered as one flat vector; slices among them."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
 from sciml_par.parallel.collectives.primitives import any_rows_of, gathered_rows, reduced, scattered
-from sciml_par.parallel.execution.custom_gradient import custom_gradient
-from sciml_par.parallel.execution.dispatch import Placement
-from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
+from sciml_par.parallel.execution.dispatch import Placement, may_have_unknown_shapes
+from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.groups.call_site import CallSite
-from sciml_par.parallel.requests.reduce_op import ReduceOp, Sum
+from sciml_par.parallel.requests.reduce_op import Average, ReduceOp, Sum, check_reducible
 from sciml_par.parallel.requests.request import Allgather, any_rows, even_rows
-from sciml_par.parallel.tensors.shapes import shape_of
+from sciml_par.parallel.tensors.compression import ScalingAndCompression
+from sciml_par.parallel.tensors.packing import shape_of
 
 
 def gathered_together(
     tensors: Sequence[Tensor], options: CallOptions, *, alike: Sequence[Tensor | None] = ()
 ) -> list[Tensor]:
-    """`gathered` of each, in one exchange of all numbers of rows and one transfer a type.
-
-    As for `gathered`, the exchange is made when the graph runs, or when XLA's program is traced
-    (collective).
+    """Gather each, in one exchange of all numbers of rows and one transfer per type (collective).
 
     Parameters
     ----------
-    alike : tensors of integers, or None, whose values must be the same on all ranks.
+    alike : integer tensors, or None, whose values must be the same on all ranks.
     """
     if not tensors:
         return []
@@ -44,7 +42,7 @@ def gathered_together(
 def _gathered_by_type(
     tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
 ) -> list[Tensor]:
-    """rows: [P, n], of every rank's tensors."""
+    """Gather in one transfer per type. rows: [P, n], of every rank's tensors."""
     results: list[Tensor] = [None] * len(tensors)
     for dtype in dict.fromkeys(x.dtype for x in tensors):
         indices = [i for i, x in enumerate(tensors) if x.dtype == dtype]
@@ -57,7 +55,7 @@ def _gathered_by_type(
 def _gathered_together_later(
     tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
 ) -> list[Tensor]:
-    """Return all results, and after them how many rows each rank has of each tensor, [P, n]."""
+    """Return all results, and then the number of rows of each rank and tensor, [P, n]."""
     group, n = options.group, len(tensors)
     results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], tf.int32)]
 
@@ -99,7 +97,7 @@ def _gathered_together_later(
 def _gathered_flat(
     tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
 ) -> list[Tensor]:
-    """Those of one type. rows: [P, n], of every rank's tensors."""
+    """Gather tensors of one type. rows: [P, n], of every rank's tensors."""
     if len(tensors) == 1:
         return [gathered_rows(tensors[0], tuple(rows[:, 0].tolist()), options)]
     shapes = [shape_of(x) for x in tensors]
@@ -116,11 +114,11 @@ def _gathered_flat(
 def _rows_of_all(
     tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
 ) -> np.ndarray:
-    """Return how many rows each rank has of each tensor, [P, n] (collective)."""
+    """Return the number of rows of each rank and tensor, [P, n] (collective)."""
     group, n = options.group, len(tensors)
     mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
     everyone = np.empty((group.size, n), np.int64)
-    # Their text makes the ranks agree on all types and shapes, and on what must be alike.
+    # By this name the ranks agree on all types and shapes, and on `alike`.
     shapes = [str(any_rows("", x.dtype.name, shape_of(x)))[1:-1] for x in tensors]
     name = f"rows of {options.kind}({'; '.join(shapes)})"
     if alike:
@@ -135,7 +133,7 @@ def _rows_of_all(
 
 
 def _text(integers: Tensor | None) -> str:
-    """Return the values of a tensor, as far as a trace knows them."""
+    """Return the values of a tensor if the trace knows them, or "None"."""
     known = None if integers is None else tf.get_static_value(integers)
     return str(known if known is None else np.asarray(known).tolist())
 
@@ -143,7 +141,7 @@ def _text(integers: Tensor | None) -> str:
 def scattered_together(
     tensors: Sequence[Tensor], op: ReduceOp, options: CallOptions
 ) -> list[Tensor]:
-    """`scattered` of each tensor in one transfer, where all are of one type (collective)."""
+    """Apply `scattered` to tensors of one type, in one transfer (collective)."""
     if len(tensors) == 1:
         return [scattered(tensors[0], op, options)]
     size, rank = options.group.size, options.group.rank
@@ -154,10 +152,44 @@ def scattered_together(
         tf.split(tf.reshape(x, [-1]), own.tolist())
         for x, own in zip(tensors, counts.T, strict=True)
     ]
-    # What each rank is to receive lies together.
+    # The rows for one rank follow each other.
     flat = tf.concat([part[r] for r in range(size) for part in parts], axis=0)
     y = scattered(flat, op, options, rows=tuple(counts.sum(axis=1).tolist()))
     return [
         tf.reshape(piece, [int(own[rank]), *shape[1:]])
         for piece, own, shape in zip(tf.split(y, counts[rank].tolist()), rows, shapes, strict=True)
     ]
+
+
+def reduced_slices(
+    slices: Sequence[Tensor], op: ReduceOp, scaling: ScalingAndCompression, options: CallOptions
+) -> list[Tensor]:
+    """Return the rows of all ranks, in one transfer per element type (collective).
+
+    Rows with the same index stand for their sum, so all ranks' rows together are the sum over the
+    ranks. For the Average, the values are divided by P.
+
+    Parameters
+    ----------
+    slices : `tf.IndexedSlices`, values [n_r, ...] and indices [n_r]; n_r may differ from rank to
+        rank, the dense_shape must not.
+    """
+    values = [options.tensor(each.values) for each in slices]
+    for x in values:
+        check_reducible(op, x.dtype.name, where=options.kind)
+        if op not in (Sum, Average):
+            raise InputError(
+                f"{options.kind}: expected Sum or Average for tf.IndexedSlices; got {op!r}. Make "
+                f"the tensor dense by tf.convert_to_tensor first."
+            )
+    indices = [options.tensor(each.indices) for each in slices]
+    before = [scaling.before(x) for x in values]
+    shapes = [each.dense_shape for each in slices]
+    whole = gathered_together([*(x for x, _ in before), *indices], options, alike=shapes)
+    results = []
+    for i, (each, (_, context)) in enumerate(zip(slices, before, strict=True)):
+        y = scaling.after(whole[i], context)
+        if op is Average:
+            y = y / options.group.size
+        results.append(tf.IndexedSlices(y, whole[len(slices) + i], each.dense_shape))
+    return results

@@ -1,8 +1,8 @@
-"""Ranks that are done, and go on to take part in what the others do: uneven numbers of steps.
+"""Uneven numbers of steps: ranks that are done take part in the collectives of the others.
 
-A rank that joins tells the others how many collectives it has begun. From then on they tell it of
-each of theirs, beginning with those that it has missed, and it does its part: it gives zeros, or
-no rows. Ranks that have all their data know nothing of this, and pay one test a collective.
+A rank that joins tells the others how many collectives it has begun. From then on they announce
+each of theirs to it, starting with those that it has missed, and it contributes zeros or no rows.
+Without joined ranks this costs one test per collective.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from sciml_par._tensorflow import hidden_from_autograph, tf
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError, SciMLParError
-from sciml_par.parallel.execution.dispatch import run_eagerly
+from sciml_par.parallel.execution.eager import run_eagerly
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.joined_ranks import (
@@ -44,11 +44,11 @@ _POLL_SECONDS = 0.0002
 
 @hidden_from_autograph
 def join(*, communicator: Communicator | None = None) -> int:
-    """Wait until every rank has come here, and take part in their collectives until then.
+    """Wait until every rank has joined, and take part in the others' collectives until then.
 
-    A rank that has no more data calls it (collective, but at any time). It gives zeros to the sums
-    and averages of the others, what changes nothing to their Min, Max and Product, and no rows to
-    their allgather, alltoall and reducescatter; results it drops.
+    A rank without more data calls it (collective, but at any time). It contributes zeros to sums
+    and averages, neutral elements to Min, Max and Product, and no rows to allgather, alltoall and
+    reducescatter; it drops the results.
 
     Parameters
     ----------
@@ -56,23 +56,24 @@ def join(*, communicator: Communicator | None = None) -> int:
 
     Returns
     -------
-    The last rank to join, the same on all: of those that have begun the most collectives, the one
-    with the highest number.
+    The last rank to join, the same on all ranks: the highest of those that have begun the most
+    collectives.
 
     Raises
     ------
     InputError
-        There is no thread that could listen, because MPI was started without MPI_THREAD_MULTIPLE.
+        MPI was started without MPI_THREAD_MULTIPLE.
     SciMLParError
-        The others ask for what only this rank could give (a broadcast from it, objects, an
-        alltoall in a function that was traced before, Adasum), or one ended the program.
+        The others need data of this rank (a broadcast from it, objects, an alltoall in a function
+        that was traced before, Adasum), or one of them ended the program.
 
     Notes
     -----
-    An Average divides by the number of all ranks, with or without data, as Horovod's does. For the
-    mean over those that have data, add a one of each to the Sum, and divide.
+    An Average divides by the number of all ranks, with or without data, as in Horovod. For the mean
+    over the ranks with data, sum a 1 from each as well, and divide.
 
-    The first collective that the others call waits up to a quarter of a second; later ones do not.
+    The first collective after a rank has joined waits up to a quarter of a second; later ones do
+    not.
     """
     world = current_world()
     if world.process != os.getpid():
@@ -82,8 +83,8 @@ def join(*, communicator: Communicator | None = None) -> int:
         return 0
     if world.watchdog is None:
         raise InputError(
-            "join: expected an MPI with MPI_THREAD_MULTIPLE, by which a thread can listen; this "
-            "one has none. Give every rank as many steps: allreduce the number with Min."
+            "join: expected an MPI started with MPI_THREAD_MULTIPLE. Give all ranks the same "
+            "number of steps: allreduce it with Min."
         )
     return _Join(group, world.mailbox).last_rank()
 
@@ -95,7 +96,7 @@ class _Join:
     group: Communicator
     mailbox: Mailbox
     rows: tuple[int, ...] | None = None
-    """How many rows each rank has for this one in the alltoall that comes next."""
+    """The number of rows that each rank has for this one in the next alltoall."""
 
     def last_rank(self) -> int:
         group = self.group
@@ -108,7 +109,7 @@ class _Join:
         return max(range(group.size), key=lambda rank: (counts[rank], rank))
 
     def _next(self) -> Announcement | None:
-        """What the others do next; None once all have joined and all has been done."""
+        """Return the others' next collective; None once all have joined and nothing is left."""
         group, mailbox = self.group, self.mailbox
         while True:
             mailbox.poll()
@@ -129,7 +130,7 @@ class _Join:
             numbers = sorted(self.group.world_ranks.index(rank) for rank in gone)
             raise SciMLParError(
                 f"{rank_list(numbers).capitalize()} ended the program while rank "
-                f"{self.group.rank} waits in join. Every rank must call join when it is done."
+                f"{self.group.rank} waits in join. Call join on every rank."
             )
 
     def _take_part(self, announcement: Announcement) -> None:
@@ -151,7 +152,7 @@ class _Join:
             run_eagerly(CallSite(self.group, request), x)
 
     def _without_data(self, announcement: Announcement, request: Request) -> Request:
-        """Return the request that this rank makes where another one makes `request`."""
+        """Return this rank's counterpart of another rank's `request`."""
         group = self.group
         if isinstance(request, Broadcast) and request.root == group.rank:
             raise self._cannot(announcement, "it is the one to give")
@@ -178,7 +179,7 @@ class _Join:
 
 
 def neutral(op: ReduceOp | None, dtype: str) -> Any:
-    """What changes nothing in a reduction by `op`, as a scalar."""
+    """Return the neutral element of `op`, as a scalar."""
     kind = tf.as_dtype(dtype)
     if kind.is_bool:
         return tf.constant(op in (Min, Product))

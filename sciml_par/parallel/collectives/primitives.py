@@ -1,7 +1,6 @@
 """The collectives as differentiable functions of checked tensors; each gradient is the adjoint.
 
-Each works where the shape is known, and in plain graphs also where it is not yet. They are in one
-file because the adjoint of one is another.
+In plain graphs, shapes may be unknown until the graph runs.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import rows_for_each
 from sciml_par.parallel.collectives.call_options import Again, CallOptions, Gradient, Tensor
-from sciml_par.parallel.execution.custom_gradient import custom_gradient
-from sciml_par.parallel.execution.dispatch import perform_bundle
-from sciml_par.parallel.execution.unknown_shapes import may_have_unknown_shapes
+from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, perform_bundle
+from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.requests.reduce_op import Average, Max, Min, Product, ReduceOp, Sum
 from sciml_par.parallel.requests.request import (
     Allgather,
@@ -28,11 +26,11 @@ from sciml_par.parallel.requests.request import (
     even_rows,
     exchange_of_rows,
 )
-from sciml_par.parallel.tensors.shapes import shape_of
+from sciml_par.parallel.tensors.packing import shape_of
 
 
 def reduced(x: Tensor, op: ReduceOp, options: CallOptions) -> Tensor:
-    """y = x_0 ∘ x_1 ∘ … on every rank (collective)."""
+    """Return y = x_0 ∘ x_1 ∘ … on every rank (collective)."""
 
     def request_of(shape: Shape) -> Request:
         return Allreduce(x.dtype.name, shape, op, name=options.name)
@@ -58,7 +56,7 @@ def reduced(x: Tensor, op: ReduceOp, options: CallOptions) -> Tensor:
 
 
 def reduced_bundle(tensors: list[Tensor], op: ReduceOp, options: CallOptions) -> list[Tensor]:
-    """`reduced` of each tensor by Sum or Average, as one vector of XLA's (collective)."""
+    """Sum or average each tensor, by one custom call of XLA (collective)."""
     assert op in (Sum, Average)
     count = sum(x.shape.num_elements() for x in tensors)
     request = Allreduce(tensors[0].dtype.name, (count,), op, name=options.name)
@@ -79,7 +77,7 @@ def reduced_bundle(tensors: list[Tensor], op: ReduceOp, options: CallOptions) ->
 
 
 def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
-    """y = x_root on every rank (collective)."""
+    """Return y = x_root on every rank (collective)."""
 
     def request_of(shape: Shape) -> Request:
         return Broadcast(x.dtype.name, shape, root, name=options.name)
@@ -88,8 +86,8 @@ def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
         total = reduced(g, Sum, options.of_gradient())
         if options.group.rank == root:
             return total
-        with tf.control_dependencies([total]):  # or a graph would leave the collective out
-            # Zeros that depend on it: where it is differentiated, all ranks take part again.
+        with tf.control_dependencies([total]):  # or a graph would drop the collective
+            # Zeros that depend on it: all ranks take part in its derivative as well.
             return tf.where(tf.zeros_like(total, tf.bool), total, tf.zeros_like(total))
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
@@ -100,10 +98,10 @@ def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
 
 
 def gathered(x: Tensor, options: CallOptions) -> Tensor:
-    """y = (x_0; x_1; …); the ranks tell each other how many rows they have (collective).
+    """Return y = (x_0; x_1; …) after an exchange of the numbers of rows (collective).
 
-    In plain graphs they do so when the graph runs: then a rank may trace a function again, alone.
-    XLA compiles for known shapes, so in compiled functions they do so when these are traced.
+    In plain graphs the exchange takes place when the graph runs, so that a rank may trace a
+    function again, alone. XLA compiles for known shapes: there it takes place in the trace.
     """
     if options.has_unknown_shape(x) or may_have_unknown_shapes():
         return _gathered_later(x, options)
@@ -113,7 +111,7 @@ def gathered(x: Tensor, options: CallOptions) -> Tensor:
 
 
 def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
-    """y = (x_0; x_1; …) where all ranks know how many rows each has (collective)."""
+    """Return y = (x_0; x_1; …), given the number of rows of each rank (collective)."""
     if options.has_unknown_shape(x):
         return _gathered_later(x, options)
     first = sum(rows[: options.group.rank])
@@ -137,7 +135,7 @@ def _gathered_later(x: Tensor, options: CallOptions) -> Tensor:
 
 
 def _gathered_with_rows(x: Tensor, options: CallOptions) -> list[Tensor]:
-    """[y, rows], rows being how many each rank has, [P] (collective)."""
+    """Return [y, rows], with the number of rows of each rank, [P] (collective)."""
     group = options.group
     results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
 
@@ -168,11 +166,11 @@ def _gathered_with_rows(x: Tensor, options: CallOptions) -> list[Tensor]:
 def scattered(
     x: Tensor, op: ReduceOp, options: CallOptions, *, rows: Shape | None = None
 ) -> Tensor:
-    """y = this rank's rows of x_0 ∘ x_1 ∘ … (collective).
+    """Return this rank's rows of x_0 ∘ x_1 ∘ … (collective).
 
     Parameters
     ----------
-    rows : how many each rank gets, [P]; as even as can be by default.
+    rows : the number of rows for each rank, [P]; as even as possible by default.
     """
     group = options.group
 
@@ -181,8 +179,8 @@ def scattered(
         return Reducescatter(x.dtype.name, shape, op, split, group.rank, name=options.name)
 
     def whole(part: Tensor, after: CallOptions) -> Tensor:
-        # What is known of x decides, on every rank alike; of a gradient, a graph may know more or
-        # less than of what it is the gradient by.
+        # The shape of x decides, on every rank alike: that of its gradient may be known less or
+        # more.
         if not x.shape.is_fully_defined():
             return _put_back(part, tf.shape(x)[0], x.shape, rows, after)
         split = rows or even_rows(x.shape[0], group.size)
@@ -223,9 +221,9 @@ def _keeping_nan(
     by_rows: bool = False,
     shape: Any = None,
 ) -> Tensor:
-    """`options.perform`; in Min and Max a NaN on any rank wins (collective).
+    """Carry out a reduction; in Min and Max a NaN on any rank wins (collective).
 
-    NCCL drops it where another rank has a number: there a flag travels next to each element.
+    NCCL prefers numbers to NaN: there a flag travels with each element.
     """
     dropped = op in (Min, Max) and x.dtype.is_floating
     if not dropped or options.group.nccl_transport is None:
@@ -243,10 +241,7 @@ def _keeping_nan(
 def _put_back(
     part: Tensor, count: Tensor, shape: Any, rows: Shape | None, options: CallOptions
 ) -> Tensor:
-    """Return all rows where `part` has this rank's of a tensor of which a graph knows no shape yet.
-
-    All ranks have the same `count` of them, so they need not tell each other (collective).
-    """
+    """Gather the parts of a tensor with `count` rows, known when the graph runs (collective)."""
     size = options.group.size
     if size == 1:
         return tf.identity(part)
@@ -274,7 +269,7 @@ def _put_back(
 
 
 def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> Tensor:
-    """y = the rows that the ranks have sent to this one (collective)."""
+    """Return the rows that the ranks send to this one (collective)."""
 
     def request_of(shape: Shape) -> Request:
         return Alltoall(x.dtype.name, shape, sent, received, name=options.name)
@@ -292,11 +287,11 @@ def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> 
 def exchanged_later(
     x: Tensor, splits: Tensor | None, options: CallOptions
 ) -> tuple[Tensor, Tensor]:
-    """`exchanged`, and how many rows came from each rank, once the graph runs (collective).
+    """Exchange rows when the graph runs; return them and the number from each rank (collective).
 
     Parameters
     ----------
-    splits : how many rows go to each rank, [P]; None for equal numbers.
+    splits : the number of rows for each rank, [P]; None for equal numbers.
     """
     group = options.group
     results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
@@ -334,14 +329,14 @@ def _has_derivatives(x: Tensor) -> bool:
 
 
 def any_rows_of(x: Tensor) -> Any:
-    """Return a tensor with any number of such rows, as a `tf.TensorSpec`."""
+    """Return the `tf.TensorSpec` of any number of rows like those of x."""
     return tf.TensorSpec(tf.TensorShape([None]).concatenate(x.shape[1:]), x.dtype)
 
 
 def _reduction_gradient(
     total: Tensor, x: Tensor, y: Tensor, op: ReduceOp, options: CallOptions
 ) -> Tensor:
-    """∂L/∂x_s where ∂L/∂y is `total`, for y = x_0 ∘ x_1 ∘ … (y is looked at for Min and Max)."""
+    """Return ∂L/∂x_s given `total` = ∂L/∂y for y = x_0 ∘ x_1 ∘ … (only Min and Max use y)."""
     if op is Sum:
         return total
     if op is Average:
@@ -354,7 +349,7 @@ def _reduction_gradient(
 
 
 def _product_of_the_others(x: Tensor, options: CallOptions) -> Tensor:
-    """Π_{r≠s} x_r on rank s, exact where some x_r are zero."""
+    """Return Π_{r≠s} x_r on rank s, exact if some x_r are zero."""
     rank, size = options.group.rank, options.group.size
     everyone = gathered_rows(x[tf.newaxis], (1,) * size, options)
     return tf.reduce_prod(tf.concat([everyone[:rank], everyone[rank + 1 :]], axis=0), axis=0)

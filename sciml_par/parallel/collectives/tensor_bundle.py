@@ -1,4 +1,4 @@
-"""Many small tensors as one: flat buffers of one element type, a collective for each."""
+"""Many small tensors as flat buffers of one element type, with one collective for each."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import list_of, tensor_of
-from sciml_par.parallel.tensors.packing import can_pack, packed, unpacked
-from sciml_par.parallel.tensors.shapes import shape_digest, shape_of
+from sciml_par.parallel.tensors.packing import can_pack, packed, shape_digest, shape_of, unpacked
 
 BUCKET_BYTES = 64 << 20
-"""How long a flat buffer may become. Longer ones gain no speed, and take memory once more."""
+"""The longest flat buffer. Longer ones gain no speed and double the memory."""
 
 Tensor = Any
 
 Kind = tuple[Any, tuple[int, ...] | None]
-"""A tensor's element type and shape, the latter None where a graph leaves it open."""
+"""A tensor's element type and shape; the shape is None if the graph does not know it."""
 
 
 @dataclass(frozen=True)
 class TensorBundle:
-    """Tensors that travel in as few transfers as can be."""
+    """Tensors for as few transfers as possible."""
 
     tensors: list[Tensor]
     kinds: tuple[Kind, ...]
 
     @classmethod
     def of(cls, values: Sequence[Any], where: str) -> TensorBundle:
-        """Return each of `values` as a tensor, which `where` is to carry."""
+        """Return a bundle of `values` for the collective `where`."""
         values = list_of(values, where)
-        # To look at a tensor takes Python as long as to carry some hundred elements of it.
+        # In Python, looking at a tensor takes as long as carrying some hundred elements of it.
         if set(map(type, values)) == {_eager_tensor()}:
             return cls(values, tuple([_kind_of_eager(x) for x in values]))
         tensor_type = tf.Tensor
@@ -42,11 +41,11 @@ class TensorBundle:
 
     @property
     def has_open_shapes(self) -> bool:
-        """Whether a graph leaves the shape of one of them open."""
+        """Return whether a shape is unknown in the trace."""
         return any(shape is None for _, shape in self.kinds)
 
     def called(self, name: str | None) -> str | None:
-        """What the ranks agree on, with the shapes, which a flat buffer does not show."""
+        """Return `name` with a digest of all shapes, which a flat buffer does not show."""
         if len(self.tensors) < 2:
             return name
         label = _label(self.kinds)
@@ -64,7 +63,7 @@ def fuse(
     *,
     bucket_bytes: int = BUCKET_BYTES,
 ) -> list[Tensor]:
-    """Apply an element-wise collective to all tensors, as many as fit at once."""
+    """Apply an element-wise collective to all tensors, one buffer at a time."""
     apply = _apply_packed if can_pack() else _apply_flat
     return fuse_lists(lambda tensors: apply(collective, tensors), bundle, bucket_bytes=bucket_bytes)
 
@@ -103,9 +102,9 @@ def _eager_tensor() -> Any:
 
 @lru_cache(maxsize=64)
 def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
-    """Return the tensors of each buffer, by index: one element type, types in order of appearance.
+    """Return the indices of each buffer's tensors, of one type; types in order of appearance.
 
-    One whose shape a graph leaves open goes alone, after the others.
+    A tensor of unknown shape has a separate buffer, after the others.
     """
     by_type: dict[Any, list[list[int]]] = {}
     room: dict[Any, int] = {}

@@ -13,10 +13,9 @@ R = TypeVar("R")
 
 
 def not_converted(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, run as it is written where a `tf.function` is traced.
+    """Keep AutoGraph from converting `function`.
 
-    TensorFlow has a decorator for this, but using it here would import TensorFlow, with all its
-    messages, before `init` can silence it.
+    TensorFlow's own decorator would import TensorFlow before `init` can silence its messages.
     """
 
     @hidden_from_autograph

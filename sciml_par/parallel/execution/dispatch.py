@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.parallel.execution.eager import from_host, run_eagerly, shared_call_site
 from sciml_par.parallel.execution.graph_errors import MismatchInGraph
 from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
 from sciml_par.parallel.execution.vectorized import AllPasses
@@ -23,32 +24,24 @@ from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
 from sciml_par.parallel.tensors.buffer_pool import result_memory
-from sciml_par.parallel.tensors.memory import (
-    HOST_MEMORY,
-    empty,
-    has_gpus,
-    kind_of_memory,
-    tensor_on,
-    view,
-)
-from sciml_par.parallel.transports.nccl import NCCLTransport
+from sciml_par.parallel.tensors.memory import has_gpus
 
-_CALL_SITES_KEPT = 4096
-_HOST = "/CPU:0"
+Tensor = Any
+
 _LAST = "sciml_par_last_collective"
 
 
 class Placement:
     """How a collective and its gradients are carried out.
 
-    Made where the forward pass is built, and passed on to its gradient, which may be built in a
-    graph (the backward loop of a while loop) that can only reach the order of a compiled program
-    through the forward's. Elsewhere the gradient reaches it itself: TensorFlow would not see that a
-    handle which one function returns, and another one takes, is that of the order.
+    The forward pass creates it and hands it to its gradient. The graph of a gradient (the backward
+    loop of a while loop) may reach the order of a compiled program only through the forward pass.
+    In other graphs the gradient captures the order anew: TensorFlow would not recognize the order
+    in a handle that one function returns and another takes.
     """
 
     def __init__(self, communicator: Communicator, device: str | None = None) -> None:
-        # Asked once: each question costs as much as a transfer's preparation.
+        # Each of these questions costs as much as preparing a transfer.
         self.eager: bool = tf.executing_eagerly()
         compiled = not self.eager and in_compiled_function()
         self._communicator = communicator
@@ -57,7 +50,7 @@ class Placement:
         self.order = bridge().order() if compiled and communicator.size > 1 else None
 
     def resumed(self) -> Placement:
-        """That of a gradient: a new one, or this one in the backward pass of a loop or a branch."""
+        """Return the gradient's placement: a new one except in a loop's or a branch's backward."""
         if self.order is not None and not only_functions_under_construction():
             return self
         new = Placement(self._communicator, self.device)
@@ -75,25 +68,30 @@ def perform(
 ) -> Any:
     """Carry out a collective on `x` in the context at hand (collective)."""
     if communicator.size == 1:
-        return tf.identity(x)  # what every collective of one rank amounts to
+        return tf.identity(x)
     if placement.eager:
-        call_site, moved = shared_call_site(communicator, request), _moved(x, placement)
-        return _from_host(call_site, moved) if placement.on_host else run_eagerly(call_site, moved)
+        call_site = shared_call_site(communicator, request)
+        if placement.device is not None and (has_gpus() or not placement.on_host):
+            with tf.device(placement.device):
+                x = tf.identity(x)
+        return from_host(call_site, x) if placement.on_host else run_eagerly(call_site, x)
     check_threads_of_mpi()
     call_site = CallSite(communicator, request)
-    with tf.control_dependencies(last_collective()):
+    with tf.control_dependencies(_last_collective()):
         if placement.order is not None:
             y = bridge().emit(call_site, x, placement.order, all_passes, on_host=placement.on_host)
         elif placement.on_host or communicator.nccl_transport is None:
             y = _in_graph_on_host(call_site, x, all_passes)
         else:
-            y = _in_graph(call_site, x, placement, all_passes)
-    set_last_collective(y)
+            spec = tf.TensorSpec(request.receive_shape, x.dtype)
+            run = lambda x: [run_eagerly(call_site, x)]  # noqa: E731
+            y = _in_graph(run, [x], [spec], placement, all_passes, 1)[0]
+    _set_last_collective(y)
     return y
 
 
 def takes_bundles(placement: Placement) -> bool:
-    """Return whether many tensors may be one operand where `placement` leads."""
+    """Return whether one collective may carry many tensors in this placement."""
     return placement.order is not None and bridge().takes_bundles
 
 
@@ -104,68 +102,34 @@ def perform_bundle(
     placement: Placement,
     all_passes: AllPasses,
 ) -> list[Any]:
-    """Carry out a collective on many tensors as on one, where `takes_bundles` (collective)."""
+    """Carry out one collective on many tensors, if `takes_bundles` (collective)."""
     check_threads_of_mpi()
     call = TensorBundleCall(communicator, request, [tuple(x.shape.as_list()) for x in xs])
-    with tf.control_dependencies(last_collective()):
+    with tf.control_dependencies(_last_collective()):
         ys = bridge().emit_bundle(call, xs, placement.order, all_passes)
-    set_last_collective(ys[0])
+    _set_last_collective(ys[0])
     return ys
 
 
 @lru_cache(maxsize=1)
 def check_threads_of_mpi() -> None:
-    """Raise `InputError` if MPI must not be called from the threads on which graphs run."""
+    """Raise `InputError` if graphs' threads must not call MPI."""
     from mpi4py import MPI
 
     levels = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
     level = next(each for each in levels if getattr(MPI, f"THREAD_{each}") == MPI.Query_thread())
     if level != "MULTIPLE":
         raise InputError(
-            f"A collective stands inside a tf.function or a graph, which TensorFlow runs on its "
-            f"threads: expected an MPI started with MPI_THREAD_MULTIPLE; got MPI_THREAD_{level}. "
+            f"A collective in a tf.function or a graph runs on TensorFlow's threads: expected an "
+            f"MPI started with MPI_THREAD_MULTIPLE; got MPI_THREAD_{level}. "
             f"Call sciml_par.init() before anything else starts MPI; or set "
-            f"mpi4py.rc.thread_level = 'multiple' before MPI is imported; or load an MPI that is "
-            f"built for threads. Eager collectives work without it."
+            f"mpi4py.rc.thread_level = 'multiple' before MPI is imported; or load an MPI built "
+            f"with threads. Eager collectives work without it."
         )
 
 
-def run_eagerly(call_site: CallSite, x: Any) -> Any:
-    """Carry out a collective on an eager tensor, from where it lies (collective)."""
-    nccl = call_site.communicator.nccl_transport
-    kind = HOST_MEMORY if nccl is None and not has_gpus() else kind_of_memory(x)
-    if nccl is not None and kind == nccl.memory and nccl.carries(call_site.request):
-        y = empty(call_site.receive_shape, x.dtype, x.device)
-        # TensorFlow has no such operation for uint32 on GPUs, and makes it on the host.
-        if kind_of_memory(y) == nccl.memory:
-            return _from_gpu(call_site, x, y, nccl)
-    if kind == HOST_MEMORY:
-        return _from_host(call_site, x)
-    with tf.device(_HOST):
-        x_on_host = tf.identity(x)
-    y = _from_host(call_site, x_on_host)
-    with tf.device(x.device):
-        return tf.identity(y)
-
-
-def _from_host(call_site: CallSite, x: Any) -> Any:
-    call, source = call_site.prepared(call_site.communicator.mpi_transport), view(x)
-    array, address = result_memory().array(*call_site.result)
-    call.execute(source.address, address)
-    return tensor_on(array)
-
-
-def _from_gpu(call_site: CallSite, x: Any, y: Any, nccl: NCCLTransport) -> Any:
-    # Looking at the tensors waits for TensorFlow's kernels, and TensorFlow knows nothing of NCCL's
-    # stream: it may read the result once that is done.
-    source, target = view(x), view(y)
-    call_site.prepared(nccl).execute(source.address, target.address, nccl.stream)
-    nccl.gpu.synchronize(nccl.stream)
-    return y
-
-
 def check_device(device: str | None, where: str) -> None:
-    """Raise `InputError` if `device` is none of TensorFlow's device names."""
+    """Raise `InputError` if `device` is not one of TensorFlow's device names."""
     if device is not None and _device_type(device) not in ("CPU", "GPU"):
         raise InputError(
             f'{where}: expected device to be None, "/CPU:0" or "/GPU:0"; got {device!r}.'
@@ -180,29 +144,11 @@ def _device_type(device: str) -> str | None:
     return kind
 
 
-def _moved(x: Any, placement: Placement) -> Any:
-    if placement.device is None or (placement.on_host and not has_gpus()):
-        return x
-    with tf.device(placement.device):
-        return tf.identity(x)
-
-
-def shared_call_site(communicator: Communicator, request: Request) -> CallSite:
-    """The call site that eager calls with equal requests share, made at the first of them."""
-    call_sites = communicator.call_sites
-    call_site = call_sites.get(request)
-    if call_site is None:
-        if len(call_sites) >= _CALL_SITES_KEPT:
-            call_sites.clear()
-        call_site = call_sites[request] = CallSite(communicator, request)
-    return call_site
-
-
-def last_collective() -> list[Any]:
+def _last_collective() -> list[Any]:
     """Return the collective before this one in the graph under construction: [operation] or [].
 
-    A `tf.function` keeps its side effects in order, but the functions that TensorFlow derives from
-    it for its gradient do not: there this dependency alone does.
+    A `tf.function` keeps its side effects in order. In the functions that TensorFlow derives for
+    its gradient, only this dependency does.
     """
     graph = tf.compat.v1.get_default_graph()
     # A new graph inherits the collections of the one around it.
@@ -211,10 +157,10 @@ def last_collective() -> list[Any]:
 
 @contextlib.contextmanager
 def outside_the_order() -> Iterator[None]:
-    """Collectives inside are not made to wait for those outside, nor the other way round.
+    """Order the collectives inside and outside separately.
 
-    For a graph of TensorFlow 1, of which each run does a part: what is run by itself, as the start
-    of variables, must not bring everything along that was built before.
+    Each run of a TensorFlow 1 graph executes a part: the initialization of variables, for example,
+    must not execute everything built before it.
     """
     graph = tf.compat.v1.get_default_graph()
     before = list(graph.get_collection_ref(_LAST))
@@ -225,13 +171,13 @@ def outside_the_order() -> Iterator[None]:
         graph.get_collection_ref(_LAST)[:] = before
 
 
-def set_last_collective(y: Any) -> None:
-    """Let the next collective of the graph under construction wait for that which gives `y`."""
+def _set_last_collective(y: Any) -> None:
+    """Let the next collective of the graph under construction wait for `y`."""
     tf.compat.v1.get_default_graph().get_collection_ref(_LAST)[:] = [y.op]
 
 
 def _in_graph_on_host(call_site: CallSite, x: Any, all_passes: AllPasses) -> Any:
-    """TensorFlow brings the tensor to the host, and the result back to where it is used."""
+    """Carry out a collective in host memory, by the faster `tf.numpy_function`."""
     call, mismatch = call_site.prepared(call_site.communicator.mpi_transport), MismatchInGraph()
     shape, dtype, _ = call_site.result
 
@@ -248,14 +194,59 @@ def _in_graph_on_host(call_site: CallSite, x: Any, all_passes: AllPasses) -> Any
     return mismatch.checked([y], failed)[0]
 
 
-def _in_graph(call_site: CallSite, x: Any, placement: Placement, all_passes: AllPasses) -> Any:
-    """The tensor is carried from where TensorFlow has it when the graph runs."""
-    shape, mismatch = call_site.request.receive_shape, MismatchInGraph()
-    caught = mismatch.caught(
-        lambda tensor: [run_eagerly(call_site, tensor)], lambda: [tf.zeros(shape, x.dtype)]
-    )
+def may_have_unknown_shapes() -> bool:
+    """Return whether the graph under construction may know shapes only when it runs."""
+    return not tf.executing_eagerly() and not in_compiled_function()
+
+
+def at_run_time(
+    communicator: Communicator,
+    run: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[Tensor],
+    results: Sequence[Any],
+    placement: Placement,
+    all_passes: AllPasses,
+    travel: int,
+) -> list[Tensor]:
+    """Put `run(perform, *inputs)` into a plain graph, in its place among the collectives.
+
+    Shapes unknown in the trace may differ from rank to rank, so the ranks agree at every execution.
+    """
+
+    def perform(request: Request, x: Tensor) -> Tensor:
+        return run_eagerly(CallSite(communicator, request), x)
+
+    check_threads_of_mpi()
+    with tf.control_dependencies(_last_collective()):
+        ys = _in_graph(
+            lambda *xs: run(perform, *xs), inputs, results, placement, all_passes, travel
+        )
+    _set_last_collective(ys[0])
+    return ys
+
+
+def _in_graph(
+    run: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[Tensor],
+    results: Sequence[Any],
+    placement: Placement,
+    all_passes: AllPasses,
+    travel: int,
+) -> list[Tensor]:
+    """Call `run` with eager tensors, in the memory where TensorFlow has them."""
+
+    def run_now(*tensors: Tensor) -> Sequence[Tensor]:
+        from tensorflow.python.eager import record
+
+        with record.stop_recording():
+            return run(*tensors)
+
+    mismatch = MismatchInGraph()
+    caught = mismatch.caught(run_now, lambda: [tf.zeros([0], spec.dtype) for spec in results])
     with tf.device(placement.device):
-        y, failed = tf.py_function(caught, [x], [x.dtype, tf.bool])
-    all_passes.convert(y.op, 1, [None])
-    y.set_shape(shape)
-    return mismatch.checked([y], failed)[0]
+        *ys, failed = tf.py_function(caught, inputs, [*(spec.dtype for spec in results), tf.bool])
+    all_passes.convert(failed.op, travel, [None])
+    ys = mismatch.checked(ys, failed)
+    for y, spec in zip(ys, results, strict=True):
+        y.set_shape(spec.shape)
+    return ys

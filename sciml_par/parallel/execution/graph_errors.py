@@ -1,9 +1,8 @@
 """Errors of collectives in graphs that XLA does not compile, as `tf.errors`.
 
-What a Python function in a graph raises reaches the program as `tf.errors.UnknownError`, whatever
-it was. Ranks that ask for different collectives are to be told so by the same class of error in
-every context, so that a program can catch it. An error that comes from XLA has a class: the
-function only says that it has failed, and a foreign call, which runs in that case alone, fails.
+An exception of a Python function in a graph reaches the program as `tf.errors.UnknownError`. A
+mismatch must have the same class in every context, so that a program can catch it. XLA's errors
+keep their class: the function only returns that it has failed, and then a foreign call fails.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Tensor = Any
 
 
 class MismatchInGraph:
-    """The mismatches that one call site of a plain graph meets when it runs."""
+    """The mismatches at one call site of a plain graph."""
 
     def __init__(self) -> None:
         self._error: CollectiveMismatchError | None = None
@@ -28,7 +27,7 @@ class MismatchInGraph:
     def caught(
         self, run: Callable[..., Sequence[Any]], blank: Callable[[], Sequence[Any]]
     ) -> Callable[..., list[Any]]:
-        """`run`, with one more result: whether the ranks did not ask for the same."""
+        """Return `run` with one more result: whether there was a mismatch."""
 
         def caught(*tensors: Any) -> list[Any]:
             try:
@@ -40,7 +39,7 @@ class MismatchInGraph:
         return caught
 
     def checked(self, ys: Sequence[Tensor], failed: Tensor) -> list[Tensor]:
-        """`ys`, unless `failed`: then the graph ends with a `FailedPreconditionError`."""
+        """Return `ys`, or fail with a `FailedPreconditionError` if `failed`."""
         failed.set_shape([])
         fails = tf.cond(failed, lambda: self._fail(failed), lambda: tf.constant(False))
         for condition in fails.op.inputs:

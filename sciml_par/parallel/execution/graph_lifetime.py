@@ -1,7 +1,8 @@
-"""What lives as long as the graph under construction."""
+"""Objects that live as long as the graph under construction; custom gradients among them."""
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from sciml_par._tensorflow import tf
 
 _HELD = "_sciml_par_held"
+_ATTRIBUTE = "_gradient_op_type"
+_FUNCTION = "type"  # TensorFlow's registry has the registered function under this key
 
 
 class _Holder:
-    """Keeps something for the graphs that hold it."""
+    """Keeps a value for the graphs that hold it."""
 
     __slots__ = ("__weakref__", "value")
 
@@ -23,8 +26,8 @@ class _Holder:
 def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: Any) -> None:
     """Keep `value` as long as the graph under construction, then call `afterwards(*arguments)`.
 
-    A graph inside of others may be run without them, and they without it: what it needs lives until
-    all of them are gone.
+    A graph inside others may run without them, and they without it: `value` lives until all of them
+    are gone.
     """
     holder = _Holder(value)
     for graph in _graphs_under_construction():
@@ -39,7 +42,7 @@ def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: An
 def _graphs_under_construction() -> list[Any]:
     """Return the graph under construction and those around it.
 
-    Where TensorFlow is eager, the outermost is a graph that nobody builds, and that never goes.
+    In eager mode, the outermost is an empty graph that is never deleted: it is left out.
     """
     from tensorflow.python.framework.func_graph import FuncGraph
 
@@ -51,3 +54,38 @@ def _graphs_under_construction() -> list[Any]:
     if graph is not None and (not graphs or not tf.compat.v1.executing_eagerly_outside_functions()):
         graphs.append(graph)
     return graphs
+
+
+def custom_gradient(function: Callable[..., Any], *tensors: Any) -> Any:
+    """Return y of `function(*tensors)`, which returns y and ḡ ↦ the gradients by `tensors`.
+
+    TensorFlow's own registers every gradient of a graph, and with it the graph, for the life of the
+    process. A program that traces again and again would grow.
+    """
+    results = tf.custom_gradient(function)(*tensors)
+    if not tf.executing_eagerly():
+        # If TensorFlow's internals have changed, only the leak is back.
+        with contextlib.suppress(AttributeError, KeyError, ValueError, IndexError, TypeError):
+            _leave_to_the_graph(tf.nest.flatten(results)[0].op.get_attr(_ATTRIBUTE).decode())
+    return results
+
+
+def _leave_to_the_graph(name: str) -> None:
+    """Let the gradient registered as `name` live as long as the graph under construction."""
+    from tensorflow.python.framework import ops
+
+    registered: dict[str, dict[str, Any]] = ops.gradient_registry._registry
+    gradient = registered[name][_FUNCTION]
+    known = weakref.ref(gradient)
+    with_the_graph(gradient, registered.pop, name, None)
+
+    def of_a_living_graph(operation: Any, *gradients: Any) -> Any:
+        gradient = known()
+        if gradient is None:
+            raise RuntimeError(
+                "The function that this collective belongs to was deleted: keep the tf.function "
+                "until its gradient has been taken."
+            )
+        return gradient(operation, *gradients)
+
+    registered[name][_FUNCTION] = of_a_living_graph

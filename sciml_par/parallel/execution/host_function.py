@@ -1,4 +1,4 @@
-"""Functions of this process's memory inside TensorFlow programs, compiled by XLA or not."""
+"""Python functions on host memory inside TensorFlow programs, compiled by XLA or not."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
 from sciml_par.parallel.requests.request import Shape
-from sciml_par.parallel.tensors.shapes import shape_of
+from sciml_par.parallel.tensors.packing import shape_of
 
 Array = npt.NDArray[Any]
 HostFunction = Callable[[Sequence[Array], Sequence[Array]], None]
-"""(arguments, results): reads the arguments, and writes all of the results. The arrays are memory
-of TensorFlow, and gone afterwards."""
+"""Reads the arguments and writes all results. The arrays are TensorFlow's memory, and invalid
+afterwards."""
 
 
 def can_call_on_host() -> bool:
     """Return whether `call_on_host` works in the program under construction.
 
-    It does not where XLA compiles the program for a GPU, nor where the installed TensorFlow has no
-    foreign calls.
+    It does not if XLA compiles the program for a GPU, or if TensorFlow has no foreign calls.
     """
     if not in_compiled_function():
         return True
@@ -38,11 +37,10 @@ def can_call_on_host() -> bool:
 def call_on_host(
     function: HostFunction, tensors: Sequence[Any], shapes: Sequence[Shape]
 ) -> list[Any]:
-    """Let a program call `function` at this place, with memory of the host.
+    """Call `function` in a program, with host memory; without a gradient.
 
-    It has no gradient. Its results must depend on its arguments only: when it is called, and
-    between which collectives, is the program's choice. Several calls may run at a time where
-    several programs do.
+    Its results must depend only on its arguments: the program decides when to call it, and between
+    which collectives. Programs that run at the same time call it at the same time.
     """
     dtype = tensors[0].dtype
     sent = [shape_of(x) for x in tensors]
@@ -57,7 +55,7 @@ def call_on_host(
         function(arrays, results)
         return results
 
-    # Outside of graphs, TensorFlow gives one result without a list around it.
+    # In eager mode, TensorFlow returns a single result without a list.
     found = tf.nest.flatten(tf.numpy_function(call, list(tensors), [dtype] * len(received)))
     return [tf.ensure_shape(y, shape) for y, shape in zip(found, received, strict=True)]
 
@@ -65,7 +63,7 @@ def call_on_host(
 def _act(
     function: HostFunction, sent: Sequence[Shape], received: Sequence[Shape], dtype: Any
 ) -> Callable[[Sequence[int], Sequence[int]], None]:
-    """What does it with the addresses of arguments and results."""
+    """Return `function` as a function of the addresses of arguments and results."""
 
     def act(arguments: Sequence[int], results: Sequence[int]) -> None:
         given = [_array(at, shape, dtype) for at, shape in zip(arguments, sent, strict=True)]
@@ -73,7 +71,7 @@ def _act(
         try:
             function(given, wanted)
         except Exception as error:
-            # The program's error has no other trace of where it was raised.
+            # The program's error has no traceback.
             name = getattr(function, "__name__", type(function).__name__)
             raise RuntimeError(f"{name}: {type(error).__name__}: {error}") from error
 

@@ -1,7 +1,7 @@
-"""Many tensors in host memory that travel as one flat buffer, packed where the collective runs.
+"""Many tensors in host memory as one flat buffer, packed when the collective runs.
 
-To lay 200 tensors in one and to cut the result apart, XLA takes as long as two ranks take to reduce
-them. MPI copies as fast as memory is, if it is told once where everything lies.
+XLA takes as long to pack and unpack 200 tensors as two ranks take to reduce them. MPI copies as
+fast as the memory, given a datatype with all places.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHORT_BYTES = 1 << 16
 
 
 class TensorBundleCall(PreparedCall):
-    """A collective whose flat operand is many tensors, each of which its result replaces.
+    """A collective with many tensors as its flat operand, and its results in their place.
 
     `execute` takes their addresses, 8 bytes each.
     """
@@ -49,7 +49,7 @@ class TensorBundleCall(PreparedCall):
         self, communicator: Communicator, lengths: Sequence[int]
     ) -> Callable[[bytes], None]:
         request = self.request
-        # A short buffer is reduced faster into another one, and a long one stays in the cache.
+        # A short buffer is reduced faster into another one; a long one stays in the cache.
         nbytes = request.count * request.element.size
         flat = np.empty((2 if nbytes < _SHORT_BYTES else 1, request.count), request.element.numpy)
         packing = _Packing(lengths, communicator.mpi_transport.itself)
@@ -65,7 +65,7 @@ class TensorBundleCall(PreparedCall):
 
 
 def address_of(text: bytes) -> int:
-    """Where its bytes lie."""
+    """Return the address of its bytes."""
     return ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
 
 
@@ -87,10 +87,9 @@ class _Packing:
         self._bytes = MPI.BYTE
         self._bottom = MPI.BOTTOM
         self._total = sum(lengths)
-        # A program comes back to the same few places in memory.
+        # A program uses the same few places in memory.
         self._layouts: OrderedDict[bytes, MPI.Datatype] = OrderedDict()
-        # This rank sends to itself, which is how MPI copies the fastest; MPI_Pack is 20 times as
-        # slow in MPICH 5.
+        # MPI copies fastest by sending to itself; MPI_Pack is 20 times as slow in MPICH 5.
         self._itself = itself
         weakref.finalize(self, _free, self._layouts).atexit = False
 
@@ -106,7 +105,7 @@ class _Packing:
         self._itself.Sendrecv(source, 0, 0, target, 0, 0)
 
     def layout(self, addresses: bytes) -> MPI.Datatype:
-        """Where the tensors lie, as MPI describes it; valid until others have been asked for."""
+        """Return the datatype of the tensors' places; valid until the next call."""
         layout = self._layouts.get(addresses)
         if layout is None:
             if len(self._layouts) == _LAYOUTS_KEPT:

@@ -1,8 +1,8 @@
 """Collectives inside `tf.vectorized_map` and the Jacobians of tapes, which pfor converts.
 
-TensorFlow's pfor replaces each operation of a loop's body by one for all passes. It knows no
-collective, and drops custom gradients without a word. So the operations of a collective say what
-they are for all passes: one collective on stacked tensors, together with its gradient.
+TensorFlow's pfor replaces each operation of a loop's body by one for all passes. It silently drops
+custom gradients. So the operations of a collective carry a converter, which creates one collective
+on stacked tensors, with its gradient.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Operation = Any
 
 @dataclass(frozen=True)
 class AllPasses:
-    """What a collective is for all passes of a loop.
+    """The collective for all passes of a loop.
 
     Parameters
     ----------
-    collective : takes the tensors that travel, and after them others, which are the same in every
-        pass; returns what came of each that travels, and then results that are the same as well.
+    collective : takes the tensors that travel, and then others, which are the same in every pass;
+        returns the results of the former, and then others, which are the same as well.
     """
 
     collective: Callable[[list[Tensor]], Sequence[Tensor]]
@@ -33,12 +33,11 @@ class AllPasses:
     by_rows: bool = False
 
     def convert(self, operation: Operation, count: int, rest: Sequence[int | None]) -> None:
-        """Let pfor replace `operation`, which carries the collective.
+        """Set the converter of `operation`, which carries the collective.
 
         Parameters
         ----------
-        rest : for each result that is not the collective's: the input it stands for, or None for a
-            False.
+        rest : for each further result, the index of the input to return, or None for a False.
         """
 
         def converter(call: Any) -> list[Any]:
@@ -66,7 +65,7 @@ class AllPasses:
 
 
 def convert_to_nothing(operation: Operation) -> None:
-    """Let pfor replace what a converted collective does itself."""
+    """Let pfor drop `operation`, which the converted collective contains itself."""
 
     def converter(call: Any) -> Any:
         from tensorflow.python.ops.parallel_for.pfor import wrap
@@ -79,5 +78,5 @@ def convert_to_nothing(operation: Operation) -> None:
 
 
 def _swapped(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """[passes, rows, ...] from [rows, passes, ...], and the other way round."""
+    """Return [passes, rows, ...] from [rows, passes, ...], and vice versa."""
     return [tf.transpose(x, [1, 0, *range(2, x.shape.rank)]) for x in tensors]

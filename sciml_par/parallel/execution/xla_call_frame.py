@@ -1,4 +1,4 @@
-"""What a foreign call reads of XLA's call frame: tensors' addresses, call site and stream."""
+"""XLA's call frame as a foreign call reads it: addresses of tensors, call site and stream."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sciml_par.parallel.native.xla_structures import (
 
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 
-# Reading a frame through nested structures costs more than the transfer of a small buffer. So the
-# places of the few words that matter are computed here once, and read as plain integers.
+# Reading a frame through nested structures takes longer than transferring a small buffer. So the
+# offsets of the few relevant words are computed once, and the words read as plain integers.
 EXTENSION_AT = CallFrame.extension.offset // _WORD
 API_AT = CallFrame.api.offset // _WORD
 _CONTEXT_AT = CallFrame.context.offset // _WORD
@@ -31,18 +31,17 @@ _VALUE_AT = 1  # of a scalar: dtype (padded), value
 
 SHIFT = 3
 memory = (ctypes.c_uint64 * (1 << 45)).from_address(0)
-"""The words of this process's memory: the one at an address a is `memory[a >> SHIFT]`. Only what
-XLA has just given the address of is read."""
+"""The words of this process's memory: `memory[a >> SHIFT]` is the word at address a."""
 
 Frame = int
-"""Where the words of a call frame, XLA_FFI_CallFrame, begin: its address in words."""
+"""The address of a call frame, XLA_FFI_CallFrame, in words."""
 
 Act = Callable[[Frame], object]
-"""What a custom call does."""
+"""Executes a custom call."""
 
 
 def on_one_tensor(handlers: Mapping[int, Callable[[int, int], object]], gone: Act) -> Act:
-    """Calls the handler of the call site with the addresses of its operand and of its result.
+    """Return an act that calls the call site's handler with the addresses of operand and result.
 
     Written out, because a compiled loop does this at every step.
     """
@@ -64,7 +63,7 @@ def on_one_tensor(handlers: Mapping[int, Callable[[int, int], object]], gone: Ac
 
 
 def on_frame(acts: Mapping[int, Act], gone: Act) -> Act:
-    """Does what belongs to the call site, with the frame as it is; otherwise as `on_one_tensor`."""
+    """Return an act that passes the frame to the call site's act."""
 
     def act(frame: Frame) -> None:
         scalar = memory[memory[frame + _ATTRIBUTES_AT] >> SHIFT]
@@ -75,7 +74,7 @@ def on_frame(acts: Mapping[int, Act], gone: Act) -> Act:
 
 
 def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
-    """Calls `handler` with the addresses of the first operand and of the first result."""
+    """Return an act that calls `handler` with the addresses of the first operand and result."""
 
     def act(frame: Frame) -> None:
         send = memory[(memory[memory[frame + _ARGUMENTS_AT] >> SHIFT] >> SHIFT) + _DATA_AT]
@@ -93,7 +92,7 @@ def all_addresses(frame: Frame, count: int) -> bytes:
     items = memory[frame + _ARGUMENTS_AT]
     buffers = np.frombuffer(ctypes.string_at(items, count * _WORD), np.uint64)
     first, step = int(buffers[0]), int(buffers[-1] - buffers[0]) // max(count - 1, 1)
-    # XLA has them in one array. Then their words can be read at once, many times as fast.
+    # XLA has them in one array, whose words can be read at once, many times as fast.
     if step > _DATA_AT * _WORD and step % _WORD == 0 and (np.diff(buffers) == step).all():
         words = np.frombuffer(ctypes.string_at(first, count * step), np.uint64)
         return words[_DATA_AT :: step // _WORD].tobytes()
@@ -117,7 +116,7 @@ def _addresses(items: int, count: int) -> list[int]:
 
 
 def stream(frame: Frame) -> int:
-    """XLA's stream, a CUstream, between whose kernels the call stands."""
+    """Return XLA's stream of the call, a CUstream."""
     arguments = StreamArguments(
         struct_size=ctypes.sizeof(StreamArguments), context=memory[frame + _CONTEXT_AT]
     )

@@ -1,19 +1,26 @@
-"""Which call site a foreign call belongs to, for as long as a graph holds it.
+"""The call sites of foreign calls, and their handlers on a GPU.
 
-All custom calls have one target, and say by a number which call site they are. XLA never forgets a
-target; a number is forgotten with the graphs that hold its call site, and so are the call site's
-buffers.
+All custom calls have one target, and name their call site by a number. XLA never forgets a target.
+A number, and the buffers of its call site, are forgotten with the graphs that hold the call site.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
+from sciml_par.errors import InputError
 from sciml_par.parallel.execution.graph_lifetime import with_the_graph
 from sciml_par.parallel.execution.xla_call_frame import Act, Frame
+from sciml_par.parallel.groups.call_site import CallSite
+
+GpuHandler = Callable[[int, int, int], None]
+"""Takes (send, receive, stream), addresses in the GPU's memory."""
 
 
 class CallSites:
@@ -21,7 +28,7 @@ class CallSites:
 
     Attributes
     ----------
-    act : does what the call site of a frame does.
+    act : calls the handler of a frame's call site.
     """
 
     def __init__(self, dispatcher: Callable[[Mapping[int, Any], Act], Act]) -> None:
@@ -32,11 +39,11 @@ class CallSites:
         return len(self._handlers)
 
     def add(self, number: int, handler: Callable[..., object]) -> None:
-        """Let calls that say `number` be done by `handler`."""
+        """Let `handler` serve the calls with this number."""
         self._handlers[number] = handler
 
     def discard(self, number: int) -> None:
-        """Forget it."""
+        """Forget the call site."""
         self._handlers.pop(number, None)
 
 
@@ -49,16 +56,56 @@ def _refuse(_: Frame) -> None:
 
 
 class CallSiteNumbers:
-    """Numbers that no other call site of this or another process has."""
+    """Numbers that differ from those of all other call sites, of other processes as well."""
 
     def __init__(self) -> None:
-        # A program of another process, kept in a cache of compiled programs, must not find a call
-        # site of this one under its number.
+        # A program from a cache of compiled programs must not find a call site of this process.
         self._numbers = itertools.count(int.from_bytes(os.urandom(7), "little"))
 
     def take(self, *tables: CallSites) -> int:
-        """A number for the graph under construction; when that goes, so it does from `tables`."""
+        """Return a number, which `tables` forget with the graph under construction."""
         number = next(self._numbers)
         for table in tables:
             with_the_graph(None, table.discard, number)
         return number
+
+
+def gpu_handler(call_site: CallSite, *, on_host: bool = False) -> GpuHandler:
+    """Return the handler of `call_site` in programs compiled for a GPU.
+
+    NCCL's is enqueued on the program's stream and returns at once. Without NCCL, for element types
+    that NCCL lacks, or with `on_host`: MPI, between copies to and from the host; the program waits.
+    """
+    nccl = call_site.communicator.nccl_transport
+    if nccl is not None and not on_host and nccl.carries(call_site.request):
+        return call_site.prepared(nccl).execute
+    if call_site.communicator.gpu is None:
+        return _refuse_without_cupy
+    return _through_the_host(call_site)
+
+
+def _through_the_host(call_site: CallSite) -> GpuHandler:
+    gpu, request = call_site.communicator.gpu, call_site.request
+    assert gpu is not None
+    call = call_site.prepared(call_site.communicator.mpi_transport)
+    send_bytes = request.count * request.element.size
+    receive_bytes = math.prod(request.receive_shape) * request.element.size
+    # A program may run a million times: allocated once.
+    sent = np.empty(send_bytes, np.uint8)
+    received = np.empty(receive_bytes, np.uint8)
+
+    def handler(send: int, receive: int, stream: int) -> None:
+        gpu.copy_to_host(sent.ctypes.data, send, send_bytes, stream)
+        gpu.synchronize(stream)
+        call.execute(sent.ctypes.data, received.ctypes.data)
+        gpu.copy_from_host(receive, received.ctypes.data, receive_bytes, stream)
+        gpu.synchronize(stream)
+
+    return handler
+
+
+def _refuse_without_cupy(send: int, receive: int, stream: int) -> None:
+    raise InputError(
+        "A collective in a function that XLA compiles for a GPU needs CuPy: "
+        "pip install 'sciml-par[gpu]', or leave jit_compile out."
+    )

@@ -1,7 +1,7 @@
 """Collectives inside XLA-compiled functions: custom calls that execute a `CallSite`'s calls.
 
-Order. XLA keeps program order only among operations that depend on each other. Every collective
-here therefore reads a scalar variable, passes it through its custom call and writes it back.
+Order. XLA keeps program order only among operations that depend on each other. Therefore every
+collective reads a scalar variable, passes it through its custom call and writes it back.
 TensorFlow threads variables through loops, branches and nested functions in program order, so all
 collectives of a program depend on each other, and all ranks run them in the same order.
 """
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.gpu_handler import gpu_handler
 from sciml_par.parallel.execution.graph_lifetime import with_the_graph
 from sciml_par.parallel.execution.vectorized import AllPasses, convert_to_nothing
 from sciml_par.parallel.execution.xla_call_frame import (
@@ -26,7 +25,7 @@ from sciml_par.parallel.execution.xla_call_frame import (
     one_tensor,
     result_addresses,
 )
-from sciml_par.parallel.execution.xla_call_sites import CallSiteNumbers, CallSites
+from sciml_par.parallel.execution.xla_call_sites import CallSiteNumbers, CallSites, gpu_handler
 from sciml_par.parallel.execution.xla_ffi import CUDA, HOST, UnavailableError, foreign_calls
 from sciml_par.parallel.execution.xla_module import (
     GENERAL_TARGET,
@@ -41,14 +40,14 @@ from sciml_par.parallel.native.code import native_code
 from sciml_par.parallel.native.layout import Entry, Job
 from sciml_par.parallel.requests.request import Shape
 from sciml_par.parallel.tensors.memory import has_gpus
-from sciml_par.parallel.tensors.shapes import shape_of
+from sciml_par.parallel.tensors.packing import shape_of
 
 if TYPE_CHECKING:
     from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
 
 
 class Bridge:
-    """What puts custom calls into programs."""
+    """Puts custom calls into programs."""
 
     def __init__(self, *, with_gpus: bool) -> None:
         self._foreign = foreign_calls()
@@ -67,9 +66,9 @@ class Bridge:
         self._orders = {kind: _order_variable(kind) for kind in (["CPU", "GPU"][: 1 + with_gpus])}
 
     def _register_on_host(self) -> None:
-        """Let XLA call the machine code, where the ranks have it, or else Python."""
+        """Let XLA call the machine code if the ranks have it, otherwise Python."""
         if self._foreign.has(TARGET, HOST):
-            return  # a target has the entries of the first bridge, for the life of the process
+            return  # a target keeps its first entries for the life of the process
         world = present_world()
         if world is None or world.communicator.native.obstacle:
             self._foreign.register(TARGET, HOST, self.on_host.act)
@@ -95,7 +94,7 @@ class Bridge:
     def _serve_by_machine_code(
         self, call: PreparedCall, number: int, resumed: CallSites, resume: Callable[..., object]
     ) -> None:
-        """Let machine code carry it out where it can; until the graph goes."""
+        """Let machine code serve a call site for the life of the graph, if it can."""
         if call.shared is None:
             return
         resumed.add(number, resume)
@@ -104,14 +103,14 @@ class Bridge:
         with_the_graph(None, call.shared.leave, number)
 
     def order(self) -> Any:
-        """The variable of the order, as the graph under construction sees it; pass it to `emit`."""
+        """Return the handle of the order's variable in the graph under construction, for `emit`."""
         graph = tf.compat.v1.get_default_graph()
         kind = _device_kind() if len(self._orders) > 1 else "CPU"
         return graph.capture(self._orders[kind].handle)
 
     @property
     def takes_bundles(self) -> bool:
-        """Whether one custom call may take many tensors: where programs run on the host alone."""
+        """Return whether one custom call may take many tensors: only on the host."""
         return self._platforms == ["CPU"]
 
     def emit(
@@ -147,7 +146,7 @@ class Bridge:
             self._others_resumed,
             lambda frame: call.resume(all_addresses(frame, count)),
         )
-        # XLA would copy each result by itself to where a loop wants it.
+        # XLA would copy each result separately to its place in a loop.
         return self._call(
             number, xs, shapes, order, all_passes, target=GENERAL_TARGET, in_place=len(xs)
         )
@@ -164,8 +163,8 @@ class Bridge:
     ) -> list[Any]:
         """Put a call of `act` into the graph under construction.
 
-        It has no place in the order of collectives: programs that are to run at the same time
-        must not share a variable, and what it returns depends on its operands only.
+        It is outside the order of collectives, whose variable would keep programs from running at
+        the same time.
         """
         number = self._numbers.take(self.others)
         sent, received = len(xs), len(shapes)
@@ -187,7 +186,7 @@ class Bridge:
 
         Parameters
         ----------
-        operand : a scalar bool, which is also the type of the result that will never be.
+        operand : a scalar bool, like the result.
         """
         number, flag = self._numbers.take(self.others), ArrayType("bool", ())
         self.others.add(number, lambda _: act())
@@ -205,7 +204,7 @@ class Bridge:
         target: str = TARGET,
         in_place: int = 0,
     ) -> list[Any]:
-        """Return the custom call in its place of the order: after the last one, before the next."""
+        """Return the results of a custom call in the order of collectives."""
         dtype = xs[0].dtype.name
         token = tf.raw_ops.ReadVariableOp(resource=order, dtype=tf.float32)
         *ys, token = custom_call(
@@ -232,35 +231,35 @@ def _order_variable(kind: str) -> Any:
             # On a GPU, TensorFlow would keep an integer in host memory.
             return tf.Variable(0.0, trainable=False, dtype=tf.float32, name="sciml_par_order")
 
-    # A tf.function under construction sees the variables that its thread makes, and is then traced
-    # twice: the second time, a tape that is not persistent gives no gradient.
+    # A tf.function would notice a variable created on its thread, and be traced twice: the second
+    # time, a tape that is not persistent gives no gradient.
     with ThreadPoolExecutor(1) as other_thread:
         return other_thread.submit(make).result()
 
 
 def _device_kind() -> str:
-    """ "CPU" if the program under construction was asked to run there, else "GPU"."""
+    """Return "CPU" if the program under construction was placed there, otherwise "GPU"."""
     from tensorflow.python.eager import context
 
-    # The graph's own device is not enough: a function does not inherit that of its caller.
+    # A function does not inherit the device of its caller's graph.
     asked = context.context().device_name or ""
     return "CPU" if tf.DeviceSpec.from_string(asked).device_type == "CPU" else "GPU"
 
 
 @lru_cache(maxsize=1)
 def bridge() -> Bridge:
-    """Return the bridge of this process, or an `InputError` that says why there is none."""
+    """Return the bridge of this process, or raise `InputError` with the obstacle."""
     try:
         return Bridge(with_gpus=has_gpus())
     except UnavailableError as reason:
         raise InputError(
-            f"A collective stands inside tf.function(jit_compile=True), which needs foreign calls "
-            f"from XLA, but {reason}. Use TensorFlow 2.21, or leave jit_compile out."
+            f"A collective in tf.function(jit_compile=True) needs foreign calls from XLA, but "
+            f"{reason}. Use TensorFlow 2.21, or leave jit_compile out."
         ) from None
 
 
 def only_functions_under_construction() -> bool:
-    """Return whether the graph under construction, and those around it, are functions'."""
+    """Return whether no loop or branch is under construction."""
     from tensorflow.python.framework.func_graph import FuncGraph
 
     graph = tf.compat.v1.get_default_graph()
@@ -272,7 +271,7 @@ def only_functions_under_construction() -> bool:
 
 
 def in_compiled_function() -> bool:
-    """Return whether the graph under construction will be compiled by XLA as a whole."""
+    """Return whether XLA will compile the graph under construction as a whole."""
     from tensorflow.python.ops import control_flow_util
 
     graph = tf.compat.v1.get_default_graph()

@@ -1,4 +1,4 @@
-"""Python functions that XLA-compiled programs call, by XLA's C interface and ctypes.
+"""Foreign calls from XLA-compiled programs to Python, by XLA's C interface and ctypes.
 
 TensorFlow's wheel exports `XLA_FFI_GetApi`. On the host a call costs about two microseconds.
 """
@@ -46,8 +46,8 @@ HOST = "Host"
 """The platform whose operands and results are in the host's memory."""
 
 CUDA = "CUDA"
-"""The platform whose operands and results are in the GPU's memory. What is called there enqueues
-its work on the stream between whose kernels the call stands, and returns."""
+"""The platform whose operands and results are in the GPU's memory. A call enqueues its work on
+XLA's stream, and returns."""
 
 Version = tuple[int, int]
 
@@ -88,10 +88,10 @@ class ForeignCalls:
     def register(self, name: str, platform: str, act: Act) -> None:
         """Let custom calls named `name` on `platform` run `act`.
 
-        What it raises becomes the error of the program. A name can be registered once for each
-        platform, and stays for the life of the process; once more does nothing.
+        Its exceptions become errors of the program. A name is registered once for each platform,
+        for the life of the process; doing it again has no effect.
         """
-        if (name, platform) not in self._targets:
+        if not self.has(name, platform):
             self.register_address(name, platform, self.entry(act))
 
     def has(self, name: str, platform: str) -> bool:
@@ -105,9 +105,7 @@ class ForeignCalls:
         return ctypes.cast(entry, ctypes.c_void_p).value or 0
 
     def register_address(self, name: str, platform: str, address: int) -> None:
-        """`register`, of a function of machine code."""
-        if (name, platform) in self._targets:
-            return
+        """Register machine code under a new name."""
         name_bytes, platform_bytes = name.encode(), platform.encode()
         arguments = RegisterArguments(
             struct_size=ctypes.sizeof(RegisterArguments),
@@ -122,9 +120,9 @@ class ForeignCalls:
 
 
 def c_function(act: Act, version: Version, interruptions: Iterator[int]) -> Any:
-    """`act` as XLA can call it; keep a reference for as long as it may.
+    """Return `act` as a C function; keep a reference as long as XLA may call it.
 
-    What leaves a callback of ctypes as an exception is a random pointer to XLA.
+    To XLA, an exception from a callback of ctypes would be a random pointer.
     """
 
     words, extension_at = memory, EXTENSION_AT
@@ -145,12 +143,12 @@ def c_function(act: Act, version: Version, interruptions: Iterator[int]) -> Any:
             else:
                 return None
             while True:
-                # A signal's handler may raise here, too.
+                # A signal's handler may raise here as well.
                 with contextlib.suppress(BaseException):
                     return _error(address >> SHIFT, first)
         except BaseException as error:
-            # Or between two of these lines. Python runs handlers after calls and where it jumps
-            # back, of which there is nothing here.
+            # Or between two of these lines. Python runs handlers after calls and at jumps back, and
+            # here are none.
             kept[:] = [error]
             for interruption in interruptions:
                 return interruption
@@ -161,11 +159,11 @@ def c_function(act: Act, version: Version, interruptions: Iterator[int]) -> Any:
 
 
 def _cover_the_start(function: Callable[..., object]) -> None:
-    """Let the first `try` of a function, with which it begins, catch what is raised before it.
+    """Extend the first `try` of a function, its first statement, to the function's start.
 
-    Python also runs signals' handlers as a function starts, before any of its lines. The table of
-    exceptions holds (start, length, handler, depth) of each range of instructions that is covered,
-    in digits of six bits; see "Exception Handling" in CPython's InternalDocs.
+    Python also runs signals' handlers as a function starts. The exception table has (start, length,
+    handler, depth) of each covered range of instructions, in digits of six bits; see "Exception
+    Handling" in CPython's InternalDocs.
     """
     table = function.__code__.co_exceptiontable
     numbers, number, length = list[int](), 0, 0
@@ -197,7 +195,7 @@ def _fill_metadata(extension: int, version: Version) -> None:
 
 
 def _error(frame: Frame, error: BaseException) -> int | None:
-    """What makes the foreign call fail with the text of `error`."""
+    """Return XLA's error with the text of `error`."""
     arguments = ErrorArguments(
         struct_size=ctypes.sizeof(ErrorArguments),
         message=_text(error),
@@ -209,7 +207,7 @@ def _error(frame: Frame, error: BaseException) -> int | None:
 
 
 def _text(error: BaseException) -> bytes:
-    """The text of an error, whatever it is: without one, the call would seem to have succeeded."""
+    """Return the text of any error: without one, the call would seem to have succeeded."""
     try:
         text = str(error) or type(error).__name__
         return text.encode(errors="backslashreplace").replace(b"\0", b"")

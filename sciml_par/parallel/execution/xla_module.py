@@ -1,4 +1,4 @@
-"""The text of a program for XLA that holds nothing but one custom call."""
+"""The text of an XLA program that consists of one custom call."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
 from sciml_par.parallel.requests.request import Shape
 
 TARGET = "sciml_par_collective"
-"""What XLA knows custom calls of one tensor by."""
+"""XLA's name for custom calls of one tensor."""
 
 GENERAL_TARGET = "sciml_par_call"
-"""What it knows all others by."""
+"""XLA's name for all others."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class ArrayType:
 
     @property
     def text(self) -> str:
-        """As StableHLO writes it."""
+        """Return the type in StableHLO."""
         element = ELEMENT_TYPES[self.dtype].stablehlo
         return f"tensor<{'x'.join([*map(str, self.shape), element])}>"
 
     @property
     def layout(self) -> str:
-        """Row-major: unless it is told, XLA may hand over a buffer as it suits its neighbours."""
+        """Return the row-major layout: by default, XLA would choose another one."""
         fastest_first = list(range(len(self.shape)))[::-1]
         return f"dense<{fastest_first}> : tensor<{len(self.shape)}xindex>"
 

@@ -1,4 +1,4 @@
-"""The gradients of several backward passes, added up on this rank before the ranks meet."""
+"""Sums of the gradients of several backward passes, on this rank."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sciml_par.parallel.gradients.reduction import Gradient, key_of
 
 
 class GradientPasses:
-    """Adds up the gradients of n passes, and hands on their sum at every n-th.
+    """Adds up the gradients of n passes.
 
-    Its variables are no part of the optimizer's, so that an optimizer that is saved is a plain one.
+    Its variables are not the optimizer's, so that a saved optimizer is a plain one.
 
     Attributes
     ----------
-    counter : how many passes the sums are of, an integer variable; None until there are sums.
+    counter : the number of passes in the sums, an integer variable; None before `build`.
     """
 
     def __init__(self, number: int, *, average: bool) -> None:
@@ -27,10 +27,10 @@ class GradientPasses:
         self._sums: dict[Hashable, Any] = {}
 
     def build(self, variables: Sequence[Any]) -> None:
-        """Make the sums for gradients by `variables`."""
+        """Create the sums for gradients by `variables`."""
         with tf.init_scope():
             if self.counter is None:
-                # A GPU's integer of 32 bits would lie in host memory, where XLA cannot have it.
+                # TensorFlow keeps a GPU's int32 in host memory, where XLA cannot use it.
                 self.counter = tf.Variable(0, dtype=tf.int64, trainable=False)
             for variable in variables:
                 key = key_of(variable)
@@ -46,7 +46,7 @@ class GradientPasses:
         then: Callable[[list[Gradient]], Any],
         otherwise: Callable[[], Any] = lambda: None,
     ) -> None:
-        """Add `gradients` to the sums; at every n-th call run `then` on them, and begin anew."""
+        """Add `gradients` to the sums; at every n-th call run `then` on the sums and reset them."""
         sums = [
             None if g is None else self._sums[key_of(v)]
             for g, v in zip(gradients, variables, strict=True)

@@ -1,4 +1,4 @@
-"""What `DistributedOptimizer` puts in front of an optimizer's class, whichever Keras it is of."""
+"""The base class that `DistributedOptimizer` adds to an optimizer's, for every Keras."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from sciml_par.parallel.gradients.accumulation import GradientPasses
 from sciml_par.parallel.gradients.optimizer_state import build
 from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction
 
-# The real base class is that of the optimizer given; see `DistributedOptimizer`.
+# The other base class is that of the given optimizer, see `DistributedOptimizer`.
 if TYPE_CHECKING:
     _Optimizer = Any
 else:
     _Optimizer = object
 
 Apply = Callable[[list[Gradient]], Any]
-"""An optimizer's own way of updating its variables, given their gradients."""
+"""The optimizer's update of its variables, given their gradients."""
 
 THE_OTHER_WAY_ROUND = (
-    "A DistributedOptimizer was put inside a LossScaleOptimizer, where each rank would decide by "
-    "itself whether a step has overflowed. Make it the other way round: "
-    "DistributedOptimizer(LossScaleOptimizer(optimizer)). (Keras' compile() puts a "
-    "LossScaleOptimizer around others where a model's policy is mixed_float16.)"
+    "A DistributedOptimizer was put inside a LossScaleOptimizer, where each rank would decide "
+    "separately whether a step has overflowed. Make it the other way round: "
+    "DistributedOptimizer(LossScaleOptimizer(optimizer)). (If a model's policy is mixed_float16, "
+    "Keras' compile() wraps its optimizer in a LossScaleOptimizer.)"
 )
 
 
 class DistributedUpdate(_Optimizer):
-    """An optimizer whose updates are made of the gradients of all ranks.
+    """An optimizer that updates with the gradients of all ranks.
 
-    A derived class leads the optimizer's way of updating variables through `_update`. A class is
-    made for each `DistributedOptimizer`, with its options as attributes, so that its `from_config`
-    makes optimizers that have them, too.
+    Derived classes route the optimizer's update through `_update`. Each `DistributedOptimizer` has
+    a separate class with its options as attributes, so that `from_config` keeps them.
     """
 
     _reduction: GradientReduction
@@ -41,7 +40,7 @@ class DistributedUpdate(_Optimizer):
     _average_passes: bool
     _count_passes: bool
     _take_state: Callable[[], bool] | None = None
-    """Gives it the state of the optimizer it was made of, once it has the variables."""
+    """Copies the state of the original optimizer, once this one has the variables."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -50,7 +49,7 @@ class DistributedUpdate(_Optimizer):
             self._passes = GradientPasses(self._backward_passes, average=self._average_passes)
 
     def register_local_var(self, variable: Any) -> None:
-        """From now on, leave the gradient by `variable` to this rank."""
+        """Keep the gradient by `variable` on this rank from now on."""
         self._reduction = self._reduction.with_local(variable)
 
     def _update(
@@ -61,7 +60,7 @@ class DistributedUpdate(_Optimizer):
         *,
         reduce: bool = True,
     ) -> Any:
-        """`apply` the gradients of all ranks, or what n passes have summed up (collective)."""
+        """Call `apply` with the gradients of all ranks, or the sums of n passes (collective)."""
         self._check_variables(variables)
         if self._passes is not None or self._take_state is not None:
             build(self, variables)
@@ -86,13 +85,13 @@ class DistributedUpdate(_Optimizer):
             map(self._reduction.is_local, variables)
         ):
             raise InputError(
-                "DistributedOptimizer: global_clipnorm with local variables would clip otherwise "
+                "DistributedOptimizer: global_clipnorm with local variables would clip differently "
                 "on each rank, and the shared variables would drift apart. Use clipnorm."
             )
         if any(getattr(variable, "overwrite_with_gradient", False) for variable in variables):
             raise InputError(
-                "DistributedOptimizer: variables that are overwritten with their gradient, as the "
-                "scales of float8 layers, cannot be reduced over ranks. Use another dtype policy."
+                "DistributedOptimizer: variables that are overwritten with their gradients, such "
+                "as float8 scales, cannot be reduced over ranks. Use another dtype policy."
             )
 
     def _reduced(self, gradients: Sequence[Gradient], variables: Sequence[Any]) -> list[Gradient]:
@@ -101,7 +100,7 @@ class DistributedUpdate(_Optimizer):
         ]
         if not local or not hasattr(self, "inner_optimizer"):
             return self._reduction.reduce(gradients, variables)
-        # An overflow in a local gradient must stop the step on all ranks, as any other does.
+        # An overflow in a local gradient must stop the step on all ranks.
         verdict = _zero_if_finite(local)
         *reduced, verdict = self._reduction.reduce([*gradients, verdict], [*variables, verdict])
         for i, gradient in enumerate(reduced):

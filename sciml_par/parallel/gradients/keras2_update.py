@@ -1,4 +1,4 @@
-"""How the optimizers of Keras 2 (tf_keras), legacy ones too, update by all ranks' gradients."""
+"""The updates of Keras 2's optimizers (tf_keras), legacy ones included."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Pairs = list[tuple[Gradient, Any]]
 
 
 class Keras2Update(DistributedUpdate):
-    """What makes the gradients that it is asked for, or given, those of all ranks: once."""
+    """Reduces the gradients that it computes or is given, once."""
 
     _computed = False
-    """Whether the next gradients to apply come from this optimizer."""
+    """Whether this optimizer has computed the next gradients to apply."""
 
     _goes_inside = False
     """Whether a `LossScaleOptimizer` is around it."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # This is how a LossScaleOptimizer, be it made by `compile`, takes an optimizer in.
+        # A LossScaleOptimizer sets this on its inner optimizer.
         if name == "_is_wrapped_by_loss_scale_optimizer" and value:
             if self._passes is not None:
                 raise InputError(THE_OTHER_WAY_ROUND)
@@ -33,7 +33,7 @@ class Keras2Update(DistributedUpdate):
         super().__setattr__(name, value)
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
-        """As the optimizer's, of all ranks; with several passes this rank's own (collective)."""
+        """Return the gradients of all ranks; this rank's for several passes (collective)."""
         return self._compute_gradients(loss, var_list, tape=tape)
 
     @not_converted
@@ -49,14 +49,14 @@ class Keras2Update(DistributedUpdate):
 
     @not_converted
     def get_gradients(self, loss: Any, params: Any) -> list[Gradient]:
-        """As the optimizer's, of all ranks; with several passes this rank's own (collective)."""
+        """Return the gradients of all ranks; this rank's for several passes (collective)."""
         return self._of_all_ranks(super().get_gradients(loss, params), tf.nest.flatten(params))
 
     def _of_all_ranks(
         self, gradients: Sequence[Gradient], variables: Sequence[Any]
     ) -> list[Gradient]:
         self._computed = True
-        # Passes are added up before the ranks meet, when they are applied.
+        # Sums of passes are reduced when they are applied.
         if self._passes is not None:
             return list(gradients)
         return self._reduced(gradients, variables)
@@ -65,8 +65,8 @@ class Keras2Update(DistributedUpdate):
     def apply_gradients(self, grads_and_vars: Any, name: str | None = None, **options: Any) -> Any:
         """Update the variables by the gradients of all ranks (collective).
 
-        Gradients that this optimizer has computed are not reduced again; nor are others, where
-        Keras' options say that the program has combined them.
+        Gradients are not reduced again if this optimizer has computed them, or if Keras' options
+        say that the program has combined them.
         """
         gradients, variables = _in_two(grads_and_vars)
         computed, self._computed = self._computed, False
@@ -88,8 +88,8 @@ class Keras2Update(DistributedUpdate):
             return apply([])
         if self._passes is not None and not tf.compat.v1.executing_eagerly_outside_functions():
             raise InputError(
-                "DistributedOptimizer: optimizers of Keras add up several passes in eager mode and "
-                "in tf.function; in graphs of TensorFlow 1 those of tf.compat.v1.train do."
+                "DistributedOptimizer: optimizers of Keras add up several passes only in eager "
+                "mode and in tf.function. Use one of tf.compat.v1.train in a TensorFlow 1 graph."
             )
         return self._update(gradients, variables, apply, reduce=reduce)
 

@@ -1,4 +1,4 @@
-"""A Keras optimizer whose updates are made of the gradients of all ranks."""
+"""A Keras optimizer that updates with the gradients of all ranks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.distributed_update import THE_OTHER_WAY_ROUND, DistributedUpdate
 from sciml_par.parallel.gradients.keras2_update import Keras2Update
-from sciml_par.parallel.gradients.optimizer_copy import copy_of
 from sciml_par.parallel.gradients.optimizer_state import (
+    copy_of,
     is_of_keras_3,
     is_optimizer,
     keras_of,
@@ -45,45 +45,47 @@ def DistributedOptimizer(
         model.compile(DistributedOptimizer(keras.optimizers.Adam(1e-3)), loss="mse")
         model.fit(x, y)                        # this rank's part of the data
 
-    Its `apply`, through which `fit` and `apply_gradients` go, reduces the gradients in one
-    transfer per element type (collective), and then does what the optimizer does: clipping,
-    weight decay, accumulation and averages of weights act on the gradients of all ranks together.
-    Optimizers of Keras 2 (`tf_keras`, which `tf.keras` is where TF_USE_LEGACY_KERAS is set), legacy
-    ones included, do so in `apply_gradients`, and those with a `compute_gradients` there.
+    Its `apply`, which `fit` and `apply_gradients` call, reduces the gradients in one transfer per
+    element type (collective) and then updates: clipping, weight decay, accumulation and averages of
+    weights act on the gradients of all ranks together. Optimizers of Keras 2 (`tf_keras`, or
+    `tf.keras` if TF_USE_LEGACY_KERAS is set), legacy ones included, reduce in `apply_gradients`, or
+    in `compute_gradients` if they have one.
 
     Parameters
     ----------
-    optimizer : an optimizer of Keras 3 or 2, built or not. Its values are copied; it is not used
-        any more. A `LossScaleOptimizer` goes inside, never around: so the ranks decide together
-        whether a step has overflowed. Where the global policy is "mixed_float16" another optimizer
-        is put into one first, as `compile` would do; a loop of one's own then calls `scale_loss`.
+    optimizer : an optimizer of Keras 3 or 2, built or not. Its values are copied. Put a
+        `LossScaleOptimizer` inside, never around: so the ranks decide together whether a step has
+        overflowed. If the global policy is "mixed_float16", another optimizer is wrapped in one
+        first, as in `compile`; a custom loop must then call `scale_loss`.
     op, compression, sparse_as_dense, gradient_predivide_factor, groups, communicator, device :
         as for `DistributedGradientTape`.
-    backward_passes_per_step : n > 1 adds up the gradients of n calls on this rank; every n-th
-        reduces them and updates, and between nothing changes but these sums.
+    backward_passes_per_step : n > 1 adds up the gradients of n calls on this rank; only every n-th
+        call reduces them and updates.
     average_aggregated_gradients : divide the sum of the n passes by n.
     count_passes : let `iterations`, and with it schedules of the learning rate, count each pass.
-    local_variables : those whose gradients stay this rank's own.
+    local_variables : the variables whose gradients are not reduced.
     scale_local_gradients : divide these by P.
 
     Returns
     -------
-    An optimizer of a class derived from that of `optimizer`, with the further method
-    `register_local_var(variable)`. A model saved with it holds the plain optimizer, and is loaded
-    without sciml_par.
+    An optimizer of a class derived from that of `optimizer`, with the additional method
+    `register_local_var(variable)`. A model saved with it has the plain optimizer, and loads without
+    sciml_par.
 
     Raises
     ------
     InputError
-        What is given is no Keras optimizer, or is distributed already; an option is outside of its
+        `optimizer` is not a Keras optimizer or is already distributed; an option is outside its
         range.
 
     Notes
     -----
-    The sums of passes that are not complete are not saved.
+    Incomplete sums of passes are not saved.
     """
     _check_optimizer(optimizer)
-    _check_passes(backward_passes_per_step)
+    checked_integer(
+        backward_passes_per_step, "DistributedOptimizer: backward_passes_per_step", least=1
+    )
     reduction = GradientReduction(
         op,
         compression=compression,
@@ -122,20 +124,16 @@ def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
         "__module__": plain.__module__,
         "__qualname__": plain.__qualname__,
         "__doc__": plain.__doc__,
-        # Keras looks up by __class__ under which name, and whose registration, it saves an object.
+        # Keras saves an object under the name and the registration of its __class__.
         "__class__": property(lambda self: plain),
     }
     return type(plain)(plain.__name__, (update, plain), attributes | options)
 
 
-def _check_passes(number: Any) -> None:
-    checked_integer(number, "DistributedOptimizer: backward_passes_per_step", least=1)
-
-
 def _check_optimizer(optimizer: Any) -> None:
     if isinstance(optimizer, DistributedUpdate):
         raise InputError(
-            "DistributedOptimizer: this optimizer is distributed already; use it as it is."
+            "DistributedOptimizer: this optimizer is distributed already; use it directly."
         )
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         raise InputError(
@@ -150,10 +148,10 @@ def _check_optimizer(optimizer: Any) -> None:
 
 
 class Keras3Update(DistributedUpdate):
-    """What makes the gradients given to `apply`, through which all updates go, those of all."""
+    """Reduces the gradients given to `apply`, which all updates call."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # This is how a LossScaleOptimizer, be it made by `compile`, takes an optimizer in.
+        # A LossScaleOptimizer sets this on its inner optimizer.
         if name == "loss_scale_factor" and value is None and hasattr(self, "_passes"):
             raise InputError(THE_OTHER_WAY_ROUND)
         super().__setattr__(name, value)
@@ -164,7 +162,7 @@ class Keras3Update(DistributedUpdate):
         given = self._trainable_variables if trainable_variables is None else trainable_variables
         variables = list(given)
         if not variables or len(grads) != len(variables):
-            return super().apply(grads, trainable_variables)  # which says what is wrong
+            return super().apply(grads, trainable_variables)  # raises Keras' error
 
         def apply(gradients: list[Gradient]) -> Any:
             return super(Keras3Update, self).apply(gradients, variables)

@@ -1,4 +1,4 @@
-"""What gradient tape and optimizer have in common: this rank's gradients become those of all."""
+"""The reduction of gradients over the ranks, for the tape and the optimizer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from typing import Any
 from sciml_par._checks import is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.allreduce import allreduce
 from sciml_par.parallel.collectives.fused import fused_allreduce
+from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, Sum
-from sciml_par.parallel.tensors.compression import Compressor
-from sciml_par.parallel.tensors.scaling import ScalingAndCompression
-from sciml_par.parallel.tensors.shapes import shape_digest
+from sciml_par.parallel.tensors.compression import Compressor, ScalingAndCompression
+from sciml_par.parallel.tensors.packing import shape_digest
 
 Gradient = Any
 """A tensor, `tf.IndexedSlices`, or None."""
@@ -50,9 +49,7 @@ class GradientReduction:
                 f"{self.where}: gradients can be combined by Average, Sum or Adasum; got op = "
                 f"{self.op!r}."
             )
-        ScalingAndCompression(
-            1.0, 1.0, self.compression, self.where
-        )  # which checks what it is given
+        ScalingAndCompression(1.0, 1.0, self.compression, self.where)  # checks the compression
         self._check_factor()
         self._check_groups()
 
@@ -85,11 +82,11 @@ class GradientReduction:
             raise InputError(f"{self.where}: a variable stands in groups twice; name it once.")
 
     def with_local(self, *variables: Any) -> GradientReduction:
-        """This reduction, with `variables` among those whose gradients are not reduced."""
+        """Return this reduction without the gradients by `variables`."""
         return replace(self, local=self.local | {key_of(variable) for variable in variables})
 
     def is_local(self, variable: Any) -> bool:
-        """Return whether the gradient of `variable` is this rank's own."""
+        """Return whether the gradient of `variable` is not reduced."""
         return key_of(variable) in self.local
 
     @not_converted
@@ -101,7 +98,7 @@ class GradientReduction:
         missing = [n for n, i in enumerate(shared) if gradients[i] is None]
         name = _name(len(shared), missing)
         if shared and not present:
-            # Others may have gradients: then this fails on all ranks, and none waits.
+            # If other ranks have gradients, this fails on all ranks, and none waits.
             nothing = tf.zeros([0])
             allreduce(nothing, Sum, name=name, communicator=self.communicator, device=self.device)
         for i in present:
@@ -123,7 +120,7 @@ class GradientReduction:
         return tf.convert_to_tensor(gradient) / size
 
     def _prepared(self, gradient: Gradient, source: Any) -> Gradient:
-        """Return the gradient as a tensor of known shape, or as slices if they can be gathered."""
+        """Return the gradient as a tensor of known shape, or as slices that can be gathered."""
         if isinstance(gradient, tf.IndexedSlices):
             known = gradient.values.shape.is_fully_defined()
             if not self.sparse_as_dense and (known or not _is_compiled()):
@@ -151,7 +148,7 @@ class GradientReduction:
     def _in_groups(
         self, indices: list[int], gradients: Sequence[Gradient], sources: Sequence[Any]
     ) -> list[list[int]]:
-        """`indices` in parts that travel together, in an order that all ranks share."""
+        """Return `indices` in parts that travel together, in the same order on all ranks."""
         if self.groups is None:
             parts = [indices]
         elif isinstance(self.groups, Sequence):
@@ -165,8 +162,8 @@ class GradientReduction:
 
 
 def key_of(variable: Any) -> Hashable:
-    """What tells a variable from others: the same for a `keras.Variable` and its `tf.Variable`."""
-    # The property `value` of a Keras variable is another tensor where Keras casts automatically.
+    """Return a variable's identity, the same for a `keras.Variable` and its `tf.Variable`."""
+    # The property `value` of a Keras variable may be a cast copy.
     inner = getattr(variable, "_value", variable)
     if not hasattr(inner, "ref"):
         raise InputError(f"Expected a tf.Variable or a keras.Variable; got {variable!r}.")
@@ -177,7 +174,7 @@ def key_of(variable: Any) -> Hashable:
 def _of_equal_length(
     indices: list[int], gradients: Sequence[Gradient], number: int
 ) -> list[list[int]]:
-    """`indices` in order, cut into `number` parts whose gradients have about as many bytes."""
+    """Return `indices` in `number` consecutive parts of about the same number of bytes."""
     lengths = [_bytes_of(gradients[i]) for i in indices]
     total, begin = max(sum(lengths), 1), 0
     parts: list[list[int]] = [[] for _ in range(number)]
@@ -189,14 +186,14 @@ def _of_equal_length(
 
 
 def _bytes_of(gradient: Gradient) -> int:
-    # Slices may be of other numbers on each rank, which must cut alike.
+    # All ranks must cut alike, but may have different numbers of slices.
     values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     rows = values.shape[1:] if isinstance(gradient, tf.IndexedSlices) else values.shape
     return (rows.num_elements() or 1) * values.dtype.size
 
 
 def _name(number: int, missing: list[int]) -> str:
-    """What the gradients are called, so that ranks with other gradients do not agree."""
+    """Return a name for the gradients that differs between ranks with different gradients."""
     name = f"{number} gradients"
     if not missing:
         return name

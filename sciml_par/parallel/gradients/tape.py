@@ -1,4 +1,4 @@
-"""A gradient tape whose gradients are those of all ranks together."""
+"""A gradient tape that reduces its gradients over the ranks."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ class DistributedGradientTape:
 
     Parameters
     ----------
-    tape : what computes this rank's gradients.
-    op : Average, as users of Horovod expect, Sum, or Adasum.
-    compression : what gradients are converted to for the transfer, such as Compression.fp16.
-    sparse_as_dense : add up gradients that are `tf.IndexedSlices` as dense tensors. By default
-        the slices of all ranks are gathered, which is less where few rows have a gradient.
-    gradient_predivide_factor : f divides an Average in two: by f before the sum and by P/f after
-        it, for element types of little range.
-    groups : what travels together: all gradients (None), n parts of about equal length (n), or
-        the variables of each list given, with the rest together.
-    local_sources : those whose gradients stay this rank's own.
+    tape : the tape that computes this rank's gradients.
+    op : Average, Sum, or Adasum.
+    compression : the conversion of gradients for the transfer, such as Compression.fp16.
+    sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors. By default the slices of all ranks
+        are gathered, which is less data if few rows have a gradient.
+    gradient_predivide_factor : f splits the division of an Average: by f before the sum and by P/f
+        after it, for element types of small range.
+    groups : which gradients travel together: all (None), n parts of about equal length (n), or
+        those of each list of variables, with the rest together.
+    local_sources : the sources whose gradients are not reduced.
     scale_local_gradients : divide these by P.
     communicator, device : as for `allreduce`.
 
     Raises
     ------
     InputError
-        An option outside of its range, or two that exclude each other.
+        An option is outside its range, or two options exclude each other.
 
     Notes
     -----
-    All gradients of a group travel in one buffer per element type and 64 MiB. A gradient that is
-    None stays None; it must be so on every rank. Everything else that a tape can do it does as the
-    inner tape: `jacobian`, for one, is this rank's own.
+    All gradients of a group travel in one buffer per element type and 64 MiB. A gradient of None
+    stays None, and must be None on every rank. All other methods are those of the inner tape:
+    `jacobian`, for example, is not reduced.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class DistributedGradientTape:
         return getattr(self._tape, name)
 
     def register_local_source(self, source: Any) -> None:
-        """From now on, leave the gradient by `source` to this rank, as `local_sources` (local)."""
+        """Add `source` to `local_sources` (local)."""
         self._reduction = self._reduction.with_local(source)
 
     @not_converted
@@ -110,7 +110,7 @@ class DistributedGradientTape:
     def get_local_and_global_gradients(
         self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
     ) -> tuple[list[Gradient], list[Gradient]]:
-        """As `gradient`, in two lists (collective).
+        """Return the gradients in two lists, otherwise as `gradient` (collective).
 
         Returns
         -------

@@ -61,7 +61,7 @@ class Communicator:
     identity : no other group of the job has had or will have the same; a name may be used again.
     all_groups : the world and all groups made of it.
     call_sites : the call sites that eager calls with equal requests share, by request.
-    calls_at_once : what carries eager allreduces that have been checked; see `at_once.py`.
+    calls_at_once : what carries eager allreduces that have been checked; see `eager.py`.
     mismatch_error : what is raised where the ranks do not ask for the same; the world's by default.
     """
 

@@ -23,19 +23,19 @@ Words = ctypes.Array[ctypes.c_int64]
 
 
 def words(length: int, values: Sequence[int] = ()) -> Words:
-    """So many words, which begin with `values` and are zero after them."""
+    """Return `length` words: `values`, then zeros."""
     return (ctypes.c_int64 * length)(*values)
 
 
 class NativeCode:
-    """The machine code, which stays for the life of the process: XLA keeps its address.
+    """The machine code, which lives as long as the process: XLA keeps its address.
 
     Attributes
     ----------
     handler, handler_of_several : the addresses of the targets for XLA.
     begin, end, transfer, announce_comparison, settle : see `handler.py`; they take the addresses of
         records.
-    spin_seconds : how long a rank takes to look at a flag once more.
+    spin_seconds : the time between two looks at a flag.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class NativeCode:
         self._idle: list[Words] = []
 
     def set_entries(self, target: Job, entries: Mapping[Entry, int]) -> None:
-        """The addresses of Python's entries for a target, before XLA is given it."""
+        """Set the addresses of Python's entries for a target."""
         for entry, address in entries.items():
             self._job[target + entry] = address
 
@@ -77,25 +77,25 @@ class NativeCode:
         return record
 
     def give_back(self, record: Words) -> None:
-        """The call site is gone. Its memory is used again, and never given back to the system."""
+        """Recycle the record of a deleted call site; the system never gets its memory back."""
         record[Site.READY] = 0
         self._idle.append(record)
 
     def enter(self, number: int, record: Words) -> None:
-        """Let the machine code serve the call site, unless its place in the table is taken."""
+        """Let the machine code serve the call site if its place in the table is free."""
         place = number & (TABLE_LENGTH - 1)
         if not self._table[place]:
             record[Site.NUMBER] = number
             self._table[place] = ctypes.addressof(record)
 
     def leave(self, number: int, record: Words) -> None:
-        """The opposite."""
+        """Undo `enter`."""
         place = number & (TABLE_LENGTH - 1)
         if self._table[place] == ctypes.addressof(record):
             self._table[place] = 0
 
     def take_interrupt(self) -> bool:
-        """Return whether Ctrl-C has ended a wait and nobody was told so far."""
+        """Return, once, whether Ctrl-C has ended a wait."""
         found = bool(self._job[Job.INTERRUPTED])
         self._job[Job.INTERRUPTED] = 0
         return found
@@ -112,7 +112,7 @@ class NativeCode:
 
 @cache
 def native_code() -> NativeCode:
-    """That of this process."""
+    """Return the machine code of this process."""
     return NativeCode()
 
 

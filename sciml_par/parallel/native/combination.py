@@ -1,8 +1,7 @@
 """The arithmetic of an allreduce through shared memory, as text for LLVM.
 
-The order is that of `in_pairs`.
-
-16-bit floating-point numbers are combined in float32 and rounded once. In Min and Max a NaN wins.
+The order is that of `in_pairs`. 16-bit floating-point numbers are combined in float32 and rounded
+once. In Min and Max a NaN wins.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ OPERATIONS = (Sum, Average, Min, Max, Product)
 
 
 def can_combine(op: ReduceOp, dtype: str) -> bool:
-    """Return whether there is machine code for that."""
+    """Return whether there is machine code for the reduction."""
     return op in OPERATIONS and (dtype in _FLOATS or (dtype in _INTEGERS and op is not Average))
 
 
@@ -98,7 +97,7 @@ def _arithmetic(op: ReduceOp, dtype: str) -> str:
 def _extreme(new: New, op: ReduceOp, dtype: str, a: str, b: str) -> str:
     """Return the smaller or the larger of two; a NaN if one of them is a NaN."""
     kind, verb = (_FLOATS | _INTEGERS)[dtype], "gt" if op is Max else "lt"
-    if dtype in _FLOATS:  # an ordered comparison is false where there is a NaN: that of `b` stays
+    if dtype in _FLOATS:  # an ordered comparison is false for a NaN: one in `b` stays
         better = new(f"fcmp o{verb} {kind} {a}, {b}")
         better = new(f"or i1 {better}, {new(f'fcmp uno {kind} {a}, {a}')}")
     else:
@@ -107,7 +106,7 @@ def _extreme(new: New, op: ReduceOp, dtype: str, a: str, b: str) -> str:
 
 
 def _widened(new: New, dtype: str, value: str) -> str:
-    """Return the number that a 16-bit type stores as a float32; others as they are."""
+    """Return a number of a 16-bit type as float32; others unchanged."""
     if dtype == "float16":
         return new(f"fpext half {value} to float")
     if dtype == "bfloat16":  # the upper half of a float32
@@ -117,7 +116,7 @@ def _widened(new: New, dtype: str, value: str) -> str:
 
 
 def _narrowed(new: New, dtype: str, value: str) -> str:
-    """Return a float32 rounded to a 16-bit type, to even; others as they are."""
+    """Return a float32 rounded to a 16-bit type, to even; others unchanged."""
     if dtype == "float16":
         return new(f"fptrunc float {value} to half")
     if dtype != "bfloat16":
@@ -125,7 +124,7 @@ def _narrowed(new: New, dtype: str, value: str) -> str:
     bits = new(f"bitcast float {value} to i32")
     odd = new(f"and i32 {new(f'lshr i32 {bits}, 16')}, 1")
     up = new(f"add i32 {new(f'add i32 {bits}, 32767')}, {odd}")
-    # The sum would make some NaN infinite.
+    # The sum would turn some NaN into infinity.
     nan = new(f"or i32 {bits}, 4194304")
     kept = new(f"select i1 {new(f'fcmp uno float {value}, {value}')}, i32 {nan}, i32 {up}")
     return new(f"trunc i32 {new(f'lshr i32 {kept}, 16')} to i16")

@@ -1,18 +1,18 @@
-"""What a compiled program does at a collective, as machine code: without Python and its lock.
+"""The collectives of compiled programs as machine code, without Python and its lock.
 
-These functions are never run by Python: `translation.py` translates them. XLA calls `handler` with
-the address of a call frame. Where the ranks have agreed on the request and nobody wants to be told
-of it, the tensor travels through shared memory here; otherwise the entry in Python does all.
+Python never runs these functions: `translation.py` translates them. XLA calls `handler` with the
+address of a call frame. If the ranks have agreed on the request and nobody observes the group, the
+tensor travels through shared memory here. Otherwise the entry in Python carries out the collective.
 
-A transfer. Each rank has a slot in shared memory, of two halves that take turns, and a flag: how
-many transfers it has put its data there for. A rank writes its data, raises its flag, waits for all
-others', and computes the result from the slots. When it raises its flag for the transfer n + 1 it
-has seen everybody's for n; so a rank that has seen all flags for n + 1 knows that nobody reads the
-half of n any more, which is that of n + 2.
+A transfer. Each rank has a slot in shared memory, of two halves that take turns, and a flag, which
+counts the transfers for which its data are written. A rank writes its data, raises its flag, waits
+for all other flags, and computes the result from the slots. When it raises its flag for transfer
+n + 1, it has seen all flags for n. So a rank that has seen all flags for n + 1 knows that nobody
+reads the half of n any more, which is also that of n + 2.
 
-A rank whose request is new to it does not wait here, but by MPI, where ranks compare what they ask
-for. It raises its flag all the same, with a mark that no request has: ranks that have agreed on
-theirs before, and wait here, see that they differ, and go there too.
+A rank with a new request waits in MPI, where the ranks compare their requests. It still raises its
+flag, with a mark that no request has. Ranks that have agreed on theirs and wait here notice the
+difference, and compare as well.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from sciml_par.parallel.native.primitives import (
 )
 
 JOB = 0
-"""The address of the `Job` record. It and what follows is given where this is compiled."""
+"""The address of the `Job` record. `NativeCode` sets this and the following constants."""
 
 EXTENSION_AT = ARGUMENTS_AT = RESULTS_AT = ATTRIBUTES_AT = DATA_AT = VALUE_AT = 0
-"""Where XLA's structures hold what is read, in bytes."""
+"""Offsets in XLA's structures, in bytes."""
 
 KEY_MASK = 0
 """See `Progress.order_digest`."""
@@ -70,12 +70,12 @@ def handler(frame: int) -> int:
 
 
 def handler_of_several(frame: int) -> int:
-    """Return the same of those of many tensors, whose results lie where they do."""
+    """Return the target of custom calls of many tensors, in place."""
     return serve(frame, JOB + WORD * Job.SEVERAL)
 
 
 def serve(frame: int, python: int) -> int:
-    """Carry out a collective, or let Python do it, whose entries are at `python`."""
+    """Carry out a collective here, or by Python, whose entries are at `python`."""
     if load(frame + EXTENSION_AT) != 0:  # XLA asks for the version of the interface
         return call(load(python + WORD * Entry.EXECUTE), frame)
     number = load(load(load(load(frame + ATTRIBUTES_AT)) + VALUE_AT))
@@ -91,7 +91,7 @@ def serve(frame: int, python: int) -> int:
         return call(load(python + WORD * Entry.EXECUTE), frame)
     if begin(group, load(site + WORD * Site.ANNOUNCEMENT), load(site + WORD * Site.KEY)) == 0:
         return call(load(python + WORD * Entry.EXECUTE), frame)  # which raises
-    # Looked at only now: who wants to be told first says so, and then looks at what has begun.
+    # Read only now: an observer first sets it, and then reads what has begun.
     if load_acquire(group + WORD * Group.OBSERVED) != 0:
         return call(load(python + WORD * Entry.RESUME), frame)
     if transfer_of(site, frame) != Outcome.DONE:
@@ -103,7 +103,7 @@ def serve(frame: int, python: int) -> int:
 
 
 def transfer_of(site: int, frame: int) -> int:
-    """`transfer` between the addresses that a call frame holds."""
+    """Call `transfer` with the addresses in a call frame."""
     operands = load(frame + ARGUMENTS_AT)
     parts = load(site + WORD * Site.PARTS)
     if parts == 0:
@@ -118,7 +118,7 @@ def transfer_of(site: int, frame: int) -> int:
 
 
 def begin(group: int, announcement: int, key: int) -> int:
-    """Note that this rank begins its next collective; its number, or 0 if one is in progress."""
+    """Begin this rank's next collective; return its number, or 0 if another is in progress."""
     if exchange_if(group + WORD * Group.LOCK, 0, 1) == 0:
         store(group + WORD * Group.LOCK, 2)
         return 0
@@ -139,16 +139,16 @@ def begin(group: int, announcement: int, key: int) -> int:
 
 
 def end(group: int) -> int:
-    """Note that it is over, or has failed."""
+    """End the collective, also after a failure."""
     store(group + WORD * Group.PENDING, 0)
     exchange_if(group + WORD * Group.LOCK, 1, 0)
     return 0
 
 
 def transfer(site: int, send: int, receive: int) -> int:
-    """Carry one request out, from the address `send` to `receive`; an `Outcome`.
+    """Carry out a request from the address `send` to `receive`; return an `Outcome`.
 
-    Where the elements are in several tensors, both are the address of their addresses.
+    If the elements are in several tensors, both are the address of their addresses.
     """
     group = load(site + WORD * Site.GROUP)
     if load(group + WORD * Group.USELESS) != 0:
@@ -183,7 +183,7 @@ def transfer(site: int, send: int, receive: int) -> int:
 
 
 def announce_comparison(group: int) -> int:
-    """Let ranks that wait in a transfer see that this one compares its request with others'."""
+    """Tell ranks that wait in a transfer that this one compares its request."""
     calls = load(group + WORD * Group.CALLS)
     half = calls & 1
     flags = load(group + WORD * Group.FLAGS)
@@ -196,7 +196,7 @@ def announce_comparison(group: int) -> int:
 
 
 def give(site: int, send: int, slot: int) -> int:
-    """Put this rank's elements into its slot."""
+    """Copy this rank's elements into its slot."""
     parts = load(site + WORD * Site.PARTS)
     if parts == 0:
         copy(slot, send, load(site + WORD * Site.GIVEN))
@@ -211,7 +211,7 @@ def give(site: int, send: int, slot: int) -> int:
 
 
 def take(site: int, slots: int, receive: int) -> int:
-    """Make the result of what lies in all ranks' slots."""
+    """Compute the result from all ranks' slots."""
     group = load(site + WORD * Site.GROUP)
     distance = 2 * load(group + WORD * Group.STRIDE)
     kind = load(site + WORD * Site.KIND)
@@ -233,7 +233,7 @@ def take(site: int, slots: int, receive: int) -> int:
 
 
 def combine(site: int, slots: int, receive: int) -> int:
-    """Reduce what lies in the slots."""
+    """Reduce the elements in the slots."""
     function = load(site + WORD * Site.COMBINE)
     parts = load(site + WORD * Site.PARTS)
     if parts == 0:
@@ -248,16 +248,16 @@ def combine(site: int, slots: int, receive: int) -> int:
 
 
 def raise_flag(flag: int, calls: int) -> int:
-    """Let the others see that this rank's data are there, and wake who sleeps until then."""
+    """Show the others that this rank's data are written, and wake those that sleep."""
     store(flag + WORD * Flag.CALLS, calls)
-    fence()  # together with that in `wait`: who is about to sleep sees the flag, or is seen here
+    fence()  # with that in `wait`: a rank about to sleep sees the flag, or is seen here
     if load_acquire(flag + WORD * Flag.SLEEPERS) != 0:
         call(load(JOB + WORD * Job.SYSCALL), FUTEX, flag, FUTEX_WAKE, EVERYBODY, 0, 0)
     return 0
 
 
 def wait(flag: int, calls: int, group: int) -> int:
-    """Wait for a rank's flag; 1 if a signal ends the program's patience before it comes."""
+    """Wait for a rank's flag; return 1 if a signal's handler raises first."""
     rounds = 0
     while 1:
         spins = load(group + WORD * Group.SPINS)
@@ -280,10 +280,10 @@ def wait(flag: int, calls: int, group: int) -> int:
 
 
 def signalled() -> int:
-    """Let Python handle signals that have come, which it does on its main thread; 1 for an error.
+    """Let Python handle signals, on its main thread; return 1 if a handler raised.
 
-    A thread that waits here cannot raise an error of Python's. That of Ctrl-C is noted for whoever
-    has called: eager code raises it, and XLA gets another error in its place.
+    A waiting thread cannot raise Python's error here. Ctrl-C is noted: eager code raises it, and
+    XLA gets another error.
     """
     state = call_int32(load(JOB + WORD * Job.ENSURE))
     failed = call_int32(load(JOB + WORD * Job.CHECK_SIGNALS))
@@ -297,7 +297,7 @@ def signalled() -> int:
 
 
 def spin(times: int) -> int:
-    """Pause so many times: how long one takes differs ten-fold between processors."""
+    """Pause `times` times, to measure: processors differ ten-fold."""
     while times > 0:
         pause()
         times -= 1
@@ -305,7 +305,7 @@ def spin(times: int) -> int:
 
 
 def settle() -> int:
-    """Return a `fence` for Python."""
+    """Call `fence`, for Python."""
     fence()
     return 0
 

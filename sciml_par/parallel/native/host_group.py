@@ -25,32 +25,32 @@ from sciml_par.parallel.requests.announcement import Announcement
 from sciml_par.parallel.requests.request import Allgather, Allreduce, Broadcast, Request
 
 _SLOT_BYTES, _ALL_SLOTS_BYTES = 1 << 20, 1 << 22
-"""What half a rank's slot holds at the most, and those of all ranks. Each rank reads all slots, in
-place of the two or so that MPI lets it read of a long tensor. Two ranks, each with a core: 3.3 µs
-in place of 5.4 for 1.3 KB, 13 in place of 27 for 64 KB, 270 in place of 540 for 800 KB."""
+"""The most bytes of half a rank's slot, and of all ranks'. Each rank reads all slots, in place of
+the two or so that MPI lets it read of a long tensor. Two ranks, each with a core: 3.3 µs in place
+of 5.4 for 1.3 KB, 13 in place of 27 for 64 KB, 270 in place of 540 for 800 KB."""
 
 _PAGE = 4096
 
 _SPIN_SECONDS, _SHORT_SPIN_SECONDS = 60e-6, 1e-6
-"""How long a rank looks at a flag before it sleeps, where each has a core, and where not."""
+"""The time that a rank watches a flag before it sleeps, with a core for each rank and without."""
 
 _SLEEP_NANOSECONDS = 100_000_000
-"""After that, or twice that, a waiting rank looks after signals."""
+"""A waiting rank checks signals after this time, or twice this time."""
 
 _GONE = -1
 
 
 class DifferentRequestError(TransferError):
-    """Ranks have come to the same place with different requests, all agreed on before."""
+    """Ranks have met with different requests, all agreed on before."""
 
 
 def longest_bytes(size: int) -> int:
-    """What each of `size` ranks can give at once."""
+    """Return the most bytes that each of `size` ranks can give at once."""
     return max(_PAGE, min(_SLOT_BYTES, _ALL_SLOTS_BYTES // size // _PAGE * _PAGE))
 
 
 def bytes_of_memory(size: int) -> int:
-    """What a group of `size` ranks needs in shared memory."""
+    """Return the bytes of shared memory that a group of `size` ranks needs."""
     return size * (WORD * Flag.LENGTH + 2 * longest_bytes(size))
 
 
@@ -60,9 +60,9 @@ class HostGroup:
     Attributes
     ----------
     words : the group's record, see `layout.Group`.
-    address : of the record.
-    longest : what a rank can give at once, in bytes.
-    comparisons : how many this rank has announced.
+    address : the address of the record.
+    longest : the most bytes that a rank can give at once.
+    comparisons : the number of comparisons that this rank has announced.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class HostGroup:
         self._announcements: list[Announcement] = []
 
     def number_of(self, announcement: Announcement) -> int:
-        """Return a number > 0 by which the machine code knows it, the same for equal ones."""
+        """Return the announcement's number > 0 in machine code, equal for equal ones."""
         number = self._numbers.get(announcement)
         if number is None:
             self._announcements.append(announcement)
@@ -97,11 +97,11 @@ class HostGroup:
         return number
 
     def announcement(self, number: int) -> Announcement:
-        """What has that number."""
+        """Return the announcement of that number."""
         return self._announcements[number - 1]
 
     def carries(self, request: Request) -> bool:
-        """Return whether a request goes through shared memory: the same on all ranks."""
+        """Return whether a request goes through shared memory; the same on all ranks."""
         lengths = _lengths(request)
         if not 0 < max(lengths) <= self.longest:
             return False
@@ -114,24 +114,24 @@ class HostGroup:
         return False
 
     def transfer(self, request: Request) -> SharedTransfer:
-        """What carries out a request that `carries` is true of."""
+        """Return the transfer of a request that the group `carries`."""
         return SharedTransfer(self, request)
 
     def announce_comparison(self) -> None:
-        """Let ranks that wait in a transfer see that this one compares its request.
+        """Tell ranks that wait in a transfer that this one compares its request.
 
-        They compare theirs, too. Once for each comparison of all ranks, by those that begin it.
+        They then compare theirs. The ranks that begin a comparison call this once.
         """
         self.comparisons += 1
         self.code.announce_comparison(self.address)
 
     def close(self) -> None:
-        """The group is given up: what comes now is refused."""
+        """Give up the group, and refuse later requests."""
         self.words[Group.USELESS] = 1
         self.words[Group.GENERATION] = _GONE
 
     def refuse(self) -> None:
-        """Let Python decide about everything that comes now."""
+        """Let Python decide about all later requests."""
         self.words[Group.GENERATION] = _GONE
 
 
@@ -182,7 +182,7 @@ class SharedTransfer:
             self.check(outcome)
 
     def in_parts(self, lengths: Sequence[int]) -> None:
-        """Let the elements be in several tensors, of so many bytes each.
+        """Take the elements from several tensors of these `lengths` in bytes.
 
         `send` and `receive` are then the address of their addresses, and results replace them.
         """
@@ -201,30 +201,30 @@ class SharedTransfer:
                 why = "Ctrl-C (SIGINT) has ended a wait for its other ranks"
             raise TransferError(f"The group can carry nothing any more: {why}.")
         if outcome == Outcome.DIFFERENT:
-            raise DifferentRequestError("another rank has asked for something else here")
+            raise DifferentRequestError("another rank has a different request")
 
     def fail(self) -> None:
-        """Raise the error of the transfer that the machine code could not carry out."""
+        """Raise the error of the failed transfer."""
         useless = self._group.words[Group.USELESS]
         self.check(Outcome.GIVEN_UP if useless else Outcome.DIFFERENT)
 
     def agreed_in(self, generation: int) -> None:
-        """The ranks have agreed on the request, in that generation of the group's ledger."""
+        """Note that the ranks have agreed on the request in that generation of the ledger."""
         self.record[Site.READY] = generation + 1
 
     def enter(self, number: int, announcement: Announcement) -> None:
-        """Let the machine code serve the call site of that number."""
+        """Let the machine code serve call site `number`."""
         self.record[Site.ANNOUNCEMENT] = self._group.number_of(announcement)
         self.record[Site.KEY] = announcement.key
         self._code.enter(number, self.record)
 
     def leave(self, number: int) -> None:
-        """The opposite."""
+        """Undo `enter`."""
         self._code.leave(number, self.record)
 
 
 def _lengths(request: Request) -> list[int]:
-    """Return how many bytes each rank gives, or one number if all give as many."""
+    """Return the bytes that each rank gives, or one number if all are equal."""
     size = request.element.size
     if isinstance(request, Allgather):
         return [n * size for n in request.elements(request.rows)]
@@ -232,8 +232,5 @@ def _lengths(request: Request) -> list[int]:
 
 
 def _compared(request: Request) -> int:
-    """A number that differs where the ranks ask for different things, but for rare collisions.
-
-    The lengths are those of all ranks, which the signature of an allgather leaves open.
-    """
+    """Return a digest of the request with all ranks' lengths, which an allgather leaves open."""
     return zlib.crc32(repr(_lengths(request)).encode(), zlib.crc32(request.signature.digest))

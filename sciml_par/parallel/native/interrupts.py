@@ -1,6 +1,6 @@
-"""What signals' handlers raise under foreign code, through which nothing of Python's may pass.
+"""Errors that signals' handlers raise under foreign code, kept to be raised again afterwards.
 
-There it becomes an error of the foreign program. It is kept here, to be raised again afterwards.
+An exception cannot pass through foreign code: there it becomes an error of the foreign program.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from functools import cache
 from typing import Any
 
 kept: list[BaseException] = []
-"""The last one."""
+"""The last error, if any."""
 
 
 def keep(error: BaseException) -> None:
-    """Keep an error, in place of the last one."""
+    """Keep an error in place of the last one."""
     kept[:] = [error]
 
 
 def take() -> BaseException | None:
-    """Return the last that was kept, once."""
+    """Return the last error, once."""
     return kept.pop() if kept else None
 
 
 @cache
 def keep_unraisable() -> None:
-    """Keep also what C code has to give up: PyErr_WriteUnraisable without an object."""
+    """Keep the errors that C code reports by PyErr_WriteUnraisable without an object, too."""
     previous = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whether the ranks of a job use machine code and shared memory, which they settle together."""
+"""The joint decision of a job's ranks on machine code and shared memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ VARIABLE = "SCIML_PAR_NATIVE"
 
 @dataclass(frozen=True)
 class NativeJob:
-    """What the ranks of a job have found, the same on all of them.
+    """The decision, the same on all ranks.
 
     Attributes
     ----------
-    obstacle : why they have no machine code; empty if they have.
+    obstacle : why the ranks have no machine code; empty if they have it.
     hosts : a number for the host of each rank, [P].
-    crowded : of each rank, whether those on its host have fewer cores than they are, [P].
+    crowded : of each rank, whether its host has more ranks than cores, [P].
     """
 
     obstacle: str
@@ -36,7 +36,7 @@ class NativeJob:
 
 
 def settle_native(mpi: MPI.Comm, control: MPI.Comm, environment: Mapping[str, str]) -> NativeJob:
-    """Find out together (collective)."""
+    """Decide together (collective)."""
     if control.Get_size() == 1:
         return NativeJob("there is one rank only", (0,), (False,))
     everyone = control.allgather((_own_obstacle(environment), _host(mpi), _cores()))
@@ -52,7 +52,7 @@ def settle_native(mpi: MPI.Comm, control: MPI.Comm, environment: Mapping[str, st
 
 
 def host_group(job: NativeJob, control: MPI.Comm, world_ranks: Sequence[int]) -> HostGroup | None:
-    """What serves a group of the job's ranks; None if they are not on one host (collective)."""
+    """Return the group's shared memory; None if it is not on one host (collective)."""
     size = len(world_ranks)
     if size == 1 or job.obstacle or len({job.hosts[rank] for rank in world_ranks}) > 1:
         return None
@@ -75,7 +75,7 @@ def _own_obstacle(environment: Mapping[str, str]) -> str:
     try:
         native_code()
     except Exception as error:  # LLVM without executable memory, for one
-        return f"LLVM could not make it ({type(error).__name__}: {error})"
+        return f"LLVM could not create it ({type(error).__name__}: {error})"
     return ""
 
 

@@ -1,7 +1,4 @@
-"""Where the words of the records lie that Python and the machine code share.
-
-Each number counts words of 8 bytes from the start of its record.
-"""
+"""The records that Python and the machine code share: offsets of their words of 8 bytes."""
 
 from __future__ import annotations
 
@@ -10,29 +7,29 @@ from enum import IntEnum
 WORD = 8
 
 DIGEST_STEP = 16
-"""Every how many collectives the digest of their order is kept, as in `Progress`."""
+"""The digest of the order is kept after every 16th collective, as in `Progress`."""
 
 DIGESTS_KEPT = 1 << 16
-"""How many of them: at three microseconds each, those of three seconds."""
+"""Their number: the collectives of three seconds, at three microseconds each."""
 
 HISTORY_KEPT = 1024
 
 COMPARING = 1 << 32
-"""What `Flag.COMPARED` is of a rank that compares its request with others first: of no request."""
+"""`Flag.COMPARED` of a rank that first compares its request; no request has this value."""
 
 TABLE_LENGTH = 1 << 16
-"""How many call sites the machine code can find. Others are served by Python."""
+"""The number of call sites for the machine code. Python serves others."""
 
 
 class Job(IntEnum):
-    """One for the process: what all call sites need.
+    """The record of the process.
 
     TABLE : the address of the table of call sites' records, by the low bits of their number.
-    ONE_TENSOR, SEVERAL : of each target, the addresses of three entries in Python, see `Entry`.
-    SYSCALL : of libc.
-    CHECK_SIGNALS, ENSURE, RELEASE, CLEAR, MATCHES : of Python's C interface.
+    ONE_TENSOR, SEVERAL : the addresses of each target's three entries in Python, see `Entry`.
+    SYSCALL : libc's function.
+    CHECK_SIGNALS, ENSURE, RELEASE, CLEAR, MATCHES : functions of Python's C interface.
     KEYBOARD_INTERRUPT : Python's class.
-    INTERRUPTED : whether a wait was given up for an error of this class.
+    INTERRUPTED : whether an error of this class ended a wait.
     """
 
     TABLE = 0
@@ -50,10 +47,10 @@ class Job(IntEnum):
 
 
 class Entry(IntEnum):
-    """What Python does for a target.
+    """Python's functions for a target.
 
-    EXECUTE : everything.
-    RESUME : the same for what the machine code has begun, and somebody wants to be told of.
+    EXECUTE : carry out a collective.
+    RESUME : carry out a collective that the machine code has begun, and tell the observers.
     FAIL : return the error of a transfer.
     """
 
@@ -63,23 +60,23 @@ class Entry(IntEnum):
 
 
 class Group(IntEnum):
-    """One for each group of ranks.
+    """The record of a group of ranks.
 
-    LOCK : 0; 1 while a collective is in progress; 2 once two were begun at a time.
+    LOCK : 0; 1 while a collective is in progress; 2 after two were begun at the same time.
     SEQUENCE, DIGEST : see `Progress`.
-    PENDING : the number of the announcement of what is in progress, or 0.
-    GENERATION : 1 + how often the ledger was emptied; -1 where Python is to refuse everything.
-    OBSERVED : whether somebody wants to be told of each collective.
-    VISIT : that the next collective is to go by Python, which looks after signals there.
-    CALLS : how often the ranks have met at their flags, for a transfer or to compare.
-    USELESS : that nothing can be carried any more: a wait was given up, or the group was freed.
-    RANK, SIZE : this process's number, and how many there are.
-    FLAGS, SLOTS, STRIDE : the shared memory: the address of the ranks' flags and of their slots,
-        and the bytes of half a slot.
-    SPINS : how often a flag is looked at before the rank sleeps.
-    SLEEP : how long it sleeps at the most before it looks after signals, a `timespec`.
-    HISTORY : (number of the collective, of its announcement), the last ones, in a ring.
-    DIGESTS : (number of the collective, digest after it), in a ring.
+    PENDING : the number of the announcement in progress, or 0.
+    GENERATION : 1 + the number of times the ledger was emptied; -1 if Python must refuse all.
+    OBSERVED : whether there are observers of the collectives.
+    VISIT : whether the next collective must go by Python, which handles signals there.
+    CALLS : the number of meetings at the flags, to transfer or to compare.
+    USELESS : whether nothing can be carried any more: a wait was given up, or the group was freed.
+    RANK, SIZE : this process's number, and the number of ranks.
+    FLAGS, SLOTS, STRIDE : the addresses of the ranks' flags and slots in shared memory, and the
+        bytes of half a slot.
+    SPINS : the number of looks at a flag before the rank sleeps.
+    SLEEP : the longest sleep before it checks signals, a `timespec`.
+    HISTORY : (number of the collective, number of its announcement), a ring.
+    DIGESTS : (number of the collective, digest after it), a ring.
     """
 
     LOCK = 0
@@ -104,23 +101,23 @@ class Group(IntEnum):
 
 
 class Site(IntEnum):
-    """One for each call site, and for each request of eager code.
+    """The record of a call site, or of a request of eager code.
 
-    NUMBER : of the call site, which the program says.
+    NUMBER : the number of the call site in the program.
     GROUP : the address of its group's record.
     READY : the group's GENERATION in which the ranks have agreed on the request; 0 before.
     ANNOUNCEMENT : its number, see `Group.HISTORY`.
-    KEY : what it adds to the digest of the order.
+    KEY : its contribution to the digest of the order.
     KIND : see `Kind`.
-    GIVEN : how many bytes this rank gives.
-    COUNT : how many elements are reduced.
+    GIVEN : the bytes that this rank gives.
+    COUNT : the number of elements to reduce.
     COMBINE : the function that reduces them.
-    ROOT : who gives in a broadcast.
+    ROOT : the rank that gives in a broadcast.
     LENGTHS : the address of all ranks' numbers of bytes in an allgather.
-    COMPARED : a number in which ranks differ that ask for other lengths.
-    PARTS : how many tensors hold the elements; 0 if one does.
+    COMPARED : a digest of the request and all lengths.
+    PARTS : the number of tensors that have the elements; 0 for a single one.
     PART_LENGTHS : the address of (bytes, elements) of each of them.
-    PLACES : the address of room for their addresses.
+    PLACES : the address of memory for their addresses.
     """
 
     NUMBER = 0
@@ -142,7 +139,7 @@ class Site(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a transfer through shared memory does."""
+    """The kinds of transfers through shared memory."""
 
     ALLREDUCE = 0
     BROADCAST = 1
@@ -150,11 +147,11 @@ class Kind(IntEnum):
 
 
 class Flag(IntEnum):
-    """One for each rank, in shared memory. Two lines of the cache lie between two.
+    """The record of a rank in shared memory, two cache lines long.
 
-    CALLS : how many transfers the rank has put its data there for, or comparisons it has begun.
+    CALLS : the number of transfers whose data are written, and of comparisons.
     COMPARED : `Site.COMPARED` of the last two of them, by their halves, or `COMPARING`.
-    SLEEPERS : how many ranks sleep until the next, or are about to; on a line of its own.
+    SLEEPERS : the number of ranks that sleep until the next, or are about to; on a separate line.
     """
 
     CALLS = 0
@@ -164,7 +161,7 @@ class Flag(IntEnum):
 
 
 class Outcome(IntEnum):
-    """What `transfer` returns."""
+    """The results of `transfer`."""
 
     DONE = 0
     GIVEN_UP = 1

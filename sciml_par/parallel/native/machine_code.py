@@ -1,4 +1,4 @@
-"""Machine code made by LLVM, through llvmlite, and whether it can be had here."""
+"""Machine code from LLVM, through llvmlite, if it is available."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sciml_par.parallel.native.translation import Function, translated
 from sciml_par.parallel.requests.reduce_op import ReduceOp
 
 _PROCESSORS = ("x86_64",)
-"""Those with which it was tested."""
+"""The tested ones."""
 
 _SYSTEMS = ("linux",)
 
 
 def obstacle() -> str:
-    """Why there is no machine code in this process; empty if there is."""
+    """Return why this process has no machine code; empty if it has."""
     if sys.platform not in _SYSTEMS:
         return f"it is for Linux, and this is {sys.platform}"
     if platform.machine() not in _PROCESSORS:
@@ -31,13 +31,13 @@ def obstacle() -> str:
         if isinstance(error, ModuleNotFoundError):
             return "llvmlite is not installed (pip install 'sciml-par[native]')"
         return f"llvmlite cannot be used ({type(error).__name__}: {error})"
-    # LLVM would call functions for float16 that are not there.
+    # For float16, LLVM would call functions that do not exist.
     return "" if features.get("f16c") else "it is for processors with F16C, and this has none"
 
 
 @cache
 def _llvm() -> Any:
-    """llvmlite, ready for this processor."""
+    """Return llvmlite, initialized for this processor."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -46,12 +46,11 @@ def _llvm() -> Any:
 
 
 class MachineCode:
-    """Functions of machine code, which live as long as this does."""
+    """Functions of machine code, with the lifetime of this object."""
 
     def __init__(self, text: str) -> None:
         llvm = _llvm()
-        # Without fused multiplications, which LLVM makes only if it is told to, the result does
-        # not depend on the processor.
+        # LLVM uses fused multiplications only on request: results do not depend on the processor.
         target = llvm.Target.from_default_triple().create_target_machine(
             cpu=llvm.get_host_cpu_name(),
             features=llvm.get_host_cpu_features().flatten(),
@@ -69,7 +68,7 @@ class MachineCode:
         self._engine.finalize_object()
 
     def address(self, name: str) -> int:
-        """Where the function `name` begins."""
+        """Return the address of function `name`."""
         address: int = self._engine.get_function_address(name)
         return address
 

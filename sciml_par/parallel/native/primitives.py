@@ -1,7 +1,7 @@
-"""What the functions in `handler.py` are made of: operations on words of this process's memory.
+"""The operations on words of memory in `handler.py`.
 
-A word is a signed integer of 64 bits, and so is an address. These functions have no body: only the
-machine code that `translation.py` makes of their callers can do what they say.
+A word is a signed integer of 64 bits, and so is an address. These functions have no body:
+`translation.py` replaces their calls by machine code.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ def load(address: int) -> int:
     _only_in_machine_code()
 
 
-def load_int32(address: int) -> int:
-    """Return the integer of 32 bits there."""
-    _only_in_machine_code()
-
-
 def load_acquire(address: int) -> int:
-    """Return the word there. What its writer had written before `store` is seen after this."""
+    """Return the word at `address`, and see all that its writer wrote before `store`."""
     _only_in_machine_code()
 
 
@@ -30,17 +25,17 @@ def store(address: int, word: int) -> None:
 
 
 def exchange_if(address: int, expected: int, word: int) -> int:
-    """Write `word` if `expected` is there, in one step; 1 if it was, else 0."""
+    """Write `word` if `expected` is there, atomically; return 1 if it was, else 0."""
     _only_in_machine_code()
 
 
 def add(address: int, number: int) -> None:
-    """Add to the word there, in one step."""
+    """Add to the word at `address`, atomically."""
     _only_in_machine_code()
 
 
 def fence() -> None:
-    """What was written before is seen by other cores before anything after is read."""
+    """Show earlier writes to other cores before later reads."""
     _only_in_machine_code()
 
 
@@ -55,12 +50,12 @@ def copy(target: int, source: int, length: int) -> None:
 
 
 def call(function: int, *arguments: int) -> int:
-    """Call the C function at that address; what it returns, as a word."""
+    """Call a C function; return its result as a word."""
     _only_in_machine_code()
 
 
 def call_int32(function: int, *arguments: int) -> int:
-    """Return the same of a function that returns an `int`."""
+    """Call a C function that returns an `int`."""
     _only_in_machine_code()
 
 

@@ -1,7 +1,7 @@
 """Memory that the ranks of a host share, without a name in the file system.
 
-The first rank makes a file that is nowhere but in memory, and the others open it through /proc. So
-nothing is left behind, however the ranks end, and no limit of /dev/shm applies.
+The first rank creates a file in memory, and the others open it through /proc. So nothing is left
+behind when ranks are killed, and no limit of /dev/shm applies.
 """
 
 from __future__ import annotations
@@ -21,13 +21,9 @@ _TOKEN_BYTES = 16
 
 
 class SharedMemory:
-    """Memory that other processes see, for as long as this object lives.
+    """Memory that other processes see, with the lifetime of this object.
 
     `mmap.mmap` would keep the file open as well, and a process may open about a thousand.
-
-    Attributes
-    ----------
-    address : where it begins.
     """
 
     def __init__(self, file: int, nbytes: int) -> None:
@@ -49,7 +45,7 @@ class SharedMemory:
 
 
 def shared_between(control: MPI.Comm, nbytes: int) -> SharedMemory | None:
-    """So many bytes of memory, all zero, that all ranks of a group see (collective)."""
+    """Return `nbytes` zeros that all ranks of a group see, or None (collective)."""
     first = control.Get_rank() == 0
     made = _made(nbytes) if first else None
     identity = control.bcast((os.getpid(), made) if first else None)
@@ -60,8 +56,8 @@ def shared_between(control: MPI.Comm, nbytes: int) -> SharedMemory | None:
     if file is not None:
         with contextlib.suppress(OSError):
             memory = SharedMemory(file, nbytes)
-    # Nobody closes the file before all have opened it. They compare what they see: to a rank in
-    # another container, the number of the process may be that of a stranger.
+    # The ranks close the file after all have opened it. They compare its contents: in another
+    # container, the process number may be a stranger's.
     token = os.urandom(_TOKEN_BYTES)
     if first and memory is not None:
         ctypes.memmove(memory.address, token, _TOKEN_BYTES)

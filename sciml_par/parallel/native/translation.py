@@ -1,8 +1,8 @@
-"""Functions written in a small part of Python, as text for LLVM.
+"""Functions in a small part of Python, translated to text for LLVM.
 
-What they may hold: integers of 64 bits; local variables; `if` and `while`, whose conditions may be
-joined by `and` and `or`; `return`; the arithmetic + - * & | << >>; comparisons of two; calls of one
-another and of `primitives`. Names of the module and of enumerations are constants.
+They may contain integers of 64 bits; local variables; `if` and `while` with `and` and `or`;
+`return`; the arithmetic + - * & | >>; comparisons of two; calls of each other and of `primitives`.
+Names of the module and of enumerations are constants.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Mult: "mul",
     ast.BitAnd: "and",
     ast.BitOr: "or",
-    ast.LShift: "shl",
     ast.RShift: "ashr",
 }
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
     ast.Lt: "slt",
-    ast.LtE: "sle",
     ast.Gt: "sgt",
     ast.GtE: "sge",
 }
@@ -43,14 +41,14 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 
 def translated(functions: Sequence[Function], constants: Mapping[str, int]) -> str:
-    """Return the functions, which may call one another, as one module."""
+    """Return the functions, which may call each other, as one module."""
     names = {function.__name__ for function in functions}
     parts = [_Translator(function, names, constants).text() for function in functions]
     return HEADER + "\n".join(parts)
 
 
 class _Translator:
-    """Makes the text of one function."""
+    """Translates one function."""
 
     def __init__(
         self, function: Function, functions: set[str], constants: Mapping[str, int]
@@ -63,7 +61,7 @@ class _Translator:
         self._known: dict[str, Any] = {**inspect.unwrap(function).__globals__, **constants}
         self._lines: list[str] = []
         self._numbers = itertools.count()
-        self._ended = False  # whether the block at hand has got its last line
+        self._ended = False  # whether the current block has its last line
 
     def text(self) -> str:
         definition = self._definition
@@ -91,7 +89,7 @@ class _Translator:
 
     def _statement(self, node: ast.stmt) -> None:
         match node:
-            case ast.Expr(value=ast.Constant(value=str())) | ast.Pass():
+            case ast.Expr(value=ast.Constant(value=str())):
                 pass  # the docstring
             case ast.Expr(value=value):
                 self._value(value)
@@ -130,7 +128,7 @@ class _Translator:
         self._begin(after)
 
     def _branch(self, test: ast.expr, yes: str, no: str) -> None:
-        """Go on at one of two labels; as in Python, no more is looked at than needed."""
+        """Jump to one of two labels, with Python's short-circuit evaluation."""
         match test:
             case ast.BoolOp(op=op, values=[*values, last]):
                 for value in values:
@@ -183,9 +181,6 @@ class _Translator:
         match name, arguments:
             case "load", [address]:
                 return self._new(f"load i64, ptr {self._pointer(address)}, align 8")
-            case "load_int32", [address]:
-                short = self._new(f"load i32, ptr {self._pointer(address)}, align 4")
-                return self._new(f"sext i32 {short} to i64")
             case "load_acquire", [address]:
                 return self._new(f"load atomic i64, ptr {self._pointer(address)} acquire, align 8")
             case "store", [address, word]:
@@ -235,7 +230,7 @@ class _Translator:
         return value
 
     def _line(self, text: str) -> None:
-        if not self._ended:  # what follows a return is never reached
+        if not self._ended:  # lines after a return are never reached
             self._lines.append(f"  {text}")
 
     def _end(self, text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-"""How XLA calls, and is called: with the address of a structure of arguments."""
+"""The type of XLA's functions: they take the address of a structure of arguments."""
 
 
 class Version(ctypes.Structure):

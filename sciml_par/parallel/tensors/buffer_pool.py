@@ -1,7 +1,7 @@
-"""Host memory for the results of eager collectives, used again once nobody has them.
+"""Host memory for the results of eager collectives, reused once they are dropped.
 
-Fresh memory is slow: its pages come from the operating system one by one, as they are first
-written, which takes a quarter of the time of a transfer of 1 MiB between two ranks of a host.
+Fresh memory is slow: the operating system provides its pages one by one at the first write, which
+takes a quarter of the time of a transfer of 1 MiB between two ranks of a host.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 KEPT_BYTES = 128 << 20
-"""How much memory is kept for later results, at the most; what live tensors hold of it counts."""
+"""The most memory that is kept for later results, that of live tensors included."""
 
 _ALIGNMENT = 64
-"""TensorFlow takes memory over as it is where it is aligned so, and copies it elsewhere."""
+"""TensorFlow copies memory of a smaller alignment."""
 
 _SIZES_KEPT = 64
 _BUFFERS_OF_A_SIZE = 4
@@ -28,8 +28,8 @@ _BUFFERS_OF_A_SIZE = 4
 class _Buffer:
     """Memory for one result at a time.
 
-    Every array on it, NumPy's or TensorFlow's, holds a reference to `memory`: it is idle when
-    there are as few as at its start.
+    Every array on it, NumPy's or TensorFlow's, holds a reference to `memory`: the buffer is idle
+    when there are as few as at its creation.
     """
 
     __slots__ = ("_offset", "address", "idle", "memory")
@@ -46,7 +46,7 @@ class _Buffer:
 
 
 class ResultMemory:
-    """Gives memory for results, that of dropped results first (for any thread)."""
+    """Provides memory for results, first that of dropped results (thread-safe)."""
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._kept_bytes = kept_bytes
@@ -57,7 +57,7 @@ class ResultMemory:
     def array(
         self, shape: Sequence[int], dtype: np.dtype[Any], nbytes: int
     ) -> tuple[np.ndarray, int]:
-        """Return an array that has its memory for itself as long as it or a tensor on it lives."""
+        """Return (array, address); nobody else uses the memory while a reference to it lives."""
         with self._lock:
             buffers = self._by_size.get(nbytes)
             if buffers is not None:
@@ -71,14 +71,14 @@ class ResultMemory:
 
     @property
     def kept(self) -> int:
-        """How many bytes are kept."""
+        """Return the number of bytes that are kept."""
         return self._bytes
 
     def _keep(self, buffer: _Buffer, nbytes: int) -> None:
         if nbytes > self._kept_bytes:
             return
         buffers = self._by_size.setdefault(nbytes, [])
-        if len(buffers) == _BUFFERS_OF_A_SIZE:  # all in use: the oldest is left to its tensor
+        if len(buffers) == _BUFFERS_OF_A_SIZE:  # all in use
             self._bytes -= nbytes
             del buffers[0]
         buffers.append(buffer)
@@ -87,7 +87,7 @@ class ResultMemory:
             self._forget_one()
 
     def _forget_one(self) -> None:
-        """Leave a buffer of the size that has not been asked for the longest to its tensor."""
+        """Drop a buffer of the least recently used size."""
         nbytes, buffers = next(iter(self._by_size.items()))
         self._bytes -= nbytes
         del buffers[0]
@@ -97,5 +97,5 @@ class ResultMemory:
 
 @lru_cache(maxsize=1)
 def result_memory() -> ResultMemory:
-    """That of this process."""
+    """Return the pool of this process."""
     return ResultMemory()

@@ -1,8 +1,4 @@
-"""Where an eager tensor's elements lie.
-
-Tensors are looked at through DLPack's capsules: the address serves MPI and NCCL alike, whatever
-the element type, without a copy.
-"""
+"""The memory of eager tensors, by DLPack's capsules: without a copy, for every element type."""
 
 from __future__ import annotations
 
@@ -34,29 +30,23 @@ class _DLTensor(ctypes.Structure):
 
 
 class View(NamedTuple):
-    """A tensor's memory: valid while the view lives.
-
-    Attributes
-    ----------
-    address : of the first element.
-    capsule : what keeps the memory.
-    """
+    """A tensor's memory: the address of the first element, and the capsule that keeps it valid."""
 
     address: int
     capsule: object
 
 
 def kind_of_memory(x: Any) -> int:
-    """DLPack's number for the memory that an eager tensor lies in.
+    """Return DLPack's number for the memory of an eager tensor.
 
-    Its device does not tell: TensorFlow keeps some tensors of a GPU (int32) on the host.
+    Its device may differ: TensorFlow keeps some tensors of a GPU (int32) on the host.
     """
     kind: int = x.__dlpack_device__()[0]
     return kind
 
 
 def view(x: Any) -> View:
-    """Return the memory of an eager tensor. Waits until TensorFlow has computed it."""
+    """Return the memory of an eager tensor, after TensorFlow has computed it."""
     to_capsule, pointer = _capsules()
     capsule = to_capsule(x)
     tensor = _DLTensor.from_address(pointer(capsule, _NAME))
@@ -64,20 +54,17 @@ def view(x: Any) -> View:
 
 
 def empty(shape: Any, dtype: Any, device: str) -> Any:
-    """Return a tensor of memory of its own, not yet written.
-
-    A collective may write there, and nowhere else: other tensors share their memory.
-    """
-    if not has_gpus():  # choosing the device costs as much as all the rest
+    """Return a tensor of uninitialized memory that no other tensor shares."""
+    if not has_gpus():  # choosing the device takes as long as the rest
         return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
     with tf.device(device):
         return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
 
 
 def tensor_on(array: np.ndarray) -> Any:
-    """Return a tensor in host memory with the elements of an array that is not written any more.
+    """Return a tensor with the elements of an array that nobody writes any more.
 
-    It lies on the array's own memory where that is aligned as TensorFlow wants it, and keeps it.
+    It shares the array's memory if TensorFlow accepts the alignment.
     """
     make, host = _maker_of_tensors()
     return make(array, host, None)
@@ -98,13 +85,13 @@ def _maker_of_tensors() -> tuple[Any, str]:
 
 @lru_cache(maxsize=1)
 def has_gpus() -> bool:
-    """Return whether TensorFlow computes on GPUs in this process, which is settled at its start."""
+    """Return whether TensorFlow computes on GPUs in this process."""
     return bool(tf.config.list_logical_devices("GPU"))
 
 
 @lru_cache(maxsize=1)
 def _capsules() -> tuple[Any, Any]:
-    """Return what makes a tensor's capsule, and what takes the address out of it."""
+    """Return functions that create a tensor's capsule, and read its address."""
     function = ctypes.pythonapi.PyCapsule_GetPointer
     function.restype = ctypes.c_void_p
     function.argtypes = (ctypes.py_object, ctypes.c_char_p)

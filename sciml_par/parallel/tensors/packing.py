@@ -1,13 +1,14 @@
-"""Tensors in host memory as one flat tensor, and back.
+"""Eager tensors in host memory as one flat tensor, and back; shapes of tensors.
 
-NumPy does it for eager tensors several times as fast as operations of TensorFlow's, each of which
-costs as much as a short transfer.
+NumPy is several times as fast as TensorFlow here, whose operations take as long as a short
+transfer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,16 +23,16 @@ Shape = tuple[int, ...]
 
 
 def can_pack() -> bool:
-    """Return whether tensors are at hand, in host memory, and no tape looks on."""
+    """Return whether tensors are eager, in host memory, and not recorded."""
     return tf.executing_eagerly() and not has_gpus() and not is_recorded()
 
 
 def packed(tensors: Sequence[Tensor], shapes: tuple[Shape, ...]) -> Tensor:
-    """Return the elements of all `tensors`, which are of one type, one after the other."""
+    """Return the elements of all `tensors`, of one type, as one vector."""
     if _are_rows_of_one(shapes):
         whole = tf.raw_ops.ConcatV2(values=tensors, axis=_first_axis())
         return whole if len(shapes[0]) == 1 else tf.reshape(whole, [-1])
-    # NumPy cannot look at every scalar of TensorFlow's without a copy.
+    # NumPy must copy TensorFlow's scalars.
     arrays = [
         np.asarray(x if shape else x.numpy()) for x, shape in zip(tensors, shapes, strict=True)
     ]
@@ -42,10 +43,7 @@ def packed(tensors: Sequence[Tensor], shapes: tuple[Shape, ...]) -> Tensor:
 
 
 def unpacked(flat: Tensor, shapes: tuple[Shape, ...]) -> list[Tensor]:
-    """Return the tensors of these shapes that were `packed`.
-
-    One that begins at an address that suits TensorFlow stays where it is, and keeps all of `flat`.
-    """
+    """Return the `packed` tensors of these shapes; some may share the memory of `flat`."""
     # One operation is several times as fast as one for each tensor.
     if len(set(shapes)) == 1:
         whole = flat if shapes[0] == () else tf.reshape(flat, [len(shapes), *shapes[0]])
@@ -63,7 +61,7 @@ def unpacked(flat: Tensor, shapes: tuple[Shape, ...]) -> list[Tensor]:
 
 @lru_cache(maxsize=64)
 def _are_rows_of_one(shapes: tuple[Shape, ...]) -> bool:
-    """Return whether tensors of these shapes lie one below the other in a tensor."""
+    """Return whether tensors of these shapes are the rows of one tensor."""
     return all(shapes) and len({shape[1:] for shape in shapes}) == 1
 
 
@@ -83,3 +81,16 @@ def _split(flat: Tensor, lengths: Shape) -> list[Tensor]:
 @lru_cache(maxsize=64)
 def _constants(lengths: Shape) -> tuple[Tensor, Tensor]:
     return tf.constant(lengths, tf.int64), _first_axis()
+
+
+def shape_digest(shapes: Iterable[Any]) -> str:
+    """Return eight digits that differ if the shapes or their order differ.
+
+    A flat buffer of tensors in another order has the same length.
+    """
+    return f"{zlib.crc32(repr([str(shape) for shape in shapes]).encode()):08x}"
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Return the known shape of a tensor."""
+    return tuple(x.shape.as_list())

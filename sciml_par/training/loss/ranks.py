@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sciml_par.parallel.collectives.allreduce import allreduce
-from sciml_par.parallel.collectives.broadcast import broadcast
 from sciml_par.parallel.collectives.call_options import CallOptions
+from sciml_par.parallel.collectives.one_tensor import allreduce, broadcast
 from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, scattered
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Max, Sum

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.parallel.collectives.alltoall import alltoall
+from sciml_par.parallel.collectives.one_tensor import alltoall
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate

@@ -10,7 +10,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.variables import broadcast_variables
+from sciml_par.parallel.collectives.fused import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.contradictions import contradictions

@@ -10,7 +10,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow, number_of
 from sciml_par.parallel import rank, size
-from sciml_par.parallel.gradients.optimizer_copy import raw_learning_rate
+from sciml_par.parallel.gradients.optimizer_state import raw_learning_rate
 
 # A callback needs Keras when it is defined.
 if TYPE_CHECKING:

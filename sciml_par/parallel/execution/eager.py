@@ -1,0 +1,131 @@
+"""Collectives on eager tensors; small allreduces in host memory by a shorter way.
+
+The general way creates several objects per call, and a tensor from each array. That takes longer
+than the transfer of a kilobyte.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import is_recorded, tf
+from sciml_par.parallel.groups.call_site import CallSite
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
+from sciml_par.parallel.requests.reduce_op import Adasum, ReduceOp, check_reducible
+from sciml_par.parallel.requests.request import Allreduce, Request
+from sciml_par.parallel.tensors.buffer_pool import result_memory
+from sciml_par.parallel.tensors.memory import (
+    HOST_MEMORY,
+    eager_tensor,
+    empty,
+    has_gpus,
+    kind_of_memory,
+    tensor_on,
+    view,
+)
+from sciml_par.parallel.transports.nccl import NCCLTransport
+
+_HOST = "/CPU:0"
+
+_CALLS_KEPT = 4096
+"""Call sites kept per group, for the general and for the shorter way."""
+
+
+def reduced_at_once(x: Any, op: ReduceOp, communicator: Communicator | None) -> Any:
+    """Return the allreduce of an eager tensor or an array; None if it must take the general way.
+
+    Ranks may choose differently: both ways make the same request (collective).
+    """
+    if not tf.executing_eagerly() or is_recorded():
+        return None
+    group = current_world().communicator if communicator is None else communicator
+    if not isinstance(group, Communicator) or not isinstance(op, ReduceOp):
+        return None
+    key: tuple[Any, tuple[int, ...], ReduceOp]
+    kind = type(x)
+    if kind is np.ndarray:
+        key = (x.dtype, x.shape, op)
+    elif kind is eager_tensor():
+        key = (x.dtype.name, tuple(x.shape.as_list()), op)
+    else:
+        return None
+    carry = group.calls_at_once.get(key) or _prepared(group, *key)
+    if carry is None:
+        return None
+    if kind is not np.ndarray:
+        source = view(x)
+        return carry(source.address)
+    flags = x.flags
+    return carry(x.ctypes.data) if flags.c_contiguous and flags.aligned else None
+
+
+def _prepared(group: Communicator, dtype: Any, shape: tuple[int, ...], op: ReduceOp) -> Any:
+    """Return a function that reduces such tensors, given their address, and keep it; or None."""
+    name = dtype if isinstance(dtype, str) else dtype.name if dtype.isnative else ""
+    # An Adasum is several collectives.
+    general = group.size == 1 or group.nccl_transport is not None or has_gpus()
+    if general or name not in ELEMENT_TYPES or 0 in shape or op is Adasum:
+        return None
+    check_reducible(op, name, where="allreduce")
+    site = shared_call_site(group, Allreduce(name, shape, op))
+    call, memory = site.prepared(group.mpi_transport), result_memory().array
+    shape, kind, nbytes = site.result
+
+    def carry(address: int) -> Any:
+        result, target = memory(shape, kind, nbytes)
+        call.execute(address, target)
+        return tensor_on(result)
+
+    if len(group.calls_at_once) >= _CALLS_KEPT:
+        group.calls_at_once.clear()
+    group.calls_at_once[dtype, site.request.shape, op] = carry
+    return carry
+
+
+def run_eagerly(call_site: CallSite, x: Any) -> Any:
+    """Carry out a collective on an eager tensor, in its memory (collective)."""
+    nccl = call_site.communicator.nccl_transport
+    kind = HOST_MEMORY if nccl is None and not has_gpus() else kind_of_memory(x)
+    if nccl is not None and kind == nccl.memory and nccl.carries(call_site.request):
+        y = empty(call_site.receive_shape, x.dtype, x.device)
+        # On a GPU, TensorFlow creates uint32 tensors in host memory.
+        if kind_of_memory(y) == nccl.memory:
+            return _from_gpu(call_site, x, y, nccl)
+    if kind == HOST_MEMORY:
+        return from_host(call_site, x)
+    with tf.device(_HOST):
+        x_on_host = tf.identity(x)
+    y = from_host(call_site, x_on_host)
+    with tf.device(x.device):
+        return tf.identity(y)
+
+
+def from_host(call_site: CallSite, x: Any) -> Any:
+    """Carry out a collective on an eager tensor in host memory (collective)."""
+    call, source = call_site.prepared(call_site.communicator.mpi_transport), view(x)
+    array, address = result_memory().array(*call_site.result)
+    call.execute(source.address, address)
+    return tensor_on(array)
+
+
+def _from_gpu(call_site: CallSite, x: Any, y: Any, nccl: NCCLTransport) -> Any:
+    # `view` waits for TensorFlow's kernels. TensorFlow does not know NCCL's stream, so this waits.
+    source, target = view(x), view(y)
+    call_site.prepared(nccl).execute(source.address, target.address, nccl.stream)
+    nccl.gpu.synchronize(nccl.stream)
+    return y
+
+
+def shared_call_site(communicator: Communicator, request: Request) -> CallSite:
+    """Return the call site that eager calls with equal requests share."""
+    call_sites = communicator.call_sites
+    call_site = call_sites.get(request)
+    if call_site is None:
+        if len(call_sites) >= _CALLS_KEPT:
+            call_sites.clear()
+        call_site = call_sites[request] = CallSite(communicator, request)
+    return call_site
