@@ -11,7 +11,6 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import CollectiveMismatchError, TransferError
-from sciml_par.parallel.groups.bounded_lead import with_bounded_lead
 from sciml_par.parallel.native.host_group import DifferentRequestError, SharedTransfer
 from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.requests.request import Allreduce, Reducescatter, Request, Shape
@@ -23,12 +22,16 @@ if TYPE_CHECKING:
 
 _LONG_BYTES = 1 << 20
 
+_MOST_ENQUEUED = 512
+"""After how many collectives the ranks meet although GPUs carry them, so that `join` can tell a
+late rank all that it has missed. Less than `Progress.history` holds."""
+
 
 class PreparedCall:
     """A request that a transport carries out.
 
-    The ranks compare signatures that are new to the group; what they have agreed on is only
-    transferred.
+    The ranks compare signatures that are new to the group, and each time those of collectives that
+    a rank may finish before others begin. So no rank is ever two collectives ahead.
 
     Attributes
     ----------
@@ -41,11 +44,13 @@ class PreparedCall:
         self.signature = replace(request.signature, transport=transport.name)
         transfer = transport.prepare(request)
         self.shared = transfer if isinstance(transfer, SharedTransfer) else None
-        self._transfer = with_bounded_lead(communicator, request, transport, transfer)
+        self._transfer = transfer
         self._returns_early = transport.returns_early
         self._progress = communicator.progress
         self._bytes = request.count * request.element.size
-        self._is_compared_always = _is_long(request) and not transport.returns_early
+        self._is_compared_always = self.shared is None and (
+            not request.is_meeting or (_is_long(request) and not transport.returns_early)
+        )
         self._announcement = Announcement(Kind.TRANSFER, self.signature, request)
         self._ledger = communicator.progress.ledger
         self._agreed_in = -1  # the generation of the ledger in which the signature was found
@@ -76,9 +81,10 @@ class PreparedCall:
     def _carry(self, where: tuple[Any, ...]) -> None:
         progress = self._progress
         try:
-            new = self._agreed_in != self._ledger.generation
+            meets = self._returns_early and progress.sequence % _MOST_ENQUEUED == 0
+            new = meets or self._agreed_in != self._ledger.generation
             if new:
-                new = self._agree()
+                new = self._agree(meets)
             if self._returns_early:
                 progress.enqueued = progress.sequence
             self._transfer(*where)
@@ -111,10 +117,11 @@ class PreparedCall:
             f"with SCIML_PAR_CHECK=always, which compares what the ranks ask for at every call."
         )
 
-    def _agree(self) -> bool:
-        """Compare the signature, unless the ranks have agreed on it; whether they compared it."""
+    def _agree(self, always: bool) -> bool:
+        """Compare the signature, unless the ranks have agreed on it; return whether they did."""
         always = (
-            self._communicator.check_always
+            always
+            or self._communicator.check_always
             or self.signature.is_compared_always
             or self._is_compared_always
         )
@@ -131,9 +138,9 @@ class PreparedCall:
 
 
 def _is_long(request: Request) -> bool:
-    """Whether to compare a request each time, which takes a small share of its transfer then.
+    """Return whether MPI would abort if lengths differ, and a comparison takes a small share.
 
-    Requests that are as long on all ranks, by their kind. What differs would end in MPI's abort.
+    Only for requests that are equally long on all ranks.
     """
     same_everywhere = isinstance(request, Allreduce | Reducescatter)
     return same_everywhere and request.count * request.element.size > _LONG_BYTES

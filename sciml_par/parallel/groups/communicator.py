@@ -95,7 +95,6 @@ class Communicator:
         )
         self._world._groups_made += 1
         self._splits = 0
-        self._given_up: list[MPI.Comm] = []
         self.mismatch_error: type[CollectiveMismatchError] = (
             self._world.mismatch_error if world else CollectiveMismatchError
         )
@@ -259,26 +258,12 @@ class Communicator:
         try:
             return compare(self, signature, number)
         except CollectiveMismatchError:
-            # All ranks are here and have been told.
-            place = self.progress.sequence, self.progress.digest_before(signature)
-            everyone = self.control.allgather(place)
-            self.progress.recover(max(sequence for sequence, _ in everyone))
-            if len(set(everyone)) > 1:
-                self._renew_transfers()
+            # All ranks are here and have been told. No tensor is on its way: what a rank may finish
+            # before others begin is compared each time.
+            self.progress.recover(max(self.control.allgather(self.progress.sequence)))
             raise
         finally:
             self.progress.comparing = False
-
-    def _renew_transfers(self) -> None:
-        """Carry tensors by a communicator that has carried none (collective).
-
-        Ranks that were not in step may have sent what nobody has taken: a broadcast leaves its root
-        before others begin. The next broadcast would be met by that. The old communicator stays:
-        MPI could give its number, and with it those messages, to another one.
-        """
-        self._given_up.append(self.mpi)
-        self.mpi = self.control.Dup()
-        self.mpi_transport.go_by(self.mpi)
 
     def in_progress(self) -> tuple[int, Signature] | None:
         """The collective that is in progress: its number and what it is (local; for the watchdog).

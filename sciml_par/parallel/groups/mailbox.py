@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,38 +52,27 @@ class Present:
 
 
 @dataclass(frozen=True)
-class PastQuestion:
-    """The sender waits in collective `sequence` of the group: who has begun others until there?
-
-    `asked` has what the last of its collectives were, {signature: numbers}.
-    """
+class Missing:
+    """The sender waits in collective `sequence` of the group: where is the receiver?"""
 
     group: Identity
     sequence: int
-    asked: Mapping[str, Sequence[int]]
-
-
-@dataclass(frozen=True)
-class PastAnswer:
-    """The sender has begun another collective `number` than the receiver, which had asked."""
-
-    group: Identity
-    sequence: int
-    number: int
-    here: str
-    there: str
-    rank: int
-    comparing: bool
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Where in its source the program of rank `rank` was when it got a `PastQuestion`."""
+    """The answer of rank `rank` to `Missing`.
+
+    `place` is the line of its source, if known. `asked` is its collective `sequence`, empty if
+    that is not over. `comparing`: it compares requests now, so it will learn of a mismatch.
+    """
 
     group: Identity
     sequence: int
     rank: int
     place: str
+    asked: str = ""
+    comparing: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,17 +103,17 @@ class Interrupted:
 
 @dataclass(frozen=True)
 class Left:
-    """The sender's program has ended, after it began so many collectives in each group.
+    """The sender's program has ended.
 
-    A rank may leave while others are still in a collective in which it has done its part. `asked`
-    has what the last of these collectives were, {group: {signature: numbers}}.
+    A rank may leave while others are still in a collective in which it has done its part.
 
-    Said `again`, without these, to a rank that still asks after this one: a message that is lost is
-    not to keep it waiting.
+    Parameters
+    ----------
+    begun : {group: (number of collectives begun, digest of their order)}.
+    again : repeated for a rank that still asks after the sender, in case a message is lost.
     """
 
-    begun: Mapping[Identity, int]
-    asked: Mapping[Identity, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    begun: Mapping[Identity, tuple[int, int]]
     again: bool = False
 
 
@@ -151,8 +140,7 @@ class Announced:
 Message = (
     Waiting
     | Present
-    | PastQuestion
-    | PastAnswer
+    | Missing
     | Elsewhere
     | OrderDigest
     | Failed
@@ -171,7 +159,7 @@ class Mailbox:
     rank : this process's number in the world.
     waiting : by group, the last such message of each rank that has told this one.
     present : the last answer to this rank, by group.
-    past_answers, elsewhere : by group, the last such message of each rank.
+    elsewhere : by group, the last such message of each rank.
     order_digests : the last such message, by group.
     failed, left : the last such message of each rank.
     interrupted : whether another rank reports that it was interrupted.
@@ -197,7 +185,6 @@ class Mailbox:
         self._last_word: Left | None = None
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
         self.present: dict[Identity, Present] = {}
-        self.past_answers: dict[Identity, dict[int, PastAnswer]] = {}
         self.elsewhere: dict[Identity, dict[int, Elsewhere]] = {}
         self.order_digests: dict[Identity, OrderDigest] = {}
         self.failed: dict[int, Failed] = {}
@@ -207,7 +194,7 @@ class Mailbox:
         self.asked: dict[Identity, dict[int, Announcement]] = {}
         self.telling = threading.Lock()
         self._unanswered: list[tuple[int, Waiting]] = []
-        self._past_questions: list[tuple[int, PastQuestion]] = []
+        self._missed: list[tuple[int, Missing]] = []
 
     @property
     def sent(self) -> int:
@@ -238,10 +225,10 @@ class Mailbox:
             taken, self._unanswered = self._unanswered, []
         return taken
 
-    def take_past_questions(self) -> list[tuple[int, PastQuestion]]:
-        """(rank, message) of the ranks that have asked what this one began, once each."""
+    def take_missed(self) -> list[tuple[int, Missing]]:
+        """Return (rank, message) of the ranks that miss this one, once each."""
         with self._lock:
-            taken, self._past_questions = self._past_questions, []
+            taken, self._missed = self._missed, []
         return taken
 
     def next_asked(self, group: Identity, number: int) -> Announcement | None:
@@ -282,9 +269,9 @@ class Mailbox:
 
     def _repeat_last_word(self) -> None:
         """Tell ranks that wait, and have asked this one, once more that it has left."""
-        asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_past_questions())}
+        asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_missed())}
         if asking and self._last_word is not None:
-            self.send(Left(self._last_word.begun, again=True), to=asking)
+            self.send(replace(self._last_word, again=True), to=asking)
 
     def silence(self) -> None:
         """Send and take in nothing any more: for a child process, which is a copy of the rank."""
@@ -306,8 +293,8 @@ class Mailbox:
             return group not in there and group[1] < newest.get(group[0], -1)
 
         with self._lock:
-            by_group: list[dict[Identity, Any]] = [self.waiting, self.present, self.past_answers]
-            for kept in [*by_group, self.elsewhere, self.order_digests, self.asked]:
+            by_group: list[dict[Identity, Any]] = [self.waiting, self.present, self.elsewhere]
+            for kept in [*by_group, self.order_digests, self.asked]:
                 # Copies: the program's thread changes some of these beside this one.
                 for group in [each for each in list(kept) if gone(each)]:
                     kept.pop(group, None)
@@ -329,10 +316,8 @@ class Mailbox:
             self._unanswered.append((sender, message))
         elif isinstance(message, Present):
             self.present[message.group] = message
-        elif isinstance(message, PastQuestion):
-            self._past_questions.append((sender, message))
-        elif isinstance(message, PastAnswer):
-            self.past_answers.setdefault(message.group, {})[sender] = message
+        elif isinstance(message, Missing):
+            self._missed.append((sender, message))
         elif isinstance(message, Elsewhere):
             self.elsewhere.setdefault(message.group, {})[sender] = message
         elif isinstance(message, OrderDigest):

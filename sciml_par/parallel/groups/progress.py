@@ -27,9 +27,6 @@ _DIGEST_STEP, _DIGESTS_KEPT = 16, 8192
 how many of them: more than ranks do in a second."""
 
 
-_INVERSE_OF_3 = pow(3, -1, KEY_MASK + 1)
-
-
 class Group(Protocol):
     """What others need to know of a group of ranks; `Communicator` has more.
 
@@ -91,8 +88,6 @@ class Progress:
     ledger : the signatures that the ranks have agreed on.
     history : the last collectives that this rank has begun, with their numbers. Ranks that join
         late hear of what they have missed.
-    without_meeting : how many collectives have been carried that a rank may finish before others
-        begin.
     meetings : how often the ranks have met in `join`, or after a mismatch.
     observers : what is told of each collective.
     """
@@ -108,7 +103,6 @@ class Progress:
         self.recoveries = 0
         self.ledger = Ledger()
         self.history: deque[tuple[int, Announcement]] = deque(maxlen=_HISTORY)
-        self.without_meeting = 0
         self.meetings = 0
         self.observers: tuple[Observer, ...] = ()
         self._changing_observers = threading.Lock()
@@ -179,10 +173,6 @@ class Progress:
         if self.observers:
             self.tell_ended(signature)
 
-    def digest_before(self, signature: Signature) -> int:
-        """Return the order's digest before the collective in progress, which asks for this."""
-        return (self.order_digest - signature.key) * _INVERSE_OF_3 & KEY_MASK
-
     def recover(self, sequence: int) -> None:
         """Go on after a mismatch of which all ranks were told, all at one number.
 
@@ -193,7 +183,6 @@ class Progress:
         self._digests = [None] * _DIGESTS_KEPT
         self.recoveries += 1
         self.history.clear()
-        self.without_meeting = 0
         self.meetings += 1
 
     def visit(self) -> None:

@@ -23,9 +23,9 @@ class Signature:
     """What all ranks must ask for alike.
 
     `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
-    Exchanges that are no tensor's have no `dtype`. `transport` is the name of what carries it;
-    `name` is what the user calls it, if at all. `rows_only`: the ranks only tell each other their
-    numbers of rows, before the tensors travel.
+    Exchanges without a tensor have no `dtype`. `transport` is the name of the transport; `name` is
+    the user's. `rows_only`: the ranks only exchange their numbers of rows, before the tensors
+    travel. `some_empty`: a rank gives or gets no elements, so the ranks compare it each time.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class Signature:
     transport: str = "MPI"
     name: str | None = None
     rows_only: bool = False
+    some_empty: bool = False
 
     def __str__(self) -> str:
         parts = []
@@ -46,6 +47,8 @@ class Signature:
             parts.append(self.op.value)
         if self.root is not None:
             parts.append(f"root {self.root}")
+        if self.some_empty:
+            parts.append("empty on some ranks")
         if self.name is not None:
             parts.append(f"name {self.name!r}")
         call = f"{self.kind}({', '.join(parts)})"
