@@ -35,7 +35,7 @@ class PreparedCall:
 
     Attributes
     ----------
-    shared : what machine code can carry out by itself; or None.
+    shared : the transfer that machine code can carry out, or None.
     """
 
     def __init__(self, communicator: Communicator, request: Request, transport: Transport) -> None:
@@ -56,12 +56,12 @@ class PreparedCall:
         self._agreed_in = -1  # the generation of the ledger in which the signature was found
 
     def execute(self, *where: Any) -> None:
-        """Carry it out (collective)."""
+        """Carry out the request (collective)."""
         self._progress.begin(self._announcement)
         self._carry(where)
 
     def resume(self, *where: Any) -> None:
-        """The same, where machine code has begun it and somebody is to be told (collective)."""
+        """Carry out what machine code has begun, and notify the observers (collective)."""
         self._progress.resume(self._announcement)
         self._carry(where)
 
@@ -74,7 +74,7 @@ class PreparedCall:
             raise self._difference() from None
 
     def serve_by_machine_code(self, number: int) -> None:
-        """Let machine code carry it out for the call site of that number, where it can."""
+        """Let machine code serve the call site `number`, if it can."""
         if self.shared is not None:
             self.shared.enter(number, self._announcement)
 
@@ -100,7 +100,7 @@ class PreparedCall:
             progress.tell_ended(self.signature, self._bytes, new, self._returns_early)
 
     def _difference(self) -> Exception:
-        """What each rank has asked for, where all have seen that they differ (collective)."""
+        """Return an error with each rank's request, where all have seen a difference."""
         try:
             self._communicator.agree(self.signature, expected=True)
         except CollectiveMismatchError as error:
@@ -165,13 +165,13 @@ class CallSite:
 
     @cached_property
     def result(self) -> tuple[Shape, np.dtype[Any], int]:
-        """The result's shape, its type for NumPy, and its bytes."""
+        """Return the result's shape, its NumPy type, and its bytes."""
         shape, element = self.request.receive_shape, self.request.element
         return shape, element.numpy, math.prod(shape) * element.size
 
     @cached_property
     def receive_shape(self) -> Any:
-        """The result's shape as a tensor in host memory, which is slow to make."""
+        """Return the result's shape as a tensor in host memory, which is slow to make."""
         with tf.init_scope(), tf.device("/CPU:0"):
             shape = self.request.receive_shape
             return tf.constant(shape, tf.int32, shape=[len(shape)])  # [0] for a scalar's

@@ -1,7 +1,6 @@
-"""Short messages between ranks beside the collectives: who waits where, who failed, who left.
+"""Short messages between ranks next to the collectives: who waits where, who failed, who left.
 
-A message about a group carries the group's identity, not its name: a name may be used again, and
-messages of a group that is gone must not meet the next one.
+Messages name a group by its identity, since its name may be used again after it is freed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _LONGEST_PAUSE = 0.01
 
 Identity = tuple[int, int]
-"""A group's: the number in the world of its rank 0, and how many groups that rank has been in."""
+"""Of a group: its rank 0 in the world, and the number of groups that this rank made before."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Present:
-    """Who waits in the collective `sequence` of the group, as far as the sender has been told."""
+    """The ranks that wait in collective `sequence` of the group, as far as the sender knows."""
 
     group: Identity
     sequence: int
@@ -79,7 +78,7 @@ class Elsewhere:
 class OrderDigest:
     """The digest of the group's collectives and their order up to `number`, as the sender has it.
 
-    `recoveries` counts the mismatches after which the group went on, with a new digest.
+    `recoveries` counts the mismatches after which the group continued, with a new digest.
     """
 
     group: Identity
@@ -90,7 +89,7 @@ class OrderDigest:
 
 @dataclass(frozen=True)
 class Failed:
-    """The sender ends with an error. Equal `key`s are the same error; `text` is what to print."""
+    """The sender ends with an error. Equal `key`s are the same error; `text` is printed."""
 
     key: str
     text: str
@@ -119,9 +118,9 @@ class Left:
 
 @dataclass(frozen=True)
 class Joined:
-    """The sender is in `join`, after it began so many of the group's collectives.
+    """The sender is in `join`, after it began `begun` of the group's collectives.
 
-    `meeting` counts how often the group has met there before.
+    `meeting` counts the earlier meetings of the group there.
     """
 
     group: Identity
@@ -131,7 +130,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Announced:
-    """Collectives of the group, {number: what it is}, for those who have joined."""
+    """Collectives of the group, by number, for ranks that have joined."""
 
     group: Identity
     announcements: Mapping[int, Announcement]
@@ -152,7 +151,7 @@ Message = (
 
 
 class Mailbox:
-    """What the other ranks of the world have said (never waits for anyone).
+    """The messages of the other ranks of the world (no call but `settle` waits).
 
     Attributes
     ----------
@@ -198,11 +197,11 @@ class Mailbox:
 
     @property
     def sent(self) -> int:
-        """How many messages this rank has sent."""
+        """The number of messages that this rank has sent."""
         return int(self._sent_to.sum())
 
     def send(self, message: Message, *, to: Iterable[int] | None = None) -> None:
-        """Tell the ranks `to` of the world; every other one by default."""
+        """Send to the ranks `to` of the world; to all others by default."""
         if self._silent:
             return
         with self._lock:
@@ -215,12 +214,12 @@ class Mailbox:
                 self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
 
     def leave(self, message: Left) -> None:
-        """Tell all ranks that this one's program has ended, and once more who asks after it."""
+        """Tell all ranks, and later those that ask, that this one's program has ended."""
         self._last_word = message
         self.send(message)
 
     def take_unanswered(self) -> list[tuple[int, Waiting]]:
-        """(rank, message) of the waiting ranks that have asked who else is there, once each."""
+        """Return (rank, message) of the waiting ranks that have asked for others, once each."""
         with self._lock:
             taken, self._unanswered = self._unanswered, []
         return taken
@@ -232,7 +231,7 @@ class Mailbox:
         return taken
 
     def next_asked(self, group: Identity, number: int) -> Announcement | None:
-        """What the group's collective `number` is, if somebody has said so; earlier ones go."""
+        """Return the group's collective `number`, if it was announced; drop earlier ones."""
         with self._lock:
             told = self.asked.get(group, {})
             for past in [each for each in told if each < number]:
@@ -240,7 +239,7 @@ class Mailbox:
             return told.pop(number, None)
 
     def poll(self) -> None:
-        """Take in what has arrived."""
+        """Receive the messages that have arrived."""
         if self._silent:
             return
         with self._lock:
@@ -248,10 +247,9 @@ class Mailbox:
                 self._take_one()
 
     def settle(self) -> None:
-        """Take in all that was sent to this rank: MPI is about to end (collective).
+        """Receive all messages to this rank before MPI ends (collective; waits for all ranks).
 
-        It waits for the other ranks, as the end of MPI does. What nobody has received by then
-        would be warned of by MPI's layer for networks.
+        MPI's network layer would warn of messages that nobody has received.
         """
         from mpi4py import MPI
 
@@ -268,21 +266,21 @@ class Mailbox:
             self._unsent = [request for request in self._unsent if not request.Test()]
 
     def _repeat_last_word(self) -> None:
-        """Tell ranks that wait, and have asked this one, once more that it has left."""
+        """Repeat to ranks that wait, and have asked this one, that it has left."""
         asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_missed())}
         if asking and self._last_word is not None:
             self.send(replace(self._last_word, again=True), to=asking)
 
     def silence(self) -> None:
-        """Send and take in nothing any more: for a child process, which is a copy of the rank."""
+        """Stop sending and receiving: for a child process, which is a copy of the rank."""
         # The lock may be held by a thread that the child does not have.
         self._silent = True
 
     def forget_gone(self, groups: Iterable[Identity]) -> None:
-        """Drop messages of groups that are not among `groups`, unless they are still to come.
+        """Drop messages of freed groups, which are not among `groups`.
 
-        All members make their groups in one order, so a group is gone if it is not there, and one
-        with the same rank 0 that was made later is.
+        All members make their groups in one order. So a missing group is freed if a later one with
+        the same rank 0 exists; otherwise it is yet to be made.
         """
         there = set(groups)
         newest: dict[int, int] = {}

@@ -38,7 +38,7 @@ from sciml_par.parallel.groups.mailbox import (
     Present,
     Waiting,
 )
-from sciml_par.parallel.requests.mismatch_message import mismatch_message
+from sciml_par.parallel.requests.signature import mismatch_message
 from sciml_par.parallel.supervision.elsewhere import answer_missing, ask_missing
 from sciml_par.parallel.supervision.order_check import OrderCheck, ends_alike
 from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks
