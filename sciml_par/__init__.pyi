@@ -6,8 +6,8 @@ from . import problems as problems
 from . import programs as programs
 from . import results as results
 from . import training as training
-from .parallel.groups.ranks import rank as rank
-from .parallel.groups.ranks import size as size
+from .parallel.groups.world import rank as rank
+from .parallel.groups.world import size as size
 from .parallel.startup.init import init as init
 from .parallel.startup.init import shutdown as shutdown
 from .training.solving.solve import solve as solve

@@ -6,9 +6,9 @@ brings may come at any moment, and messages may take as long as they like. Then 
 exactly where no transition is left and not all ranks have finished.
 
 What is modelled: `Progress.begin`, `PreparedCall.execute`, the ledger, `agreement.compare`, the
-flags in shared memory, the recovery in `Communicator.agree`, `with_bounded_lead`, `join` with
-`joined_ranks`, `Communicator.split`, the watchdog with `WaitingRanks` and `PastCheck`, the end of a
-program, errors and lost ranks.
+flags in shared memory, the recovery in `Communicator.agree`, `join` with `joined_ranks`,
+`Communicator.split`, the watchdog with `WaitingRanks` and `elsewhere.py`, the end of a program,
+errors and lost ranks.
 What is not: `OrderCheck`, which looks at every 16th collective only; which rank keeps the list of
 those that wait (test_watchdog.py); several groups; NCCL; and how long anything takes.
 
@@ -56,27 +56,20 @@ class Rules:
     ----------
     group_ledger : agreements hold for the group (`Ledger`), not for a call site.
     watchdog : there is one.
-    past : ranks that wait learn what others, which are further, asked for there (`PastCheck`).
+    compared_always : a broadcast by MPI is compared each time (`Request.is_meeting`).
     announced : who compares is seen by ranks that wait in shared memory.
-    fresh_transport : ranks that met a mismatch out of step go on with another communicator.
-    fresh_lead : they count anew how far they are ahead.
     ends_joining : nobody has joined any more after a mismatch.
     seen_split : `Communicator.split` is a collective that the watchdog sees.
     lost_found : a lost rank is noticed, by a sentinel or the launcher.
-    most_ahead, history : see `bounded_lead.MOST_AHEAD` and `Progress.history`.
     """
 
     group_ledger: bool = True
     watchdog: bool = True
-    past: bool = True
+    compared_always: bool = True
     announced: bool = True
-    fresh_transport: bool = True
-    fresh_lead: bool = True
     ends_joining: bool = True
     seen_split: bool = True
     lost_found: bool = True
-    most_ahead: int = 2
-    history: int = 3
 
 
 class Joining(NamedTuple):
@@ -93,12 +86,10 @@ class Rank(NamedTuple):
     Attributes
     ----------
     at : the place in its program.
-    phase : "idle"; "begun", "comparing", "told", "transfer", "shared", "barrier" or "split" in a
-        collective; "joined" or "meeting" in `join`; "failing", "failed", "left", "finished" or
-        "lost".
+    phase : "idle"; "begun", "comparing", "told", "transfer", "shared" or "split" in a collective;
+        "joined" or "meeting" in `join`; "failing", "failed", "left", "finished" or "lost".
     doing : the collective in progress.
-    order : (number, signature) of all collectives since the last recovery, of which `history` is
-        the end, and the digest of the order a digest.
+    history : (number, call) of all collectives since the last recovery.
     flags : what this rank's flag in shared memory has said, each time that it was raised.
     sent : (communicator, kind, content) of all that MPI was given; `got`: how many of each sender's
         this rank has taken, {(communicator, kind, sender): count} as pairs.
@@ -111,12 +102,9 @@ class Rank(NamedTuple):
     phase: str = "idle"
     doing: Op | None = None
     number: int = 0
-    order: tuple[tuple[int, str], ...] = ()
     history: tuple[tuple[int, Op], ...] = ()
     ledger: frozenset[object] = frozenset()
-    without_meeting: int = 0
     recoveries: int = 0
-    transport: int = 0
     flags: tuple[object, ...] = ()
     sent: tuple[tuple[object, str, object], ...] = ()
     got: frozenset[tuple[tuple[object, str, int], int]] = frozenset()
@@ -131,8 +119,13 @@ class Rank(NamedTuple):
     @property
     def in_progress(self) -> bool:
         """Whether its watchdog may find that it waits: half a second is longer than "begun"."""
-        seen = self.phase in ("comparing", "told", "transfer", "shared", "barrier")
+        seen = self.phase in ("comparing", "told", "transfer", "shared")
         return seen or (self.phase == "split" and self.doing is not None)
+
+    @property
+    def order(self) -> tuple[tuple[int, str], ...]:
+        """What the digest of the order is a digest of."""
+        return tuple((number, op.signature) for number, op in self.history)
 
     @property
     def is_comparing(self) -> bool:
@@ -220,7 +213,7 @@ class Model:
     def _next_call(self, state: State, r: int, rank: Rank) -> Iterator[tuple[str, State]]:
         if rank.at == len(self.programs[r]):  # startup.init.shutdown
             left = [each for each in state.ranks if each.phase in ("left", "finished")]
-            if any(_differ(rank, each) for each in left):  # where its message has come
+            if any(_end_otherwise(rank, each) for each in left):  # where its message has come
                 yield f"{r} shutdown", state._replace(ended="another order")
             yield f"{r} shutdown", self._put(state, r, rank._replace(phase="left"))
             return
@@ -245,8 +238,7 @@ class Model:
             phase="begun",
             doing=op,
             number=number,
-            order=(*rank.order, (number, op.signature)),
-            history=(*rank.history, (number, op))[-self.rules.history :],
+            history=(*rank.history, (number, op)),
         )
 
     def _enter(self, state: State, r: int, rank: Rank) -> tuple[str, State]:
@@ -255,7 +247,9 @@ class Model:
         assert op is not None
         if rank.observer is not None and rank.number <= rank.observer[1]:
             state = self._send(state, r, rank.observer[0], ("announced", ((rank.number, op),)))
-        always = op.kind in ("rows", "split")
+        always = op.kind in ("rows", "split") or (
+            op.kind == "broadcast" and not op.shared and self.rules.compared_always
+        )
         if always or self._entry(op) not in rank.ledger:
             return f"{r} compare", self._put(state, r, self._comparing(rank))
         return f"{r} transfer", self._put(state, r, self._transferring(rank, r))
@@ -282,7 +276,7 @@ class Model:
         if op.shared:
             return rank._replace(phase="shared", flags=(*rank.flags, (op.signature, value)))
         gives = op.kind == "allreduce" or r == op.root
-        sent = (*rank.sent, (rank.transport, op.kind, value)) if gives else rank.sent
+        sent = (*rank.sent, ("mpi", op.kind, value)) if gives else rank.sent
         return rank._replace(phase="transfer", sent=sent)
 
     def _taken(self, state: State, r: int, rank: Rank) -> tuple[str, State] | None:
@@ -295,14 +289,7 @@ class Model:
             rank, theirs = found
             assert op is not None
             if {*theirs, (op.signature, rank.number, rank.order)} != {theirs[0]}:
-                in_step = (
-                    len(
-                        {(number, order[:-1]) for _, number, order in theirs}
-                        | {(rank.number, rank.order[:-1])}
-                    )
-                    == 1
-                )
-                sent = (*rank.sent, ("control", "numbers", (rank.number, in_step)))
+                sent = (*rank.sent, ("control", "numbers", rank.number))
                 return f"{r} mismatch", self._put(state, r, rank._replace(phase="told", sent=sent))
             rank = rank._replace(ledger=rank.ledger | {self._entry(op)})
             return f"{r} agreed", self._put(state, r, self._transferring(rank, r))
@@ -314,16 +301,12 @@ class Model:
         if rank.phase == "transfer":
             assert op is not None
             sources = others if op.kind == "allreduce" else [op.root] * (op.root != r)
-            found = self._receive(state, rank, rank.transport, op.kind, sources)
+            found = self._receive(state, rank, "mpi", op.kind, sources)
             return found and (
                 f"{r} transferred",
                 self._put(state, r, self._transferred(found, op, r)),
             )
-        waits_for = {
-            "barrier": ("control", "barrier"),
-            "meeting": ("control", "last"),
-            "split": ("mpi", "split"),
-        }
+        waits_for = {"meeting": ("control", "last"), "split": ("mpi", "split")}
         found = self._receive(state, rank, *waits_for[rank.phase], others)
         return found and (f"{r} {rank.phase} over", self._put(state, r, self._over(found[0])))
 
@@ -344,13 +327,12 @@ class Model:
         return f"{r} transferred", self._put(state, r, self._over(rank))
 
     def _transferred(self, found: tuple[Rank, list[object]], op: Op, r: int) -> Rank:
-        """The result, and `bounded_lead.with_bounded_lead`."""
         rank, theirs = found
         mine = next(
             (
                 value
                 for comm, kind, value in reversed(rank.sent)
-                if (comm, kind) == (rank.transport, op.kind)
+                if (comm, kind) == ("mpi", op.kind)
             ),
             None,
         )
@@ -358,11 +340,7 @@ class Model:
             values = frozenset(each for each in (*theirs, mine) if "nothing" not in each)
             return self._over(rank._replace(results=(*rank.results, (op.signature, values))))
         value = mine if r == op.root else theirs[0]
-        count = rank.without_meeting + 1
-        rank = rank._replace(results=(*rank.results, (op.signature, value)), without_meeting=count)
-        if self.rules.most_ahead and count % self.rules.most_ahead == 0:
-            return rank._replace(phase="barrier", sent=(*rank.sent, ("control", "barrier", None)))
-        return self._over(rank)
+        return self._over(rank._replace(results=(*rank.results, (op.signature, value))))
 
     def _over(self, rank: Rank) -> Rank:
         """`Progress.end`."""
@@ -370,20 +348,14 @@ class Model:
             return rank._replace(phase="joined", doing=None)
         return rank._replace(phase="idle", doing=None, joins=False, at=rank.at + 1)
 
-    def _recovered(self, rank: Rank, theirs: list[tuple[int, bool]]) -> Rank:
+    def _recovered(self, rank: Rank, theirs: list[int]) -> Rank:
         """`Communicator.agree` where the ranks did not ask for the same."""
-        in_step = all(step for _, step in theirs)
         rank = rank._replace(
-            number=max(rank.number, *(number for number, _ in theirs)),
-            order=(),
+            number=max(rank.number, *theirs),
             history=(),
             recoveries=rank.recoveries + 1,
             results=(),
         )
-        if self.rules.fresh_transport and not in_step:
-            rank = rank._replace(transport=rank.transport + 1)
-        if self.rules.fresh_lead:
-            rank = rank._replace(without_meeting=0)
         if self.rules.ends_joining:
             rank = self._meeting_over(rank)
         rank = rank._replace(joins=False)
@@ -480,26 +452,26 @@ class Model:
         return state
 
     def _watchdog(self, state: State, r: int, rank: Rank) -> Iterator[tuple[str, State]]:
-        """`Watchdog._on_stall`, with what `WaitingRanks` and `PastCheck` have found out."""
+        """`Watchdog._on_stall`, with what `WaitingRanks` and `Elsewhere` have told."""
         if not rank.in_progress:
             return
         left = [each for each in state.ranks if each.phase in ("left", "finished")]
-        if any(each.number < rank.number for each in left):
+        if any(each.number < rank.number or _end_otherwise(rank, each) for each in left):
             yield f"{r} _gone", state._replace(ended="a rank ended the program before")
         if any(self._contradicts(rank, each) for each in state.ranks):
             yield f"{r} mismatch", state._replace(ended="mismatch")
 
     def _contradicts(self, rank: Rank, other: Rank) -> bool:
         """Whether another rank is known to do something else, of which it will not be told."""
-        if other.phase in ("idle", "begun", "failing") or (
-            rank.is_comparing and other.is_comparing
-        ):
+        if other.is_gone or (rank.is_comparing and other.is_comparing):
             return False
-        if other.in_progress and other.number == rank.number:  # WaitingRanks
-            if rank.is_told_of_mismatch and other.is_told_of_mismatch:
+        if other.number == rank.number:
+            told = rank.is_told_of_mismatch and other.is_told_of_mismatch
+            if other.phase == "begun" or (other.in_progress and told):
                 return False
-            return other.doing.signature != rank.doing.signature
-        return self.rules.past and other.phase != "lost" and _differ(rank, other)
+        # From WaitingRanks, or the answer of one that does not wait there.
+        asked = dict(other.order).get(rank.number, rank.doing.signature)
+        return asked != rank.doing.signature
 
     # MPI.
 
@@ -530,10 +502,9 @@ class Model:
         return state._replace(mail=(*state.mail[:r], row, *state.mail[r + 1 :]))
 
 
-def _differ(rank: Rank, other: Rank) -> bool:
-    """`past_check.first_difference`."""
-    here, there = dict(rank.history), dict(other.history)
-    return any(here[n].signature != there[n].signature for n in here.keys() & there.keys())
+def _end_otherwise(rank: Rank, other: Rank) -> bool:
+    """The opposite of `order_check.ends_alike`."""
+    return rank.number == other.number and rank.order != other.order
 
 
 def _taken_in(rank: Rank, message: tuple) -> Rank:

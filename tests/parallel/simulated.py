@@ -107,9 +107,10 @@ class Job:
     def leave(self, rank):
         """The rank ends its program after the collectives that it has begun."""
         self.silent.add(rank)
-        self.mailboxes[rank].send(
-            Left({g.identity: g.progress.sequence for g in self.groups[rank]})
-        )
+        begun = {
+            g.identity: (g.progress.sequence, g.progress.order_digest) for g in self.groups[rank]
+        }
+        self.mailboxes[rank].send(Left(begun))
 
     def run(self, seconds: float, *, step: float = 0.25) -> Job:
         """Let time go by, or the job end."""

@@ -168,15 +168,8 @@ def test_ranks_that_cannot_join_hear_of_it(programs, catches):
         ({"group_ledger": False}, ((SUM, SUM), (SUM, SUM._replace(site=1))), {}),
         ({"watchdog": False}, ((NEW,), ()), {}),
         ({"watchdog": False}, ((NEW,), (SUM,)), {}),
-        ({"past": False}, ((FROM_0, SUM), (NEW,)), {}),
-        ({"past": False}, ((FROM_0,), (NEW,)), {}),
         ({"announced": False}, ((SHARED,), (NEW,)), {}),
         ({"announced": False}, ((NEW, SHARED), (NEW, SHARED_0), (SHARED,)), {"catches": True}),
-        (
-            {"fresh_lead": False},
-            ((FROM_0, NEW, FROM_0, SUM), (NEW, FROM_0, SUM)),
-            {"catches": True},
-        ),
         pytest.param(
             {"ends_joining": False},
             ((JOIN, SUM, JOIN), (NEW, JOIN), (OTHER, JOIN)),
@@ -185,7 +178,6 @@ def test_ranks_that_cannot_join_hear_of_it(programs, catches):
         ),
         ({"seen_split": False}, ((SPLIT,), (SUM,)), {}),
         ({"lost_found": False}, ((SUM,), (SUM,)), {"losses": 1}),
-        ({"most_ahead": 0, "history": 2}, ((JOIN,), (FROM_1,) * 3 + (JOIN,)), {}),
     ),
 )
 def test_without_a_rule_ranks_hang(without, programs, options):
@@ -194,9 +186,9 @@ def test_without_a_rule_ranks_hang(without, programs, options):
 
 
 @made_up
-def test_without_fresh_transports_ranks_get_what_was_meant_for_another_call():
+def test_without_comparing_each_time_ranks_get_what_was_meant_for_another_call():
     programs = (FROM_0, NEW, FROM_0), (NEW, FROM_0)
-    assert run(*programs, catches=True, rules=Rules(fresh_transport=False)).differ
+    assert run(*programs, catches=True, rules=Rules(compared_always=False)).differ
     assert not run(*programs, catches=True).differ
 
 
@@ -236,7 +228,7 @@ def test_two_ranks_do_what_the_model_says(most):
         if len(pair[0]) != len(pair[1]):
             continue  # one rank leaves too early
         pair = tuple((*program, *last) for program in pair)
-        found = run(*pair, catches=True, rules=Rules(history=1024, most_ahead=512))
+        found = run(*pair, catches=True)
         if found.ended or len(found.finished) != 1:
             continue
         tried += 1

@@ -10,7 +10,6 @@ from ranks import group_without_shared_memory
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
-from sciml_par.parallel.groups.bounded_lead import MOST_AHEAD
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank always agrees with itself")
 
@@ -101,34 +100,32 @@ def test_one_session_and_one_function_go_on():
 
 @pytest.fixture
 def by_mpi():
-    """A group whose broadcasts leave their root before others begin."""
+    """A group whose collectives all travel by MPI."""
     with group_without_shared_memory() as group:
         yield group
 
 
-def out_of_step(group):
-    """Rank 0 gives a broadcast that nobody takes, and is told of it with the others."""
-    sp.broadcast(tf.zeros([2]), 0, communicator=group)  # from now on, all have agreed on it
-    with pytest.raises(CollectiveMismatchError, match="its collective number"):
+@pytest.mark.parametrize("kind", ("broadcast", "alltoall", "allgather", "reducescatter"))
+def test_a_rank_is_not_done_before_the_others_begin(by_mpi, kind):
+    """Although the ranks agreed on the call before, and rank 0 gets nothing from the others."""
+    x = tf.ones([2 * sp.size()])
+    alone = [x.shape[0] if r == 0 else 0 for r in range(sp.size())]
+    calls = {
+        "broadcast": lambda: sp.broadcast(x, 0, communicator=by_mpi),
+        "alltoall": lambda: sp.alltoall(x, alone, communicator=by_mpi),
+        "allgather": lambda: sp.allgather(x[: alone[sp.rank()]], communicator=by_mpi),
+        "reducescatter": lambda: sp.reducescatter(x[:1], communicator=by_mpi),
+    }
+    expected = calls[kind]()
+    expected = expected[0] if kind == "alltoall" else expected
+    with pytest.raises(CollectiveMismatchError, match=f"rank 0: {kind}"):
         if sp.rank() == 0:
-            sp.broadcast(tf.fill([2], -1.0), 0, communicator=group)
-        group.barrier()
-
-
-def test_a_broadcast_that_nobody_took_meets_no_other_one(by_mpi):
-    out_of_step(by_mpi)
-    for value in (3.0, 4.0):
-        y = sp.broadcast(tf.fill([2], value + 10 * sp.rank()), 0, communicator=by_mpi)
-        assert y.numpy().tolist() == [value, value]
+            calls[kind]()
+        by_mpi.barrier()
+    again = calls[kind]()
+    again = again[0] if kind == "alltoall" else again
+    assert again.numpy().tolist() == expected.numpy().tolist()
     assert float(compiled(total)) == 3 * sum(range(1, sp.size() + 1))
-
-
-def test_ranks_out_of_step_are_ahead_of_nobody_any_more(by_mpi):
-    """Or one of them would go to meet the others a broadcast earlier than they do."""
-    out_of_step(by_mpi)
-    for step in range(MOST_AHEAD + 1):
-        assert float(sp.broadcast(tf.constant(1.0 * step), 0, communicator=by_mpi)) == step
-        assert float(sp.allreduce(tf.constant(1.0), sp.Sum, communicator=by_mpi)) == sp.size()
 
 
 @pytest.mark.ranks(least=3, reason="needs one rank in join, and two that differ")

@@ -8,8 +8,9 @@ import pytest
 from inside import Left, Waiting
 from simulated import MINE, OTHER, Ended, Job, make_group
 
+from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.startup import init
-from sciml_par.parallel.supervision import past_check, watchdog
+from sciml_par.parallel.supervision import elsewhere, watchdog
 
 pytestmark = pytest.mark.ranks(most=1, reason="the ranks are made up")
 
@@ -97,6 +98,32 @@ def test_another_place_is_no_contradiction():
         job.groups[rank].append(make_group(rank, range(3), name="world", identity=(0, 1)))
     job.wait(2, OTHER, group=1)
     assert job.run(50).ended is None
+
+
+@pytest.mark.parametrize("comparing", (False, True))
+def test_a_rank_that_is_further_is_asked_what_it_began_here(comparing):
+    """It is told of the mismatch as soon as it compares where the others do."""
+    job = waiting_job(3, [0, 1])
+    if comparing:
+        for rank in (0, 1):
+            job.wait(rank, comparing=True)
+    progress = job.groups[2][0].progress
+    progress.history.append((5, Announcement(Kind.AGREEMENT, OTHER)))
+    progress.sequence, progress.comparing = 6, comparing
+    ended = job.run(20).ended
+    if comparing:
+        assert ended is None
+    else:
+        assert ended[0] == 0 and "rank 2: barrier()" in ended[1]
+        assert f"ranks 0 and 1: {MINE}" in ended[1]
+
+
+def test_a_rank_that_has_left_by_another_way_ends_the_job():
+    job = waiting_job(3, [0, 1])
+    progress = job.groups[2][0].progress
+    progress.sequence, progress.order_digest = 5, 1
+    job.leave(2)
+    assert job.run(3).ended[1].startswith("Rank 2 ended the program while rank 0 waits in allre")
 
 
 def test_a_contradiction_that_comes_late():
@@ -205,7 +232,7 @@ def test_a_long_wait_is_reported_once(size, missing, warned):
 
 @pytest.mark.parametrize("told", ("", "main.py:12, in solve()"))
 def test_all_that_are_missing_are_named_with_where_they_are(told, warned, monkeypatch):
-    monkeypatch.setattr(past_check, "place_of_program", lambda: told)
+    monkeypatch.setattr(elsewhere, "place_of_program", lambda: told)
     job = waiting_job(MANY, set(range(MANY)) - {0, 17, MANY - 1})
     job.run(70, step=2.0)
     (warning,) = warned
@@ -273,7 +300,7 @@ def test_an_error_in_the_watchdog_is_told_once_and_the_watch_goes_on(warned, mon
     assert __file__ in line
     # Whatever is wrong with one group or one message, others are looked at.
     monkeypatch.setattr(job.mailboxes[0], "poll", lambda: {}[0])
-    job.mailboxes[0].left[1] = Left({(0, 0): 4})
+    job.mailboxes[0].left[1] = Left({(0, 0): (4, 0)})
     with pytest.raises(Ended):
         for _ in range(3):
             job.now += 0.25

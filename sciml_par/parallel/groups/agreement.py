@@ -1,4 +1,4 @@
-"""Ranks compare what they ask for, and learn what the others asked for where they differ."""
+"""Ranks compare their requests; if they differ, all learn the request of each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sciml_par.parallel.groups.progress import Group
-from sciml_par.parallel.requests.mismatch_message import mismatch_message
-from sciml_par.parallel.requests.signature import Signature
+from sciml_par.parallel.requests.signature import Signature, mismatch_message
 
 _COMPARED = struct.Struct("<16sQQ")
 """The digest of the signature, the number of the collective, and the digest of all before it."""
@@ -21,7 +20,7 @@ History = Mapping[int, bytes]
 
 
 def compare(group: Group, signature: Signature, number: int) -> list[int]:
-    """Every rank's `number`, [P], if all ask for the same and always have (collective)."""
+    """Return every rank's `number`, [P], if all ask and have asked for the same (collective)."""
     mine = _COMPARED.pack(signature.digest, group.progress.sequence, group.progress.order_digest)
     sent = np.frombuffer(mine + _NUMBER.pack(number), np.uint8)
     everyone = np.empty((group.size, sent.size), np.uint8)
@@ -33,7 +32,7 @@ def compare(group: Group, signature: Signature, number: int) -> list[int]:
 
 
 def _explanation(group: Group, signature: Signature) -> str:
-    """What each rank asked for, now or at the first collective in which they differed."""
+    """Return each rank's request, now or at the first collective at which they differed."""
     asked = group.control.allgather((str(signature), group.progress.sequence))
     in_step = len({place for _, place in asked}) == 1
     if not in_step or len({signature for signature, _ in asked}) > 1:
@@ -43,7 +42,7 @@ def _explanation(group: Group, signature: Signature) -> str:
 
 
 def _past_explanation(group: Group) -> str:
-    """The same of a collective before this one: what was agreed on before is not compared again."""
+    """Return each rank's request at an earlier collective, which was not compared."""
     recent = {number: announcement.signature for number, announcement in group.progress.history}
     digests = {number: signature.digest for number, signature in recent.items()}
     sequence = group.progress.sequence
@@ -64,12 +63,7 @@ def _past_explanation(group: Group) -> str:
 
 
 def first_difference(histories: Sequence[History]) -> int | None:
-    """The first collective that all ranks remember and in which they differ; None if there is none.
-
-    Parameters
-    ----------
-    histories : what each rank remembers, [P].
-    """
+    """Return the first collective in all `histories`, [P], at which they differ, or None."""
     known = set(histories[0]).intersection(*histories[1:])
     different = (n for n in sorted(known) if len({history[n] for history in histories}) > 1)
     return next(different, None)

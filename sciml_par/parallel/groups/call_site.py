@@ -11,7 +11,6 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import CollectiveMismatchError, TransferError
-from sciml_par.parallel.groups.bounded_lead import with_bounded_lead
 from sciml_par.parallel.native.host_group import DifferentRequestError, SharedTransfer
 from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.requests.request import Allreduce, Reducescatter, Request, Shape
@@ -23,16 +22,20 @@ if TYPE_CHECKING:
 
 _LONG_BYTES = 1 << 20
 
+_MOST_ENQUEUED = 512
+"""After how many collectives the ranks meet although GPUs carry them, so that `join` can tell a
+late rank all that it has missed. Less than `Progress.history` holds."""
+
 
 class PreparedCall:
     """A request that a transport carries out.
 
-    The ranks compare signatures that are new to the group; what they have agreed on is only
-    transferred.
+    The ranks compare signatures that are new to the group, and each time those of collectives that
+    a rank may finish before others begin. So no rank is ever two collectives ahead.
 
     Attributes
     ----------
-    shared : what machine code can carry out by itself; or None.
+    shared : the transfer that machine code can carry out, or None.
     """
 
     def __init__(self, communicator: Communicator, request: Request, transport: Transport) -> None:
@@ -41,22 +44,24 @@ class PreparedCall:
         self.signature = replace(request.signature, transport=transport.name)
         transfer = transport.prepare(request)
         self.shared = transfer if isinstance(transfer, SharedTransfer) else None
-        self._transfer = with_bounded_lead(communicator, request, transport, transfer)
+        self._transfer = transfer
         self._returns_early = transport.returns_early
         self._progress = communicator.progress
         self._bytes = request.count * request.element.size
-        self._is_compared_always = _is_long(request) and not transport.returns_early
+        self._is_compared_always = self.shared is None and (
+            not request.is_meeting or (_is_long(request) and not transport.returns_early)
+        )
         self._announcement = Announcement(Kind.TRANSFER, self.signature, request)
         self._ledger = communicator.progress.ledger
         self._agreed_in = -1  # the generation of the ledger in which the signature was found
 
     def execute(self, *where: Any) -> None:
-        """Carry it out (collective)."""
+        """Carry out the request (collective)."""
         self._progress.begin(self._announcement)
         self._carry(where)
 
     def resume(self, *where: Any) -> None:
-        """The same, where machine code has begun it and somebody is to be told (collective)."""
+        """Carry out what machine code has begun, and notify the observers (collective)."""
         self._progress.resume(self._announcement)
         self._carry(where)
 
@@ -69,16 +74,17 @@ class PreparedCall:
             raise self._difference() from None
 
     def serve_by_machine_code(self, number: int) -> None:
-        """Let machine code carry it out for the call site of that number, where it can."""
+        """Let machine code serve the call site `number`, if it can."""
         if self.shared is not None:
             self.shared.enter(number, self._announcement)
 
     def _carry(self, where: tuple[Any, ...]) -> None:
         progress = self._progress
         try:
-            new = self._agreed_in != self._ledger.generation
+            meets = self._returns_early and progress.sequence % _MOST_ENQUEUED == 0
+            new = meets or self._agreed_in != self._ledger.generation
             if new:
-                new = self._agree()
+                new = self._agree(meets)
             if self._returns_early:
                 progress.enqueued = progress.sequence
             self._transfer(*where)
@@ -94,7 +100,7 @@ class PreparedCall:
             progress.tell_ended(self.signature, self._bytes, new, self._returns_early)
 
     def _difference(self) -> Exception:
-        """What each rank has asked for, where all have seen that they differ (collective)."""
+        """Return an error with each rank's request, where all have seen a difference."""
         try:
             self._communicator.agree(self.signature, expected=True)
         except CollectiveMismatchError as error:
@@ -111,10 +117,11 @@ class PreparedCall:
             f"with SCIML_PAR_CHECK=always, which compares what the ranks ask for at every call."
         )
 
-    def _agree(self) -> bool:
-        """Compare the signature, unless the ranks have agreed on it; whether they compared it."""
+    def _agree(self, always: bool) -> bool:
+        """Compare the signature, unless the ranks have agreed on it; return whether they did."""
         always = (
-            self._communicator.check_always
+            always
+            or self._communicator.check_always
             or self.signature.is_compared_always
             or self._is_compared_always
         )
@@ -131,9 +138,9 @@ class PreparedCall:
 
 
 def _is_long(request: Request) -> bool:
-    """Whether to compare a request each time, which takes a small share of its transfer then.
+    """Return whether MPI would abort if lengths differ, and a comparison takes a small share.
 
-    Requests that are as long on all ranks, by their kind. What differs would end in MPI's abort.
+    Only for requests that are equally long on all ranks.
     """
     same_everywhere = isinstance(request, Allreduce | Reducescatter)
     return same_everywhere and request.count * request.element.size > _LONG_BYTES
@@ -158,13 +165,13 @@ class CallSite:
 
     @cached_property
     def result(self) -> tuple[Shape, np.dtype[Any], int]:
-        """The result's shape, its type for NumPy, and its bytes."""
+        """Return the result's shape, its NumPy type, and its bytes."""
         shape, element = self.request.receive_shape, self.request.element
         return shape, element.numpy, math.prod(shape) * element.size
 
     @cached_property
     def receive_shape(self) -> Any:
-        """The result's shape as a tensor in host memory, which is slow to make."""
+        """Return the result's shape as a tensor in host memory, which is slow to make."""
         with tf.init_scope(), tf.device("/CPU:0"):
             shape = self.request.receive_shape
             return tf.constant(shape, tf.int32, shape=[len(shape)])  # [0] for a scalar's

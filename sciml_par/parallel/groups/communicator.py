@@ -1,4 +1,4 @@
-"""A group of ranks: who they are, and the host-side exchanges that everything else rests on."""
+"""A group of ranks: its members, and exchanges of objects and numbers between them."""
 
 from __future__ import annotations
 
@@ -38,31 +38,29 @@ class Communicator:
 
     Parameters
     ----------
-    mpi : the group as mpi4py knows it. It is duplicated twice, so that neither the transfers nor
-        the control messages can meet those of the program or of another library.
-    name : how messages call the group.
-    world : the group of all ranks, of which this one is a part; itself by default.
-    check_always : agree on the signature at every execution of a collective, not at the first with
-        that signature.
+    mpi : mpi4py's communicator. It is duplicated twice, so that messages are never mixed with those
+        of the program or of another library.
+    name : the group's name in messages.
+    world : the group of all ranks; this group by default.
+    check_always : compare requests at every collective, not only at the first with a signature.
 
     Attributes
     ----------
     rank, size : this process's number in the group, 0 ≤ rank < size.
-    mpi : the duplicate that carries tensors.
-    control : the duplicate that carries agreements and the watchdog's messages.
-    native : whether the job has machine code for collectives.
-    shared : carries short tensors through shared memory where all ranks are on one host; or None.
+    mpi : the duplicate for tensors.
+    control : the duplicate for agreements and the watchdog's messages.
+    native : the job's machine code for collectives.
+    shared : the shared memory for short tensors, if all ranks are on one host; or None.
     mpi_transport : carries tensors between host memory.
-    nccl_transport : carries tensors between GPUs; None where the ranks do not have one each, or no
-        NCCL.
-    gpu : this rank's GPU as CuPy sees it, or None.
-    progress : how far this rank is in the group's collectives.
+    nccl_transport : carries tensors between GPUs; None without NCCL or a GPU for each rank.
+    gpu : this rank's GPU in CuPy, or None.
+    progress : this rank's progress in the group's collectives.
     world_ranks : the members' numbers in the world, [P].
-    identity : no other group of the job has had or will have the same; a name may be used again.
+    identity : unique among all groups of the job, unlike the name.
     all_groups : the world and all groups made of it.
     call_sites : the call sites that eager calls with equal requests share, by request.
-    calls_at_once : what carries eager allreduces that have been checked; see `eager.py`.
-    mismatch_error : what is raised where the ranks do not ask for the same; the world's by default.
+    calls_at_once : the checked eager allreduces; see `eager.py`.
+    mismatch_error : the error if the ranks' requests differ; the world's by default.
     """
 
     def __init__(
@@ -95,7 +93,6 @@ class Communicator:
         )
         self._world._groups_made += 1
         self._splits = 0
-        self._given_up: list[MPI.Comm] = []
         self.mismatch_error: type[CollectiveMismatchError] = (
             self._world.mismatch_error if world else CollectiveMismatchError
         )
@@ -115,7 +112,7 @@ class Communicator:
 
     @property
     def check_always(self) -> bool:
-        """Whether the ranks compare every collective; to be changed on all ranks together."""
+        """Whether the ranks compare every collective; change it on all ranks together."""
         return self._check_always
 
     @check_always.setter
@@ -125,9 +122,11 @@ class Communicator:
 
     @hidden_from_autograph
     def split(self, color: int) -> Communicator:
-        """Return the ranks that give the same `color`, as a group of their own (collective)."""
+        """Return the group of the ranks that give the same `color` (collective)."""
         self._splits += 1
-        name = f"{self.name}/{self._splits}.{color}"
+        return self._part(color, f"{self.name}/{self._splits}.{color}")
+
+    def _part(self, color: int, name: str) -> Communicator:
         # Objects: a rank that has joined would take part in the agreement, but not in the split.
         with self.progress.exchange(Signature("split"), Kind.OBJECTS) as signature:
             self.agree(signature)
@@ -141,44 +140,35 @@ class Communicator:
 
     @hidden_from_autograph
     def subset(self, ranks: Iterable[int], *, name: str | None = None) -> Communicator | None:
-        """Some of this group's ranks, as a group of their own (collective over this group).
+        """Return a group of some of this group's ranks (collective over this group).
 
         Parameters
         ----------
-        ranks : the members, by their number in this group; in the new one they are numbered in
-            ascending order.
-        name : how messages call it.
+        ranks : the members' numbers in this group; the new group numbers them in ascending order.
+        name : the group's name in messages.
 
         Returns
         -------
-        The group, or None on a rank that is not in it.
+        The group, or None on the other ranks.
 
         Raises
         ------
         InputError
-            No ranks, a rank that does not exist or is named twice, or other ranks than elsewhere.
+            No ranks, an unknown rank, a rank named twice, or ranks that differ between processes.
         """
         members = self._same_members(ranks)
         self._splits += 1
-        mpi = self.mpi.Create(self.mpi.Get_group().Incl(members))
-        if self.rank not in members:
-            return None
-        try:
-            listed = name or f"{self.name}/{self._splits}.{rank_list(members)}"
-            group = Communicator(
-                mpi, name=listed, world=self._world, check_always=self.check_always
-            )
-        finally:
-            mpi.Free()
-        group.gpu = self.gpu
-        if self.nccl_transport is not None:
-            group.nccl_transport = self.nccl_transport.connected_anew(
-                group.rank, group.size, group.control.bcast
-            )
-        return group
+        is_member = self.rank in members
+        group = self._part(
+            int(is_member), name or f"{self.name}/{self._splits}.{rank_list(members)}"
+        )
+        if is_member:
+            return group
+        group.free()
+        return None
 
     def _same_members(self, ranks: Iterable[int]) -> list[int]:
-        """`ranks` in order, if they are what all ranks give (collective)."""
+        """Return `ranks` in order, if all ranks give the same (collective)."""
         given = list(ranks)
         everyone = self.allgather_object(given)
         for rank, theirs in enumerate(everyone):
@@ -200,9 +190,9 @@ class Communicator:
 
     @hidden_from_autograph
     def free(self) -> None:
-        """Give up a group that is not needed any more (collective over this group).
+        """Free a group that is not needed any more (collective over this group).
 
-        Functions that were traced with it must not run again.
+        Functions traced with it must not run again.
         """
         if self is self._world:
             raise InputError("The group of all ranks cannot be freed.")
@@ -221,28 +211,25 @@ class Communicator:
 
     @property
     def obstacle_to_sharing(self) -> str:
-        """Why short tensors do not go through shared memory; empty if they do (local)."""
+        """Why short tensors do not use shared memory; empty if they do (local)."""
         if self.shared is not None or self.native.obstacle:
             return self.native.obstacle
         if len({self.native.hosts[rank] for rank in self.world_ranks}) > 1:
             return "the ranks are on several hosts"
-        return "the ranks cannot share memory (each in a container of its own?)"
+        return "the ranks cannot share memory (do they run in separate containers?)"
 
     def take_gpus_from(self, whole: Communicator, color: int) -> None:
-        """Reach the GPUs of this part of `whole`, whose ranks alone give `color` (collective)."""
+        """Connect the GPUs of this part of `whole`; all its ranks give `color` (collective)."""
         self.gpu = whole.gpu
         if whole.nccl_transport is not None:
             self.nccl_transport = whole.nccl_transport.split(color, self.rank, self.size)
 
     def agree(self, signature: Signature, number: int = 0, *, expected: bool = False) -> list[int]:
-        """Compare what the ranks ask for, and exchange a number on the way (collective).
-
-        What they have asked for until here is compared as well: what was agreed on before is not
-        compared each time, and ranks that did other things may have gone unnoticed.
+        """Compare the ranks' requests until here, and exchange a number (collective).
 
         Parameters
         ----------
-        expected : whether ranks that wait in shared memory know of the comparison already.
+        expected : ranks that wait in shared memory know of the comparison already.
 
         Returns
         -------
@@ -251,7 +238,7 @@ class Communicator:
         Raises
         ------
         CollectiveMismatchError
-            On all ranks alike, with what each of them asked for. The group can be used again.
+            On all ranks alike, with each rank's request. The group can be used again.
         """
         self.progress.comparing = True
         if self.shared is not None and not expected:
@@ -259,31 +246,17 @@ class Communicator:
         try:
             return compare(self, signature, number)
         except CollectiveMismatchError:
-            # All ranks are here and have been told.
-            place = self.progress.sequence, self.progress.digest_before(signature)
-            everyone = self.control.allgather(place)
-            self.progress.recover(max(sequence for sequence, _ in everyone))
-            if len(set(everyone)) > 1:
-                self._renew_transfers()
+            # All ranks are here and have been told. No tensor is on its way: what a rank may finish
+            # before others begin is compared each time.
+            self.progress.recover(max(self.control.allgather(self.progress.sequence)))
             raise
         finally:
             self.progress.comparing = False
 
-    def _renew_transfers(self) -> None:
-        """Carry tensors by a communicator that has carried none (collective).
-
-        Ranks that were not in step may have sent what nobody has taken: a broadcast leaves its root
-        before others begin. The next broadcast would be met by that. The old communicator stays:
-        MPI could give its number, and with it those messages, to another one.
-        """
-        self._given_up.append(self.mpi)
-        self.mpi = self.control.Dup()
-        self.mpi_transport.go_by(self.mpi)
-
     def in_progress(self) -> tuple[int, Signature] | None:
-        """The collective that is in progress: its number and what it is (local; for the watchdog).
+        """Return the number and signature of the collective in progress, or None (local).
 
-        One that NCCL has been given counts until the GPU has done it.
+        A collective by NCCL is in progress until the GPU has done it.
         """
         signature = self.progress.in_progress
         if signature is not None:
@@ -295,20 +268,20 @@ class Communicator:
 
     @hidden_from_autograph
     def barrier(self) -> None:
-        """Wait until every rank has come here (collective)."""
+        """Wait until every rank has reached this call (collective)."""
         with self.progress.exchange(Signature("barrier")) as signature:
             self.agree(signature)
 
     def gather_rows(self, rows: int, *, signature: Signature | None = None) -> list[int]:
-        """Every rank's number of rows, [P]; they agree on `signature` as well (collective)."""
+        """Return every rank's number of rows, [P], after comparing `signature` (collective)."""
         asked = signature or Signature("exchange of numbers of rows")
         with self.progress.exchange(asked):
             return self.agree(asked, rows)
 
     def exchange_rows(self, rows: Sequence[int], *, signature: Signature) -> list[int]:
-        """Return how many rows each rank has for this one, [P], where this one has `rows` for them.
+        """Return each rank's number of rows for this one, [P]; `rows` are this rank's for them.
 
-        They agree on `signature` as well (collective).
+        The ranks compare `signature` as well (collective).
         """
         with self.progress.exchange(signature, Kind.ROWS):
             self.agree(signature)
@@ -318,7 +291,7 @@ class Communicator:
 
     @hidden_from_autograph
     def allgather_object(self, value: T) -> list[T]:
-        """Every rank's picklable `value`, in the order of ranks (collective)."""
+        """Return every rank's picklable `value`, in the order of ranks (collective)."""
         pickled = _pickled(value)
         with self.progress.exchange(Signature("allgather of objects"), Kind.OBJECTS) as signature:
             self.agree(signature)
@@ -340,8 +313,7 @@ class Communicator:
     def on_root(self, action: Callable[[], T], *, root: int = 0) -> T:
         """Do `action` on rank `root` alone; every rank gets its result or its error (collective).
 
-        Only errors of sciml_par's own kind are shared. Any other leaves `root` as it came, and so
-        ends the job.
+        Only a `SciMLParError` is shared. Any other error is raised on `root` and ends the job.
         """
         outcome: tuple[T | None, SciMLParError | None] = (None, None)
         if self.rank == root:
@@ -356,10 +328,10 @@ class Communicator:
 
     @hidden_from_autograph
     def attempt(self, action: Callable[[], T]) -> T:
-        """Do `action` on every rank; if it fails on any, fail on all (collective).
+        """Do `action` on every rank; if it fails on one, fail on all (collective).
 
-        `action` must not communicate. Errors of sciml_par's own kind are shared, and the lowest
-        rank's is raised everywhere; others leave as they came.
+        `action` must not communicate. Every rank raises the lowest rank's `SciMLParError`; another
+        error is raised on its rank alone.
         """
         result: T | None = None
         failure: SciMLParError | None = None
@@ -374,7 +346,7 @@ class Communicator:
 
 
 def _pickled(value: Any) -> bytes | str:
-    """`value` as bytes, or why it has none, before others wait for it."""
+    """Return the pickled `value`, or the reason why pickle fails, before others wait for it."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
@@ -382,7 +354,7 @@ def _pickled(value: Any) -> bytes | str:
 
 
 def _unpickled(given: Mapping[int, bytes | str]) -> list[Any]:
-    """What ranks have given; or one `InputError`, the same on all ranks."""
+    """Return the objects, or raise the same `InputError` on all ranks."""
     failed = {rank: text for rank, text in given.items() if isinstance(text, str)}
     if failed:
         raise InputError(

@@ -1,8 +1,8 @@
-"""Ranks that have joined (see `join.py`), as those see them that have not.
+"""Notify the ranks that have joined (see `join.py`) of the collectives of the others.
 
-Each collective is told to a joined rank by one rank only: the lowest of those that begin it by
-themselves. Who has joined said how many it had begun, so all know which ranks these are; a rank
-goes on to tell of its own past after it has joined.
+One rank only notifies a joined rank of a collective: the lowest that begins it in its program.
+Each joined rank said how many it had begun, so all know which rank this is. A rank still tells of
+its past after it has joined.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sciml_par.parallel.requests.announcement import Announcement
 
 
 class JoinedRanks:
-    """Joined ranks, to be told of the collectives of a group.
+    """Joined ranks that are notified of a group's collectives.
 
     Parameters
     ----------
-    last : the last collective that this rank tells of: it has joined after that.
+    last : the last collective of which this rank tells; it joined after that.
     """
 
     def __init__(
@@ -39,25 +39,25 @@ class JoinedRanks:
 
     @property
     def is_past(self) -> bool:
-        """Whether the ranks have met since, as they do after a mismatch, and none has joined."""
+        """Whether the ranks have met since, so that none has joined any more."""
         return self.meeting != self._group.progress.meetings
 
     def begun(self, number: int, announcement: Announcement) -> None:
-        """Say what this rank's collective `number` is."""
+        """Send the joined ranks this rank's collective `number`."""
         if number <= self.last and not self.is_past:
             self._mailbox.send(
                 Announced(self._group.identity, {number: announcement}), to=self.ranks
             )
 
     def ended(self, *_: Any) -> None:
-        """Joined ranks notice it by themselves."""
+        """Do nothing: joined ranks notice it."""
 
     def for_new_group(self, group: Group) -> None:
-        """Nobody has joined in a new group."""
+        """Return None: nobody has joined in a new group."""
 
 
 def observer_of(group: Group) -> JoinedRanks | None:
-    """What tells joined ranks of this group's collectives, if any have joined."""
+    """Return the observer that notifies joined ranks of this group, or None."""
     found = (each for each in _observers(group) if not each.is_past)
     return next(found, None)
 
@@ -67,7 +67,7 @@ def _observers(group: Group) -> list[JoinedRanks]:
 
 
 def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
-    """Tell joined ranks what is under way, and all that follows (repeated)."""
+    """Notify newly joined ranks of the current and all later collectives (called repeatedly)."""
     if not joined_ranks(group, mailbox):
         return
     with mailbox.telling:
@@ -107,7 +107,7 @@ def join_in(group: Group, mailbox: Mailbox) -> None:
 
 
 def end_meeting(group: Group, mailbox: Mailbox) -> None:
-    """All ranks have joined: from now on each goes its own way again."""
+    """End the stay in `join` of all ranks, after which each continues its program."""
     with mailbox.telling:
         group.progress.forget(observer_of(group))
         group.progress.meetings += 1
@@ -115,7 +115,7 @@ def end_meeting(group: Group, mailbox: Mailbox) -> None:
 
 
 def joined_ranks(group: Group, mailbox: Mailbox, meeting: int | None = None) -> dict[int, Joined]:
-    """What others have joined since the group last met, or met so often, by rank in the world."""
+    """Return the other ranks that have joined since the `meeting`, by rank in the world."""
     meeting = group.progress.meetings if meeting is None else meeting
     others = (rank for rank in group.world_ranks if rank != mailbox.rank)
     found = ((rank, mailbox.joined.get((rank, group.identity))) for rank in others)
@@ -123,7 +123,7 @@ def joined_ranks(group: Group, mailbox: Mailbox, meeting: int | None = None) -> 
 
 
 def _told_by_lower(group: Group, mailbox: Mailbox, joined: dict[int, Joined]) -> int | None:
-    """Up to which collective a lower rank tells; None where one tells of all."""
+    """Return the last collective of which a lower rank tells; None if one tells of all."""
     lower = group.world_ranks[: group.rank]
     if not all(rank in joined for rank in lower):
         return None

@@ -1,7 +1,6 @@
-"""Short messages between ranks beside the collectives: who waits where, who failed, who left.
+"""Short messages between ranks next to the collectives: who waits where, who failed, who left.
 
-A message about a group carries the group's identity, not its name: a name may be used again, and
-messages of a group that is gone must not meet the next one.
+Messages name a group by its identity, since its name may be used again after it is freed.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _LONGEST_PAUSE = 0.01
 
 Identity = tuple[int, int]
-"""A group's: the number in the world of its rank 0, and how many groups that rank has been in."""
+"""Of a group: its rank 0 in the world, and the number of groups that this rank made before."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Present:
-    """Who waits in the collective `sequence` of the group, as far as the sender has been told."""
+    """The ranks that wait in collective `sequence` of the group, as far as the sender knows."""
 
     group: Identity
     sequence: int
@@ -52,45 +51,34 @@ class Present:
 
 
 @dataclass(frozen=True)
-class PastQuestion:
-    """The sender waits in collective `sequence` of the group: who has begun others until there?
-
-    `asked` has what the last of its collectives were, {signature: numbers}.
-    """
+class Missing:
+    """The sender waits in collective `sequence` of the group: where is the receiver?"""
 
     group: Identity
     sequence: int
-    asked: Mapping[str, Sequence[int]]
-
-
-@dataclass(frozen=True)
-class PastAnswer:
-    """The sender has begun another collective `number` than the receiver, which had asked."""
-
-    group: Identity
-    sequence: int
-    number: int
-    here: str
-    there: str
-    rank: int
-    comparing: bool
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Where in its source the program of rank `rank` was when it got a `PastQuestion`."""
+    """The answer of rank `rank` to `Missing`.
+
+    `place` is the line of its source, if known. `asked` is its collective `sequence`, empty if
+    that is not over. `comparing`: it compares requests now, so it will learn of a mismatch.
+    """
 
     group: Identity
     sequence: int
     rank: int
     place: str
+    asked: str = ""
+    comparing: bool = False
 
 
 @dataclass(frozen=True)
 class OrderDigest:
     """The digest of the group's collectives and their order up to `number`, as the sender has it.
 
-    `recoveries` counts the mismatches after which the group went on, with a new digest.
+    `recoveries` counts the mismatches after which the group continued, with a new digest.
     """
 
     group: Identity
@@ -101,7 +89,7 @@ class OrderDigest:
 
 @dataclass(frozen=True)
 class Failed:
-    """The sender ends with an error. Equal `key`s are the same error; `text` is what to print."""
+    """The sender ends with an error. Equal `key`s are the same error; `text` is printed."""
 
     key: str
     text: str
@@ -114,25 +102,25 @@ class Interrupted:
 
 @dataclass(frozen=True)
 class Left:
-    """The sender's program has ended, after it began so many collectives in each group.
+    """The sender's program has ended.
 
-    A rank may leave while others are still in a collective in which it has done its part. `asked`
-    has what the last of these collectives were, {group: {signature: numbers}}.
+    A rank may leave while others are still in a collective in which it has done its part.
 
-    Said `again`, without these, to a rank that still asks after this one: a message that is lost is
-    not to keep it waiting.
+    Parameters
+    ----------
+    begun : {group: (number of collectives begun, digest of their order)}.
+    again : repeated for a rank that still asks after the sender, in case a message is lost.
     """
 
-    begun: Mapping[Identity, int]
-    asked: Mapping[Identity, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    begun: Mapping[Identity, tuple[int, int]]
     again: bool = False
 
 
 @dataclass(frozen=True)
 class Joined:
-    """The sender is in `join`, after it began so many of the group's collectives.
+    """The sender is in `join`, after it began `begun` of the group's collectives.
 
-    `meeting` counts how often the group has met there before.
+    `meeting` counts the earlier meetings of the group there.
     """
 
     group: Identity
@@ -142,7 +130,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Announced:
-    """Collectives of the group, {number: what it is}, for those who have joined."""
+    """Collectives of the group, by number, for ranks that have joined."""
 
     group: Identity
     announcements: Mapping[int, Announcement]
@@ -151,8 +139,7 @@ class Announced:
 Message = (
     Waiting
     | Present
-    | PastQuestion
-    | PastAnswer
+    | Missing
     | Elsewhere
     | OrderDigest
     | Failed
@@ -164,14 +151,14 @@ Message = (
 
 
 class Mailbox:
-    """What the other ranks of the world have said (never waits for anyone).
+    """The messages of the other ranks of the world (no call but `settle` waits).
 
     Attributes
     ----------
     rank : this process's number in the world.
     waiting : by group, the last such message of each rank that has told this one.
     present : the last answer to this rank, by group.
-    past_answers, elsewhere : by group, the last such message of each rank.
+    elsewhere : by group, the last such message of each rank.
     order_digests : the last such message, by group.
     failed, left : the last such message of each rank.
     interrupted : whether another rank reports that it was interrupted.
@@ -197,7 +184,6 @@ class Mailbox:
         self._last_word: Left | None = None
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
         self.present: dict[Identity, Present] = {}
-        self.past_answers: dict[Identity, dict[int, PastAnswer]] = {}
         self.elsewhere: dict[Identity, dict[int, Elsewhere]] = {}
         self.order_digests: dict[Identity, OrderDigest] = {}
         self.failed: dict[int, Failed] = {}
@@ -207,15 +193,15 @@ class Mailbox:
         self.asked: dict[Identity, dict[int, Announcement]] = {}
         self.telling = threading.Lock()
         self._unanswered: list[tuple[int, Waiting]] = []
-        self._past_questions: list[tuple[int, PastQuestion]] = []
+        self._missed: list[tuple[int, Missing]] = []
 
     @property
     def sent(self) -> int:
-        """How many messages this rank has sent."""
+        """The number of messages that this rank has sent."""
         return int(self._sent_to.sum())
 
     def send(self, message: Message, *, to: Iterable[int] | None = None) -> None:
-        """Tell the ranks `to` of the world; every other one by default."""
+        """Send to the ranks `to` of the world; to all others by default."""
         if self._silent:
             return
         with self._lock:
@@ -228,24 +214,24 @@ class Mailbox:
                 self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
 
     def leave(self, message: Left) -> None:
-        """Tell all ranks that this one's program has ended, and once more who asks after it."""
+        """Tell all ranks, and later those that ask, that this one's program has ended."""
         self._last_word = message
         self.send(message)
 
     def take_unanswered(self) -> list[tuple[int, Waiting]]:
-        """(rank, message) of the waiting ranks that have asked who else is there, once each."""
+        """Return (rank, message) of the waiting ranks that have asked for others, once each."""
         with self._lock:
             taken, self._unanswered = self._unanswered, []
         return taken
 
-    def take_past_questions(self) -> list[tuple[int, PastQuestion]]:
-        """(rank, message) of the ranks that have asked what this one began, once each."""
+    def take_missed(self) -> list[tuple[int, Missing]]:
+        """Return (rank, message) of the ranks that miss this one, once each."""
         with self._lock:
-            taken, self._past_questions = self._past_questions, []
+            taken, self._missed = self._missed, []
         return taken
 
     def next_asked(self, group: Identity, number: int) -> Announcement | None:
-        """What the group's collective `number` is, if somebody has said so; earlier ones go."""
+        """Return the group's collective `number`, if it was announced; drop earlier ones."""
         with self._lock:
             told = self.asked.get(group, {})
             for past in [each for each in told if each < number]:
@@ -253,7 +239,7 @@ class Mailbox:
             return told.pop(number, None)
 
     def poll(self) -> None:
-        """Take in what has arrived."""
+        """Receive the messages that have arrived."""
         if self._silent:
             return
         with self._lock:
@@ -261,10 +247,9 @@ class Mailbox:
                 self._take_one()
 
     def settle(self) -> None:
-        """Take in all that was sent to this rank: MPI is about to end (collective).
+        """Receive all messages to this rank before MPI ends (collective; waits for all ranks).
 
-        It waits for the other ranks, as the end of MPI does. What nobody has received by then
-        would be warned of by MPI's layer for networks.
+        MPI's network layer would warn of messages that nobody has received.
         """
         from mpi4py import MPI
 
@@ -281,21 +266,21 @@ class Mailbox:
             self._unsent = [request for request in self._unsent if not request.Test()]
 
     def _repeat_last_word(self) -> None:
-        """Tell ranks that wait, and have asked this one, once more that it has left."""
-        asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_past_questions())}
+        """Repeat to ranks that wait, and have asked this one, that it has left."""
+        asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_missed())}
         if asking and self._last_word is not None:
-            self.send(Left(self._last_word.begun, again=True), to=asking)
+            self.send(replace(self._last_word, again=True), to=asking)
 
     def silence(self) -> None:
-        """Send and take in nothing any more: for a child process, which is a copy of the rank."""
+        """Stop sending and receiving: for a child process, which is a copy of the rank."""
         # The lock may be held by a thread that the child does not have.
         self._silent = True
 
     def forget_gone(self, groups: Iterable[Identity]) -> None:
-        """Drop messages of groups that are not among `groups`, unless they are still to come.
+        """Drop messages of freed groups, which are not among `groups`.
 
-        All members make their groups in one order, so a group is gone if it is not there, and one
-        with the same rank 0 that was made later is.
+        All members make their groups in one order. So a missing group is freed if a later one with
+        the same rank 0 exists; otherwise it is yet to be made.
         """
         there = set(groups)
         newest: dict[int, int] = {}
@@ -306,8 +291,8 @@ class Mailbox:
             return group not in there and group[1] < newest.get(group[0], -1)
 
         with self._lock:
-            by_group: list[dict[Identity, Any]] = [self.waiting, self.present, self.past_answers]
-            for kept in [*by_group, self.elsewhere, self.order_digests, self.asked]:
+            by_group: list[dict[Identity, Any]] = [self.waiting, self.present, self.elsewhere]
+            for kept in [*by_group, self.order_digests, self.asked]:
                 # Copies: the program's thread changes some of these beside this one.
                 for group in [each for each in list(kept) if gone(each)]:
                     kept.pop(group, None)
@@ -329,10 +314,8 @@ class Mailbox:
             self._unanswered.append((sender, message))
         elif isinstance(message, Present):
             self.present[message.group] = message
-        elif isinstance(message, PastQuestion):
-            self._past_questions.append((sender, message))
-        elif isinstance(message, PastAnswer):
-            self.past_answers.setdefault(message.group, {})[sender] = message
+        elif isinstance(message, Missing):
+            self._missed.append((sender, message))
         elif isinstance(message, Elsewhere):
             self.elsewhere.setdefault(message.group, {})[sender] = message
         elif isinstance(message, OrderDigest):

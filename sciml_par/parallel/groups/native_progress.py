@@ -1,7 +1,7 @@
-"""How far this rank is in the collectives of a group that machine code serves, too.
+"""The progress of a rank in the collectives of a group that machine code serves as well.
 
-What `Progress` holds in attributes is in words of memory here, which the machine code reads and
-writes; what it has begun itself is known by its announcement's number.
+The attributes of `Progress` are words of memory here, which the machine code reads and writes.
+Collectives that it has begun are known by the numbers of their announcements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sciml_par.parallel.requests.signature import Signature
 
 
 class NativeProgress(Progress):
-    """See `Progress`."""
+    """`Progress` in memory words."""
 
     def __init__(self, where: str, host: HostGroup) -> None:
         self._host = host
@@ -68,7 +68,7 @@ class NativeProgress(Progress):
 
     @property
     def is_told_of_mismatch(self) -> bool:
-        """Also where it waits in shared memory: see `handler.announce_comparison`."""
+        """Whether it compares, or waits in shared memory (`handler.announce_comparison`)."""
         if self.comparing:
             return True
         begun = self._words[Group.PENDING]
@@ -88,7 +88,7 @@ class NativeProgress(Progress):
 
     @property
     def history(self) -> deque[tuple[int, Announcement]]:
-        """The last ones, whether Python or the machine code has begun them."""
+        """The last collectives, begun by Python or by machine code."""
         last = self._words[Group.SEQUENCE]
         found = dict(self._past.copy())
         for number in range(max(1, last - HISTORY_KEPT + 1), last + 1):

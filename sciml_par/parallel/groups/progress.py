@@ -1,7 +1,7 @@
-"""How far this rank is in a group's collectives: their order, what is in progress, what is agreed.
+"""The progress of a rank in a group's collectives: their order, the current one, the ledger.
 
-Every collective of a group begins and ends here. The watchdog's thread reads the numbers, and
-observers are told: the timeline's recorder, and the ranks that have joined.
+Every collective of a group begins and ends here. The watchdog's thread reads the numbers.
+Observers are notified: the timeline's recorder, and the ranks that have joined.
 """
 
 from __future__ import annotations
@@ -23,25 +23,16 @@ if TYPE_CHECKING:
 _HISTORY = 1024
 
 _DIGEST_STEP, _DIGESTS_KEPT = 16, 8192
-"""Every how many collectives the digest of their order is kept for the watchdogs to compare, and
-how many of them: more than ranks do in a second."""
-
-
-_INVERSE_OF_3 = pow(3, -1, KEY_MASK + 1)
+"""The watchdogs compare the digest of the order at every 16th collective. The last ones are kept,
+more than ranks do in a second."""
 
 
 class Group(Protocol):
-    """What others need to know of a group of ranks; `Communicator` has more.
+    """The part of `Communicator` that the supervision needs.
 
     Attributes
     ----------
-    name : how messages call the group.
-    rank, size : this process's number in the group, 0 ≤ rank < size.
-    identity : no other group of the job has had or will have the same.
-    world_ranks : the members' numbers in the world, [P].
-    control : the MPI communicator for agreements.
-    progress : how far this rank is in the group's collectives.
-    mismatch_error : what is raised where the ranks do not ask for the same.
+    name, rank, size, identity, world_ranks, control, progress, mismatch_error : see `Communicator`.
     """
 
     name: str
@@ -57,44 +48,36 @@ class Group(Protocol):
 
 
 class Observer(Protocol):
-    """Is told of the collectives of one group (on the thread that calls them)."""
+    """Is notified of the collectives of one group (on the thread that calls them)."""
 
     def begun(self, number: int, announcement: Announcement) -> None:
-        """This rank begins the group's collective `number`."""
+        """Note that this rank begins the group's collective `number`."""
 
     def ended(
         self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
     ) -> None:
-        """It is over, without an error.
-
-        Parameters
-        ----------
-        enqueued : whether a GPU has been given the work, and it may not be done.
-        """
+        """Note the end of a collective without an error; if `enqueued`, a GPU may not be done."""
 
     def for_new_group(self, group: Group) -> Observer | None:
-        """What observes a group that is made later; None if nothing does."""
+        """Return the observer of a group that is made later, or None."""
 
 
 class Progress:
-    """The collectives of one group, as this rank has come through them.
+    """This rank's progress in the collectives of one group.
 
     Attributes
     ----------
-    sequence : how many collectives this rank has begun.
-    enqueued : which of them was the last that a GPU was given.
-    in_progress : what this rank waits for, or None.
-    comparing : whether it is still comparing that with the others.
-    order_digest : a number that all collectives so far, in their order, have made: it differs where
-        the signatures of two ranks, or their order, have differed.
-    recoveries : how often ranks did not ask for the same, were told so, and could go on.
-    ledger : the signatures that the ranks have agreed on.
-    history : the last collectives that this rank has begun, with their numbers. Ranks that join
-        late hear of what they have missed.
-    without_meeting : how many collectives have been carried that a rank may finish before others
-        begin.
-    meetings : how often the ranks have met in `join`, or after a mismatch.
-    observers : what is told of each collective.
+    sequence : the number of collectives that this rank has begun.
+    enqueued : the number of the last one that a GPU was given.
+    in_progress : the signature of the current collective, or None.
+    comparing : whether the ranks still compare it.
+    order_digest : a digest of all collectives so far, in their order.
+    recoveries : the number of mismatches after which the group continued.
+    ledger : the signatures on which the ranks have agreed.
+    history : the last collectives that this rank has begun, with their numbers, for messages and
+        for ranks that join late.
+    meetings : the number of meetings of all ranks, in `join` or after a mismatch.
+    observers : notified of each collective.
     """
 
     def __init__(self, where: str) -> None:
@@ -108,7 +91,6 @@ class Progress:
         self.recoveries = 0
         self.ledger = Ledger()
         self.history: deque[tuple[int, Announcement]] = deque(maxlen=_HISTORY)
-        self.without_meeting = 0
         self.meetings = 0
         self.observers: tuple[Observer, ...] = ()
         self._changing_observers = threading.Lock()
@@ -118,12 +100,12 @@ class Progress:
         self._disordered: str | None = None
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` of each collective from now on."""
+        """Notify `observer` of each collective from now on."""
         with self._changing_observers:
             self._set_observers((*self.observers, observer))
 
     def forget(self, observer: Observer | None) -> None:
-        """Tell `observer` no more."""
+        """Stop notifying `observer`."""
         with self._changing_observers:
             self._set_observers(tuple(each for each in self.observers if each is not observer))
 
@@ -132,7 +114,7 @@ class Progress:
 
     @property
     def is_told_of_mismatch(self) -> bool:
-        """Whether who waits learns that the ranks differ, once all of them have come."""
+        """Whether a waiting rank gets the error of a mismatch, once all ranks have come."""
         return self.comparing
 
     def begin(self, announcement: Announcement) -> None:
@@ -153,7 +135,7 @@ class Progress:
                 observer.begun(number, announcement)
 
     def end(self) -> None:
-        """Note that the collective which this rank has begun is over, or has failed."""
+        """Note that the current collective is over or has failed."""
         self.in_progress = None
         self._give_turn()
 
@@ -164,13 +146,13 @@ class Progress:
         compared: bool = True,
         enqueued: bool = False,
     ) -> None:
-        """Tell the observers that the last collective has ended without an error."""
+        """Notify the observers of the end of the last collective without an error."""
         for observer in self.observers:
             observer.ended(self.sequence, signature, size, compared, enqueued)
 
     @contextlib.contextmanager
     def exchange(self, signature: Signature, kind: Kind = Kind.AGREEMENT) -> Iterator[Signature]:
-        """Let the watchdog, and ranks that have joined, see an exchange that is no tensor's."""
+        """Show an exchange without tensors to the watchdog and to joined ranks."""
         self.begin(Announcement(kind, signature))
         try:
             yield signature
@@ -179,41 +161,33 @@ class Progress:
         if self.observers:
             self.tell_ended(signature)
 
-    def digest_before(self, signature: Signature) -> int:
-        """Return the order's digest before the collective in progress, which asks for this."""
-        return (self.order_digest - signature.key) * _INVERSE_OF_3 & KEY_MASK
-
     def recover(self, sequence: int) -> None:
-        """Go on after a mismatch of which all ranks were told, all at one number.
+        """Continue after a mismatch that all ranks have noticed, all with one number.
 
-        All are here: none is ahead of another any more, and who had joined has been told as well.
+        No rank is ahead of another any more, and none is in `join`.
         """
         self.sequence = sequence
         self.order_digest = 0
         self._digests = [None] * _DIGESTS_KEPT
         self.recoveries += 1
         self.history.clear()
-        self.without_meeting = 0
         self.meetings += 1
 
     def visit(self) -> None:
-        """Let Python have a look at the next collective, wherever it is (for the watchdog).
-
-        It handles signals there. Here every collective goes by Python anyway.
-        """
+        """Let Python handle signals at the next collective (here, at each anyway)."""
 
     def refuse_all(self, refuse: Callable[..., NoReturn]) -> None:
-        """Begin nothing any more: `refuse` is called in its place."""
+        """Call `refuse` at the begin of every further collective."""
         self._set_observers(())
         # Every collective begins there, so those of ranks pay nothing for the test.
         self.begin = refuse  # type: ignore[method-assign]
 
     def resume(self, announcement: Announcement) -> None:
-        """Go on with a collective that machine code has begun (see `NativeProgress`)."""
+        """Continue a collective that machine code has begun (see `NativeProgress`)."""
         raise NotImplementedError
 
     def newest_digest(self) -> tuple[int, int] | None:
-        """Return the number of a collective not long ago, and the order's digest after it."""
+        """Return the number of a recent collective, and the order's digest after it."""
         return self._digests[_place(self.sequence)]
 
     def digest_after(self, number: int) -> int | None:
@@ -222,10 +196,9 @@ class Progress:
         return None if kept is None or kept[0] != number else kept[1]
 
     def _disorder(self, signature: Signature) -> InputError:
-        """Return the error of two collectives at once, which all later ones get, too.
+        """Return the error of two collectives at once, which all later ones get as well.
 
-        Which of the two the other ranks begin first is not known, so nothing that this group does
-        from here on can be trusted.
+        The order of the two on other ranks is unknown, so nothing that follows can be trusted.
         """
         if self._disordered is None:
             self._give_turn = lambda: None
@@ -234,11 +207,11 @@ class Progress:
                 f"{self.in_progress or 'another collective'} was in progress in another thread. "
                 f"The order in which threads call collectives is not the same on all ranks. Call "
                 f"them from one thread (Dataset.map without num_parallel_calls, no prefetch behind "
-                f"it), or give each thread a group of its own, made by Communicator.split(0)."
+                f"it), or give each thread a separate group, made by Communicator.split(0)."
             )
         return InputError(self._disordered)
 
 
 def _place(number: int) -> int:
-    """Where the digest after a collective is kept."""
+    """Return the place of the digest after a collective."""
     return number // _DIGEST_STEP % _DIGESTS_KEPT

@@ -57,6 +57,14 @@ class Request:
         return None
 
     @property
+    def is_meeting(self) -> bool:
+        """Whether every rank's result depends on all ranks, so that none gets it before all begin.
+
+        Alike on all ranks with equal signatures.
+        """
+        return False
+
+    @property
     def signature(self) -> Signature:
         """What the ranks must ask for alike."""
         raise NotImplementedError
@@ -86,6 +94,10 @@ class Allreduce(Request):
     @property
     def reduction(self) -> ReduceOp:
         return self.op
+
+    @property
+    def is_meeting(self) -> bool:
+        return self.count > 0
 
     @property
     def signature(self) -> Signature:
@@ -119,8 +131,13 @@ class Allgather(Request):
         return (sum(self.rows), *self.shape[1:])
 
     @property
+    def is_meeting(self) -> bool:
+        return self.row > 0 and all(self.rows)
+
+    @property
     def signature(self) -> Signature:
-        return any_rows("allgather", self.dtype, self.shape, self.name)
+        signature = any_rows("allgather", self.dtype, self.shape, self.name)
+        return replace(signature, some_empty=not self.is_meeting)
 
 
 @dataclass(frozen=True)
@@ -146,8 +163,15 @@ class Reducescatter(Request):
         return self.op
 
     @property
+    def is_meeting(self) -> bool:
+        return self.row > 0 and all(self.rows)
+
+    @property
     def signature(self) -> Signature:
-        return Signature("reducescatter", self.dtype, self.shape, op=self.op, name=self.name)
+        empty = not self.is_meeting
+        return Signature(
+            "reducescatter", self.dtype, self.shape, self.op, name=self.name, some_empty=empty
+        )
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from sciml_par._text import rank_list
 from sciml_par.parallel.requests.reduce_op import ReduceOp
 
 KEY_MASK = (1 << 30) - 1
@@ -23,9 +26,9 @@ class Signature:
     """What all ranks must ask for alike.
 
     `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
-    Exchanges that are no tensor's have no `dtype`. `transport` is the name of what carries it;
-    `name` is what the user calls it, if at all. `rows_only`: the ranks only tell each other their
-    numbers of rows, before the tensors travel.
+    Exchanges without a tensor have no `dtype`. `transport` is the name of the transport; `name` is
+    the user's. `rows_only`: the ranks only exchange their numbers of rows, before the tensors
+    travel. `some_empty`: a rank gives or gets no elements, so the ranks compare it each time.
     """
 
     kind: str
@@ -36,6 +39,7 @@ class Signature:
     transport: str = "MPI"
     name: str | None = None
     rows_only: bool = False
+    some_empty: bool = False
 
     def __str__(self) -> str:
         parts = []
@@ -46,6 +50,8 @@ class Signature:
             parts.append(self.op.value)
         if self.root is not None:
             parts.append(f"root {self.root}")
+        if self.some_empty:
+            parts.append("empty on some ranks")
         if self.name is not None:
             parts.append(f"name {self.name!r}")
         call = f"{self.kind}({', '.join(parts)})"
@@ -67,3 +73,37 @@ class Signature:
     def key(self) -> int:
         """As many bits of the digest as `KEY_MASK` has, as a number."""
         return int.from_bytes(self.digest[:4], "little") & KEY_MASK
+
+
+_TRACING = (
+    " Numbers of rows are exchanged while a function with jit_compile=True is traced: a rank that "
+    "traces it again, alone, for a tensor of another shape, waits for the others. Give all ranks "
+    "tensors of one shape there, or leave jit_compile out."
+)
+
+
+_MISMATCH = re.compile(r"The ranks of «.*?» did not ask for the same .*?depends on it\.", re.DOTALL)
+
+
+def found_mismatch(text: str) -> str | None:
+    """The part of an error's text that is the same on all ranks; None if that is of another error.
+
+    A graph's error adds names of its own.
+    """
+    found = _MISMATCH.search(text)
+    return found and found.group()
+
+
+def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
+    """What each rank asked for, {rank: signature}; equal ones share a line."""
+    asked_for: dict[str, list[int]] = {}
+    for rank, signature in asked.items():
+        asked_for.setdefault(signature, []).append(rank)
+    lines = [f"  {rank_list(ranks)}: {signature}" for signature, ranks in asked_for.items()]
+    hint = _TRACING if any(signature.endswith(NUMBERS_OF_ROWS) for signature in asked_for) else ""
+    return (
+        f"The ranks of «{group}» did not ask for the same collective:\n"
+        + "\n".join(lines)
+        + "\nEvery rank must call the same collectives in the same order, with the same type and "
+        f"shape. Look for a branch on rank(), or for data whose shape depends on it.{hint}"
+    )

@@ -47,11 +47,7 @@ from sciml_par.parallel.supervision.ctrl_c import watch_for_ctrl_c
 from sciml_par.parallel.supervision.end_job import JobEnd, abort_gpus
 from sciml_par.parallel.supervision.error_report import FailureReporter
 from sciml_par.parallel.supervision.forked_child import watch_for_forks
-from sciml_par.parallel.supervision.past_check import (
-    PastCheck,
-    all_asked_lately,
-    difference_message,
-)
+from sciml_par.parallel.supervision.order_check import difference_at_the_end
 from sciml_par.parallel.supervision.sentinel_client import start_sentinel
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
 from sciml_par.parallel.timeline.timeline import start_timeline
@@ -163,8 +159,10 @@ def shutdown() -> None:
     if world.watchdog is not None:
         world.watchdog.stop()
     abort_gpus(world.communicator)
-    begun = {group.identity: group.progress.sequence for group in groups}
-    world.mailbox.leave(Left(begun, all_asked_lately(groups)))
+    begun = {
+        group.identity: (group.progress.sequence, group.progress.order_digest) for group in groups
+    }
+    world.mailbox.leave(Left(begun))
     _end_on_another_order(world)
     if world.sentinel is not None:
         world.sentinel.stop()
@@ -181,9 +179,9 @@ def _end_on_another_order(world: World) -> None:
         return
     world.mailbox.poll()
     for group in world.communicator.all_groups:
-        differences = PastCheck(world.mailbox).from_those_who_left(group)
-        if differences:
-            world.job_end.with_message(difference_message(group, differences, {}))
+        difference = difference_at_the_end(group, world.mailbox.left)
+        if difference is not None:
+            world.job_end.with_message(difference)
 
 
 def _all_ranks(comm: MPI.Comm | None, patience: Patience) -> Communicator:

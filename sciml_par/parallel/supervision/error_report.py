@@ -15,7 +15,7 @@ from sciml_par._text import rank_list
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Failed, Mailbox
 from sciml_par.parallel.native.interrupts import take
-from sciml_par.parallel.requests.mismatch_message import found_mismatch
+from sciml_par.parallel.requests.signature import found_mismatch
 from sciml_par.parallel.supervision.end_job import JobEnd
 
 _GRACE_SECONDS = 1.0

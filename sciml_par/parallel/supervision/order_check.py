@@ -6,7 +6,9 @@ collectives of that kind, nothing need stand still, and what they compute is wro
 
 from __future__ import annotations
 
-from sciml_par.parallel.groups.mailbox import Identity, Mailbox, OrderDigest
+from collections.abc import Mapping
+
+from sciml_par.parallel.groups.mailbox import Identity, Left, Mailbox, OrderDigest
 from sciml_par.parallel.groups.progress import Group
 
 SECONDS = 1.0
@@ -26,18 +28,13 @@ class OrderCheck:
             self._tell(group, now)
             return None
         theirs = self._mailbox.order_digests.get(group.identity)
-        if theirs is None or not _is_past(group, theirs.number):
+        if theirs is None or not is_over(group, theirs.number):
             return None  # nothing new, or not there yet
         del self._mailbox.order_digests[group.identity]
         mine = group.progress.digest_after(theirs.number)
         if theirs.recoveries != group.progress.recoveries or mine is None or mine == theirs.digest:
             return None
-        return (
-            f"Ranks 0 and {group.rank} of «{group.name}» did not ask for the same collectives in "
-            f"the same order, up to their collective number {theirs.number}. Results since then "
-            f"are wrong. All these had been agreed on before, so they were not compared. Run with "
-            f"SCIML_PAR_CHECK=always to find the place."
-        )
+        return order_message(group, 0, theirs.number)
 
     def forget_gone(self, groups: set[Identity]) -> None:
         """Drop what is known of groups that are not among `groups`."""
@@ -52,14 +49,39 @@ class OrderCheck:
         newest = group.progress.newest_digest()
         if newest is None or newest[0] == number or now - since < SECONDS:
             return
-        if not _is_past(group, newest[0]):
+        if not is_over(group, newest[0]):
             return
         self._told[group.identity] = newest[0], now
         message = OrderDigest(group.identity, recoveries, *newest)
         self._mailbox.send(message, to=group.world_ranks[1:])
 
 
-def _is_past(group: Group, number: int) -> bool:
+def difference_at_the_end(group: Group, left: Mapping[int, Left]) -> str | None:
+    """Return what is wrong if a rank has ended after other collectives than this one, or None."""
+    for rank, world_rank in enumerate(group.world_ranks):
+        if world_rank in left and not ends_alike(group, left[world_rank]):
+            return order_message(group, rank, group.progress.sequence)
+    return None
+
+
+def ends_alike(group: Group, other: Left) -> bool:
+    """Return False if a rank ended after as many collectives as this one began, but others."""
+    mine = group.progress.sequence, group.progress.order_digest
+    theirs = other.begun.get(group.identity, mine)
+    return theirs[0] != mine[0] or theirs == mine
+
+
+def order_message(group: Group, other: int, number: int) -> str:
+    """Return what is wrong where this rank and `other` differ before their collective `number`."""
+    return (
+        f"Ranks {other} and {group.rank} of «{group.name}» did not ask for the same collectives in "
+        f"the same order, up to their collective number {number}. Results since then are wrong. "
+        f"All these had been agreed on before, so they were not compared. Run with "
+        f"SCIML_PAR_CHECK=always to find the place."
+    )
+
+
+def is_over(group: Group, number: int) -> bool:
     """Return whether the collective is over; what is in progress is the watchdog's to look at."""
     return number < group.progress.sequence or (
         number == group.progress.sequence and group.progress.in_progress is None

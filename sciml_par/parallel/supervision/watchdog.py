@@ -14,9 +14,9 @@ A rank that does not answer within two seconds is passed over for the next of 0,
 last to be asked is the asking rank itself. Ranks ask again after 2, 8, 32 seconds and so on,
 beginning with rank 0, and before they warn or end the job. So two that have told different ranks
 find each other, and one that waits sends a number of messages which does not grow with P.
-Each time they ask again, the lowest of those that wait asks the others what they began at this
-place of the order (`past_check.py`): a rank that is further, or has left, does not wait there. They
-say where in its source their program is (`place.py`), which the warning and the end repeat.
+Each time they ask again, the lowest of those that wait asks the others where they are
+(`elsewhere.py`). These answer with the line of their program, which the warning and the end repeat,
+and with what they began at this place of the order, if they are further.
 """
 
 from __future__ import annotations
@@ -31,10 +31,16 @@ from sciml_par._text import rank_list
 from sciml_par._thread_errors import ThreadErrors
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.joined_ranks import tell_who_joined
-from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present, Waiting
-from sciml_par.parallel.requests.mismatch_message import mismatch_message
-from sciml_par.parallel.supervision.order_check import OrderCheck
-from sciml_par.parallel.supervision.past_check import PastCheck, difference_message
+from sciml_par.parallel.groups.mailbox import (
+    Elsewhere,
+    Identity,
+    Mailbox,
+    Present,
+    Waiting,
+)
+from sciml_par.parallel.requests.signature import mismatch_message
+from sciml_par.parallel.supervision.elsewhere import answer_missing, ask_missing
+from sciml_par.parallel.supervision.order_check import OrderCheck, ends_alike
 from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks
 
 _ANSWER_SECONDS = 2.0
@@ -78,7 +84,6 @@ class Watchdog:
         self._stalls: dict[Identity, _Stall] = {}
         self._waiting_ranks = WaitingRanks(mailbox, patience.announce_after + patience.interval)
         self._order_check = OrderCheck(mailbox)
-        self._past_check = PastCheck(mailbox)
         self._errors = ThreadErrors("the watchdog", mailbox.rank, write_error)
         self._thread = threading.Thread(target=self._run, name="sciml_par watchdog", daemon=True)
 
@@ -102,7 +107,7 @@ class Watchdog:
             self._mailbox.poll()
         with self._errors.told_once():
             self._waiting_ranks.answer(self._clock())
-            self._past_check.answer(communicators)
+            answer_missing(self._mailbox, communicators)
         for communicator in communicators:
             with self._errors.told_once():
                 tell_who_joined(communicator, self._mailbox)
@@ -118,7 +123,6 @@ class Watchdog:
         self._mailbox.forget_gone(groups)
         self._waiting_ranks.forget_gone(groups)
         self._order_check.forget_gone(groups)
-        self._past_check.forget_gone(groups)
         for group in [each for each in self._stalls if each not in groups]:
             del self._stalls[group]
 
@@ -163,13 +167,11 @@ class Watchdog:
         self._take_answer(mine, stall)
         self._ask(communicator, mine, stall, now)
         present = stall.present
-        if len(set(present.values())) > 1 and not stall.are_told.issuperset(present):
-            message = mismatch_message(communicator.name, present)
-            self._end_in_turn(communicator, present, stall, message)
-        differences = self._past_check.differences(communicator, mine)
-        comparing = communicator.progress.comparing
-        if any(not (each.comparing and comparing) for each in differences):
-            message = difference_message(communicator, differences, present)
+        further = [each for each in self._elsewhere(mine) if each.asked]
+        asked = {**{each.rank: each.asked for each in further}, **present}
+        are_told = stall.are_told.union(each.rank for each in further if each.comparing)
+        if len(set(asked.values())) > 1 and not are_told.issuperset(asked):
+            message = mismatch_message(communicator.name, dict(sorted(asked.items())))
             self._end_in_turn(communicator, present, stall, message)
         # Others that came a moment later are about to say so, and one is to speak for all.
         soon = seconds <= self._patience.announce_after + 2 * self._patience.interval
@@ -211,7 +213,7 @@ class Watchdog:
             stall.passed_over, stall.answered = 0, False
             stall.ask_again_at = stall.since + _ASK_AGAIN_FACTOR * (now - stall.since)
             if stall.question > 1:
-                self._past_check.ask(communicator, mine, stall.present)
+                ask_missing(self._mailbox, communicator, mine, stall.present)
         elif not stall.answered and now - stall.asked_at > _ANSWER_SECONDS:
             stall.passed_over += 1
         else:
@@ -244,14 +246,16 @@ class Watchdog:
         return stall.answered and heard
 
     def _gone(self, communicator: Communicator, mine: Waiting) -> list[int]:
-        """Return the ranks that have left before they came here."""
+        """Return the ranks that have left before they came here, or by another way."""
         left = self._mailbox.left
-        if not left:
-            return []
         return [
             rank
             for rank, world_rank in enumerate(communicator.world_ranks)
-            if world_rank in left and left[world_rank].begun.get(mine.group, 0) < mine.sequence
+            if world_rank in left
+            and (
+                left[world_rank].begun.get(mine.group, (0, 0))[0] < mine.sequence
+                or not ends_alike(communicator, left[world_rank])
+            )
         ]
 
     def _absence_message(self, communicator: Communicator, mine: Waiting, gone: list[int]) -> str:
@@ -276,11 +280,16 @@ class Watchdog:
     def _places(self, mine: Waiting, missing: list[int]) -> str:
         """Where the programs of the missing ranks are, as far as these have said."""
         ranks_at: dict[str, list[int]] = {}
-        for each in self._mailbox.elsewhere.get(mine.group, {}).values():
-            if each.sequence == mine.sequence and each.rank in missing:
+        for each in self._elsewhere(mine):
+            if each.rank in missing and each.place:
                 ranks_at.setdefault(each.place, []).append(each.rank)
         told = [f"{rank_list(sorted(ranks))} at {place}" for place, ranks in ranks_at.items()]
         return f" ({'; '.join(told[:_MOST_PLACES])})" if told else ""
+
+    def _elsewhere(self, mine: Waiting) -> list[Elsewhere]:
+        """Return what ranks have answered that do not wait where this one does."""
+        answers = list(self._mailbox.elsewhere.get(mine.group, {}).values())
+        return [each for each in answers if each.sequence == mine.sequence]
 
     def _end_in_turn(
         self, communicator: Communicator, present: dict[int, str], stall: _Stall, message: str

@@ -61,10 +61,6 @@ class MPITransport(Transport):
         ranks. Longer tensors travel in parts that follow from the request alone.
     shared : carries short tensors through shared memory, or None; alike on all ranks.
     machine_code : what makes it for `mpi_combined.py`, or None; alike on all ranks.
-
-    Attributes
-    ----------
-    comm : what carries tensors.
     """
 
     name = "MPI"
@@ -99,13 +95,6 @@ class MPITransport(Transport):
 
         return MPI.COMM_SELF.Dup()
 
-    def go_by(self, comm: MPI.Comm) -> None:
-        """Carry tensors by another communicator of the same ranks from here on (collective).
-
-        What went before is left as it is: its messages may still be on their way.
-        """
-        self.comm = comm
-
     def free(self) -> None:
         """Give up what was made besides `comm` (collective)."""
         made = vars(self).pop("itself", None)
@@ -115,16 +104,10 @@ class MPITransport(Transport):
     def carries(self, request: Request) -> bool:
         return True
 
-    def is_meeting(self, request: Request) -> bool:
-        return super().is_meeting(request) or self._is_shared(request)
-
     def prepare(self, request: Request) -> Transfer:
         if self._shared is not None and self._shared.carries(request):
             return self._shared.transfer(request)
         return super().prepare(request)
-
-    def _is_shared(self, request: Request) -> bool:
-        return self._shared is not None and self._shared.carries(request)
 
     def barrier(self) -> None:
         self.comm.Barrier()

@@ -43,6 +43,9 @@ _SHORT_BYTES = 1 << 15
 _FEW_RANKS = 4
 """Up to here ranks exchange short buffers in pairs, and beyond by MPI_Allgather."""
 
+_TAG = 1
+"""Unlike that of `MPITransport`, so that two algorithms never pair in silence."""
+
 Words = ctypes.Array[ctypes.c_int64]
 
 Combine = Callable[[Words, int, int], object]
@@ -187,7 +190,7 @@ class Combination:
             for to, source in turns:
                 begin, length = parts[to]
                 given, taken = send[begin : begin + length], everyone[source * mine :][:mine]
-                group.comm.Sendrecv([given, MPI.BYTE], to, 0, [taken, MPI.BYTE], source, 0)
+                group.comm.Sendrecv([given, MPI.BYTE], to, _TAG, [taken, MPI.BYTE], source, _TAG)
 
         return exchange
 

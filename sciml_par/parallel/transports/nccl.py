@@ -74,12 +74,6 @@ class NCCLTransport(Transport):
         link = self._link.split(color, rank)
         return type(self)(self._nccl, self.gpu, link, rank, size)
 
-    def connected_anew(
-        self, rank: int, size: int, share: Callable[[bytes], bytes]
-    ) -> NCCLTransport:
-        """Some of the ranks, of which this one is `rank` of `size` (collective over them alone)."""
-        return self.connect(self._nccl, self.gpu, rank, size, share)
-
     def carries(self, request: Request) -> bool:
         return self._nccl.datatype(request.in_reals.element) is not None
 

@@ -50,10 +50,6 @@ class Transport(ABC):
     def carries(self, request: Request) -> bool:
         """Return whether the element type and the arithmetic are among its own."""
 
-    def is_meeting(self, request: Request) -> bool:
-        """Return whether no rank is done with it before all have begun it; alike on all ranks."""
-        return isinstance(request, Allreduce) and request.count > 0 and not self.returns_early
-
     def prepare(self, request: Request) -> Transfer:
         """What carries out a request."""
         match request:

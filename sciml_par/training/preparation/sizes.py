@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sciml_par._free_memory import free_memory
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.ranks import local_size
+from sciml_par.parallel.groups.world import local_size
 from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.phases import Phase
