@@ -21,7 +21,7 @@ _DISAGREEMENT = (
     r"did not ask for the same|ended the program while|[Tt]runcated|MPI could not carry"
     r"|differ|another collective"
 )
-_BANNER = r"|EXIT (CODE|STRING): |while MPI starts"
+_BANNER = r"|EXIT (CODE|STRING): |_wait_until_all_ranks_call_init"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Parts of a timeline, as killed ranks leave them, merged by the command."""
+"""What a rank writes of its collectives, and the merge of all ranks' files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from inside import Signature
 
-from sciml_par.parallel.timeline.merge import main
 from sciml_par.parallel.timeline.recorder import Recorder
+from sciml_par.parallel.timeline.trace_file import merge
 
 
 def event(rank, begun, ended, *, ranks=3, root=None, number=1, group=(0, 1), **flags):
@@ -29,77 +29,52 @@ def event(rank, begun, ended, *, ranks=3, root=None, number=1, group=(0, 1), **f
     }
 
 
-@pytest.fixture
-def path(tmp_path) -> Path:
-    return tmp_path / "t.json"
-
-
-def write(path: Path, *parts: list[dict], places: list[str]) -> None:
-    """The folder of a timeline whose ranks were killed while they wrote an event."""
-    folder = path.with_name("t.json.parts")
-    folder.mkdir(exist_ok=True)
-    begin = {"name": "timeline begins", "ph": "i", "ts": 0.0, "args": {}, "parts": places}
-    for rank, events in enumerate(parts):
-        shown = [begin, *events] if rank == 0 else events
-        lines = "".join(json.dumps(each) + ",\n" for each in shown)
-        (folder / f"rank-{rank}.json").write_text(f'[\n{lines}{{"name":"cut o')
-
-
-def collectives(path: Path) -> list[dict]:
-    """The arguments of the collectives in the merged file."""
-    assert main([str(path)]) == 0
-    events = json.loads(path.read_text())
-    assert not any({"match", "parts"} & each.keys() for each in events)
+def collectives(folder: Path, *parts: list[dict]) -> list[dict]:
+    """Merge the files of ranks, and return the arguments of their collectives."""
+    files = [folder / f"t.json.rank-{rank}" for rank in range(len(parts))]
+    for file, events in zip(files, parts, strict=True):
+        lines = "".join(json.dumps(each) + ",\n" for each in events)
+        file.write_text(f'[\n{lines}{{"name":"cut o')  # by a full disk
+    merge(folder / "t.json", files, 100.0)
+    events = json.loads((folder / "t.json").read_text())
+    assert events[-1]["name"] == "timeline ends" and not any("match" in each for each in events)
     return [each["args"] for each in events if each.get("cat") == "collective"]
 
 
-def waits(path: Path, *events: dict) -> list[tuple]:
+def waits(folder: Path, *events: dict) -> list[tuple]:
     """[(wait, transfer)] of one collective of each rank."""
-    write(path, *([each] for each in events), places=["here"] * len(events))
-    return [(a.get("wait_us"), a.get("transfer_us")) for a in collectives(path)]
+    found = collectives(folder, *([each] for each in events))
+    return [(a.get("wait_us"), a.get("transfer_us")) for a in found]
 
 
-def test_all_wait_for_the_last(path):
-    found = waits(path, event(0, 10, 60), event(1, 40, 58), event(2, 25, 61))
+def test_all_wait_for_the_last(tmp_path):
+    found = waits(tmp_path, event(0, 10, 60), event(1, 40, 58), event(2, 25, 61))
     assert found == [(30, 20), (0, 18), (15, 21)]
 
 
 @pytest.mark.parametrize("agreed", (False, True))
-def test_in_a_broadcast_ranks_wait_for_the_root_alone_unless_they_compare_first(path, agreed):
+def test_in_a_broadcast_ranks_wait_for_the_root_alone_unless_they_compare_first(tmp_path, agreed):
     flags = {"agreed": True} if agreed else {}
     times = enumerate([(0, 30), (10, 35), (20, 40)])
-    found = waits(path, *(event(rank, *each, root=1, **flags) for rank, each in times))
+    found = waits(tmp_path, *(event(rank, *each, root=1, **flags) for rank, each in times))
     assert [wait for wait, _ in found] == ([20, 10, 0] if agreed else [10, 0, 0])
 
 
-def test_a_wait_is_not_longer_than_its_collective_however_wrong_the_clocks(path):
-    found = waits(path, event(0, 0, 5, ranks=2), event(1, 50, 60, ranks=2))
+def test_a_wait_is_not_longer_than_its_collective_however_wrong_the_clocks(tmp_path):
+    found = waits(tmp_path, event(0, 0, 5, ranks=2), event(1, 50, 60, ranks=2))
     assert found == [(5, 0), (0, 10)]
 
 
-def test_groups_of_the_same_name_are_not_matched(path):
+def test_groups_of_the_same_name_are_not_matched(tmp_path):
     other = event(1, 20, 25, ranks=2, group=(0, 2))
-    assert waits(path, event(0, 0, 5, ranks=2), other) == [(None, None)] * 2
+    assert waits(tmp_path, event(0, 0, 5, ranks=2), other) == [(None, None)] * 2
 
 
-def test_parts_that_are_missing_are_named_and_may_be_added(path, capsys):
-    own = [[event(rank, rank, 5, ranks=2), event(rank, 6, 9, number=2)] for rank in range(3)]
-    write(path, *own[:2], places=["a:/x", "a:/y", "b:/z/rank-2.json"])
-    assert [each.get("wait_us") for each in collectives(path)] == [1, None, 0, None]
-    assert sum("unmatched" in each for each in collectives(path)) == 2
-    assert "merge again: b:/z/rank-2.json\n" in capsys.readouterr().out
-    write(path, *own[:2], [event(2, 7, 9, number=2)], places=["a:/x", "a:/y", "b:/z"])
-    assert not any("unmatched" in each for each in collectives(path))
-    assert capsys.readouterr().out == ""
-
-
-def test_what_cannot_be_merged(path, capsys):
-    assert main([str(path)]) == 1
-    assert "expected rank-0.json in" in capsys.readouterr().err
-    write(path, [event(0, 0, 5)], places=["here"])
-    path.mkdir()
-    assert main([str(path)]) == 1
-    assert "cannot write the timeline" in capsys.readouterr().err
+def test_a_collective_that_some_ranks_lack_is_not_matched(tmp_path):
+    first = [event(rank, rank, 5, ranks=2) for rank in range(2)]
+    found = collectives(tmp_path, [first[0], event(0, 6, 9, number=2)], [first[1]])
+    assert [each.get("wait_us") for each in found] == [1, None, 0]
+    assert [each.get("unmatched") for each in found] == [None, True, None]
 
 
 class Group:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from inside import Left, Waiting
+from inside import Announcement, Kind, Left, Waiting
 from simulated import MINE, OTHER, Ended, Job, make_group
 
-from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.startup import init
 from sciml_par.parallel.supervision import elsewhere, watchdog
 

@@ -1,16 +1,26 @@
-"""What the facade's collectives are given, in sciml_par's own terms."""
+"""Horovod's arguments of collectives in the terms of `sciml_par.parallel`."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from sciml_par.errors import InputError
+from sciml_par.horovod.common.process_sets import current_world, group_of
 from sciml_par.parallel import Average, ReduceOp, Sum
+
+_SAME_NAMES = (
+    "compression",
+    "sparse_as_dense",
+    "gradient_predivide_factor",
+    "groups",
+    "scale_local_gradients",
+)
 
 
 def reduction(op: ReduceOp | None, average: bool | None) -> ReduceOp:
-    """Return the operation, as `op` or the older `average` says; Average by default.
+    """Return the operation of `op` or the older `average`; Average by default.
 
     Raises
     ------
@@ -25,20 +35,30 @@ def reduction(op: ReduceOp | None, average: bool | None) -> ReduceOp:
 
 
 def device_of(name: str) -> str | None:
-    """Return the device to transfer a tensor from: '' means the one that it is on."""
+    """Return the device to transfer a tensor from; None, for '', is the tensor's own."""
     return name.replace("cpu", "CPU").replace("gpu", "GPU") or None
 
 
 def device_for(device_dense: str, device_sparse: str) -> str | None:
-    """One device for tensors of both kinds.
-
-    Dense and sparse gradients travel together, so device_dense counts where both are given.
-    """
+    """Return one device for dense and sparse gradients, which travel together."""
     return device_of(device_dense) or device_of(device_sparse)
 
 
+def gradient_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `sciml_par.parallel.DistributedGradientTape` for Horovod's.
+
+    A rank outside the process set keeps its gradients: it reduces them over itself only.
+    """
+    group = group_of(given["process_set"])
+    if group is None:
+        return {"communicator": current_world().alone}
+    device = device_for(given["device_dense"], given["device_sparse"])
+    same = {name: given[name] for name in _SAME_NAMES}
+    return {**same, "communicator": group, "device": device}
+
+
 def groups_of(num_groups: int, groups: Any) -> Any:
-    """`groups`, or the older `num_groups`.
+    """Return `groups`, or the older `num_groups`.
 
     Raises
     ------
@@ -53,12 +73,12 @@ def groups_of(num_groups: int, groups: Any) -> Any:
 
 
 def variables_of(local_layers: Any) -> list[Any]:
-    """Return the trainable variables of a Keras layer, of several, or of none.
+    """Return the trainable variables of a Keras layer, a list of layers, or None.
 
     Raises
     ------
     InputError
-        Something in it is no layer, or has no weights yet.
+        An element is not a layer, or has no weights yet.
     """
     if local_layers is None:
         return []
@@ -69,6 +89,6 @@ def variables_of(local_layers: Any) -> list[Any]:
         if not layer.built:
             raise InputError(
                 f"local_layers: the layer «{layer.name}» has no weights yet. Build the model "
-                f"first, by an Input or by model.build."
+                f"first, with an Input or model.build."
             )
     return [variable for layer in layers for variable in layer.trainable_weights]

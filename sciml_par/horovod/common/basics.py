@@ -1,11 +1,10 @@
-"""The ranks of the job, asked for by Horovod's names."""
+"""Start and end of the job, and questions about its ranks, by Horovod's names."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sciml_par import parallel
@@ -27,12 +26,24 @@ if TYPE_CHECKING:
 _DYNAMIC = "dynamic"
 
 
+def _question(name: str, doc: str) -> Callable[[Any], int]:
+    """Return a method that asks `sciml_par.parallel`, or raises `NoRanksError` before `init`."""
+
+    def ask(self: Any) -> int:
+        current_world()
+        number: int = getattr(parallel, name)()
+        return number
+
+    ask.__name__, ask.__doc__ = name, doc
+    return ask
+
+
 class HorovodBasics:
-    """Start and end, and who this process is.
+    """Start, end, and the number of this process.
 
     Parameters
     ----------
-    pkg_path, args : ignored; Horovod finds its library by them.
+    pkg_path, args : ignored; Horovod finds its library with them.
     """
 
     Average: ReduceOp = Average
@@ -52,26 +63,26 @@ class HorovodBasics:
     ) -> None:
         """Join the ranks of this job (collective). A second call does nothing.
 
-        It leaves all GPUs visible, because programs choose theirs by `local_rank()` afterwards.
+        All GPUs stay visible, because programs choose theirs by `local_rank()` afterwards.
 
         Parameters
         ----------
-        comm : the ranks that take part: an MPI communicator, or a list of ranks of
-            MPI_COMM_WORLD, for which only those may call. All by default.
-        process_sets : groups of ranks to register. They can be added at any time, so "dynamic"
-            makes no difference.
+        comm : an MPI communicator, or a list of ranks of MPI_COMM_WORLD; only these may call
+            `init`. All ranks by default.
+        process_sets : groups of ranks to register. "dynamic" makes no difference: groups can be
+            added at any time.
 
         Raises
         ------
         InputError
-            This rank is not in `comm`; a set cannot be registered, after which `init` can be called
-            again; or as for `sciml_par.init`.
+            This rank is not in `comm`, or a set cannot be registered; `init` can then be called
+            again. Or as for `sciml_par.init`.
 
         Notes
         -----
-        From now on the ranks compare what they ask for at every collective, and a mismatch is a
-        `tf.errors.FailedPreconditionError`. SCIML_PAR_CHECK=first has them compare only what
-        is new to them, which is faster.
+        From now on the ranks compare their requests at every collective, and a mismatch raises a
+        `tf.errors.FailedPreconditionError`. With SCIML_PAR_CHECK=first they compare only new
+        requests, which is faster.
         """
         started = not parallel.is_initialized()
         if started:
@@ -110,33 +121,17 @@ class HorovodBasics:
         """End the recording (collective)."""
         parallel.stop_timeline()
 
-    def size(self) -> int:
-        """Return how many ranks there are."""
-        return _with_ranks().size()
-
-    def local_size(self) -> int:
-        """Return how many ranks run on this host."""
-        return _with_ranks().local_size()
-
-    def cross_size(self) -> int:
-        """On how many hosts there is a rank with this `local_rank`."""
-        return _with_ranks().cross_size()
-
-    def rank(self) -> int:
-        """This process's number, 0 ≤ rank < size."""
-        return _with_ranks().rank()
-
-    def local_rank(self) -> int:
-        """This process's number among the ranks on its host."""
-        return _with_ranks().local_rank()
-
-    def cross_rank(self) -> int:
-        """This host's number among those that have a rank with this `local_rank`."""
-        return _with_ranks().cross_rank()
+    size = _question("size", "Return the number of ranks.")
+    local_size = _question("local_size", "Return the number of ranks on this host.")
+    cross_size = _question("cross_size", "Return the number of hosts with this `local_rank`.")
+    rank = _question("rank", "Return this process's number, 0 ≤ rank < size.")
+    local_rank = _question("local_rank", "Return this process's number on its host.")
+    cross_rank = _question("cross_rank", "Return this host's number among those of `cross_size`.")
 
     def is_homogeneous(self) -> bool:
-        """Return whether as many ranks run on every host."""
-        return _with_ranks().is_homogeneous()
+        """Return whether all hosts run as many ranks."""
+        current_world()
+        return parallel.is_homogeneous()
 
     def mpi_threads_supported(self) -> bool:
         """Return whether several threads of a rank may call MPI at once."""
@@ -146,21 +141,21 @@ class HorovodBasics:
         return bool(MPI.Query_thread() == MPI.THREAD_MULTIPLE)
 
     def mpi_enabled(self) -> bool:
-        """True: the ranks find each other by MPI."""
+        """Return True: MPI connects the ranks."""
         return True
 
     def mpi_built(self) -> bool:
-        """True: MPI transfers tensors in host memory."""
+        """Return True: MPI transfers tensors in host memory."""
         return True
 
     def gloo_built(self) -> bool:
-        """False: there is no Gloo; nor DDL, oneCCL and ROCm, by the other names."""
+        """Return False: Gloo, DDL, oneCCL and ROCm are not used."""
         return False
 
     gloo_enabled = ddl_built = ccl_built = rocm_built = gloo_built
 
     def nccl_built(self) -> int:
-        """The version of the NCCL that can be loaded, as 22703 for 2.27.3; 0 without."""
+        """Return the version of the NCCL that can be loaded, as 22703 for 2.27.3, or 0."""
         from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_nccl
 
         try:
@@ -191,14 +186,8 @@ class HorovodBasics:
         raise InputError(f"There is no process set of the ranks {ranks} of this communicator.")
 
 
-def _with_ranks() -> ModuleType:
-    """`sciml_par.parallel`, or the error of a program that has not called `init`."""
-    current_world()
-    return parallel
-
-
 def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
-    """Return the ranks that take part, as MPI has them; None for all (collective over them)."""
+    """Return the MPI communicator of the ranks that take part, None for all (collective)."""
     if comm is None or hasattr(comm, "Get_group"):
         return comm  # type: ignore[return-value]
     ranks = list(comm)
@@ -214,7 +203,7 @@ def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
     if world.rank not in ranks:
         raise InputError(
             f"init: rank {world.rank} of MPI_COMM_WORLD is not in comm={ranks}: only the ranks in "
-            f"it may call init. Let the others do something else, or start fewer."
+            f"it may call init. Start fewer ranks, or do not call init on the others."
         )
     return world.Create_group(world.Get_group().Incl(ranks))
 
@@ -225,7 +214,7 @@ def _compares(everyone: Communicator) -> bool:
 
 
 def _compare_always(environment: Mapping[str, str]) -> None:
-    """Let mismatches be found as Horovod finds them, and be of its kind (collective)."""
+    """Find mismatches as Horovod does, and raise its kind of error (collective)."""
     from sciml_par.horovod.common.tensorflow_errors import MismatchError
 
     everyone = parallel.current_world().communicator
@@ -238,7 +227,7 @@ def _compare_always(environment: Mapping[str, str]) -> None:
 
 
 def _options(environment: Mapping[str, str]) -> dict[str, Any]:
-    """What `sciml_par.init` is to be told of Horovod's variables; sciml_par's own come first."""
+    """Return the options of `init` in Horovod's variables, unless sciml_par's are set."""
     options: dict[str, Any] = {}
     warning = _seconds(environment, "HOROVOD_STALL_CHECK_TIME_SECONDS")
     limit = _seconds(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
@@ -264,7 +253,7 @@ def _start_timeline(environment: Mapping[str, str]) -> None:
 
 
 def _seconds(environment: Mapping[str, str], variable: str) -> float | None:
-    """Return a number of seconds; None where there is none or 0, Horovod's "never"."""
+    """Return a number of seconds; None if it is missing or 0, Horovod's "never"."""
     text = environment.get(variable, "")
     try:
         return float(text or 0) or None

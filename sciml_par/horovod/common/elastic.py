@@ -1,7 +1,6 @@
-"""Horovod's elastic states: the contents of a training, saved, restored, and given to all ranks.
+"""Horovod's elastic states, which save, restore and broadcast the content of a training.
 
-The ranks of a job do not come and go here, so a state is a container, and `run` runs its function
-once.
+The ranks of a job do not change here. So a state is a container, and `run` runs its function once.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 HOW_TO_START_AGAIN = (
-    "elastic.run has run the function once: a job keeps its ranks from start to end. Save "
-    "checkpoints, and start the job again from the last one, on as many ranks as there are "
+    "elastic.run does not run the function again: a job keeps its ranks from start to end. Save "
+    "checkpoints, and start the job again from the last one, on any number of ranks "
     "(docs/failures.md)."
 )
 
 
 class State:
-    """The part of a training that the ranks have in common.
+    """The part of a training that all ranks share.
 
     Parameters
     ----------
-    bcast_object : gives a Python object of rank 0 to all ranks.
-    get_rank : returns this process's number.
+    bcast_object : a function that returns rank 0's Python object on all ranks.
+    get_rank : a function that returns this process's number.
     """
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
@@ -33,11 +32,11 @@ class State:
         self._reset_callbacks: list[Callable[[], None]] = []
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
-        """Let `on_reset` call these as well."""
+        """Add functions for `on_reset`."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Reset, and call the registered functions. Only the program calls it."""
+        """Reset, and call the registered functions. Only the program calls this."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
@@ -46,7 +45,7 @@ class State:
         """Do nothing: hosts do not change."""
 
     def commit(self) -> None:
-        """Save the state."""
+        """Save the state, and check for new hosts."""
         self.save()
         self.check_host_updates()
 
@@ -54,23 +53,23 @@ class State:
         """Do nothing: hosts do not change."""
 
     def save(self) -> None:
-        """Keep the present content of the state."""
+        """Save the state."""
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Return to the content that was saved last."""
+        """Restore the state saved last."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Give the state of rank 0 to all ranks (collective)."""
+        """Broadcast the state of rank 0 (collective)."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Do nothing; a derived class may do more in `on_reset`."""
+        """Do nothing; derived classes may override it."""
 
 
 class ObjectState(State):
-    """A state of Python objects, which are its attributes.
+    """A state with Python objects as attributes.
 
     Parameters
     ----------
@@ -88,19 +87,19 @@ class ObjectState(State):
         self._saved_state = self._copies()
 
     def save(self) -> None:
-        """Keep copies of the attributes."""
+        """Save copies of the attributes."""
         self._saved_state = self._copies()
 
     def restore(self) -> None:
-        """Set the attributes to copies of those saved last."""
+        """Restore the attributes saved last."""
         for name, value in copy.deepcopy(self._saved_state).items():
             setattr(self, name, value)
 
     def sync(self) -> None:
-        """Save and set the attributes that rank 0 saved last (collective)."""
+        """Restore on all ranks the attributes that rank 0 saved last (collective)."""
         if self._names:
             self._saved_state = self._bcast_object(self._saved_state)
-            ObjectState.restore(self)  # the attributes alone, whatever a derived state restores
+            ObjectState.restore(self)  # only the attributes
 
     def _copies(self) -> dict[str, Any]:
         # Lists and counters change in place; saved ones must not change with them.
@@ -108,16 +107,12 @@ class ObjectState(State):
 
 
 class WorkerNotificationManager:
-    """Does nothing. In Horovod it receives news of hosts from the launcher."""
+    """A manager that does nothing; in Horovod the launcher informs it of hosts."""
 
     def init(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing."""
 
-    def register_listener(self, listener: Any) -> None:
-        """Do nothing."""
-
-    def remove_listener(self, listener: Any) -> None:
-        """Do nothing."""
+    register_listener = remove_listener = init
 
 
 notification_manager = WorkerNotificationManager()
@@ -128,8 +123,8 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
 
     Parameters
     ----------
-    func : takes a `State` first. A note on its errors says how to start again.
-    reset : never called. In Horovod it joins the ranks again before another try.
+    func : a function of a `State` and other arguments. Its errors get a note on how to start again.
+    reset : never called.
     """
 
     @functools.wraps(func)

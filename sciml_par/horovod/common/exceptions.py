@@ -1,12 +1,17 @@
-"""Horovod's exceptions, for programs that catch them. sciml_par raises its own (`errors.py`)."""
+"""Horovod's exceptions, for programs that catch them, and sciml_par's errors of the same kinds."""
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from sciml_par.errors import InputError, NotInitializedError
 
 
 class HorovodInternalError(RuntimeError):
     """In Horovod, a collective that fails because a rank is gone.
 
-    Never raised here: when a rank is gone, the job ends with a message that names it.
+    Never raised here: if a rank is gone, the job ends with a message that names it.
     """
 
 
@@ -15,7 +20,7 @@ class HostsUpdatedInterrupt(RuntimeError):
 
     Parameters
     ----------
-    skip_sync : whether the ranks' states are equal already.
+    skip_sync : whether the ranks' states are already equal.
     """
 
     def __init__(self, skip_sync: bool) -> None:
@@ -24,7 +29,7 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
-    """What to say where Horovod was built against another version of a framework."""
+    """Return a message about a framework that Horovod was built with in another version."""
     return (
         f"Built with {name} {version}, but {name} {installed_version} is installed. sciml_par is "
         f"not built against {name}: install the version that you want."
@@ -39,3 +44,26 @@ class HorovodVersionMismatchError(ImportError):
         self.name = name
         self.version = version
         self.installed_version = installed_version
+
+
+class UnsupportedError(InputError, NotImplementedError):
+    """A reduction that does not exist for tensors of this kind."""
+
+
+class NeedsGraphError(InputError, RuntimeError):
+    """A function for graphs, called where TensorFlow executes eagerly."""
+
+
+class NoRanksError(NotInitializedError, ValueError):
+    """A question about ranks before `init` or after `shutdown`."""
+
+
+@contextlib.contextmanager
+def invalid_arguments() -> Iterator[None]:
+    """Turn an `InputError` into one that is a `tf.errors.InvalidArgumentError` as well."""
+    try:
+        yield
+    except InputError as error:
+        from sciml_par.horovod.common.tensorflow_errors import InvalidInputError
+
+        raise InvalidInputError(str(error)) from None

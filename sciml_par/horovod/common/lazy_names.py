@@ -1,6 +1,6 @@
-"""Packages that import their names when they are first used, from anywhere below `sciml_par`.
+"""Packages that import their names at first use, from anywhere below `sciml_par`.
 
-`lazy_loader.attach_stub` takes names from inside of a package only. Horovod shows many names in
+`lazy_loader.attach_stub` takes names from inside a package only, and Horovod shows many names in
 several packages.
 """
 
@@ -17,12 +17,11 @@ from typing import Any
 def names_of_stub(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package whose stub lists its names.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package whose stub lists its names.
 
     Parameters
     ----------
-    package, file : the `__name__` and `__file__` of the package. Beside the file lies its stub,
-
+    package, file : the `__name__` and `__file__` of the package; the stub is next to the file.
     """
     origins = _origins(Path(file).with_suffix(".pyi"))
 
@@ -35,14 +34,14 @@ def names_of_stub(
             found = importlib.import_module(f".{original}", package)
         else:
             found = getattr(importlib.import_module(module, package), original)
-        vars(sys.modules[package])[name] = found  # which Python then finds without asking here
+        vars(sys.modules[package])[name] = found  # Python then finds it without `get`
         return found
 
     return get, lambda: sorted(origins), sorted(origins)
 
 
 def _origins(stub: Path) -> dict[str, tuple[str, str]]:
-    """For each name that a stub lists: the module that it comes from, and its name there."""
+    """Return, for each name of a stub, its module and its name there."""
     origins: dict[str, tuple[str, str]] = {}
     for each in ast.parse(stub.read_text(encoding="utf-8")).body:
         if isinstance(each, ast.ImportFrom):

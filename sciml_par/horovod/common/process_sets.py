@@ -1,4 +1,4 @@
-"""Groups of ranks as Horovod has them: process sets, each with a number."""
+"""Process sets: groups of ranks with a number."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.errors import InputError, NotInitializedError
-from sciml_par.horovod.common.errors import NoRanksError
-from sciml_par.horovod.common.process_set_ranks import agreed_groups, ranks_given
+from sciml_par.horovod.common.exceptions import NoRanksError
 from sciml_par.parallel import Communicator, is_initialized
 from sciml_par.parallel import current_world as current_native_world
 
@@ -21,18 +20,17 @@ _GLOBAL_ID = 0
 
 
 class ProcessSet:
-    """Some of the ranks. It is of use once `init` or `add_process_set` has registered it.
+    """Some of the ranks, to be registered by `init` or `add_process_set`.
 
     Parameters
     ----------
-    ranks_or_comm : the members' ranks, or an MPI communicator of them (a part of the one that
-        `init` was given).
+    ranks_or_comm : the members' ranks, or an MPI communicator of them (a part of that of `init`).
 
     Attributes
     ----------
     process_set_id : its number while it is registered, otherwise None.
-    ranks : the members in ascending order; of a set given as a communicator, once registered.
-    mpi_comm : the communicator that it was made of, or None.
+    ranks : the members in ascending order; with a communicator, only once registered.
+    mpi_comm : the communicator, or None.
     """
 
     def __init__(self, ranks_or_comm: Sequence[int] | MPI.Comm) -> None:
@@ -59,13 +57,13 @@ class ProcessSet:
         return current_world().process_sets.get(self.process_set_id) is self
 
     def size(self) -> int | None:
-        """Return how many members it has; None if it is not registered."""
+        """Return the number of members; None if the set is not registered."""
         return len(self.ranks or ()) if self._is_registered() else None
 
     def rank(self) -> int | None:
-        """This process's number among the members; None if it is not registered.
+        """Return this process's number among the members; None if the set is not registered.
 
-        Collectives take ranks of the whole job all the same, as `root_rank`.
+        `root_rank` of a collective is still a rank of the whole job.
 
         Raises
         ------
@@ -75,12 +73,12 @@ class ProcessSet:
         return communicator_of(self).rank if self._is_registered() else None
 
     def included(self) -> bool | None:
-        """Return whether this process is a member; None if it is not registered."""
+        """Return whether this process is a member; None if the set is not registered."""
         return self._communicator is not None if self._is_registered() else None
 
 
 class _AllRanks(ProcessSet):
-    """The set of all ranks, which is there as long as there are ranks."""
+    """The set of all ranks, which is registered from `init` to `shutdown`."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -111,45 +109,27 @@ def current_world() -> World:
 
 
 def communicator_of(process_set: ProcessSet) -> Communicator:
-    """Return the group of ranks that stands behind a process set.
+    """Return the communicator of a process set.
 
     Raises
     ------
     InputError
-        The set is not registered; or this rank is not a member, which is a
-        `tf.errors.InvalidArgumentError` as well.
+        The set is not registered. If this rank is not a member, the error is also a
+        `tf.errors.InvalidArgumentError`.
     """
-    group = _group_of(process_set)
+    group = group_of(process_set)
     if group is None:
         from sciml_par.horovod.common.tensorflow_errors import InvalidInputError
 
         raise InvalidInputError(
-            f"rank {current_world().communicator.rank} is not in {process_set!r}: only its members "
-            f"may take part in its collectives. Ask process_set.included() before."
+            f"rank {current_world().communicator.rank} is not in {process_set!r}: only members may "
+            f"call its collectives. Check process_set.included() first."
         )
     return group
 
 
-def gradient_options(process_set: ProcessSet, **options: Any) -> dict[str, Any]:
-    """How a tape or an optimizer reduces gradients over a process set.
-
-    Parameters
-    ----------
-    options : those of `sciml_par.parallel.DistributedGradientTape` that say how.
-
-    Returns
-    -------
-    The options and the communicator. On a rank outside of the set they leave gradients as they
-    are: reduced over this rank alone, in no other form.
-    """
-    group = _group_of(process_set)
-    if group is None:
-        return {"communicator": current_world().alone}
-    return {**options, "communicator": group}
-
-
-def _group_of(process_set: ProcessSet) -> Communicator | None:
-    """Return the group of a registered set, or None if this rank is not a member."""
+def group_of(process_set: ProcessSet) -> Communicator | None:
+    """Return the communicator of a registered set, or None if this rank is not a member."""
     if process_set is global_process_set:
         return current_world().communicator
     if not isinstance(process_set, ProcessSet):
@@ -163,7 +143,7 @@ def _group_of(process_set: ProcessSet) -> Communicator | None:
 
 
 def root_in(process_set: ProcessSet, root_rank: int) -> int:
-    """Return the number that rank `root_rank` of the whole job has within the set."""
+    """Return the number within the set of rank `root_rank` of the whole job."""
     members = communicator_of(process_set).world_ranks
     if root_rank not in members:
         raise InputError(
@@ -189,22 +169,22 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
     Parameters
     ----------
-    process_set : the ranks, in any order; or a set of them. One of an MPI communicator that is a
-        part of a split becomes as many sets as there are parts, of which this rank has its own.
+    process_set : the ranks, in any order, or a set of them. A set of an MPI communicator that is
+        part of a split registers all parts.
 
     Returns
     -------
-    The set, with its number.
+    This rank's set, with its number.
 
     Raises
     ------
     InputError
-        On all ranks: a set of the same ranks is registered, or the ranks do not exist.
+        On all ranks: the ranks do not exist, or a set of the same ranks is registered.
     """
     given = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     everyone = current_world().communicator
-    mine = everyone.attempt(lambda: ranks_given(given.ranks, given.mpi_comm, everyone))
-    groups = agreed_groups(everyone.allgather_object(mine))
+    mine = everyone.attempt(lambda: _ranks_given(given, everyone))
+    groups = _agreed_groups(everyone.allgather_object(mine))
     everyone.attempt(lambda: _check_new(given, groups))
     own = next((ranks for ranks in groups if everyone.rank in ranks), groups[0])
     for ranks in groups:
@@ -213,11 +193,11 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Take a set out of the register (collective over all ranks).
+    """Remove a set (collective over all ranks).
 
     Returns
     -------
-    Whether it was registered. The set of all ranks cannot be removed: False.
+    Whether it was registered. The set of all ranks cannot be removed and gives False.
     """
     if process_set is global_process_set or not process_set._is_registered():
         return False
@@ -232,7 +212,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def forget(process_set: ProcessSet) -> None:
-    """Let a set be one that was never registered."""
+    """Make a set unregistered."""
     process_set.process_set_id = None
     process_set._communicator = None
 
@@ -255,7 +235,7 @@ def _members(process_set: ProcessSet) -> list[int]:
 
 
 def _register(process_set: ProcessSet, ranks: list[int], everyone: Communicator) -> None:
-    """Make the group, under the next number (collective over all ranks)."""
+    """Create the communicator, under the next number (collective over all ranks)."""
     number = 1 + max(_registered(), default=_GLOBAL_ID)
     process_set._communicator = everyone.subset(ranks, name=f"process set {number}")
     process_set.ranks = ranks
@@ -264,7 +244,7 @@ def _register(process_set: ProcessSet, ranks: list[int], everyone: Communicator)
 
 
 def _check_new(given: ProcessSet, groups: list[list[int]]) -> None:
-    """Raise `InputError` where a group is registered already."""
+    """Raise `InputError` if a group is already registered."""
     if given is global_process_set or given._is_registered():
         raise InputError(f"{given!r} is registered already.")
     for other in (global_process_set, *_registered().values()):
@@ -272,3 +252,43 @@ def _check_new(given: ProcessSet, groups: list[list[int]]) -> None:
             raise InputError(
                 f"A process set of the ranks {_members(other)} is registered already: {other}."
             )
+
+
+def _ranks_given(given: ProcessSet, everyone: Communicator) -> tuple[bool, list[int] | None]:
+    """Return whether this rank gives a communicator, and its ranks of the job.
+
+    A rank outside the communicator has MPI.COMM_NULL and gives no ranks.
+    """
+    comm = given.mpi_comm
+    if comm is None:
+        return False, given.ranks
+    if not comm:  # MPI.COMM_NULL
+        return True, None
+    members = sorted(comm.Get_group().Translate_ranks(None, everyone.mpi.Get_group()))
+    if members[0] < 0:  # MPI.UNDEFINED
+        raise InputError(
+            "A process set: expected a communicator of ranks of this job; got one with others."
+        )
+    return True, members
+
+
+def _agreed_groups(given: list[tuple[bool, list[int] | None]]) -> list[list[int]]:
+    """Return the groups that all ranks together ask for, by their lowest rank.
+
+    There is one, or the parts of a split, of which each rank gives its part. It raises `InputError`
+    if the ranks differ.
+    """
+    parts = [part for _, part in given]
+    groups = sorted({tuple(part) for part in parts if part is not None})
+    if not all(by_communicator for by_communicator, _ in given):
+        if len(groups) > 1 or None in parts:
+            raise InputError(
+                f"A process set: expected the same ranks on every rank; got {parts[0]} on rank 0, "
+                f"and elsewhere {[part for part in parts if part != parts[0]]}."
+            )
+    elif not groups or any(parts[r] != list(ranks) for ranks in groups for r in ranks):
+        raise InputError(
+            f"A process set: expected the same communicator on all its members, and MPI.COMM_NULL "
+            f"elsewhere, or the parts of a split; got communicators of the ranks {parts}."
+        )
+    return [list(ranks) for ranks in groups]

@@ -1,4 +1,4 @@
-"""Horovod's names that are not offered: calling them raises, and says what to do instead."""
+"""Horovod's names without a counterpart here: a call raises and says what to do instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sciml_par.errors import InputError
 
 _DATA_SERVICE = (
     "there is no data service. Give each rank its share by dataset.shard(hvd.size(), hvd.rank()), "
-    "or use tf.data.experimental.service itself."
+    "or use tf.data.experimental.service."
 )
 
 INSTEAD = {
@@ -21,11 +21,11 @@ INSTEAD = {
     "send_to_data_service": _DATA_SERVICE,
     "compute_worker_fn": _DATA_SERVICE,
 }
-"""What to do instead of using a name of Horovod's."""
+"""What to do instead, by name."""
 
 
 class Refused:
-    """What a program finds by such a name: it can be imported and handed on, not used.
+    """A name that can be imported and passed on, but not used.
 
     Parameters
     ----------

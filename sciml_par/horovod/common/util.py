@@ -20,7 +20,7 @@ _basics = HorovodBasics(__file__)
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: Any) -> None:
-    """Raise `ImportError` for a framework that there is no facade for."""
+    """Raise `ImportError` for a framework without a facade here."""
     if not extension_available(ext_name.rpartition(".")[2]):
         raise ImportError(
             f"{ext_name}: sciml_par.horovod is for TensorFlow and Keras. Nothing has to be built "
@@ -29,7 +29,7 @@ def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: Any) 
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Return whether there is a facade for this framework, as "tensorflow"."""
+    """Return whether a framework, as "tensorflow", has a facade here."""
     return ext_base_name in _FRAMEWORKS
 
 
@@ -43,7 +43,7 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 
 def _question(name: str) -> Callable[..., Any]:
-    """The question of this name about what there is, as `HorovodBasics` answers it."""
+    """Return the function of this name, with the answer of `HorovodBasics`."""
 
     def ask(verbose: bool = False) -> Any:
         return getattr(_basics, name)()
@@ -63,7 +63,7 @@ rocm_built = _question("rocm_built")
 
 @contextlib.contextmanager
 def env(**variables: str) -> Iterator[None]:
-    """Environment variables that are set inside, and as before afterwards."""
+    """Set environment variables inside, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -79,12 +79,12 @@ def env(**variables: str) -> Iterator[None]:
 def get_average_backwards_compatibility_fun(
     reduce_ops: Any,
 ) -> Callable[[ReduceOp | None, bool | None], ReduceOp]:
-    """Return the function (op, average) ↦ the operation that the two of them say."""
+    """Return the function (op, average) ↦ the operation."""
     return reduction
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Return whether it is a power of two."""
+    """Return whether a number is a power of two."""
     return num_rank > 0 and num_rank.bit_count() == 1
 
 
@@ -94,14 +94,14 @@ handle_average_backwards_compatibility = reduction
 
 
 def split_list(l: Sequence[T], n: int) -> list[Sequence[T]]:  # noqa: E741
-    """`l` in n parts as even as can be; the first ones are longer where need be."""
+    """Return `l` in n parts whose lengths differ by at most one, the longer ones first."""
     each, more = divmod(len(l), n)
     ends = [i * each + min(i, more) for i in range(n + 1)]
     return [l[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
 
 
 def is_iterable(x: Any) -> bool:
-    """Return whether one can iterate over it."""
+    """Return whether `x` can be iterated over."""
     try:
         iter(x)
     except TypeError:
@@ -110,11 +110,11 @@ def is_iterable(x: Any) -> bool:
 
 
 def check_installed_version(name: str, version: str, exception: Any = None) -> None:
-    """Nothing: sciml_par is not built against a framework's version."""
+    """Do nothing: sciml_par is not built against a framework's version."""
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Return whether `ver` is not before `target`, by their numbers.
+    """Return whether `ver` ≥ `target`, by their numbers.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What has other parameters in `horovod.keras` than in `horovod.tensorflow.keras`."""
+"""Functions with other parameters in `horovod.keras` than in `horovod.tensorflow.keras`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sciml_par.parallel import Average, ReduceOp
 from sciml_par.parallel.execution.autograph import not_converted
 
 
-@not_converted  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph changes `locals`
 def DistributedOptimizer(
     optimizer: optimizers.Optimizer,
     name: str | None = None,
@@ -24,11 +24,11 @@ def DistributedOptimizer(
     num_groups: int = 0,
     groups: Any = None,
 ) -> optimizers.Optimizer:
-    """As in `sciml_par.horovod.tensorflow.keras`, which has more options."""
+    """Return `sciml_par.horovod.tensorflow.keras.DistributedOptimizer` with fewer options."""
     return optimizers.DistributedOptimizer(**locals())
 
 
-@not_converted  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph changes `locals`
 def allreduce(
     value: collectives.Value,
     name: str | None = None,
@@ -38,7 +38,7 @@ def allreduce(
     op: ReduceOp | None = None,
     compression: Any = Compression.none,
 ) -> collectives.Value:
-    """As in `sciml_par.horovod.tensorflow.keras`; `op` counts where it is given (collective)."""
+    """Combine the ranks' values; `op` takes precedence over `average` (collective)."""
     options = locals()
     if op is not None and average:
         options["average"] = None

@@ -1,4 +1,4 @@
-"""Horovod's launcher in Python, which says what takes its place."""
+"""The name of Horovod's launcher in Python, which raises an error with the alternative."""
 
 from sciml_par.horovod.common.refused import Refused
 

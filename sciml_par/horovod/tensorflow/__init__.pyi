@@ -22,12 +22,12 @@ from . import keras as keras
 from . import mpi_ops as mpi_ops
 from . import util as util
 from .compression import Compression as Compression
+from .functions import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
 from .functions import allgather_object as allgather_object
+from .functions import broadcast_global_variables as broadcast_global_variables
 from .functions import broadcast_object as broadcast_object
 from .functions import broadcast_object_fn as broadcast_object_fn
 from .functions import broadcast_variables as broadcast_variables
-from .global_variables import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
-from .global_variables import broadcast_global_variables as broadcast_global_variables
 from .mpi_ops import Adasum as Adasum
 from .mpi_ops import Average as Average
 from .mpi_ops import Max as Max

@@ -1,7 +1,7 @@
-"""Gradients of collectives as Horovod has them, where they are not the adjoints.
+"""Horovod's gradients of collectives, where they are not the adjoints.
 
-Horovod takes the loss to be the mean over the ranks where it gathers, and their sum where it
-scatters. With P ranks these gradients are the adjoints times 1/P or P.
+In Horovod the loss is the mean over the ranks for collectives that gather, and the sum for those
+that scatter. With P ranks these gradients are the adjoints times 1/P or P.
 """
 
 from __future__ import annotations
@@ -18,22 +18,17 @@ Collective = Callable[[list[Tensor]], list[Tensor]]
 
 
 def averaged_gradient(tensor: Tensor, group: Communicator) -> Tensor:
-    """`tensor`, whose gradient is divided by the number of ranks P."""
+    """Return `tensor`, with a gradient divided by the number of ranks P."""
     return _with_gradient_times(tensor, 1 / group.size)
 
 
 def multiplied_gradient(tensor: Tensor, group: Communicator) -> Tensor:
-    """`tensor`, whose gradient is multiplied by the number of ranks P."""
+    """Return `tensor`, with a gradient multiplied by the number of ranks P."""
     return _with_gradient_times(tensor, float(group.size))
 
 
 def with_itself_as_gradient(collective: Collective, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """`collective(tensors)`, whose gradient is `collective` of the incoming gradients (collective).
-
-    Parameters
-    ----------
-    tensors : of floating-point types.
-    """
+    """Return `collective` of floating-point tensors, which is its own gradient (collective)."""
 
     def with_gradient(*tensors: Tensor) -> tuple[list[Tensor], Callable[..., list[Tensor]]]:
         return collective(list(tensors)), lambda *gradients: with_itself_as_gradient(
@@ -61,5 +56,5 @@ def _with_gradient_times(tensor: Tensor, factor: float) -> Tensor:
 
 
 def _is_differentiated() -> bool:
-    """Whether anybody may ask for a gradient: in graphs, and where a tape looks on."""
+    """Return whether a gradient may be computed: in graphs, and under a tape."""
     return not tf.executing_eagerly() or is_recorded()

@@ -1,4 +1,4 @@
-"""Shorter numbers for the transfer, by Horovod's names."""
+"""Compression of tensors for the transfer, by Horovod's names."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from sciml_par.parallel import Compressor as NativeCompressor
 
 
 class Compressor(NativeCompressor):
-    """What a compression of one's own derives from: two static methods."""
+    """The base class of custom compressions: two static methods."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor to transfer, and what `decompress` needs to know."""
+        """Return the tensor to transfer, and the context for `decompress`."""
         raise NotImplementedError
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
-        """Return the tensor as it was before, from the one that was transferred."""
+        """Return the original tensor, from the transferred one."""
         raise NotImplementedError
 
 
 class NoneCompressor(Compressor):
-    """Transfers tensors as they are."""
+    """No compression."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
@@ -37,21 +37,21 @@ class NoneCompressor(Compressor):
 
 
 class FP16Compressor(Compressor):
-    """Transfers floating-point tensors in 16 bits."""
+    """Floating-point tensors travel in 16 bits."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor as float16, and its type."""
+        """Return the tensor as float16, and its original type."""
         return Native.fp16.compress(tensor)
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
-        """Return the tensor in its type."""
+        """Return the tensor in its original type."""
         return Native.fp16.decompress(tensor, ctx)
 
 
 class Compression:
-    """The ready-made ones; sciml_par.parallel.Compression has bf16 as well."""
+    """The compressions; `sciml_par.parallel.Compression` has bf16 as well."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

@@ -1,4 +1,4 @@
-"""Horovod's elastic states of TensorFlow's variables and Keras' models."""
+"""Horovod's elastic states of variables and Keras models."""
 
 from __future__ import annotations
 
@@ -15,37 +15,30 @@ from sciml_par.horovod.tensorflow.mpi_ops import rank
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that gives the state of rank 0 to all ranks, and runs `func` once.
-
-    Parameters
-    ----------
-    func : takes a state first. A note on its errors says how to start again.
-    """
+    """Return the function that calls `state.sync()`, and then `func(state, …)`, once."""
     return run_fn(func, lambda: None)
 
 
 class _VariablesState(ObjectState):
-    """A state of variables, and of Python objects as attributes."""
+    """A state with variables, and with Python objects as attributes."""
 
-    # An optimizer's variables come into being with its first step, so a function lists them.
+    # A function lists the variables: an optimizer creates its own at the first step.
     def __init__(self, variables: Callable[[], Sequence[Any]], session: Any, kwargs: Any) -> None:
         self._listed = variables
         self._session = session
-        self._values: list[np.ndarray] = []
-        self._broadcast = None
-        if session is not None:  # it may have finalized its graph before `sync`
+        if session is not None:  # its graph may be final before `sync`
             with session.graph.as_default():
                 self._broadcast = broadcast_variables(variables(), root_rank=0)
-        self._save_variables()
+        self._values = self._read()
         super().__init__(broadcast_object, rank, **kwargs)
 
     def save(self) -> None:
-        """Keep the values of variables and attributes in host memory."""
-        self._save_variables()
+        """Save variables and attributes in host memory."""
+        self._values = self._read()
         super().save()
 
     def restore(self) -> None:
-        """Return to the values saved last; variables made since then keep theirs."""
+        """Restore the values saved last; newer variables keep theirs."""
         for variable, value in zip(self._listed(), self._values, strict=False):
             if self._session is not None:
                 variable.load(value, self._session)
@@ -54,7 +47,7 @@ class _VariablesState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Give rank 0's variables, and its attributes as saved last, to all ranks (collective).
+        """Broadcast rank 0's variables, and its attributes as saved last (collective).
 
         An optimizer has variables on all ranks or on none.
         """
@@ -62,30 +55,28 @@ class _VariablesState(ObjectState):
             self._session.run(self._broadcast)
         else:
             broadcast_variables(self._listed(), root_rank=0)
-        self._save_variables()
+        self._values = self._read()
         super().sync()
 
-    def _save_variables(self) -> None:
+    def _read(self) -> list[np.ndarray]:
         if self._session is not None:
-            self._values = self._session.run(list(self._listed()))
-        else:
-            self._values = [np.array(tf.convert_to_tensor(v)) for v in self._listed()]
+            return list(self._session.run(list(self._listed())))
+        return [np.array(tf.convert_to_tensor(variable)) for variable in self._listed()]
 
 
 class TensorFlowState(_VariablesState):
-    """A state of variables, and of Python objects as attributes.
+    """A state with variables, and with Python objects as attributes.
 
     Parameters
     ----------
-    variables : `tf.Variable`s or `keras.Variable`s; in graphs of TensorFlow 1 the global ones by
-        default.
-    session : of TensorFlow 1; the default session where there is one.
+    variables : `tf.Variable`s or `keras.Variable`s; by default the global ones of TensorFlow 1.
+    session : a session of TensorFlow 1; the default session by default.
     **kwargs : the attributes; picklable.
 
     Raises
     ------
     InputError
-        There is no session for a graph of TensorFlow 1.
+        A graph of TensorFlow 1 has no session.
     """
 
     def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
@@ -95,13 +86,13 @@ class TensorFlowState(_VariablesState):
 
 
 class TensorFlowKerasState(_VariablesState):
-    """A state of a Keras model and its optimizer, and of Python objects as attributes.
+    """A state with a Keras model and its optimizer, and with Python objects as attributes.
 
     Parameters
     ----------
-    model : of Keras 3 or 2; with weights.
-    optimizer : that of the model by default.
-    backend : for graphs of TensorFlow 1: the module whose `get_session()` gives the session.
+    model : a model of Keras 3 or 2, with weights.
+    optimizer : the model's by default.
+    backend : for graphs of TensorFlow 1, the module with `get_session()`.
     **kwargs : the attributes; picklable.
 
     Raises
@@ -115,8 +106,8 @@ class TensorFlowKerasState(_VariablesState):
     ) -> None:
         if not getattr(model, "built", True):
             raise InputError(
-                f"{type(self).__name__}: the model has no weights yet. Build it first, by an Input "
-                f"or by model.build(input_shape)."
+                f"{type(self).__name__}: the model has no weights yet. Build it first, with an "
+                f"Input or model.build(input_shape)."
             )
         self.model = model
         self.optimizer = optimizer if optimizer is not None else model.optimizer
@@ -136,13 +127,13 @@ def _variables_of_optimizer(optimizer: Any) -> list[Any]:
 
 
 def _session(session: Any) -> Any:
-    """Return the session to read variables in; None where TensorFlow executes eagerly."""
+    """Return the session to read variables in; None in eager mode."""
     if tf.executing_eagerly():
         return None
     found = session or tf.compat.v1.get_default_session()
     if found is None:
         raise InputError(
             "an elastic state: expected a session for a graph of TensorFlow 1. Pass session=, "
-            "or make the state inside `with session.as_default():`."
+            "or create the state inside `with session.as_default():`."
         )
     return found

@@ -10,17 +10,17 @@ from sciml_par.errors import InputError
 
 
 def keras_of_tensorflow() -> ModuleType:
-    """`keras`, which is Keras 3; or `tf_keras`, Keras 2, where TF_USE_LEGACY_KERAS is set.
+    """Return `keras`, Keras 3, or with TF_USE_LEGACY_KERAS `tf_keras`, Keras 2.
 
-    Layers and callbacks derive from its classes, so this is decided when they are imported.
+    Layers and callbacks derive from its classes, so the choice is made when they are imported.
     """
     return import_module(tf.keras.Model.__module__.partition(".")[0])
 
 
 def session_of_keras() -> Any:
-    """The session in which Keras 2 runs the graph of TensorFlow 1 under construction.
+    """Return the session of the graph of TensorFlow 1 under construction.
 
-    None in eager mode, in a function that is traced, and where there is no session.
+    None in eager mode, while a function is traced, and without a session.
     """
     if tf.executing_eagerly() or tf.compat.v1.get_default_graph().building_function:
         return None
@@ -38,16 +38,15 @@ def number_of(given: Any) -> float:
 
 
 class OfOneKeras:
-    """A callback that says so where it is given to a model of the other Keras.
+    """A callback that raises an error if its model is of the other Keras.
 
-    `tf_keras` may be imported as it is, and then `tf.keras` is still Keras 3.
+    A program may import `tf_keras` while `tf.keras` is Keras 3.
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_implements_train_batch_hooks":  # what Keras 2 asks its own callbacks first
+        if name == "_implements_train_batch_hooks":  # the first question of Keras 2
             raise InputError(
                 f"{type(self).__name__}: the model is of Keras 2 (tf_keras), the callback of Keras "
-                f"3. Set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported; then both are of "
-                f"Keras 2."
+                f"3. Set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

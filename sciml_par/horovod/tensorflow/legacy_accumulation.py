@@ -1,7 +1,7 @@
-"""Several backward passes before the ranks meet, for optimizers of TensorFlow 1.
+"""Several backward passes before each reduction, for optimizers of TensorFlow 1.
 
-A graph of TensorFlow 1 runs what it is asked for, in any order that its edges allow. So every
-step here names what it comes after. Executed eagerly, the same code runs from top to bottom.
+A graph of TensorFlow 1 runs in any order that its edges allow. So every step here depends on the
+step before it. Executed eagerly, the same code runs from top to bottom.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Tensor = Any
 
 
 class Counter:
-    """Counts passes, from 1 to `number`, on this rank; it starts again when it is reset."""
+    """A counter of this rank's passes, from 1 to `number`."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -27,21 +27,21 @@ class Counter:
         return tf.equal(self._passed.read_value(), 0)
 
     def count(self) -> Tensor:
-        """Count one, and tell whether that was the last."""
+        """Count a pass, and return whether it was the last."""
         return tf.convert_to_tensor(self._passed.assign_add(1)) >= self._number
 
     def reset(self) -> Any:
-        """Start again; what it returns is done when it has."""
+        """Return the operation that sets the counter to 0."""
         return done(self._passed.assign(0))
 
 
 class LegacyAccumulation:
-    """Adds up gradients, and hands on their sum at every n-th pass.
+    """The sum of the gradients of n passes.
 
     Parameters
     ----------
     number : n.
-    average : hand on the sum divided by n.
+    average : divide the sum by n.
     """
 
     def __init__(self, number: int, *, average: bool) -> None:
@@ -53,11 +53,11 @@ class LegacyAccumulation:
     def add(
         self, gradients: Sequence[Tensor], reduce: Callable[[list[Tensor]], list[Tensor]]
     ) -> list[Tensor]:
-        """What `reduce` makes of the sums of n passes; zeros in the passes between.
+        """Return the reduced sums at every n-th pass, zeros at the others.
 
         Parameters
         ----------
-        gradients : None where a variable has none; sparse ones are added up as dense ones.
+        gradients : None for a variable without a gradient; sparse ones become dense.
         """
         present = [i for i, g in enumerate(gradients) if g is not None]
         dense = [tf.convert_to_tensor(gradients[i]) for i in present]
@@ -97,11 +97,11 @@ class LegacyAccumulation:
     def when_complete(
         self, gradients: Sequence[Tensor], apply: Callable[[], Any], otherwise: Callable[[], Any]
     ) -> Any:
-        """Do `apply` if `add` has just handed on its sums, or else `otherwise`.
+        """Run `apply` if `add` has just returned its sums, or else `otherwise`.
 
         Parameters
         ----------
-        gradients : what `add` has returned, or what the program has computed from it.
+        gradients : the result of `add`, or what the program has computed from it.
         """
         assert self._counter is not None
         with tf.control_dependencies([g for g in gradients if g is not None]):
@@ -111,7 +111,7 @@ class LegacyAccumulation:
 
 
 def local_variable(value: Tensor, name: str) -> Any:
-    """A variable of this rank's own: not saved, not trained, not given to the other ranks."""
+    """Return a variable of this rank, which is not saved, trained or broadcast."""
     graph = tf.compat.v1.get_default_graph()
     if tf.executing_eagerly() or graph.building_function:
         with tf.init_scope():
@@ -126,11 +126,11 @@ def local_variable(value: Tensor, name: str) -> Any:
 
 
 def done(assigned: Any) -> Any:
-    """What to wait for, of what a variable's `assign` has returned."""
+    """Return the operation of a variable's `assign`."""
     return None if tf.executing_eagerly() else getattr(assigned, "op", assigned)
 
 
 def after(operation: Any) -> Tensor:
-    """Return a tensor that is there when `operation` has been done."""
+    """Return a tensor that depends on `operation`."""
     with tf.control_dependencies([] if operation is None else [done(operation)]):
         return tf.constant(True)

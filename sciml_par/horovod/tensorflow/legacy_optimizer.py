@@ -1,4 +1,4 @@
-"""Optimizers of TensorFlow 1 whose updates are made by all ranks together."""
+"""Distributed optimizers of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.horovod.common.arguments import device_for
-from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set, gradient_options
+from sciml_par.horovod.common.arguments import device_for, gradient_options
+from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.legacy_accumulation import (
     Counter,
@@ -24,12 +24,7 @@ _LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
 
 
 class _Wrapper(_LegacyOptimizer):
-    """What both have in common: the inner optimizer keeps the slots.
-
-    Parameters
-    ----------
-    passes : how many backward passes make a step, n ≥ 1.
-    """
+    """An optimizer whose slots are those of the inner optimizer; n ≥ 1 passes make a step."""
 
     def __init__(self, optimizer: Any, name: str | None, use_locking: bool, passes: int) -> None:
         if not isinstance(passes, int) or passes < 1:
@@ -56,10 +51,7 @@ class _Wrapper(_LegacyOptimizer):
 
 
 class _DistributedOptimizer(_Wrapper):
-    """An optimizer of `tf.compat.v1.train` whose gradients are those of all ranks together.
-
-    What `DistributedOptimizer` returns; the parameters are explained there.
-    """
+    """The optimizer of `tf.compat.v1.train` that `DistributedOptimizer` returns; see there."""
 
     def __init__(
         self,
@@ -80,17 +72,7 @@ class _DistributedOptimizer(_Wrapper):
     ) -> None:
         super().__init__(optimizer, name, use_locking, backward_passes_per_step)
         self._reduction = GradientReduction(
-            op,
-            where="DistributedOptimizer",
-            **gradient_options(
-                process_set,
-                compression=compression,
-                sparse_as_dense=sparse_as_dense,
-                gradient_predivide_factor=gradient_predivide_factor,
-                groups=groups,
-                scale_local_gradients=scale_local_gradients,
-                device=device_for(device_dense, device_sparse),
-            ),
+            op, where="DistributedOptimizer", **gradient_options(locals())
         )
         self._accumulation: LegacyAccumulation | None = None
         if backward_passes_per_step > 1:
@@ -98,11 +80,11 @@ class _DistributedOptimizer(_Wrapper):
             self._accumulation = LegacyAccumulation(backward_passes_per_step, average=average)
 
     def register_local_var(self, var: Any) -> None:
-        """From now on, leave the gradient by `var` to this rank."""
+        """Do not reduce the gradient by `var` from now on."""
         self._reduction = self._reduction.with_local(var)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """As the inner optimizer's, reduced (collective)."""
+        """Return the inner optimizer's gradients, reduced (collective)."""
         pairs = self._optimizer.compute_gradients(*args, **kwargs)
         gradients = [gradient for gradient, _ in pairs]
         variables = [variable for _, variable in pairs]
@@ -117,10 +99,7 @@ class _DistributedOptimizer(_Wrapper):
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: Any = None
     ) -> Any:
-        """As the inner optimizer's; at every n-th backward pass only.
-
-        The global step counts every pass.
-        """
+        """Apply the gradients at every n-th pass; the global step counts every pass."""
         pairs = list(grads_and_vars)
 
         def apply() -> Any:
@@ -139,7 +118,7 @@ class _DistributedAdasumOptimizer(_Wrapper):
 
         v ← v₀ + Adasum_r (v_r − v₀)
 
-    where v_r is what n steps with this rank's own gradients make of v₀.
+    where v_r is v₀ after n steps with rank r's gradients.
     """
 
     def __init__(
@@ -160,11 +139,11 @@ class _DistributedAdasumOptimizer(_Wrapper):
         self._before: list[Any] = []
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the inner optimizer's: this rank's own."""
+        """Return the inner optimizer's gradients, of this rank."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """As the inner optimizer's; at every n-th step the ranks meet (collective)."""
+        """Apply this rank's gradients; combine the steps every n-th time (collective)."""
         pairs = list(kwargs.pop("grads_and_vars", args[0] if args else ()))
         variables = [variable for gradient, variable in pairs if gradient is not None]
         if self._counter is None:

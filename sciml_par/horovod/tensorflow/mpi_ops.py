@@ -8,7 +8,7 @@ from typing import Any
 from sciml_par import parallel
 from sciml_par._tensorflow import tf
 from sciml_par.horovod.common.basics import HorovodBasics
-from sciml_par.horovod.common.errors import invalid_arguments
+from sciml_par.horovod.common.exceptions import invalid_arguments
 from sciml_par.horovod.common.process_sets import (
     ProcessSet,
     communicator_of,
@@ -66,7 +66,7 @@ def allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Put the ranks' tensors [n_r, ...] one below the other: [Σ_r n_r, ...] (collective).
+    """Concatenate the ranks' tensors [n_r, ...] to [Σ_r n_r, ...] (collective).
 
     Gradient: this rank's rows of (1/P) Σ_r ḡ_r.
     """
@@ -83,7 +83,7 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> list[Tensor]:
-    """`allgather` of each tensor, together (collective)."""
+    """Return `allgather` of each tensor, in one transfer (collective)."""
     group = communicator_of(process_set)
     averaged = [averaged_gradient(tensor, group) for tensor in tensors]
     with invalid_arguments():
@@ -98,7 +98,7 @@ def broadcast(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Give the tensor of rank `root_rank` of the job to every rank of the set (collective).
+    """Return the tensor of rank `root_rank` of the job on every rank of the set (collective).
 
     Gradient: (1/P) Σ_r ḡ_r on that rank, zero on the others.
     """
@@ -115,11 +115,11 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Tensor]:
-    """Assign what rank `root_rank` of the job has to the variables of every rank (collective).
+    """Assign the values of rank `root_rank` of the job on every rank (collective).
 
     Returns
     -------
-    The new values, in order. In graphs of TensorFlow 1, running them makes the assignments.
+    The new values, in order. In graphs of TensorFlow 1, running them assigns them.
     """
     variables = list(variables)
     given = [tf.convert_to_tensor(variable) for variable in variables]
@@ -129,7 +129,7 @@ def broadcast_(
         return parallel.fused_broadcast(given, root, name=name, communicator=group)
 
     if _in_a_session():
-        # A session may run this before it has anything to feed to what was built before.
+        # A session may run this before it can feed the collectives built before.
         with outside_the_order():
             received = receive(*given) if is_initialized() else _when_it_runs(receive, given)
     else:
@@ -151,17 +151,17 @@ def alltoall(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Send other rows to each rank (collective).
+    """Send different rows to each rank (collective).
 
     Parameters
     ----------
     tensor : [n_r, ...], any number of rows.
-    splits : how many rows go to each rank, [P]; equal numbers by default.
+    splits : the number of rows for each rank, [P]; equal numbers by default.
 
     Returns
     -------
-    The rows received, in the order of ranks; with `splits`, also how many came from each rank, as
-    a tensor of int32 [P].
+    The rows received, in the order of ranks; with `splits`, also the number of rows from each
+    rank, int32 [P].
 
     Raises
     ------
@@ -177,54 +177,49 @@ def alltoall(
 
 
 def join() -> Tensor:
-    """Take part in the others' collectives until every rank has come here (collective).
+    """Take part in the others' collectives until every rank has called `join` (collective).
 
     Returns
     -------
-    The last rank to come, as a tensor of int32.
+    The last rank to call it, as a tensor of int32.
     """
     return tf.constant(parallel.join(), tf.int32)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Wait until every rank of the set has come here (collective)."""
+    """Wait until every rank of the set has called `barrier` (collective)."""
     communicator_of(process_set).barrier()
 
 
 def size_op(process_set_id: int = 0, name: str | None = None) -> Tensor:
-    """Return how many ranks a process set has, asked for when the graph runs: int32."""
+    """Return the number of ranks of a process set when the graph runs: int32."""
     return _number(lambda: process_set_of(process_set_id).size(), name)
 
 
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Tensor:
-    """1 if this rank is in a process set, otherwise 0, when the graph runs: int32."""
+    """Return 1 if this rank is in a process set when the graph runs, otherwise 0: int32."""
     return _number(lambda: process_set_of(process_set_id).included(), name)
 
 
 def local_size_op(name: str | None = None) -> Tensor:
-    """Return how many ranks run on this host, asked for when the graph runs: int32."""
+    """Return the number of ranks on this host when the graph runs: int32."""
     return _number(local_size, name)
 
 
 def rank_op(name: str | None = None) -> Tensor:
-    """This process's number, asked for when the graph runs: int32."""
+    """Return this process's number when the graph runs: int32."""
     return _number(rank, name)
 
 
 def local_rank_op(name: str | None = None) -> Tensor:
-    """This process's number on its host, asked for when the graph runs: int32."""
+    """Return this process's number on its host when the graph runs: int32."""
     return _number(local_rank, name)
 
 
 def _when_it_runs(
     collective: Callable[..., list[Tensor]], tensors: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Return a collective in a graph that is built before there are ranks.
-
-    Parameters
-    ----------
-    collective : gives tensors of the same types and shapes.
-    """
+    """Return `collective` of tensors, with their shapes, for a graph built before `init`."""
     if not tensors:
         return []
     results = tf.py_function(collective, tensors, [x.dtype for x in tensors])

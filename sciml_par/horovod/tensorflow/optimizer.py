@@ -1,4 +1,4 @@
-"""Optimizers over the ranks, by Horovod's name: Keras' own, and those of TensorFlow 1."""
+"""Distributed optimizers of Keras and of TensorFlow 1, by Horovod's name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import groups_of
-from sciml_par.horovod.common.errors import UnsupportedError
+from sciml_par.horovod.common.exceptions import UnsupportedError
 from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.keras import optimizer as of_keras
@@ -33,10 +33,10 @@ _NOT_WITH_ADASUM = {
     "groups": None,
     "gradient_predivide_factor": 1.0,
 }
-"""Options that Adasum of steps does not have, with the value that leaves them out."""
+"""Options without effect on Adasum of steps, with their defaults."""
 
 
-@not_converted  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph changes `locals`
 def DistributedOptimizer(
     optimizer: Any,
     name: str | None = None,
@@ -58,26 +58,26 @@ def DistributedOptimizer(
 
     Parameters
     ----------
-    optimizer : one of Keras', or of `tf.compat.v1.train`.
+    optimizer : an optimizer of Keras or of `tf.compat.v1.train`.
     name, use_locking : for optimizers of TensorFlow 1; others keep their name.
-    device_dense, device_sparse : the device to transfer gradients from; by default where they are.
-    compression : how they travel.
+    device_dense, device_sparse : the device to transfer gradients from; theirs by default.
+    compression : one of `Compression`.
     sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
     backward_passes_per_step : n > 1 adds up the gradients of n passes before each update.
-    op : Average, Sum or Adasum. Adasum combines gradients for an optimizer of Keras', and the
-        steps that the ranks make by their own gradients for one of TensorFlow 1.
-    gradient_predivide_factor : f divides an Average in two, by f before the sum and P/f after it.
+    op : Average, Sum or Adasum. Adasum combines gradients for an optimizer of Keras, and the
+        ranks' steps for one of TensorFlow 1.
+    gradient_predivide_factor : f; an Average divides by f before the sum and by P/f after it.
     average_aggregated_gradients : divide the sum of n passes by n.
-    num_groups : what `groups` was called.
-    groups : in how many parts the gradients travel, or lists of the variables of each; all
-        together by default.
+    num_groups : the older name of `groups` with a number.
+    groups : the number of parts in which the gradients travel, or lists of the variables of each
+        part; one part by default.
     process_set : the ranks that take part.
-    scale_local_gradients : divide the gradients of variables given to `register_local_var` by P.
+    scale_local_gradients : divide the gradients by variables of `register_local_var` by P.
 
     Raises
     ------
     InputError
-        It is neither kind of optimizer, or two options exclude each other.
+        `optimizer` is of neither kind, or two options exclude each other.
     """
     options = locals()
     options["groups"] = groups_of(options.pop("num_groups"), groups)
@@ -88,7 +88,7 @@ def DistributedOptimizer(
 
 
 def _of_adasum(options: dict[str, Any]) -> Any:
-    """The optimizer of TensorFlow 1 whose steps are combined by Adasum; it has fewer options."""
+    """Return the optimizer of TensorFlow 1 with Adasum of steps, which has fewer options."""
     if options["process_set"] is not global_process_set:
         raise UnsupportedError("DistributedOptimizer: Adasum of steps is for all ranks.")
     given = [name for name, default in _NOT_WITH_ADASUM.items() if options[name] != default]

@@ -10,7 +10,7 @@ from sciml_par import parallel
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_for, device_of, reduction
-from sciml_par.horovod.common.errors import UnsupportedError, invalid_arguments
+from sciml_par.horovod.common.exceptions import UnsupportedError, invalid_arguments
 from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
 from sciml_par.horovod.tensorflow.collective_gradients import (
     averaged_gradient,
@@ -45,22 +45,22 @@ def allreduce(
     Parameters
     ----------
     tensor : [...], the same shape and type on every rank; or `tf.IndexedSlices`.
-    average : Average or Sum, as older programs say it.
-    device_dense, device_sparse : the device to transfer it from; the one that it is on by default.
-    compression : how it travels.
+    average : the older way to choose Average (True) or Sum (False).
+    device_dense, device_sparse : the device to transfer it from; its own by default.
+    compression : one of `Compression`.
     op : Average (the default), Sum, Min, Max, Product or Adasum. The Average of integers is rounded
         towards zero.
     prescale_factor, postscale_factor : factors before and after.
-    name : what errors and the timeline call it; the ranks must agree on it.
+    name : the name in errors and in the timeline, the same on all ranks.
     process_set : the ranks that take part.
     ignore_name_scope : ignored.
 
     Raises
     ------
     InputError
-        As for `sciml_par.parallel.allreduce`; also where both op and average are given. For
-        `tf.IndexedSlices`, an operation but Sum and Average, or a factor, is a
-        `NotImplementedError` as well.
+        As for `sciml_par.parallel.allreduce`, or both op and average are given. With
+        `tf.IndexedSlices`, an operation other than Sum and Average, or a factor, raises an error
+        that is a `NotImplementedError` as well.
 
     Notes
     -----
@@ -93,7 +93,7 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[Tensor]:
-    """`allreduce` of each tensor, in one transfer per element type and 64 MiB (collective)."""
+    """Return `allreduce` of each tensor, one transfer per type and 64 MiB (collective)."""
     op = reduction(op, average)
     _check_adasum(op, process_set)
     collective = _Reduction(
@@ -139,7 +139,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[Tensor]:
-    """`reducescatter` of each tensor, together (collective)."""
+    """Return `reducescatter` of each tensor, in one transfer (collective)."""
     scales = (prescale_factor, postscale_factor)
     group, device = communicator_of(process_set), device_of(device_dense)
     return _Reduction(op, group, compression, scales, None, device).reducescatter(tensors)
@@ -148,14 +148,14 @@ def grouped_reducescatter(
 def _check_adasum(op: ReduceOp, process_set: ProcessSet) -> None:
     if op is Adasum and process_set is not global_process_set:
         raise UnsupportedError(
-            "allreduce: Adasum is for all ranks here, as in Horovod; over some of them, use "
+            "allreduce: Adasum is for all ranks, as in Horovod. For some of them, use "
             "sciml_par.parallel.allreduce with a communicator."
         )
 
 
 @dataclass(frozen=True)
 class _Reduction:
-    """How tensors are reduced, in sciml_par's own terms.
+    """A reduction of tensors, in the terms of `sciml_par.parallel`.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class _Reduction:
     device: str | None
 
     def allreduce(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Tensors, and `tf.IndexedSlices` among them; the results in order (collective)."""
+        """Return the reduced tensors and `tf.IndexedSlices`, in order (collective)."""
         missing = [str(i) for i, tensor in enumerate(tensors) if tensor is None]
         if missing:
             raise InputError(
@@ -182,7 +182,7 @@ class _Reduction:
         )
 
     def reducescatter(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """This rank's rows (collective)."""
+        """Return this rank's rows (collective)."""
         if any(isinstance(tensor, tf.IndexedSlices) for tensor in tensors):
             raise UnsupportedError("reducescatter: expected a tensor; got tf.IndexedSlices.")
         return self._compressed(_Reduction._scattered, tensors)
@@ -207,14 +207,14 @@ class _Reduction:
             )
 
     def _compressed(self, reduce: Reduce, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """`reduce` of what each tensor by itself is compressed to (collective)."""
+        """Return `reduce` of the tensors, each compressed separately (collective)."""
         pairs = [self.compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
         reduced = self._averaged(reduce, [tensor for tensor, _ in pairs])
         decompress = self.compression.decompress
         return [decompress(y, context) for y, (_, context) in zip(reduced, pairs, strict=True)]
 
     def _averaged(self, reduce: Reduce, tensors: list[Tensor]) -> list[Tensor]:
-        """`reduce`, of which integers have an Average as well: rounded towards zero."""
+        """Return `reduce` of tensors; the Average of integers is rounded towards zero."""
 
         def integers(whole: list[Tensor]) -> list[Tensor]:
             # A sum of the ranks' values may not fit into the type that holds each of them. The name
@@ -273,7 +273,7 @@ def _each_kind(
     one: Callable[[list[Tensor]], list[Tensor]],
     other: Callable[[list[Tensor]], list[Tensor]],
 ) -> list[Tensor]:
-    """`one` of the values that are, and `other` of the rest; the results in order."""
+    """Return `one` of the values with `is_one`, and `other` of the rest, in order."""
     kinds = [is_one(value) for value in values]
     results: dict[int, Tensor] = {}
     for kind, function in ((True, one), (False, other)):

@@ -25,34 +25,34 @@ _IS_KERAS_2 = not keras.__version__.startswith("3")
 class SyncBatchNormalization(keras.layers.BatchNormalization):
     r"""`keras.layers.BatchNormalization` with the mean and variance of all ranks' batches.
 
-         y = γ (x − μ) / √(σ² + ε) + β,   μ = (1/n) Σ_r Σ_i x_ri,   σ² = (1/n) Σ_r Σ_i (x_ri − μ)²
+        y = γ (x − μ) / √(σ² + ε) + β,   μ = (1/n) Σ_r Σ_i x_ri,   σ² = (1/n) Σ_r Σ_i (x_ri − μ)²
 
-     with n = Σ_r n_r the number of all ranks' values of a channel, so ranks may have batches of
-     different lengths, or none. In training, each call is one allreduce, of three numbers a channel
-     (collective); the moving averages are the same on every rank. In inference it is the plain
-    layer.
+    with n = Σ_r n_r the number of all ranks' values of a channel. So ranks may have batches of
+    different lengths, or empty ones. In training each call is one allreduce of three numbers a
+    channel (collective), and the moving averages are equal on all ranks. In inference it is the
+    plain layer.
 
-     Parameters
-     ----------
-     fused : False; there is no fused kernel for it.
-     **kwargs : those of `keras.layers.BatchNormalization`.
+    Parameters
+    ----------
+    fused : False; a fused kernel does not exist.
+    **kwargs : those of `keras.layers.BatchNormalization`.
 
-     Raises
-     ------
-     InputError
-         `fused` is anything else.
+    Raises
+    ------
+    InputError
+        `fused` is anything else.
     """
 
     def __init__(self, fused: bool | None = False, **kwargs: Any) -> None:
         if fused is None or fused:
             raise InputError(
-                f"SyncBatchNormalization: expected fused=False; got {fused}. No fused kernel "
-                f"knows of the other ranks: leave the option out."
+                f"SyncBatchNormalization: expected fused=False; got {fused}. Fused kernels do not "
+                f"include the other ranks: leave the option out."
             )
         if not hasattr(keras.layers.BatchNormalization, "_moments"):
             raise InputError(
                 f"SyncBatchNormalization: Keras {keras.__version__} computes the moments of "
-                f"BatchNormalization in another way than the versions it was tested with."
+                f"BatchNormalization in another way than the tested versions."
             )
         super().__init__(**kwargs, **({"fused": False} if _IS_KERAS_2 else {}))
 
@@ -72,7 +72,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
 def _moments(
     x: Tensor, axes: Sequence[int], mask: Tensor | None, keep_dims: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance over `axes` and all ranks, [C] and [C] (collective)."""
+    """Return mean and variance over `axes` and all ranks, [C] and [C] (collective)."""
     # In float64 the difference of Σ x² and n μ² keeps float32's accuracy for any μ.
     mine = tf.stack([tf.cast(each, tf.float64) for each in _local_sums(x, axes, mask)])
     count, total, squares = tf.unstack(
@@ -88,7 +88,7 @@ def _moments(
 def _local_sums(
     x: Tensor, axes: Sequence[int], mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """n, Σ x and Σ x² of this rank, the last in float64; of x's rank, [1, …, C]."""
+    """Return n, Σ x and Σ x² of this rank, [1, …, C], the last in float64."""
 
     def summed(each: Tensor) -> Tensor:
         return tf.reduce_sum(each, axis=axes, keepdims=True)

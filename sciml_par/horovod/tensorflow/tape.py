@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from sciml_par import parallel
-from sciml_par.horovod.common.arguments import device_for, groups_of, variables_of
-from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set, gradient_options
+from sciml_par.horovod.common.arguments import gradient_options, groups_of, variables_of
+from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Average, ReduceOp
 from sciml_par.parallel.execution.autograph import not_converted
 
 
 class _DistributedGradientTape(parallel.DistributedGradientTape):
-    """A `tf.GradientTape` that reduces its gradients over the ranks.
+    """The tape that `DistributedGradientTape` returns; see there for the parameters.
 
-    What `DistributedGradientTape` returns; the parameters are explained there. `persistent` and
-    `watch_accessed_variables` are those that `tape` was made with.
+    `persistent` and `watch_accessed_variables` have no effect; `tape` has its own.
     """
 
     def __init__(
@@ -34,19 +33,7 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
         process_set: ProcessSet = global_process_set,
         scale_local_gradients: bool = True,
     ) -> None:
-        super().__init__(
-            tape,
-            op,
-            **gradient_options(
-                process_set,
-                compression=compression,
-                sparse_as_dense=sparse_as_dense,
-                gradient_predivide_factor=gradient_predivide_factor,
-                groups=groups,
-                scale_local_gradients=scale_local_gradients,
-                device=device_for(device_dense, device_sparse),
-            ),
-        )
+        super().__init__(tape, op, **gradient_options(locals()))
 
     def gradient(  # type: ignore[override]
         self,
@@ -65,11 +52,11 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
         output_gradients: Any = None,
         use_generic_names: bool = False,
     ) -> Any:
-        """The gradients by the local sources, and the reduced ones by all others (collective)."""
+        """Return the gradients by local sources, and the reduced ones by others (collective)."""
         return super().get_local_and_global_gradients(target, sources, output_gradients)
 
 
-@not_converted  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph changes `locals`
 def DistributedGradientTape(
     gradtape: Any,
     device_dense: str = "",
@@ -92,17 +79,17 @@ def DistributedGradientTape(
 
     Parameters
     ----------
-    gradtape : what computes this rank's gradients.
-    device_dense, device_sparse : the device to transfer gradients from; by default where they are.
-    compression : how they travel.
+    gradtape : the `tf.GradientTape` of this rank.
+    device_dense, device_sparse : the device to transfer gradients from; theirs by default.
+    compression : one of `Compression`.
     sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
     op : Average, Sum or Adasum.
-    gradient_predivide_factor : f divides an Average in two, by f before the sum and P/f after it.
-    num_groups : what `groups` was called.
-    groups : in how many parts the gradients travel, or lists of the variables of each; all
-        together by default.
-    process_set : the ranks that take part; others keep their gradients as they are.
-    scale_local_gradients : divide the gradients by sources given to `register_local_source` by P.
+    gradient_predivide_factor : f; an Average divides by f before the sum and by P/f after it.
+    num_groups : the older name of `groups` with a number.
+    groups : the number of parts in which the gradients travel, or lists of the variables of each
+        part; one part by default.
+    process_set : the ranks that take part; others keep their gradients.
+    scale_local_gradients : divide the gradients by sources of `register_local_source` by P.
     """
     options = locals()
     options["tape"] = options.pop("gradtape")
@@ -110,7 +97,7 @@ def DistributedGradientTape(
     return _DistributedGradientTape(**options)
 
 
-@not_converted  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph changes `locals`
 def PartialDistributedGradientTape(
     gradtape: Any,
     device_dense: str = "",

@@ -1,4 +1,4 @@
-"""Horovod's helpers around TensorFlow's contexts and variables, for programs that import them."""
+"""Horovod's helpers for TensorFlow, for programs that import them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def _executing_eagerly() -> bool:
 
 
 def _make_subgraph(f: Callable[..., Any]) -> Any:
-    """`tf.function(f)`."""
+    """Return `tf.function(f)`."""
     return tf.function(f)
 
 
 def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f`, which remembers its results, those of graphs and of eager code apart."""
+    """Return `f` with a cache of its results, separate for graphs and eager code."""
 
     @functools.cache
     def remembered(eagerly: bool, *args: Any) -> Any:
@@ -30,10 +30,10 @@ def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def vars_to_refs(vars: Any) -> Any:
-    """Variables, in lists of any depth, as what can be hashed: tuples of references."""
+    """Return variables, in lists of any depth, as hashable tuples of references."""
     return tuple(map(vars_to_refs, vars)) if isinstance(vars, list) else vars.ref()
 
 
 def refs_to_vars(refs: Any) -> Any:
-    """Return the variables of what `vars_to_refs` has returned."""
+    """Return the variables of a result of `vars_to_refs`."""
     return list(map(refs_to_vars, refs)) if isinstance(refs, tuple) else refs.deref()

@@ -1,7 +1,7 @@
 """Each rank's share of the cores.
 
-Ranks that wait for each other spin. With more busy threads than cores a two-microsecond allreduce
-takes milliseconds, so TensorFlow may use no more threads than the rank has cores to itself.
+Ranks that wait for each other spin. With more busy threads than cores, a two-microsecond allreduce
+takes milliseconds. So TensorFlow uses at most as many threads as the rank has cores.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _TENSORFLOW_VARIABLES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 def cores_of_this_process() -> frozenset[int]:
-    """Return the cores that the launcher and the scheduler let this process use."""
+    """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def share_of_cores(mine: frozenset[int], neighbours: Sequence[frozenset[int]]) -> int:
-    """Return how many cores this rank may keep busy, at least 1."""
+    """Return the number of cores that this rank may keep busy, at least 1."""
     rivals = sum(1 for cores in neighbours if cores & mine)
     return max(1, len(mine) // max(1, rivals))
 
@@ -31,11 +31,10 @@ def share_of_cores(mine: frozenset[int], neighbours: Sequence[frozenset[int]]) -
 def let_waiting_ranks_yield(
     environment: MutableMapping[str, str], cores: frozenset[int] | None = None
 ) -> None:
-    """Where ranks outnumber the host's cores, have those that wait leave them to others.
+    """Let waiting ranks sleep if the ranks of this host outnumber its cores.
 
-    Call it before MPI starts. MPICH, whose launcher says how many ranks a host has, then sleeps
-    where it would look for messages without a pause; a variable that the user has set stays as it
-    is. Other implementations of MPI see to this themselves.
+    Call this before MPI starts. It concerns MPICH, which otherwise polls without a pause; other
+    implementations of MPI yield automatically. A variable set by the user has precedence.
     """
     ranks = environment.get("MPI_LOCALNRANKS", "")
     if cores is None:
@@ -45,13 +44,13 @@ def let_waiting_ranks_yield(
 
 
 def _cores_of(process: int) -> frozenset[int]:
-    with contextlib.suppress(AttributeError, OSError):  # another system; or it may not be asked
+    with contextlib.suppress(AttributeError, OSError):  # not Linux, or no permission
         return frozenset(os.sched_getaffinity(process))
     return frozenset()
 
 
 def requested_threads(environment: Mapping[str, str]) -> int | None:
-    """Return the number in OMP_NUM_THREADS, None where there is none."""
+    """Return the number in OMP_NUM_THREADS, or None."""
     first = environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isdigit() and int(first) > 0 else None
 
@@ -59,7 +58,7 @@ def requested_threads(environment: Mapping[str, str]) -> int | None:
 def limit_threads(threads: int, environment: MutableMapping[str, str]) -> None:
     """Make TensorFlow and OpenMP use `threads` threads in this process.
 
-    Variables that the user has set stay as they are.
+    Variables set by the user have precedence.
     """
     environment.setdefault("OMP_NUM_THREADS", str(threads))
     for variable in _TENSORFLOW_VARIABLES:

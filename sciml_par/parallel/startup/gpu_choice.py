@@ -25,9 +25,9 @@ class VisibleGpu:
 
     Attributes
     ----------
-    entry : as CUDA_VISIBLE_DEVICES names it: a number, a UUID or the name of a MIG slice.
-    identity : the same for all processes of a host. A number is not: a scheduler that hides the
-        other GPUs from a process lets it call its own one 0.
+    entry : the entry in CUDA_VISIBLE_DEVICES: a number, a UUID or the name of a MIG slice.
+    identity : the same for all processes of a host. A number is not: if a scheduler shows each
+        process one GPU, its number is always 0.
     """
 
     entry: str
@@ -37,14 +37,14 @@ class VisibleGpu:
 def visible_gpus(environment: Mapping[str, str], root: Path = Path("/")) -> list[VisibleGpu]:
     """Return the GPUs that this process may use, in CUDA's order.
 
-    A mask that the scheduler or the user has set is respected, whatever its entries are.
+    A mask set by the scheduler or the user is respected.
     """
     there = _addresses(root)
     mask = environment.get(_MASK)
     if mask is None:
         return [VisibleGpu(str(i), address) for i, address in enumerate(there)]
-    # As CUDA reads it: what follows the first entry that is no device does not count. Schedulers
-    # write -1, nothing, or a word ("NoDevFiles") for none.
+    # CUDA ignores all entries from the first one on that is not a device. For no GPU, schedulers
+    # write -1, nothing, or a word ("NoDevFiles").
     stripped = (entry.strip() for entry in mask.split(","))
     entries = itertools.takewhile(_DEVICE.fullmatch, stripped)
     return [VisibleGpu(entry, _identity(entry, there)) for entry in entries]
@@ -58,11 +58,11 @@ def _identity(entry: str, there: Sequence[str]) -> str:
 def _addresses(root: Path) -> list[str]:
     """Return the PCI addresses of the GPUs that NVIDIA's driver lists and this process may open.
 
-    The driver tells their UUIDs as well, but only question marks before a GPU is first used.
+    Their UUIDs are question marks until a GPU is first used.
     """
     listed = root / "proc" / "driver" / "nvidia" / "gpus"
     if not listed.is_dir():
-        # Some containers hide the list, and leave the device files.
+        # Some containers hide the list, but not the device files.
         files = [file for file in (root / "dev").glob("nvidia*") if file.name[6:].isdecimal()]
         files.sort(key=lambda file: int(file.name[6:]))
         return [file.name for file in files if _can_open(file)]
@@ -87,7 +87,7 @@ def _field(text: str, name: str) -> str | None:
 
 
 def _can_open(device: Path) -> bool:
-    """Whether the scheduler lets this process at a device; it hides others by forbidding that."""
+    """Return whether this process may open a device; schedulers hide the others so."""
     try:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except PermissionError:
@@ -100,11 +100,10 @@ def _can_open(device: Path) -> bool:
 def choose_gpus(
     visible: Sequence[Sequence[VisibleGpu]], *, host: str, share: bool
 ) -> list[VisibleGpu | None]:
-    """Which GPU each rank of a host takes; None for those that see none.
+    """Return the GPU of each rank of a host; None for a rank that sees none.
 
-    Each rank takes, of those that it sees, the first that the fewest ranks before it have taken.
-    So ranks that see the same take turns, in whatever order a launcher names the GPUs to them, and
-    ranks to which the scheduler shows one each are left with it.
+    Each rank takes the first of its visible GPUs that the fewest ranks before it have taken. This
+    holds in any order of the GPUs, and for ranks that see one GPU each.
     """
     chosen: list[VisibleGpu | None] = []
     used: Counter[str] = Counter()
@@ -131,20 +130,19 @@ def sharing_is_allowed(environment: Mapping[str, str]) -> bool:
 
 
 def pin(gpu: VisibleGpu | None, *, hide_others: bool = True) -> None:
-    """Let this process see `gpu` only; a no-op without one."""
+    """Hide all GPUs but `gpu` from this process; do nothing without one."""
     if gpu is None:
         return
     if hide_others:
         os.environ[_MASK] = gpu.entry
-    # Without it TensorFlow takes all memory of the GPU and leaves none for NCCL.
+    # Otherwise TensorFlow takes all memory of the GPU and leaves none for NCCL.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 
 def choose_in_tensorflow(index: int) -> None:
-    """Let TensorFlow compute on one of the GPUs that this process sees.
+    """Let TensorFlow compute on one of the visible GPUs.
 
-    A program may choose the same one again by itself. Where TensorFlow has started already, the
-    program has chosen, and this does nothing.
+    If TensorFlow has already started, the program has chosen, and this does nothing.
     """
     gpus = tf.config.list_physical_devices("GPU")
     with contextlib.suppress(RuntimeError):

@@ -1,4 +1,4 @@
-"""Joining and leaving the ranks of a job: the one module that knows everything that is started."""
+"""Joining and leaving the ranks of a job: the module that knows every service."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ from sciml_par.parallel.startup.gpu_choice import (
 from sciml_par.parallel.startup.load_mpi import load_mpi
 from sciml_par.parallel.startup.nccl import set_up_transport
 from sciml_par.parallel.startup.patience import requested_host_timeout, requested_patience
-from sciml_par.parallel.startup.start_of_mpi import watched_start
 from sciml_par.parallel.startup.tensor_float_32 import (
     requested_tensor_float_32,
     set_tensor_float_32,
@@ -139,7 +138,7 @@ def init(
 
 
 def shutdown() -> None:
-    """Leave the ranks of this job. Runs by itself when the program ends.
+    """Leave the ranks of this job. This runs automatically when the program ends.
 
     A rank that still waits for this one in a collective ends the job with a message. While a
     timeline is being recorded, it waits until all ranks have called it. In a child process made by
@@ -147,12 +146,12 @@ def shutdown() -> None:
     """
     world = present_world()
     if world is None or world.process != os.getpid():
-        return  # a child has no part in the messages of the rank that it is a copy of
+        return  # a forked child must not touch its parent's messages
     leave()
     atexit.unregister(shutdown)
     world.failures.stop()
     groups = world.communicator.all_groups
-    # The watchdog still runs: should a rank be missing in what the GPU is at, it ends the job.
+    # The watchdog still runs: if a rank is missing in the GPU's work, it ends the job.
     for group in groups:
         if group.nccl_transport is not None:
             group.nccl_transport.finish()
@@ -167,13 +166,13 @@ def shutdown() -> None:
     if world.sentinel is not None:
         world.sentinel.stop()
     if world.timeline is not None:
-        world.timeline.close()  # it waits, so all must know by now that this rank leaves
+        world.timeline.close()  # this waits, after all ranks know that this one leaves
 
 
 def _end_on_another_order(world: World) -> None:
-    """End the job if ranks that have left before are known to have done something else.
+    """End the job if ranks that left before have called other collectives.
 
-    What had been agreed on is not compared again, and this is the last moment to notice.
+    Agreed requests are not compared again, and this is the last chance to notice.
     """
     if world.watchdog is None:
         return
@@ -187,17 +186,16 @@ def _end_on_another_order(world: World) -> None:
 def _all_ranks(comm: MPI.Comm | None, patience: Patience) -> Communicator:
     """Return the group of all ranks (collective)."""
     let_waiting_ranks_yield(os.environ)
-    with watched_start(os.environ, patience):
-        mpi = load_mpi(os.environ)
+    mpi = load_mpi(os.environ, limit=patience.end_after)
     check_always = os.environ.get("SCIML_PAR_CHECK", "") == "always"
     everyone = Communicator(comm or mpi.COMM_WORLD)
-    # A rank that compares alone would wait for ever.
+    # A rank that compares alone would wait forever.
     everyone.check_always = any(everyone.control.allgather(check_always))
     return everyone
 
 
 def _join(everyone: Communicator, threads: int | None) -> World:
-    """This rank among all others, and on its host (collective)."""
+    """Return this rank's world: all ranks, and those of its host (collective)."""
     from mpi4py import MPI
 
     by_host = everyone.mpi.Split_type(MPI.COMM_TYPE_SHARED, everyone.rank)
@@ -225,7 +223,7 @@ def _join(everyone: Communicator, threads: int | None) -> World:
 
 
 def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
-    """Start what notices failures (collective)."""
+    """Start the services that notice failures (collective)."""
     job_end, everyone = world.job_end, world.communicator
     watch_for_forks(present_world)
     world.watchdog = _start_watchdog(world, patience)
@@ -244,7 +242,7 @@ def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
 def _choose_gpu(
     everyone: Communicator, host: Communicator, *, pin_gpu: bool
 ) -> tuple[VisibleGpu | None, int]:
-    """This rank's GPU, and its number among those that the rank sees from now on (collective)."""
+    """Return this rank's GPU, and its number among the visible ones from now on (collective)."""
     seen = visible_gpus(os.environ)
     visible = host.allgather_object(seen)
     share = any(host.allgather_object(sharing_is_allowed(os.environ)))
@@ -255,7 +253,7 @@ def _choose_gpu(
 
 
 def _connect_gpus(of: World, gpu: VisibleGpu | None, index: int) -> GpuTransport:
-    """Let the ranks exchange tensors between their GPUs, if they can (collective)."""
+    """Return the transport between the ranks' GPUs (collective)."""
     everyone = of.communicator
     identity = f"{socket.gethostname()} {gpu.identity}" if gpu else None
     transport = set_up_transport(everyone, identity, os.environ, index)

@@ -1,10 +1,13 @@
-"""Load MPI, and start it where this process is a rank and nobody has started it."""
+"""Load MPI, and start it if this process is a rank and the program has not started it."""
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
@@ -19,19 +22,26 @@ _MARK = "SCIML_PAR_RANK_PROCESS"
 
 _CLOSED = "closed"
 
+_LONGEST = 600.0
+"""Seconds after which a start of MPI ends the process. Imports on other ranks may take minutes."""
 
-def mpi_has_started() -> bool:
-    """Return whether the program has started MPI."""
-    return "mpi4py.MPI" in sys.modules and sys.modules["mpi4py.MPI"].Is_initialized()
+_STDERR = 2
 
 
-def load_mpi(environment: MutableMapping[str, str]) -> Any:
-    """Return mpi4py's MPI, which has started (collective)."""
-    if not mpi_has_started():
+def load_mpi(environment: MutableMapping[str, str], *, limit: float = _LONGEST) -> Any:
+    """Start MPI and return mpi4py's MPI (collective).
+
+    Parameters
+    ----------
+    limit : the seconds after which a start of MPI ends the process, at most 600.
+    """
+    loaded: Any = sys.modules.get("mpi4py.MPI")
+    has_started = loaded is not None and loaded.Is_initialized()
+    if not has_started:
         _check_is_rank(environment)
     try:
         finalize_mpi_in_the_rank_only()
-        from mpi4py import MPI
+        MPI = loaded if has_started else _wait_until_all_ranks_call_init(min(limit, _LONGEST))
     except (ImportError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
@@ -43,12 +53,34 @@ def load_mpi(environment: MutableMapping[str, str]) -> Any:
             "init: MPI was finalized in this process, and cannot start again. Call MPI.Finalize "
             "after the last collective."
         )
-    if not MPI.Is_initialized():  # the program has set mpi4py.rc.initialize = False
-        MPI.Init_thread(MPI.THREAD_MULTIPLE)
-        finalize_at_the_end()
     place = _place(environment)
     if place is not None:
         environment[_MARK] = f"{place} {os.getpid()} {MPI.COMM_WORLD.Get_rank()}"
+    return MPI
+
+
+def _wait_until_all_ranks_call_init(limit: float) -> Any:
+    """Import mpi4py's MPI, which starts MPI, or end the process after `limit` seconds.
+
+    MPI waits for all ranks, and some launchers do not notice that one has ended before. mpi4py
+    holds the interpreter's lock meanwhile: only faulthandler can act, which prints the name of
+    this function, and Ctrl-C needs the system's default handler.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    interruptible = here and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    faulthandler.dump_traceback_later(limit, exit=True, file=_STDERR)
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        from mpi4py import MPI
+
+        if not MPI.Is_initialized():  # the program has set mpi4py.rc.initialize = False
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            finalize_at_the_end()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     return MPI
 
 

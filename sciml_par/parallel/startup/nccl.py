@@ -1,4 +1,4 @@
-"""Whether the ranks carry tensors between their GPUs by NCCL. They decide it together."""
+"""The common decision of the ranks to carry tensors between GPUs by NCCL or by MPI."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _OLDEST_SHARING = (2, 30)
 
 @dataclass(frozen=True)
 class Report:
-    """What one rank has to say.
+    """The facts of one rank.
 
     Attributes
     ----------
     choice : "auto", "mpi" or "nccl".
-    gpu : what tells its GPU from all others of the job; None without one.
-    obstacle : why it cannot use NCCL; empty if it can.
-    may_share : whether its NCCL takes several ranks on a GPU.
+    gpu : the identity of its GPU in the job; None without one.
+    obstacle : the reason against NCCL; empty without one.
+    may_share : whether its NCCL accepts several ranks on a GPU.
     """
 
     choice: str
@@ -44,7 +44,7 @@ class Report:
 
 
 def requested_transport(environment: Mapping[str, str]) -> str:
-    """ "auto", "mpi" or "nccl", as SCIML_PAR_TRANSPORT says."""
+    """Return SCIML_PAR_TRANSPORT: "auto", "mpi" or "nccl"."""
     choice = environment.get(VARIABLE, "") or "auto"
     if choice not in _CHOICES:
         raise InputError(f"{VARIABLE}: expected one of {', '.join(_CHOICES)}; got {choice!r}.")
@@ -54,9 +54,9 @@ def requested_transport(environment: Mapping[str, str]) -> str:
 def set_up_transport(
     everyone: Communicator, gpu: str | None, environment: Mapping[str, str], index: int = 0
 ) -> GpuTransport:
-    """Find out whether the ranks can use NCCL, and connect them if so (collective).
+    """Connect the ranks by NCCL if they can use it (collective).
 
-    It sets `gpu` and `nccl_transport` of the communicator.
+    Set `gpu` and `nccl_transport` of the communicator.
     """
     choice = everyone.attempt(lambda: requested_transport(environment))
     everyone.gpu, nccl, obstacle = _load(gpu, index)
@@ -88,7 +88,7 @@ def _load(gpu: str | None, index: int) -> tuple[Gpu | None, Nccl | None, str]:
 
 
 def decide(reports: Sequence[Report]) -> GpuTransport:
-    """What all ranks conclude from what each has said."""
+    """Return the transport for the reports of all ranks, the same on every rank."""
     choices = [report.choice for report in reports]
     if len(set(choices)) > 1:
         raise InputError(f"{VARIABLE} differs between the ranks: {', '.join(choices)}.")

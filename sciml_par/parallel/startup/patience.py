@@ -1,4 +1,4 @@
-"""How long ranks wait for one another, as the program or the user's environment says."""
+"""The times that ranks wait for one another, of the program or of the environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sciml_par.parallel.supervision.watchdog import Patience
 
 _HOST_TIMEOUT = 30.0
 _LEAST_HOST_TIMEOUT = 5.0
-"""The system asks other hosts once in a whole second at the most."""
+"""The system probes other hosts at most once a second."""
 
 
 def requested_patience(
@@ -36,7 +36,7 @@ def _seconds(
     *,
     least: float = 0.0,
 ) -> float:
-    """The option as the program gives it, or else the user's environment, or else `default`."""
+    """Return the program's option, or else that of the environment, or else `default`."""
     variable = f"SCIML_PAR_{option.upper()}"
     where = f"init: {option}" if given is not None else variable
     text = str(given) if given is not None else environment.get(variable, "")

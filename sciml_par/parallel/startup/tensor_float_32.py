@@ -1,7 +1,7 @@
-"""TensorFloat-32: whether GPUs may multiply float32 matrices with ten bits instead of 23.
+"""TensorFloat-32: GPUs multiply float32 matrices with ten bits instead of 23.
 
-TensorFlow allows it from the start. It is enough for a classifier, but not for the second
-derivatives of an equation, so here it is off unless it is asked for.
+TensorFlow allows it by default. It suffices for a classifier, but not for the second derivatives of
+an equation. So here it is off by default.
 
 References
 ----------
@@ -25,7 +25,7 @@ TensorFloat32 = bool | Literal["unchanged"]
 def requested_tensor_float_32(
     environment: Mapping[str, str], given: TensorFloat32 | None
 ) -> TensorFloat32:
-    """What the program asks for, or else the user's environment; False by default."""
+    """Return the program's choice, or else that of the environment; False by default."""
     if given is not None:
         if given not in (True, False, _UNCHANGED):
             raise InputError(
@@ -41,7 +41,7 @@ def requested_tensor_float_32(
 
 
 def set_tensor_float_32(wanted: TensorFloat32) -> None:
-    """Tell TensorFlow, which reads it whenever it computes or compiles."""
+    """Set TensorFlow's option, which applies to all later computations."""
     if wanted != _UNCHANGED:
         tf.config.experimental.enable_tensor_float_32_execution(wanted)
 

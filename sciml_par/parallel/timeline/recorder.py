@@ -1,4 +1,4 @@
-"""One rank's collectives, noted at little cost and written to a file of the rank's own."""
+"""One rank's collectives, noted at little cost and written to a separate file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 from sciml_par.parallel.groups.progress import Group
 from sciml_par.parallel.requests.announcement import Announcement
 from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS, Signature
-from sciml_par.parallel.timeline.chrome_trace import FIRST, as_json, line, thread_name
+from sciml_par.parallel.timeline.trace_file import FIRST, as_json, line, thread_name
 
 _LIMIT = 50_000
 _KINDS = 10_000
@@ -22,15 +22,13 @@ _Note = tuple[Group, int, Signature, int, int, int, bool, bool]
 class Recorder:
     """The collectives of this rank, as lines of Chrome's trace format.
 
-    Each line also has what `merge` must know to find the same collective of the other ranks:
-    `match`, with the group's identity, the number of its ranks, and the rank in the world that the
-    others wait for, which is None where all wait for all.
-
-    One thread notes, another may write.
+    `match` in each line lets `merge` find the same collective of the other ranks: the group's
+    identity, the number of its ranks, and the rank of the world that the others wait for, None if
+    all wait for all. One thread notes, another may write.
 
     Attributes
     ----------
-    error : what has kept the last lines from being written, after which no more are.
+    error : the error of the file, after which nothing is written.
     """
 
     now = staticmethod(time.monotonic_ns)
@@ -43,7 +41,7 @@ class Recorder:
         self._notes: deque[_Note] = deque()
         self._threads: dict[tuple[str, tuple[int, ...]], int] = {}
         self._names: list[str] = []
-        # Bounded: shapes may differ for ever, and groups come and go.
+        # Bounded: shapes may keep changing, and groups come and go.
         self._parts = lru_cache(maxsize=_KINDS)(self._parts_of_line)
         self._writing = threading.Lock()
         self.error: str | None = None
@@ -58,15 +56,15 @@ class Recorder:
         agreed: bool = True,
         enqueued: bool = False,
     ) -> None:
-        """The `number`-th collective of `group`, which began at `begun`, is over."""
+        """Note the end of the `number`-th collective of `group`, which began at `begun`."""
         ended = time.monotonic_ns()
-        # Objects as they are: to make words of them is the writing thread's work.
+        # Only objects: the writing thread makes text of them.
         self._notes.append((group, number, signature, size, begun, ended, agreed, enqueued))
         if len(self._notes) >= self._limit:
             self.write()
 
     def write(self) -> None:
-        """Write what has been noted so far."""
+        """Write all notes so far."""
         with self._writing:
             lines = [self._line(*self._notes.popleft()) for _ in range(len(self._notes))]
             names, self._names = self._names, []
@@ -104,7 +102,7 @@ class Recorder:
         )
 
     def _parts_of_line(self, group: Group, signature: Signature, tensor: bool) -> tuple[str, str]:
-        """What lines of the same kind have in common: the event's head, and its arguments."""
+        """Return the head and the arguments that all lines of this kind share."""
         members = tuple(group.world_ranks)
         call = str(signature).removesuffix(f" by {signature.transport}")
         name = signature.name or call
@@ -125,7 +123,7 @@ class Recorder:
         return as_json(event)[:-1], as_json(args)[1:-1]
 
     def _thread(self, name: str, members: tuple[int, ...]) -> int:
-        """Return the number of the group's thread, which is named when it is new."""
+        """Return the number of the group's thread; name a new one."""
         number = self._threads.get((name, members))
         if number is None:
             number = self._threads[name, members] = len(self._threads) + FIRST
@@ -142,18 +140,18 @@ class GroupRecorder:
         self._begun: int | None = None
 
     def begun(self, number: int, announcement: Announcement) -> None:
-        """This rank begins a collective."""
+        """Note the start of a collective."""
         self._begun = self._recorder.now()
 
     def ended(
         self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
     ) -> None:
-        """It is over. One that began before the recording did is not noted."""
+        """Note its end, if it began after the recording."""
         if self._begun is not None:
             self._recorder.note(
                 self._group, number, signature, self._begun, size, compared, enqueued
             )
 
     def for_new_group(self, group: Group) -> GroupRecorder:
-        """Groups that are made later are recorded, too."""
+        """Return the observer of a new group."""
         return GroupRecorder(self._recorder, group)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
+import glob
 import io
 import os
-import shutil
 import socket
-import statistics
 import tempfile
 import threading
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,43 +16,33 @@ from sciml_par._stderr import write_error
 from sciml_par._thread_errors import ThreadErrors
 from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.parallel.timeline.chrome_trace import (
-    OPENING,
-    line,
-    mark,
-    process_name,
-    write_array,
-)
-from sciml_par.parallel.timeline.merge import folder_of_parts, merge, part_name
 from sciml_par.parallel.timeline.recorder import GroupRecorder, Recorder
+from sciml_par.parallel.timeline.trace_file import OPENING, line, mark, merge, process_name
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator
 
 _INTERVAL_SECONDS = 0.5
-_ROUNDS = 20
 
 
 def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Record every collective of every rank, from now on (collective).
 
-    Twice a second each rank writes its records to a separate file in the folder `path` + ".parts".
-    A host that does not see this folder uses a temporary one. `stop_timeline`, or the end of the
-    program, merges them to one JSON array in Chrome's trace format: open it at
-    https://ui.perfetto.dev. After a program that was killed,
-    `python -m sciml_par.parallel.timeline.merge` does so. See docs/timeline.md.
+    Twice a second each rank writes its records to a separate file, `path` + ".rank-0", ".rank-1",
+    …. `stop_timeline`, or the end of the program, merges them to one JSON array in Chrome's trace
+    format: open it at https://ui.perfetto.dev. See docs/timeline.md.
 
     Parameters
     ----------
     path : the file. The value of rank 0 is used.
-    overwrite : replace an existing file, and parts that were not merged.
+    overwrite : replace existing files.
 
     Raises
     ------
     InputError
         A timeline is already being recorded.
     OutputError
-        The file exists and `overwrite` is false, or it cannot be written.
+        The file, or that of a rank, exists and `overwrite` is false, or it cannot be written.
     """
     world = current_world()
     if world.timeline is not None:
@@ -64,21 +51,18 @@ def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         )
     everyone = world.communicator
     path = Path(everyone.broadcast_object(os.path.abspath(path) if everyone.rank == 0 else ""))
-    everyone.on_root(lambda: _make_folder(path, overwrite=overwrite))
+    everyone.on_root(lambda: _make_room(path, overwrite=overwrite))
     part = everyone.attempt(lambda: _open_part(path, everyone.rank))
-    offset = _clock_offset(everyone, world.hosts)
-    begin = everyone.broadcast_object(Recorder.now())
-    recorder = Recorder(part, everyone.rank, origin=begin - offset)
-    host = socket.gethostname()
-    places = everyone.allgather_object(f"{host}:{part.name}")
+    # Ranks leave a barrier at about the same moment, and those of one host have one clock.
+    everyone.control.Barrier()
+    begin = everyone.control.allgather(Recorder.now())[world.hosts[everyone.rank]]
+    recorder = Recorder(part, everyone.rank, origin=begin)
     recorder.append(OPENING)
     if everyone.rank == 0:
         began = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        recorder.append(line({**mark("timeline begins", 0.0, began), "parts": places}))
-    recorder.append("".join(map(line, process_name(everyone.rank, host))))
-    timeline = Timeline(everyone, path, part, recorder, begin)
-    timeline.start()
-    world.timeline = timeline
+        recorder.append(line(mark("timeline begins", 0.0, began)))
+    recorder.append("".join(map(line, process_name(everyone.rank, socket.gethostname()))))
+    world.timeline = Timeline(everyone, path, part, recorder, begin)
 
 
 def stop_timeline() -> None:
@@ -89,7 +73,7 @@ def stop_timeline() -> None:
     Raises
     ------
     OutputError
-        A file cannot be written; earlier records stay in the folder of the parts.
+        A file cannot be written; the ranks' files stay.
     """
     world = current_world()
     timeline, world.timeline = world.timeline, None
@@ -103,7 +87,7 @@ def stop_timeline() -> None:
 
 
 class Timeline:
-    """Records the timeline of one rank."""
+    """Records the timeline of one rank, from its creation on."""
 
     def __init__(
         self, everyone: Communicator, path: Path, part: io.FileIO, recorder: Recorder, begin: int
@@ -121,11 +105,8 @@ class Timeline:
         self._thread = threading.Thread(
             target=self._write_now_and_then, name="sciml_par timeline", daemon=True
         )
-
-    def start(self) -> None:
-        """Begin to record."""
-        for group in self._everyone.all_groups:
-            group.progress.observe(GroupRecorder(self._recorder, group))
+        for group in everyone.all_groups:
+            group.progress.observe(GroupRecorder(recorder, group))
         self._thread.start()
 
     def stop(self) -> None:
@@ -142,15 +123,13 @@ class Timeline:
 
     def merge(self) -> str | None:
         """Merge the records of all ranks on rank 0 (collective); return what went wrong."""
-        folder, own = folder_of_parts(self._path), Path(str(self._part.name))
         problem = self._first_problem(self._recorder.error)
         if problem is None:
-            problem = self._first_problem(self._merge_on_rank_0(own, folder))
+            problem = self._first_problem(self._merge_on_rank_0())
         self._control.Free()
         if problem is not None:
-            return f"{problem} The records of the ranks are left in {folder}."
-        if self._everyone.rank == 0 or own.parent != folder:
-            shutil.rmtree(own.parent, ignore_errors=True)
+            return f"{problem} The records of the ranks are left in {self._path}.rank-*."
+        Path(str(self._part.name)).unlink(missing_ok=True)
         return None
 
     def close(self) -> None:
@@ -169,65 +148,50 @@ class Timeline:
         """Return the first rank's problem on every rank (collective)."""
         return next(filter(None, self._control.allgather(mine)), None)
 
-    def _merge_on_rank_0(self, own: Path, folder: Path) -> str | None:
+    def _merge_on_rank_0(self) -> str | None:
         # Hosts need not share a file system.
-        sent = self._control.gather(None if own.parent == folder else own.read_bytes())
+        parts = [part_of(self._path, rank) for rank in range(self._everyone.size)]
+        unseen = self._control.bcast([not part.exists() for part in parts])
+        own = Path(str(self._part.name))
+        sent = self._control.gather(own.read_bytes() if unseen[self._everyone.rank] else None)
         if sent is None:
             return None
         try:
-            for rank, content in enumerate(sent):
+            for part, content in zip(parts, sent, strict=True):
                 if content is not None:
-                    (folder / part_name(rank)).write_bytes(content)
-            merge(self._path, end_us=(self._end - self._begin) / 1000)
+                    part.write_bytes(content)
+            merge(self._path, parts, (self._end - self._begin) / 1000)
+            for part in parts:
+                part.unlink(missing_ok=True)
         except OSError as error:
             return f"cannot write the timeline {self._path}: {error.strerror or error}."
-        except OutputError as error:
-            return str(error)
         return None
 
 
-def _clock_offset(everyone: Communicator, hosts: Sequence[int]) -> int:
-    """Return the nanoseconds between rank 0's clock and this rank's (collective).
-
-    Ranks leave a barrier at about the same moment. Ranks of one host have one clock.
-    """
-    moments = []
-    for _ in range(_ROUNDS):
-        everyone.control.Barrier()
-        moments.append(Recorder.now())
-    theirs = everyone.control.bcast(moments)
-    if hosts[everyone.rank] == hosts[0]:
-        return 0
-    return round(statistics.median(a - b for a, b in zip(theirs, moments, strict=True)))
+def part_of(path: Path, rank: int) -> Path:
+    """Return the file that a rank writes until all are merged to `path`."""
+    return path.with_name(f"{path.name}.rank-{rank}")
 
 
-def _make_folder(path: Path, *, overwrite: bool) -> None:
-    """Make the folder of the parts, and a file that explains how to merge them."""
-    folder = folder_of_parts(path)
-    command = f"python -m sciml_par.parallel.timeline.merge {path}"
-    try:
-        if overwrite:
-            shutil.rmtree(folder, ignore_errors=True)
-        elif path.exists():
-            raise FileExistsError(errno.EEXIST, "", path)
-        folder.mkdir()
-        hint = f"not merged yet; after a crash, run: {command}"
-        write_array(path, [mark(hint, 0.0, {})])
-    except FileExistsError as error:
+def _make_room(path: Path, *, overwrite: bool) -> None:
+    """Remove what an earlier program has left, or raise `OutputError`."""
+    left = sorted(path.parent.glob(f"{glob.escape(path.name)}.rank-*"))
+    if overwrite:
+        for part in left:
+            part.unlink(missing_ok=True)
+    elif path.exists() or left:
         raise OutputError(
-            f"the timeline {error.filename} already exists. Remove it, choose another name, or "
-            f"pass overwrite=True."
-        ) from None
-    except OSError as error:
-        raise OutputError(f"cannot write the timeline {path}: {error.strerror}.") from None
+            f"the timeline {path if path.exists() else left[0]} already exists. Remove it, choose "
+            f"another name, or pass overwrite=True."
+        )
 
 
 def _open_part(path: Path, rank: int) -> io.FileIO:
-    """Open this rank's file, in a temporary folder if its host does not see rank 0's."""
-    folder = folder_of_parts(path)
+    """Open this rank's file, in a temporary folder if its host lacks the folder of `path`."""
+    part = part_of(path, rank)
+    if rank > 0 and not part.parent.is_dir():
+        part = Path(tempfile.gettempdir(), part.name)
     try:
-        if not folder.is_dir():
-            folder = Path(tempfile.mkdtemp(prefix="sciml_par-timeline-"))
-        return (folder / part_name(rank)).open("xb+", buffering=0)
+        return part.open("wb+", buffering=0)
     except OSError as error:
-        raise OutputError(f"rank {rank} cannot write a timeline to {folder}: {error}.") from None
+        raise OutputError(f"rank {rank} cannot write a timeline to {part}: {error}.") from None

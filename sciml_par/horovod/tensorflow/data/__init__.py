@@ -1,1 +1,1 @@
-"""Horovod's data service, which says what takes its place."""
+"""Names of Horovod's data service, which raise an error with the alternative."""

@@ -1,4 +1,4 @@
-"""Horovod's data service, which says what takes its place."""
+"""Names of Horovod's data service, which raise an error with the alternative."""
 
 from sciml_par.horovod.common.refused import Refused
 

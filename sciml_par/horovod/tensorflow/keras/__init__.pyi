@@ -4,6 +4,9 @@ from sciml_par.horovod.common.process_sets import global_process_set as global_p
 from sciml_par.horovod.common.process_sets import remove_process_set as remove_process_set
 from sciml_par.horovod.tensorflow.compression import Compression as Compression
 from sciml_par.horovod.tensorflow.functions import allgather_object as allgather_object
+from sciml_par.horovod.tensorflow.functions import (
+    broadcast_global_variables as broadcast_global_variables,
+)
 from sciml_par.horovod.tensorflow.functions import broadcast_object as broadcast_object
 from sciml_par.horovod.tensorflow.functions import broadcast_object_fn as broadcast_object_fn
 from sciml_par.horovod.tensorflow.functions import broadcast_variables as broadcast_variables
@@ -42,7 +45,6 @@ from . import elastic as elastic
 from .collectives import allgather as allgather
 from .collectives import allreduce as allreduce
 from .collectives import broadcast as broadcast
-from .collectives import broadcast_global_variables as broadcast_global_variables
 from .collectives import reducescatter as reducescatter
 from .optimizer import DistributedOptimizer as DistributedOptimizer
 from .optimizer import PartialDistributedOptimizer as PartialDistributedOptimizer

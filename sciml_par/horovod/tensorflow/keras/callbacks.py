@@ -1,4 +1,4 @@
-"""Callbacks for `fit` on many ranks: all begin with the same weights, and decide alike."""
+"""Callbacks for `fit` on many ranks, with equal weights at the start and equal metrics."""
 
 from __future__ import annotations
 
@@ -40,28 +40,26 @@ Logs = dict[str, Any] | None
 
 
 class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
-    """Give the model's weights and the optimizer's state of one rank to all, once (collective).
+    """Broadcast the weights and the optimizer's state at the start of training (collective).
 
-    It does so when the training begins. A model that has no weights yet, because Keras learns the
-    shape of its input from the data, is made equal after the first batch.
+    If the model gets its weights only from the first batch, they are broadcast after that batch.
 
     Parameters
     ----------
-    root_rank : the rank whose values all ranks get.
-    device : the device to transfer them from; the one that they are on by default.
-    local_variables : a variable, or several, which each rank keeps, with the optimizer's state for
-        them.
+    root_rank : the rank with the values.
+    device : the device to transfer them from; theirs by default.
+    local_variables : a variable, or several, that keep their values and their optimizer's state.
 
     Raises
     ------
     InputError
-        `local_variables` are no variables.
+        `local_variables` are not variables.
     CollectiveMismatchError
         The ranks' models have different weights.
 
     Notes
     -----
-    The states of random number generators (of Dropout, say) are not weights: the ranks keep theirs.
+    The states of random number generators, as of Dropout, are not weights and not broadcast.
     """
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
@@ -74,7 +72,7 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
             self.register_local_var(variable)
 
     def register_local_var(self, variable: Any) -> None:
-        """Let each rank keep its values of `variable`."""
+        """Keep the values of `variable` on each rank."""
         if not _is_variable(variable):
             raise InputError(
                 f"{type(self).__name__}: expected local_variables to be variables; got "
@@ -96,7 +94,7 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         if self.broadcast_done:
             return
         group = current_world().communicator
-        # Ranks that disagree about it would wait for each other for ever.
+        # Ranks that disagree about it would wait for each other forever.
         if not all(group.allgather_object(bool(self.model.built))):
             return
         variables = [*self._weights(), *self._optimizer_state()]
@@ -126,9 +124,9 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
 class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
     """Average the metrics of an epoch over the ranks: m = (1/P) Σ_r m_r (collective).
 
-    Every callback after it in the list finds the averages in its logs, the same on every rank, and
-    so do the progress bar and the history. Put it before EarlyStopping, ReduceLROnPlateau and
-    checkpoints of the best model: then all ranks decide alike.
+    All later callbacks of the list, the progress bar and the history get the averages. Put it
+    before EarlyStopping, ReduceLROnPlateau and checkpoints of the best model: then all ranks make
+    the same decisions.
 
     Parameters
     ----------
@@ -147,7 +145,7 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         metrics = {} if logs is None else logs
         mine = {name: np.asarray(metrics[name]) for name in sorted(metrics)}
-        # They are few, and Keras 2 may be in a graph of TensorFlow 1, where tensors wait to be run.
+        # As objects: Keras 2 may be in a graph of TensorFlow 1, where tensors have no values yet.
         everyone = current_world().communicator.allgather_object(mine)
         _check_metrics(everyone)
         for name, each in mine.items():
@@ -158,8 +156,8 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
 class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
     """`keras.callbacks.ModelCheckpoint` of the best model only, written by rank 0.
 
-    Where to write is said afterwards, by the attribute `filepath`. Every rank may have it, or rank
-    0 alone. The metric is that of rank 0: put `MetricAverageCallback` before it.
+    Set its attribute `filepath` before `fit`. Either all ranks have the callback, or rank 0 only.
+    Rank 0's metric counts: put `MetricAverageCallback` before it.
 
     Parameters
     ----------
@@ -168,7 +166,7 @@ class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
     Raises
     ------
     InputError
-        When the training begins: `filepath` is not set.
+        `filepath` is not set at the start of training.
     """
 
     def __init__(
@@ -211,7 +209,7 @@ class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
 
 
 def _check_metrics(everyone: list[dict[str, np.ndarray]]) -> None:
-    """Raise where the ranks' metrics are not alike, or no numbers."""
+    """Raise `InputError` if the ranks' metrics differ or are not numbers."""
     for number, theirs in enumerate(everyone):
         if _shapes(theirs) != _shapes(everyone[0]):
             raise InputError(
@@ -222,7 +220,7 @@ def _check_metrics(everyone: list[dict[str, np.ndarray]]) -> None:
         for name, each in theirs.items():
             if each.dtype.kind not in "biuf":
                 raise InputError(
-                    f"MetricAverageCallback: expected numbers; «{name}» on rank {number} is none."
+                    f"MetricAverageCallback: metric «{name}» on rank {number} is not a number."
                 )
 
 
@@ -237,12 +235,12 @@ def _listed(metrics: dict[str, np.ndarray]) -> str:
 
 def _endings(weights_only: bool) -> tuple[str, ...]:
     if not keras.__version__.startswith("3"):
-        return ("",)  # Keras 2 writes a folder where a name has no ending that it knows
+        return ("",)  # Keras 2 writes a folder if it does not know the ending
     return (".weights.h5",) if weights_only else (".keras", ".h5")
 
 
 def _is_state_of(weight: Any, variable: Any) -> bool:
-    """Return whether an optimizer's variable belongs to a weight, after which Keras calls it."""
+    """Return whether an optimizer's variable has the name of a weight."""
     if hasattr(weight, "path"):
         return bool(variable.name.startswith(f"{weight.path.replace('/', '_')}_"))
     own, name = (f"/{each.name.partition(':')[0]}" for each in (weight, variable))

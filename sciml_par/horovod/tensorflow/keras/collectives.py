@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.horovod.tensorflow import global_variables, mpi_ops, reductions
+from sciml_par.horovod.tensorflow import mpi_ops, reductions
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.keras_version import session_of_keras
 from sciml_par.parallel import Average, ReduceOp
@@ -14,11 +14,6 @@ from sciml_par.parallel.execution.dispatch import outside_the_order
 
 Value = Any
 """A number, an array, or a tensor."""
-
-
-def broadcast_global_variables(root_rank: int) -> Any:
-    """The variables of TensorFlow 1's graph from one rank to all; see `horovod.tensorflow`."""
-    return global_variables.broadcast_global_variables(root_rank)
 
 
 def allreduce(
@@ -35,7 +30,7 @@ def allreduce(
     Parameters
     ----------
     value : [...], the same shape and type on every rank.
-    average : the older way to say op=Average (True) or op=Sum (False).
+    average : the older way to choose Average (True) or Sum (False).
     name, prescale_factor, postscale_factor, op, compression : as for
         `sciml_par.horovod.tensorflow.allreduce`.
 
@@ -62,7 +57,7 @@ def allreduce(
 
 
 def allgather(value: Value, name: str | None = None) -> Value:
-    """Put the ranks' values one below the other: [n_r, ...] to [Σ_r n_r, ...] (collective).
+    """Concatenate the ranks' values [n_r, ...] to [Σ_r n_r, ...] (collective).
 
     Raises
     ------
@@ -84,7 +79,7 @@ def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
 
 
 def reducescatter(value: Value, name: str | None = None, op: ReduceOp = Average) -> Value:
-    """Combine the ranks' values; each gets its rows of them, [n, ...] to [n_r, ...] (collective).
+    """Combine the ranks' values [n, ...]; each rank gets its rows [n_r, ...] (collective).
 
     Raises
     ------

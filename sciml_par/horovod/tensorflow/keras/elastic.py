@@ -1,4 +1,4 @@
-"""Horovod's elastic state of a Keras model, and the callbacks that keep it up to date."""
+"""Horovod's elastic state of a Keras model, and callbacks that update it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Logs = dict[str, Any] | None
 
 
 class KerasState(TensorFlowKerasState):
-    """A state of a Keras model and its optimizer, and of Python objects as attributes.
+    """A state with a Keras model and its optimizer, and with Python objects as attributes.
 
     Parameters
     ----------
-    model : of Keras 3 or 2; with weights.
-    optimizer : that of the model by default.
+    model : a model of Keras 3 or 2, with weights.
+    optimizer : the model's by default.
     **kwargs : the attributes; picklable.
 
     Raises
@@ -43,18 +43,23 @@ class KerasState(TensorFlowKerasState):
         super().__init__(model, optimizer=optimizer, backend=keras.backend, **kwargs)
 
 
-class CommitStateCallback(OfOneKeras, keras.callbacks.Callback):
-    """Commit a state at the end of every n-th batch, and of every epoch (collective).
+class _StateCallback(OfOneKeras, keras.callbacks.Callback):
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+
+class CommitStateCallback(_StateCallback):
+    """Commit a state at the end of every n-th batch and of every epoch (collective).
 
     Parameters
     ----------
-    state : what is kept.
-    batches_per_commit : n. Keeping a model's weights copies them to host memory.
+    state : the state.
+    batches_per_commit : n. A commit copies a model's weights to host memory.
     """
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
-        super().__init__()
-        self.state = state
+        super().__init__(state)
         self.batches_per_commit = batches_per_commit
         self._batches = 0
 
@@ -70,17 +75,13 @@ class CommitStateCallback(OfOneKeras, keras.callbacks.Callback):
         self.state.commit()
 
 
-class UpdateBatchStateCallback(OfOneKeras, keras.callbacks.Callback):
-    """Keep the number of the last batch of an epoch in `state.batch`; 0 at its end.
+class UpdateBatchStateCallback(_StateCallback):
+    """Set `state.batch` to the number of the last batch of an epoch, and to 0 at its end.
 
     Parameters
     ----------
-    state : what is kept up to date.
+    state : the state.
     """
-
-    def __init__(self, state: Any) -> None:
-        super().__init__()
-        self.state = state
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         self.state.batch = batch
@@ -89,19 +90,16 @@ class UpdateBatchStateCallback(OfOneKeras, keras.callbacks.Callback):
         self.state.batch = 0
 
 
-class UpdateEpochStateCallback(OfOneKeras, keras.callbacks.Callback):
-    """Keep the number of complete epochs in `state.epoch`.
-
-    Where the training began with `state.epoch` above 0, Keras' own count is added to it.
+class UpdateEpochStateCallback(_StateCallback):
+    """Set `state.epoch` to the number of complete epochs, counted from its value at the start.
 
     Parameters
     ----------
-    state : what is kept up to date.
+    state : the state.
     """
 
     def __init__(self, state: Any) -> None:
-        super().__init__()
-        self.state = state
+        super().__init__(state)
         self.initial_epoch = state.epoch
 
     def on_train_begin(self, logs: Logs = None) -> None:

@@ -24,24 +24,24 @@ Logs = dict[str, Any] | None
 class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
     """Set the learning rate η = initial_lr · m(e) in epochs start_epoch ≤ e < end_epoch.
 
-    At the end of each epoch it puts the learning rate into the logs, as "lr".
+    At the end of each epoch the logs get the learning rate, as "lr".
 
     Parameters
     ----------
     initial_lr : the learning rate that the multiplier refers to.
-    multiplier : m, a function of the epoch; or a number, for m(e) = multiplier^(e − start_epoch).
-    start_epoch, end_epoch : where it acts; without end by default.
-    staircase : set it at the begin of each epoch. Otherwise at each batch, with the epoch as
+    multiplier : m, a function of the epoch; or a number, then m(e) = multiplier^(e − start_epoch).
+    start_epoch, end_epoch : the range of epochs; open by default.
+    staircase : set it at the start of each epoch. Otherwise at each batch, with
         e = epoch + batch/steps_per_epoch.
-    momentum_correction : where the optimizer is SGD with a momentum, multiply that by η_new/η_old
-        in the step that first uses η_new (Goyal et al. 2017, arXiv 1706.02677, section 2.3).
-    steps_per_epoch : for staircase=False, where Keras does not know the number of batches.
+    momentum_correction : multiply the momentum of an SGD by η_new/η_old in the first step with
+        η_new (Goyal et al. 2017, arXiv 1706.02677, section 2.3).
+    steps_per_epoch : for staircase=False, if Keras does not know the number of batches.
 
     Raises
     ------
     InputError
-        No initial_lr, an optimizer whose learning rate is a schedule or a function, no number of
-        steps, or a momentum to correct under steps_per_execution > 1.
+        initial_lr or the number of steps is missing, the optimizer's learning rate is a schedule
+        or a function, or steps_per_execution > 1 with momentum_correction.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         optimizer = self._optimizer()
         if callable(raw_learning_rate(optimizer)):
             raise InputError(
-                f"{self._name}: expected an optimizer whose learning rate is a number; that of "
+                f"{self._name}: expected an optimizer with a number as its learning rate; that of "
                 f"{type(optimizer).__name__} is a schedule or a function. Use one or the other."
             )
         if not self.staircase:
@@ -92,7 +92,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         self._restore_momentum()
         self.current_epoch = epoch
 
-    # Not at the end of a batch: Keras would then wait for the result of each one.
+    # Not at the end of a batch: Keras would then wait for the result of each batch.
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         self._restore_momentum()
         epoch = self.current_epoch
@@ -130,19 +130,19 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         return number_of(self._optimizer().learning_rate)
 
     def _variable_momentum(self, optimizer: Any) -> VariableMomentum | LegacyMomentum:
-        """The optimizer's momentum, which the steps compiled from now on read from a variable."""
+        """Return the momentum, which steps compiled from now on read from a variable."""
         given = self.model.steps_per_execution
         steps = 1 if given is None else int(given)
         if steps > 1:
             raise InputError(
-                f"{self._name}: the momentum cannot be corrected for one step alone where "
-                f"steps_per_execution is {steps}. Pass momentum_correction=False."
+                f"{self._name}: the momentum cannot be corrected for single steps with "
+                f"steps_per_execution={steps}. Pass momentum_correction=False."
             )
         if is_legacy(optimizer):
             return LegacyMomentum(optimizer)
         if not isinstance(optimizer.momentum, VariableMomentum):
             optimizer.momentum = VariableMomentum(optimizer.momentum)
-            self.model.make_train_function(force=True)  # one traced before has the number
+            self.model.make_train_function(force=True)  # an older trace has the number
         momentum: VariableMomentum = optimizer.momentum
         return momentum
 
@@ -157,7 +157,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
             steps = math.ceil(params["samples"] / params["batch_size"])
         if not steps:
             raise InputError(
-                f"{self._name}: Keras does not know how many batches an epoch has. Pass "
+                f"{self._name}: Keras does not know the number of batches of an epoch. Pass "
                 f"steps_per_epoch to the callback."
             )
         return steps
@@ -173,9 +173,9 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     Parameters
     ----------
     initial_lr : the learning rate after the warm-up, already scaled by the number P of ranks.
-    warmup_epochs : how many epochs it takes.
+    warmup_epochs : the number of epochs.
     momentum_correction, steps_per_epoch : as for `LearningRateScheduleCallback`.
-    verbose : 1 to have rank 0 say when it is over.
+    verbose : with 1, rank 0 prints a line at the end of the warm-up.
 
     Raises
     ------
@@ -215,12 +215,12 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
 
 def is_legacy(optimizer: Any) -> bool:
-    """Whether it is one of Keras 2's legacy optimizers, whose numbers are variables."""
+    """Return whether an optimizer is a legacy one of Keras 2, with variables as numbers."""
     return "_hyper" in vars(optimizer)
 
 
 def is_sgd_with_momentum(optimizer: Any) -> bool:
-    """Return whether it is the SGD of a Keras, with a momentum that is not 0."""
+    """Return whether an optimizer is Keras' SGD with a momentum other than 0."""
     is_sgd = any(each.__name__ == "SGD" for each in type(optimizer).__mro__)
     return is_sgd and number_of(getattr(optimizer, "momentum", 0.0)) != 0
 
@@ -233,16 +233,15 @@ class LegacyMomentum:
         self._value = number_of(optimizer.momentum)
 
     def multiply(self, factor: float) -> None:
-        """Let the steps that follow use `factor` times the number."""
+        """Use `factor` times the number from now on."""
         self._optimizer.momentum = self._value * factor
 
 
 class VariableMomentum(float):
     """A float to Python, and a variable to TensorFlow's graphs.
 
-    Keras' SGD holds its momentum as a number, which a compiled step takes as a constant when it is
-    traced. Of this one it takes a variable. To `get_config` and to comparisons it stays the number
-    that it was made of, so the optimizer builds and saves as ever.
+    The momentum of Keras' SGD is a number, and a constant in a compiled step. From this class the
+    step reads a variable. `get_config` and comparisons still see the original number.
     """
 
     def __new__(cls, value: float) -> VariableMomentum:
@@ -253,7 +252,7 @@ class VariableMomentum(float):
     _variable: Any
 
     def multiply(self, factor: float) -> None:
-        """Let the steps that follow use `factor` times the number."""
+        """Use `factor` times the number from now on."""
         self._variable.assign(float(self) * factor)
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:

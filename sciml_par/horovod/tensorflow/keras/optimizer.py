@@ -6,12 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sciml_par import parallel
-from sciml_par.horovod.common.arguments import device_for, groups_of, variables_of
-from sciml_par.horovod.common.process_sets import (
-    ProcessSet,
-    global_process_set,
-    gradient_options,
-)
+from sciml_par.horovod.common.arguments import gradient_options, groups_of, variables_of
+from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.horovod.tensorflow.keras_version import keras_of_tensorflow
 from sciml_par.parallel import Average, ReduceOp
@@ -23,6 +19,7 @@ Optimizer = Any
 """An optimizer of Keras 3 or 2."""
 
 
+@not_converted  # AutoGraph changes `locals`
 def DistributedOptimizer(
     optimizer: Optimizer,
     name: str | None = None,
@@ -39,48 +36,42 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Optimizer:
-    """Return an optimizer like the one given that applies the gradients of all ranks.
+    """Return a copy of an optimizer that applies the gradients of all ranks.
 
-    It is `sciml_par.parallel.DistributedOptimizer` by Horovod's name: a step is collective. A model
-    that was compiled with it is saved with the plain optimizer. Parameters that are not in the list
-    below are those of `sciml_par.parallel.DistributedOptimizer`.
+    It is `sciml_par.parallel.DistributedOptimizer` by Horovod's name: a step is collective, and a
+    model compiled with it is saved with the plain optimizer. See there for the parameters that are
+    not listed here.
 
     Parameters
     ----------
     optimizer : one of Keras 3 or 2, legacy ones included.
-    name : ignored; Horovod names operations in graphs by it.
-    device_dense, device_sparse : the device to transfer gradients from; by default where they are.
+    name : ignored; in Horovod the name of operations in graphs.
+    device_dense, device_sparse : the device to transfer gradients from; theirs by default.
     backward_passes_per_step : n > 1 adds up the gradients of n passes before each update.
         `iterations`, and with it schedules of the learning rate, count each pass.
     num_groups : the older name of `groups` with a number.
-    process_set : the ranks that train together; others keep their gradients as they are.
+    process_set : the ranks that train together; others keep their gradients.
 
     Raises
     ------
     InputError
         As for `sciml_par.parallel.DistributedOptimizer`.
     """
+    options = locals()
+    options["groups"] = groups_of(num_groups, groups)
     distributed = parallel.DistributedOptimizer(
         optimizer,
         op,
         backward_passes_per_step=backward_passes_per_step,
         average_aggregated_gradients=average_aggregated_gradients,
         count_passes=True,
-        **gradient_options(
-            process_set,
-            compression=compression,
-            sparse_as_dense=sparse_as_dense,
-            gradient_predivide_factor=gradient_predivide_factor,
-            groups=groups_of(num_groups, groups),
-            scale_local_gradients=scale_local_gradients,
-            device=device_for(device_dense, device_sparse),
-        ),
+        **gradient_options(options),
     )
     distributed._agg_helper = distributed._passes  # programs read its counter
     return distributed
 
 
-@not_converted  # AutoGraph has local variables of its own
+@not_converted  # AutoGraph changes `locals`
 def PartialDistributedOptimizer(
     optimizer: Optimizer,
     name: str | None = None,
@@ -97,19 +88,19 @@ def PartialDistributedOptimizer(
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> Optimizer:
-    """`DistributedOptimizer` for a model of which each rank keeps some layers to itself.
+    """Return a `DistributedOptimizer` that does not reduce the gradients of some layers.
 
     The other parameters are those of `DistributedOptimizer`.
 
     Parameters
     ----------
-    local_layers : a Keras layer, or several; their gradients are not reduced, but divided by the
-        number of ranks where `scale_local_gradients` says so.
+    local_layers : a Keras layer, or several. Their gradients are divided by the number of ranks if
+        `scale_local_gradients`.
 
     Raises
     ------
     InputError
-        `local_layers` are no layers, or have no weights yet; or as for `DistributedOptimizer`.
+        `local_layers` are not layers or have no weights yet; or as for `DistributedOptimizer`.
     """
     options = locals()
     local = variables_of(options.pop("local_layers"))
@@ -126,18 +117,17 @@ def load_model(
     compression: Any = Compression.none,
     legacy_opts: bool = False,
 ) -> Any:
-    """Return a saved Keras model whose optimizer is distributed and goes on where it stood.
+    """Return a saved Keras model with a distributed optimizer, which continues from its state.
 
     All ranks may read the same file.
 
     Parameters
     ----------
-    filepath : as for `keras.models.load_model`. A model that was saved without an optimizer comes
-        without one.
-    custom_optimizers : optimizer classes that Keras does not know.
-    custom_objects : other classes and functions that it does not know, by name.
+    filepath : as for `keras.models.load_model`. A model saved without an optimizer has none.
+    custom_optimizers : optimizer classes unknown to Keras.
+    custom_objects : other classes and functions unknown to Keras, by name.
     compression : as for `DistributedOptimizer`.
-    legacy_opts : ignored; the file tells of which kind its optimizer is.
+    legacy_opts : ignored; the file contains the kind of its optimizer.
 
     Raises
     ------
