@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.networks.models.names import NETWORK_NAMES
+from sciml_par.networks.models.named import NETWORK_NAMES
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.catalogue.registry import catalogue_entries, catalogue_entry

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.networks.models.names import NETWORK_NAMES
+from sciml_par.networks.models.named import NETWORK_NAMES
 from sciml_par.problems import catalogue_entries
 from sciml_par.programs import make_solving_parser, parse_solving_options, print_catalogue
 from sciml_par.programs.optimizers import OPTIMIZERS
