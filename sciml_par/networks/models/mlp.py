@@ -18,7 +18,7 @@ from sciml_par.networks.layers.initial_weights import (
     initializers_of,
 )
 from sciml_par.networks.layers.model_arguments import LAYER, checked_slopes
-from sciml_par.networks.propagation import taylor, taylor_higher
+from sciml_par.networks.propagation import taylor
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.weights_of import WeightsOf, checked_parameters
 
@@ -248,10 +248,8 @@ class MLP(OwnModel):
             layers = taylor.dense_layers(self._checked(parameters, x), self._activation)
         else:
             layers = self._taylor_layers(self._weights_of(parameters, x))
-        if not higher:
-            return taylor.jet_of_layers(layers, x, matrices)
         operators = checked_operators(higher, self.input_size, "MLP.jet")
-        return taylor_higher.jet_of_layers(layers, x, matrices, operators)
+        return taylor.jet_of_layers(layers, x, matrices, operators)
 
     def _by_layers(self, of: WeightsOf, x: tf.Tensor) -> tf.Tensor:
         a = tf.transpose(x)
