@@ -120,7 +120,7 @@ class DenseChain:
             for each in checked_operators(higher, len(factors), "DenseChain.jet")
         ]
         u, du, *rest = taylor.jet_of_layers(layers, x, scaled_matrices, of_z)
-        return u, du * tf.constant(factors, x.dtype), *rest
+        return u, du * tf.constant(factors, x.dtype) if self.scalings else du, *rest
 
     def _tensors(
         self, parameters: Sequence[tf.Tensor], dtype: Any, record_of: RecordOf | None = None
