@@ -7,7 +7,6 @@ import datetime
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -80,7 +79,7 @@ def _info(file: Path | None, *, overwrite: bool) -> int:
         print_outcomes(outcomes)
     if file is not None:
         ranks.on_root(partial(_write_file, file, facts, outcomes))
-    return int(any(outcome.wrong for outcome in outcomes))
+    return int(any(outcome["wrong"] for outcome in outcomes))
 
 
 def _check_file(path: Path, *, overwrite: bool) -> None:
@@ -98,14 +97,9 @@ def _check_file(path: Path, *, overwrite: bool) -> None:
 def _write_file(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> None:
     content = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "right": not any(outcome.wrong for outcome in outcomes),
-        "transport_obstacle": facts.transport_obstacle,
-        "native_obstacle": facts.native_obstacle,
-        "self_test": [
-            asdict(each) | {"tried": not each.obstacle, "right": not (each.obstacle or each.wrong)}
-            for each in outcomes
-        ],
-        "ranks": [asdict(rank) for rank in facts.ranks],
+        "right": not any(outcome["wrong"] for outcome in outcomes),
+        "self_test": outcomes,
+        **facts,
     }
     try:
         write_text(path, f"{json.dumps(content, indent=2)}\n")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from rich.padding import Padding
 from rich.table import Table
@@ -12,14 +12,15 @@ from rich.text import Text
 
 from sciml_par._terminal import console
 from sciml_par._text import counted, rank_list
-from sciml_par.info.facts import Facts, Finding, launched_apart, ranks_by
+from sciml_par.info.facts import Facts, launched_apart, ranks_by
 from sciml_par.info.self_test import COUNT, Outcome
 
 GOOD, ODD, BAD = "green", "yellow", "bold red"
 """What a text reports, as its colour on a terminal."""
 
-Row = tuple[str, Text | Table]
+Row = tuple[str, Text]
 """A label, empty if the row continues the one above, and its content."""
+Rank = dict[str, Any]
 
 # (whether a rank has a GPU, whether its TensorFlow computes on one): report on these ranks
 _TENSORFLOW = {
@@ -34,24 +35,37 @@ _TENSORFLOW = {
 
 def print_facts(facts: Facts) -> None:
     """Print everything but the self-test."""
-    _print_section("Versions", _versions(facts))
-    _print_section("MPI", _mpi(facts))
-    _print_section("Ranks", _ranks(facts))
-    _print_section("GPUs", _gpus(facts))
-    _print_section("Compiled functions", _compiled(facts))
-    _print_section("Environment", _environment(facts))
+    ranks = facts["ranks"]
+    hosts = list(ranks_by(rank["host_number"] for rank in ranks).values())
+    versions = {name: [rank["versions"][name] for rank in ranks] for name in ranks[0]["versions"]}
+    _print_section("Versions", ((name, _common(values)) for name, values in versions.items()))
+    _print_section("MPI", _mpi(ranks))
+    _print_section("Ranks", _ranks(ranks, hosts))
+    _print_section("GPUs", _gpus(ranks, hosts, facts["transport_obstacle"]))
+    _print_section("Compiled functions", _compiled(ranks, facts["native_obstacle"]))
+    _print_section("Environment", _environment(ranks))
 
 
 def print_outcomes(outcomes: Sequence[Outcome]) -> None:
     """Print the self-test and, as the last line, its verdict."""
     title = f"Self-test: allreduce of {COUNT:,} float32, median time of a call"
-    by_path = itertools.groupby(outcomes, lambda outcome: outcome.path)
-    _print_section(title, ((path, _path([*found])) for path, found in by_path))
-    _print(_verdict(outcomes))
+    _print_section(title, _outcomes(outcomes))
+    tried = [each for each in outcomes if each["tried"]]
+    wrong, tests = sum(not each["right"] for each in tried), counted(len(tried), "test")
+    if not tried:
+        _print(Text("Nothing was tried. Try two ranks: mpirun -np 2 sciml-par info", ODD))
+    elif wrong:
+        _print(Text(f"{wrong} of {tests} went WRONG.", BAD))
+    else:
+        _print(Text(f"All {tests} that could be tried went right.", GOOD))
 
 
 def _print_section(title: str, rows: Iterable[Row]) -> None:
-    grid = _grid(rows, label_width=16)
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(min_width=16, no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, content in rows:
+        grid.add_row(Text(label), content)
     _print(Text(title, "bold"), Padding(grid, (0, 0, 1, 2)))  # set in, an empty line below
 
 
@@ -66,111 +80,89 @@ def _print(*content: Text | Padding) -> None:
     sys.stdout.flush()
 
 
-def _grid(rows: Iterable[Row], label_width: int) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(min_width=label_width, no_wrap=True)
-    grid.add_column(overflow="fold")
-    for label, content in rows:
-        grid.add_row(Text(label), content)
-    return grid
-
-
-def _versions(facts: Facts) -> Iterator[Row]:
-    for name in facts.ranks[0].versions:
-        yield name, _common(rank.versions[name] for rank in facts.ranks)
-
-
-def _mpi(facts: Facts) -> Iterator[Row]:
-    yield "library", _common(rank.mpi_library for rank in facts.ranks)
-    yield "standard", _common(rank.mpi_standard for rank in facts.ranks)
-    for level, ranks in ranks_by(rank.thread_level for rank in facts.ranks).items():
-        text = f"{level} on {rank_list(ranks)}, not MULTIPLE: nothing notices ranks that hang"
+def _mpi(ranks: Sequence[Rank]) -> Iterator[Row]:
+    yield "library", _common(rank["mpi_library"] for rank in ranks)
+    yield "standard", _common(rank["mpi_standard"] for rank in ranks)
+    for level, those in ranks_by(rank["thread_level"] for rank in ranks).items():
+        text = f"{level} on {rank_list(those)}, not MULTIPLE: nothing notices ranks that hang"
         yield "thread level", Text(level) if level == "MULTIPLE" else Text(text, BAD)
 
 
-def _ranks(facts: Facts) -> Iterator[Row]:
-    hosts, launched = _hosts(facts), facts.ranks[0].launched
-    yield "in all", Text(f"{counted(len(facts.ranks), 'rank')} on {counted(len(hosts), 'host')}")
-    if launched_apart(len(facts.ranks), launched):
+def _ranks(ranks: Sequence[Rank], hosts: Sequence[list[int]]) -> Iterator[Row]:
+    launched = ranks[0]["launched"]
+    yield "in all", Text(f"{counted(len(ranks), 'rank')} on {counted(len(hosts), 'host')}")
+    if launched_apart(len(ranks), launched):
         text = f"mpirun started {launched} processes, and each is alone: mpi4py uses another MPI"
         yield "", Text(text, BAD)
-    for ranks in hosts:
-        yield facts.ranks[ranks[0]].host, _threads_and_cores(facts, ranks)
+    for here in hosts:
+        threads = [ranks[r]["threads"] for r in here]
+        cores = len({core for r in here for core in ranks[r]["cores"]})
+        least, most = min(threads), max(threads)
+        used = counted(most, "thread") if least == most else f"{least} to {most} threads"
+        each = " each" if len(here) > 1 else ""
+        text = f"{rank_list(here)}: {used}{each}, on {counted(cores, 'core')}"
+        slow = ": too many threads, so collectives will be slow" if sum(threads) > cores else ""
+        yield ranks[here[0]]["host"], Text(text + slow, ODD if slow else "")
 
 
-def _threads_and_cores(facts: Facts, ranks: Sequence[int]) -> Text:
-    threads = [facts.ranks[r].threads for r in ranks]
-    cores = len({core for r in ranks for core in facts.ranks[r].cores})
-    least, most = min(threads), max(threads)
-    used = counted(most, "thread") if least == most else f"{least} to {most} threads"
-    each = " each" if len(ranks) > 1 else ""
-    text = f"{rank_list(ranks)}: {used}{each}, on {counted(cores, 'core')}"
-    if sum(threads) > cores:
-        return Text(f"{text}: too many threads, so collectives will be slow", ODD)
-    return Text(text)
-
-
-def _gpus(facts: Facts) -> Iterator[Row]:
-    for ranks in _hosts(facts):
-        yield from _gpus_of_host(facts, ranks)
-    seen = ranks_by((rank.gpu is not None, rank.tensorflow_on_gpu) for rank in facts.ranks)
+def _gpus(ranks: Sequence[Rank], hosts: Sequence[list[int]], obstacle: str) -> Iterator[Row]:
+    for here in hosts:
+        yield from _gpus_of_host(ranks, here)
+    seen = ranks_by((rank["gpu"] is not None, rank["tensorflow_on_gpu"]) for rank in ranks)
     for kind, (text, style) in _TENSORFLOW.items():
         if kind in seen:
             yield "TensorFlow", Text(text.format(rank_list(seen[kind])), style)
-    bits = _common("on" if rank.tensor_float_32 else "off" for rank in facts.ranks)
-    if any(rank.tensor_float_32 for rank in facts.ranks):
+    bits = _common("on" if rank["tensor_float_32"] else "off" for rank in ranks)
+    if any(rank["tensor_float_32"] for rank in ranks):
         bits = Text(f"{bits}: float32 matrices are multiplied with ten bits", ODD)
     yield "TensorFloat-32", bits
-    nccl = _finding([rank.nccl for rank in facts.ranks])
-    if nccl.style == BAD and not any(rank.gpu for rank in facts.ranks):
+    any_gpu, nccl = any(rank["gpu"] for rank in ranks), _finding(ranks, "nccl")
+    if nccl.style == BAD and not any_gpu:
         nccl = Text(f"not needed without a GPU: {nccl}")
     yield "NCCL", nccl
-    yield "between GPUs", _transport(facts)
+    if not obstacle:
+        travel = Text("tensors travel by NCCL", GOOD)
+    elif len(ranks) == 1:
+        travel = Text("nothing travels: there is one rank")
+    elif not any_gpu:
+        travel = Text("nothing travels: no rank has a GPU")
+    else:
+        text = f"tensors travel by MPI through host memory, which is slow: {obstacle}"
+        travel = Text(text, BAD)
+    yield "between GPUs", travel
 
 
-def _gpus_of_host(facts: Facts, ranks: Sequence[int]) -> Iterator[Row]:
-    host = facts.ranks[ranks[0]].host
-    entries = {gpu.identity: gpu.entry for r in ranks for gpu in facts.ranks[r].visible}
+def _gpus_of_host(ranks: Sequence[Rank], here: Sequence[int]) -> Iterator[Row]:
+    host = ranks[here[0]]["host"]
+    entries = {gpu["identity"]: gpu["entry"] for r in here for gpu in ranks[r]["visible"]}
     if not entries:
         yield host, Text("none")
     for identity, entry in entries.items():
-        users = [r for r in ranks if (gpu := facts.ranks[r].gpu) and gpu.identity == identity]
-        names = dict.fromkeys(facts.ranks[r].gpu_name for r in users)
+        users = [r for r in here if (gpu := ranks[r]["gpu"]) and gpu["identity"] == identity]
+        names = dict.fromkeys(ranks[r]["gpu_name"] for r in users)
         uuid = "" if identity == entry else identity[: len("GPU-12345678")]
         known = ", ".join(filter(None, [f"GPU {entry}", *names, uuid]))
         yield host, Text(f"{known}: {rank_list(users) if users else 'no rank'}")
         host = ""
 
 
-def _transport(facts: Facts) -> Text:
-    if not facts.transport_obstacle:
-        return Text("tensors travel by NCCL", GOOD)
-    if len(facts.ranks) == 1:
-        return Text("nothing travels: there is one rank")
-    if not any(rank.gpu for rank in facts.ranks):
-        return Text("nothing travels: no rank has a GPU")
-    text = f"tensors travel by MPI through host memory, which is slow: {facts.transport_obstacle}"
-    return Text(text, BAD)
-
-
-def _compiled(facts: Facts) -> Iterator[Row]:
-    found = _finding([rank.foreign_calls for rank in facts.ranks])
+def _compiled(ranks: Sequence[Rank], obstacle: str) -> Iterator[Row]:
+    found = _finding(ranks, "foreign_calls")
     if found.style == BAD:
         yield "collectives", Text(f"do not work with jit_compile=True: {found}", BAD)
         return
     version = f"XLA's foreign-call interface, version {found}"
     yield "collectives", Text(f"work with jit_compile=True ({version})", found.style or GOOD)
-    if len(facts.ranks) > 1:
-        obstacle = facts.native_obstacle
+    if len(ranks) > 1:
         by_code = Text("by machine code, through the host's shared memory", GOOD)
         yield "short ones", Text(f"by Python and MPI: {obstacle}") if obstacle else by_code
 
 
-def _environment(facts: Facts) -> Iterator[Row]:
-    environments = [rank.environment for rank in facts.ranks]
-    names = sorted({name for environment in environments for name in environment})
+def _environment(ranks: Sequence[Rank]) -> Iterator[Row]:
+    each = [rank["environment"] for rank in ranks]
+    names = sorted({name for environment in each for name in environment})
     for name in names:
-        yield name, _common(each.get(name, "not set") or "set, and empty" for each in environments)
+        yield name, _common(e.get(name, "not set") or "set, and empty" for e in each)
     if not names:
         yield "", Text("no variable that matters here is set")
 
@@ -184,38 +176,30 @@ def _common(answers: Iterable[str]) -> Text:
     return Text(f"differs: {each}", ODD)
 
 
-def _finding(findings: Sequence[Finding]) -> Text:
+def _finding(ranks: Sequence[Rank], name: str) -> Text:
     """Return the version; or, in the style BAD, why it is missing."""
-    text = _common(each.obstacle or each.version for each in findings)
-    return Text(str(text), BAD) if any(each.obstacle for each in findings) else text
+    text = _common(rank[name]["obstacle"] or rank[name]["version"] for rank in ranks)
+    return Text(str(text), BAD) if any(rank[name]["obstacle"] for rank in ranks) else text
 
 
-def _hosts(facts: Facts) -> list[list[int]]:
-    return list(ranks_by(rank.host_number for rank in facts.ranks).values())
-
-
-def _path(outcomes: Sequence[Outcome]) -> Text | Table:
+def _outcomes(outcomes: Sequence[Outcome]) -> Iterator[Row]:
     """Return the result of each context; or, if none could be tried, the reason."""
-    if len({outcome.obstacle for outcome in outcomes}) == 1 and outcomes[0].obstacle:
-        return Text(f"not tried: {outcomes[0].obstacle}")
-    return _grid([(each.context, _outcome(each)) for each in outcomes], len("tf.function"))
+    for path in dict.fromkeys(each["path"] for each in outcomes):
+        label, contexts = path, [each for each in outcomes if each["path"] == path]
+        if len({each["obstacle"] for each in contexts}) == 1 and contexts[0]["obstacle"]:
+            yield label, Text(f"not tried: {contexts[0]['obstacle']}")
+            continue
+        for each in contexts:
+            text, style = _outcome(each)
+            yield label, Text(f"{each['context']:<11}  {text}", style)
+            label = ""
 
 
-def _outcome(outcome: Outcome) -> Text:
-    if outcome.seconds is None:
-        return Text(f"not tried: {outcome.obstacle}", ODD)
-    if not outcome.wrong:
-        return Text(f"right  {1e3 * outcome.seconds:8.2f} ms", GOOD)
-    (rank, fault), *others = outcome.wrong.items()
+def _outcome(outcome: Outcome) -> tuple[str, str]:
+    if not outcome["tried"]:
+        return f"not tried: {outcome['obstacle']}", ODD
+    if outcome["right"]:
+        return f"right  {1e3 * outcome['seconds']:8.2f} ms", GOOD
+    (rank, fault), *others = outcome["wrong"].items()
     also = f" ({rank_list([r for r, _ in others])} went wrong, too)" if others else ""
-    return Text(f"WRONG: rank {rank} {fault}{also}", BAD)
-
-
-def _verdict(outcomes: Sequence[Outcome]) -> Text:
-    tried = [outcome for outcome in outcomes if not outcome.obstacle]
-    wrong = sum(bool(outcome.wrong) for outcome in tried)
-    if not tried:
-        return Text("Nothing was tried. Try two ranks: mpirun -np 2 sciml-par info", ODD)
-    if wrong:
-        return Text(f"{wrong} of {counted(len(tried), 'test')} went WRONG.", BAD)
-    return Text(f"All {counted(len(tried), 'test')} that could be tried went right.", GOOD)
+    return f"WRONG: rank {rank} {fault}{also}", BAD

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -31,42 +30,41 @@ _DEVICES = {_MPI: "/CPU:0", _NCCL: "/GPU:0", _MPI_FROM_GPU: "/GPU:0"}
 Collective = Callable[[Any], Any]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How one path did in one context: an entry of `self_test` in the JSON file."""
+Outcome = dict[str, Any]
+"""How one path did in one context: an entry of `self_test` in the JSON file.
 
-    path: str
-    context: str
-    obstacle: str = ""  # why it was not tried
-    wrong: Mapping[int, str] = field(default_factory=dict)  # {rank: fault}
-    seconds: float | None = None  # median time until a result can be read, on the slowest rank
+`wrong` is {rank: fault}; `seconds` the median until a result can be read, on the slowest rank.
+"""
 
 
 def self_test(facts: Facts, communicator: Communicator) -> list[Outcome]:
     """Try every path in every context (collective)."""
     outcomes = []
     for path, context, obstacle in planned(facts):
-        if obstacle:
-            outcomes.append(Outcome(path, context, obstacle))
-            continue
-        device = _DEVICES[path]
-        plain = partial(allreduce, op=Sum, communicator=communicator, device=device)
-        collective = in_context(context, plain, device)
-        wrong, seconds = try_collective(collective, device, communicator)
-        outcomes.append(Outcome(path, context, "", wrong, seconds))
+        wrong: dict[int, str] = {}
+        seconds = None
+        if not obstacle:
+            device = _DEVICES[path]
+            plain = partial(allreduce, op=Sum, communicator=communicator, device=device)
+            collective = in_context(context, plain, device)
+            wrong, seconds = try_collective(collective, device, communicator)
+        which = {"path": path, "context": context, "obstacle": obstacle, "tried": not obstacle}
+        right = not (obstacle or wrong)
+        outcomes.append({**which, "wrong": wrong, "seconds": seconds, "right": right})
     return outcomes
 
 
 def planned(facts: Facts) -> Iterator[tuple[str, str, str]]:
     """Yield path, context and the obstacle to a test of it, empty if there is none."""
-    alone = "a collective of one rank moves nothing" if len(facts.ranks) == 1 else ""
-    calls = ranks_by(rank.foreign_calls.obstacle for rank in facts.ranks)
-    no_calls = "; ".join(f"{rank_list(ranks)}: {text}" for text, ranks in calls.items() if text)
+    ranks = facts["ranks"]
+    alone = "a collective of one rank moves nothing" if len(ranks) == 1 else ""
+    calls = ranks_by(rank["foreign_calls"]["obstacle"] for rank in ranks)
+    no_calls = "; ".join(f"{rank_list(those)}: {text}" for text, those in calls.items() if text)
     no_nccl = alone or _obstacle_to_nccl(facts)
     obstacles = {_MPI: (alone, no_calls), _NCCL: (no_nccl, no_calls)}
-    if no_nccl and not alone and all(rank.tensorflow_on_gpu for rank in facts.ranks):
+    if no_nccl and not alone and all(rank["tensorflow_on_gpu"] for rank in ranks):
         # Programs take this path here.
-        lacking = ranks_by(rank.copies for rank in facts.ranks).get(False)
+        lacking = ranks_by(rank["copies"] for rank in ranks).get(False)
         no_copies = f"needs CuPy on {rank_list(lacking)}" if lacking else ""
         obstacles[_MPI_FROM_GPU] = "", no_calls or no_copies
     for path, (in_any_context, in_compiled) in obstacles.items():
@@ -75,31 +73,28 @@ def planned(facts: Facts) -> Iterator[tuple[str, str, str]]:
 
 
 def _obstacle_to_nccl(facts: Facts) -> str:
-    if not any(rank.gpu for rank in facts.ranks):
+    if not any(rank["gpu"] for rank in facts["ranks"]):
         return "no rank has a GPU"
-    blind = ranks_by(rank.tensorflow_on_gpu for rank in facts.ranks).get(False)
+    blind = ranks_by(rank["tensorflow_on_gpu"] for rank in facts["ranks"]).get(False)
     no_gpu = f"TensorFlow finds no GPU on {rank_list(blind)}" if blind else ""
-    return facts.transport_obstacle or no_gpu
+    return facts["transport_obstacle"] or no_gpu
 
 
 def in_context(context: str, collective: Collective, device: str) -> Collective:
     """Return `collective` on `device`: eager, in a graph, or compiled by XLA."""
 
-    def on_device(x: Any) -> Any:
-        with tf.device(device):
-            return collective(x)
+    def placed(function: Collective) -> Collective:
+        def on_device(x: Any) -> Any:
+            with tf.device(device):  # outside as well: XLA would compile for a GPU if there is one
+                return function(x)
+
+        return on_device
 
     if context == EAGER:
-        return on_device
+        return placed(collective)
     # None instead of False: a plain graph as users have it who do not mention compilation.
     compiled = True if context == COMPILED else None
-    function = tf.function(on_device, jit_compile=compiled, autograph=False)
-
-    def called_on_device(x: Any) -> Any:
-        with tf.device(device):  # otherwise XLA compiles for a GPU if there is one
-            return function(x)
-
-    return called_on_device
+    return placed(tf.function(placed(collective), jit_compile=compiled, autograph=False))
 
 
 def try_collective(

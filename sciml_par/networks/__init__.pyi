@@ -8,8 +8,8 @@ from .layers.activation import activation_named as activation_named
 from .models.fourier_features import FourierFeatures as FourierFeatures
 from .models.mlp import MLP as MLP
 from .models.modified_mlp import ModifiedMLP as ModifiedMLP
+from .models.named import NETWORK_NAMES as NETWORK_NAMES
 from .models.named import network_named as network_named
-from .models.names import NETWORK_NAMES as NETWORK_NAMES
 from .models.periodic_embedding import PeriodicEmbedding as PeriodicEmbedding
 from .models.pirate_net import PirateNet as PirateNet
 from .models.random_features import RandomFeatures as RandomFeatures

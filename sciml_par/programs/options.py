@@ -1,4 +1,4 @@
-"""Options on the command line: parsers, types for argparse, and one message from all ranks."""
+"""What all programs share: parsers, types of options, the folder of results, and one message."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import io
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from sciml_par.programs.launcher_environment import launched_rank
+from sciml_par.results.stored.folder import claim_folder, claim_numbered_folder
 
 
 def program_name() -> str:
@@ -29,19 +31,20 @@ def new_parser(description: str | None, program: str | None) -> argparse.Argumen
     )
 
 
+def add_options(
+    parser: argparse.ArgumentParser, table: Mapping[str, tuple[Callable[[str], Any], str, str]]
+) -> None:
+    """Add options with a value: {"--name": (type, metavar, help)}."""
+    for name, (kind, metavar, text) in table.items():
+        parser.add_argument(name, type=kind, metavar=metavar, help=text)
+
+
 def add_output_options(parser: argparse.ArgumentParser, default: str) -> None:
     """Add --output and --overwrite; `default` is the folder that --help names."""
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help=f"folder for results (default {default}, numbered if it is there)",
-    )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="allow --output to name a folder with the results of another run",
-    )
+    folder = f"folder for results (default {default}, numbered if it already exists)"
+    add_options(parser, {"--output": (Path, "DIR", folder)})
+    replaces = "allow --output to name a folder with the results of another run"
+    parser.add_argument("--overwrite", action="store_true", help=replaces)
 
 
 def add_verbose_option(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +60,36 @@ def only_rank_0_prints() -> Iterator[None]:
         return
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
         yield
+
+
+@contextlib.contextmanager
+def output_folder(
+    named: Path | None,
+    default: Path,
+    *,
+    overwrite: bool,
+    resume: bool = False,
+    on_root: Callable[[Callable[[], Path]], Path],
+) -> Iterator[Path]:
+    """Claim the folder `named`, or `default` with the first free number, for the work within.
+
+    A folder that the work leaves empty is removed. It is as collective as `on_root`.
+    """
+    made: list[Path] = []
+
+    def claim() -> Path:
+        if named is not None:
+            return claim_folder(named, overwrite=overwrite or resume)
+        made.append(claim_numbered_folder(default))
+        return made[0]
+
+    try:
+        yield on_root(claim)
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):  # it is not empty, as it should be
+                folder.rmdir()
+                folder.parent.rmdir()
 
 
 def integer_from(least: int) -> Callable[[str], int]:

@@ -28,14 +28,15 @@ from sciml_par.errors import OutputError
 from sciml_par.programs.launcher import launch
 from sciml_par.programs.launcher_environment import launched_rank
 from sciml_par.programs.options import (
+    add_options,
     add_output_options,
     add_verbose_option,
     new_parser,
     only_rank_0_prints,
+    output_folder,
     positive_integer,
     positive_number,
 )
-from sciml_par.programs.output_folder import output_folder
 from sciml_par.results.stored.files import versions
 from sciml_par.results.stored.folder import RESULTS
 
@@ -50,21 +51,14 @@ def make_scaling_study_parser(
     """Return a parser with the options of every scaling study, for a program to add its options."""
     parser = new_parser(description, program)
     _add_own_options(parser)
-    add = parser.add_argument
-    add(
-        "--threads",
-        type=positive_integer,
-        default=1,
-        metavar="N",
-        help="cores that a rank keeps busy (default %(default)s, to compare ranks, not threads)",
-    )
-    add(
-        "--time-limit",
-        type=positive_number,
-        default=600,
-        metavar="SECONDS",
-        help="end a run of --ranks after this time (default %(default)s)",
-    )
+    cores = "cores that a rank keeps busy (default 1, to compare ranks, not threads)"
+    limit = "end a run of --ranks after this time (default 600)"
+    table = {
+        "--threads": (positive_integer, "N", cores),
+        "--time-limit": (positive_number, "SECONDS", limit),
+    }
+    add_options(parser, table)
+    parser.set_defaults(threads=1, time_limit=600)
     add_verbose_option(parser)
     return parser
 
@@ -117,23 +111,18 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _add_own_options(parser: argparse.ArgumentParser) -> None:
-    """The options that a launched run does not inherit."""
-    add = parser.add_argument
-    add(
-        "--ranks",
-        type=_rank_counts,
-        metavar="P,Q,…",
-        help="launch this program under mpirun on each of these numbers of ranks, one after the "
-        "other, and compare them, such as 1,2,4",
+    """Add the options that a launched run does not inherit."""
+    ranks = (
+        "launch this program under mpirun on each of these numbers of ranks, one after the other, "
+        "and compare them, such as 1,2,4"
     )
+    record = (
+        "write the record of this run to FILE, and neither table nor folder, as the runs of "
+        "--ranks do"
+    )
+    add_options(parser, {"--ranks": (_rank_counts, "P,Q,…", ranks)})
+    add_options(parser, {"--record": (Path, "FILE", record)})
     add_output_options(parser, f"runs/{parser.prog}")
-    add(
-        "--record",
-        type=Path,
-        metavar="FILE",
-        help="write the record of this run to FILE, and neither table nor folder, as the runs of "
-        "--ranks do",
-    )
 
 
 def _rank_counts(text: str) -> tuple[int, ...]:

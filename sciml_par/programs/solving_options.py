@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.networks.models.names import NETWORK_NAMES
+from sciml_par.networks.models.named import NETWORK_NAMES
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.catalogue.registry import catalogue_entries, catalogue_entry
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
-from sciml_par.programs.options import only_rank_0_prints, positive_integer, positive_number
+from sciml_par.programs.options import (
+    add_options,
+    only_rank_0_prints,
+    positive_integer,
+    positive_number,
+)
 from sciml_par.programs.training_options import (
     TrainingOptions,
     check_together,
@@ -179,33 +184,25 @@ def make_solving_parser(
     parser = make_training_parser(description, program=program)
     add = parser.add_argument
     add("name", nargs="?", metavar="NAME", help="of the problem; --list prints all")
-    add(
-        "--tolerance",
-        type=positive_number,
-        metavar="E",
-        help="solve until the estimated relative error is below E, as sciml_par.solve does",
-    )
-    add(
-        "--seconds",
-        type=positive_number,
-        metavar="S",
-        help="after which no further method begins, with --tolerance (default 120)",
-    )
+    tolerance = "solve until the estimated relative error is below E, as sciml_par.solve does"
+    seconds = "after which no further method begins, with --tolerance (default 120)"
+    boundary = "points on the boundary, of all ranks (default that of the problem)"
+    table = {
+        "--tolerance": (positive_number, "E", tolerance),
+        "--seconds": (positive_number, "S", seconds),
+        "--boundary": (positive_integer, "N", boundary),
+    }
+    add_options(parser, table)
     add("--list", action="store_true", help="print the names of the problems and their equations")
-    add(
-        "--boundary",
-        type=positive_integer,
-        metavar="N",
-        help="points on the boundary, of all ranks (default that of the problem)",
-    )
     add("--network", choices=NETWORK_NAMES, help="default that of the problem")
+    parameter = "of the problem, as noise=0.01; may be repeated"
     add(
         "--parameter",
         type=named_number,
+        metavar="NAME=NUMBER",
         action="append",
         default=[],
-        metavar="NAME=NUMBER",
-        help="of the problem, as noise=0.01; may be repeated",
+        help=parameter,
     )
     return parser
 

@@ -12,16 +12,17 @@ from typing import Any
 from sciml_par._text import counted
 from sciml_par.programs.optimizers import ADAM, AUTO, OPTIMIZERS
 from sciml_par.programs.options import (
+    add_options,
     add_output_options,
     add_verbose_option,
     duration,
     integer_from,
     new_parser,
     only_rank_0_prints,
+    output_folder,
     positive_integer,
     positive_number,
 )
-from sciml_par.programs.output_folder import output_folder
 
 _RATE = 1e-3
 _DEPTH = 2
@@ -225,110 +226,67 @@ def make_training_parser(
 
 def _add_model_options(parser: argparse.ArgumentParser, points: Mapping[str, int] | None) -> None:
     own, add = points is None, parser.add_argument
-    add(
-        "--mode",
-        choices=("data", "ensemble"),
-        default="data",
-        help="data: all ranks train one model, each on its part of the domain (default); "
-        "ensemble: each rank trains separate models",
+    modes = (
+        "data: all ranks train one model, each on its part of the domain (default); ensemble: "
+        "each rank trains separate models"
     )
-    add(
-        "--optimizer",
-        choices=tuple(OPTIMIZERS),
-        help=f"auto{'' if own else ' (default)'}: chosen by the numbers of parameters and points; "
-        f"adam; lbfgs; lm: Levenberg-Marquardt, for at most a few thousand parameters; ssbroyden",
+    add("--mode", choices=("data", "ensemble"), default="data", help=modes)
+    optimizers = (
+        f"auto{'' if own else ' (default)'}: chosen by the numbers of parameters and points; adam; "
+        f"lbfgs; lm: Levenberg-Marquardt, for at most a few thousand parameters; ssbroyden"
     )
-    add(
-        "--steps",
-        type=positive_integer,
-        metavar="N",
-        help=f"most updates of the weights (default {_usual_steps()}; auto has its own)",
-    )
+    add("--optimizer", choices=tuple(OPTIMIZERS), help=optimizers)
+    steps = f"most updates of the weights (default {_usual_steps()}; auto chooses it)"
     kind = "points in the domain, of all ranks" if own else _EQUISPACED
     default = _modes(points) if points else _OF_PROBLEM
-    add("--points", type=integer_from(2), metavar="N", help=f"{kind} (default {default})")
-    add(
-        "--learning-rate",
-        type=positive_number,
-        metavar="R",
-        help="of adam (default 0.001), which is taken where --optimizer is not given",
-    )
-    add(
-        "--scale-learning-rate",
-        action=argparse.BooleanOptionalAction,
-        help="multiply the learning rate of adam by the number of ranks (default in mode data); "
-        "takes adam as --learning-rate does",
-    )
+    rate = "of adam (default 0.001), which is taken where --optimizer is not given"
     width = f"units per hidden layer (default {_OF_PROBLEM if own else _WIDTHS})"
-    add("--width", type=positive_integer, metavar="N", help=width)
-    add(
-        "--depth",
-        type=positive_integer,
-        default=None if own else _DEPTH,
-        metavar="N",
-        help=f"hidden layers (default {_OF_PROBLEM if own else _DEPTH})",
+    depth = f"hidden layers (default {_OF_PROBLEM if own else _DEPTH})"
+    seed = "of the initial weights; members derive theirs from it (default 0)"
+    members = "models per rank in mode ensemble (default 1)"
+    table = {
+        "--steps": (positive_integer, "N", steps),
+        "--points": (integer_from(2), "N", f"{kind} (default {default})"),
+        "--learning-rate": (positive_number, "R", rate),
+        "--width": (positive_integer, "N", width),
+        "--depth": (positive_integer, "N", depth),
+        "--seed": (integer_from(0), "N", seed),
+        "--members": (positive_integer, "M", members),
+    }
+    add_options(parser, table)
+    parser.set_defaults(depth=None if own else _DEPTH, seed=0, members=1)
+    scale = (
+        "multiply the learning rate of adam by the number of ranks (default in mode data); takes "
+        "adam as --learning-rate does"
     )
-    add(
-        "--seed",
-        type=integer_from(0),
-        default=0,
-        metavar="N",
-        help="of the initial weights; members derive theirs from it (default %(default)s)",
-    )
+    add("--scale-learning-rate", action=argparse.BooleanOptionalAction, help=scale)
     precision = "default float32 with adam, else float64"
     add("--precision", choices=("float32", "float64"), help=precision)
-    add(
-        "--members",
-        type=positive_integer,
-        default=1,
-        metavar="M",
-        help="models per rank in mode ensemble (default %(default)s)",
-    )
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     add_output_options(parser, f"runs/{parser.prog}-MODE")
-    add(
-        "--log-every",
-        type=positive_integer,
-        metavar="N",
-        help="steps between recorded losses, which are also shown (default about 500 records)",
+    log = "steps between recorded losses, which are also shown (default about 500 records)"
+    checkpoints = (
+        "write a checkpoint to the output folder every N steps; in any case one is written at the "
+        "end, and when the run is stopped by Ctrl-C, SIGTERM, SIGUSR1 or its wall time"
     )
-    add(
-        "--target-loss",
-        type=positive_number,
-        metavar="L",
-        help="end a model when its loss has come down to L",
+    wall_time = "stop after this time, with exit code 75; --resume continues"
+    no_progress = "end a model when its loss has not fallen for N steps"
+    table = {
+        "--log-every": (positive_integer, "N", log),
+        "--target-loss": (positive_number, "L", "end a model when its loss has fallen to L"),
+        "--stop-without-progress": (positive_integer, "N", no_progress),
+        "--wall-time": (duration, "H:MM:SS", wall_time),
+        "--checkpoint-every": (positive_integer, "N", checkpoints),
+    }
+    add_options(parser, table)
+    resume = (
+        "continue the run whose folder --output names, given the same options; '--resume auto' "
+        "starts it if it has no checkpoint yet"
     )
-    add(
-        "--stop-without-progress",
-        type=positive_integer,
-        metavar="N",
-        help="end a model when its loss has not fallen for N steps",
-    )
-    add(
-        "--wall-time",
-        type=duration,
-        metavar="H:MM:SS",
-        help="stop after this time, with exit code 75; --resume continues",
-    )
-    add(
-        "--checkpoint-every",
-        type=positive_integer,
-        metavar="N",
-        help="write a checkpoint to the output folder every N steps; in any case one is written "
-        "at the end, and when the run is stopped by Ctrl-C, SIGTERM, SIGUSR1 or its wall time",
-    )
-    add(
-        "--resume",
-        nargs="?",
-        const=True,
-        default=False,
-        choices=("auto",),
-        help="continue the run whose folder --output names, given the same options; "
-        "'--resume auto' starts it if it has no checkpoint yet",
-    )
+    add = parser.add_argument
+    add("--resume", nargs="?", const=True, default=False, choices=("auto",), help=resume)
     add("--no-plots", dest="plots", action="store_false", help="write no figures")
     add_verbose_option(parser)
 

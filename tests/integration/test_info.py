@@ -6,14 +6,13 @@ import json
 import re
 import socket
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from launch import ROOT, Ended, launch
 
-from sciml_par.info.facts import Facts, Finding, gather_facts
+from sciml_par.info.facts import gather_facts
 from sciml_par.info.report import print_facts
 from sciml_par.info.self_test import (
     CONTEXTS,
@@ -25,7 +24,6 @@ from sciml_par.info.self_test import (
     try_collective,
 )
 from sciml_par.parallel import current_world
-from sciml_par.parallel.startup.gpu_choice import VisibleGpu
 
 launches = pytest.mark.launches
 PAGE = (ROOT / "docs" / "info.md").read_text(encoding="utf-8")
@@ -203,7 +201,8 @@ def test_a_result_of_another_call_rank_place_or_operation_is_wrong() -> None:
 
 # --- the page on machines that are not at hand
 
-GPUS = tuple(VisibleGpu(str(i), f"GPU-{i}{i}{i}{i}ffff-aaaa") for i in range(2))
+GPUS = [{"entry": str(i), "identity": f"GPU-{i}{i}{i}{i}ffff-aaaa"} for i in range(2)]
+NCCL, OLD = {"version": "2.30.7", "obstacle": ""}, {"version": "", "obstacle": "too old"}
 
 
 @pytest.mark.parametrize(
@@ -218,22 +217,26 @@ GPUS = tuple(VisibleGpu(str(i), f"GPU-{i}{i}{i}{i}ffff-aaaa") for i in range(2))
         ({"mpi_library": "Other"}, "", "library differs: Some MPI on rank 0; Other on rank 1"),
         ({"thread_level": "SINGLE"}, "", "SINGLE on rank 1, not MULTIPLE"),
         ({"tensorflow_on_gpu": False}, "", "TensorFlow finds no GPU on rank 1"),
-        ({"gpu": None, "visible": ()}, "", "computes on a GPU not given to rank 1"),
+        ({"gpu": None, "visible": []}, "", "computes on a GPU not given to rank 1"),
         ({"tensor_float_32": True}, "", "TensorFloat-32 differs: off on rank 0; on on rank 1"),
-        ({"nccl": Finding("", "too old")}, "", "NCCL differs: 2.30.7 on rank 0; too old on rank 1"),
+        (
+            {"nccl": {"version": "", "obstacle": "too old"}},
+            "",
+            "NCCL differs: 2.30.7 on rank 0; too old on rank 1",
+        ),
     ],
 )
 def test_the_page_of_two_ranks_with_gpus(
     changes: dict, obstacle: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = replace(
-        gather_facts(current_world(), {}).ranks[0],
+    first = {
+        **gather_facts(current_world(), {})["ranks"][0],
         **{"host": "node1", "cores": (0, 1), "threads": 1, "mpi_library": "Some MPI"},
         **{"visible": GPUS, "gpu": GPUS[0], "gpu_name": "H100", "tensorflow_on_gpu": True},
-        **{"nccl": Finding("2.30.7")},
-    )
-    second = replace(first, **{"gpu": GPUS[1]} | changes)
-    facts = Facts((first, second), obstacle)
+        "nccl": NCCL,
+    }
+    second = {**first, "gpu": GPUS[1], **changes}
+    facts = {"ranks": [first, second], "transport_obstacle": obstacle, "native_obstacle": ""}
     print_facts(facts)
     assert sentence in words(capsys.readouterr().out)
     ways = {(path, context): why for path, context, why in planned(facts)}
@@ -247,7 +250,8 @@ def test_a_terminal_shows_what_is_good_and_what_is_bad_in_colour(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    bad = replace(gather_facts(current_world(), {}).ranks[0], thread_level="SINGLE")
-    print_facts(Facts((bad,), ""))
+    facts = gather_facts(current_world(), {})
+    bad = {**facts["ranks"][0], "thread_level": "SINGLE"}
+    print_facts({**facts, "ranks": [bad], "transport_obstacle": ""})
     out = capsys.readouterr().out
     assert "\x1b[1;31mSINGLE on rank 0" in out and "\x1b[32mtensors travel by NCCL" in out

@@ -90,7 +90,7 @@ def test_a_sequential_model_of_single_precision():
         (lambda: FourierFeatures(0), "FourierFeatures: features must be an integer of at least 1"),
         (lambda: FourierFeatures(4, scale=0.0), r"scale must be a number > 0, or several, .*got 0"),
         (lambda: FourierFeatures(4, scale=[]), "scale must be a number > 0"),
-        (lambda: FourierFeatures(4, seed=-1), "seed must be an integer ≥ 0, got -1"),
+        (lambda: FourierFeatures(4, seed=-1), "seed must be an integer of at least 0, got -1"),
         (lambda: PeriodicEmbedding([0], domain=np.zeros((2, 2, 2))), "lower and upper corners"),
         (lambda: PeriodicEmbedding({}), r"must name an axis at least, as in \{0: 2.0\}"),
         (lambda: PeriodicEmbedding([0]), "axis 0 has no period; give it, .*domain=problem.domain"),

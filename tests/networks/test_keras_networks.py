@@ -200,15 +200,20 @@ def test_a_number_in_a_model_is_part_of_its_key():
     assert as_network(model, 2, 1).key != before
 
 
-def test_gradients_of_their_own_are_the_models_own():
-    """TensorFlow's silu has one, which the operations of a graph do not tell."""
+def test_a_gradient_of_the_users_makes_a_model_equal_to_itself_alone():
+    """The operations of a graph do not tell it; those of TensorFlow's silu follow from them."""
 
-    def make():
-        return sequential(layers.Dense(4, "silu"), layers.LayerNormalization(), m=1)
+    @tf.custom_gradient
+    def halved(x):
+        return tf.sin(x), lambda upstream: 0.5 * upstream
 
-    first, second = make_network(make, 2, 1), make_network(make, 2, 1)
-    assert first.key != second.key
-    assert as_network(first.model, 2, 1).key == first.key
+    def make(activation):
+        return sequential(layers.Dense(4, activation), layers.LayerNormalization(), m=1)
+
+    for activation, equal in {"silu": True, halved: False}.items():
+        first, second = (make_network(lambda a=activation: make(a), 2, 1) for _ in "12")
+        assert (first.key == second.key) == equal
+        assert as_network(first.model, 2, 1).key == first.key
 
 
 def test_the_key_of_mlp_is_that_of_its_form():

@@ -10,7 +10,7 @@ import pytest
 
 from sciml_par.errors import OutputError
 from sciml_par.parallel import current_world
-from sciml_par.programs.output_folder import output_folder
+from sciml_par.programs.options import output_folder
 
 
 def folder_of(tmp_path: Path, named: str | None = None, **changes: Any) -> Any:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._graph_digest import Same, digest_of_graph
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras import trial
 from sciml_par.networks.keras.dense_model import dense_chain
-from sciml_par.networks.keras.keras_function import KerasFunction, digest_of_graph
-from sciml_par.networks.keras.network import Identity, Network
+from sciml_par.networks.keras.keras_function import KerasFunction
+from sciml_par.networks.keras.network import Network
 from sciml_par.networks.layers.activation import LINEAR
 from sciml_par.networks.propagation.dense_chain import DenseChain
 
@@ -21,7 +22,8 @@ _ACCEPTED = (
     "a Keras 3 model, or a function that makes one: (d, m, *, seed, dtype) -> model, or without "
     "arguments"
 )
-_COMPILED_BY_DEFAULT = "rmsprop"
+_OF_MLP = ("call", "apply", "jet")
+"""What a subclass of `MLP` with a formula of its own has written anew."""
 
 
 def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network:
@@ -60,12 +62,12 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     >>> len(network.trainable_variables), network.jet is not None
     (4, True)
     """
-    if isinstance(model, _mlp()) and _is_plain_mlp(model):
-        return _network_of_mlp(model, d, m, dtype)
+    mlp: Any = import_module("sciml_par.networks.models.mlp").MLP
     propagated: Any = import_module("sciml_par.networks.propagation.propagated_model")
     corrected: Any = import_module("sciml_par.networks.keras.corrected")
-    if isinstance(model, (propagated.PropagatedModel, corrected.Corrected)):
-        return _network_of_ours(model, d, m, dtype, model.records())
+    plain = all(getattr(type(model), name, 0) is getattr(mlp, name) for name in _OF_MLP)
+    if plain or isinstance(model, (propagated.PropagatedModel, corrected.Corrected)):
+        return _network_of_ours(model, d, m, dtype)
     keras: Any = import_module("keras")
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
         return _network_by_hand(model)
@@ -74,23 +76,13 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     return _network_of_keras(model, d, m, dtype)
 
 
-def _is_plain_mlp(model: Any) -> bool:
-    kind = type(model)
-    return all(getattr(kind, name) is getattr(_mlp(), name) for name in ("call", "apply", "jet"))
-
-
-def _network_of_mlp(model: Any, d: int, m: int, dtype: str) -> Network:
-    chain = dense_chain(model)
-    whole = _network_of_ours(model, d, m, dtype, chain)
-    if len(model.trainable_variables) < len(model.variables) and chain is not None:
-        return _network_of_chain(model, chain)
-    return whole
-
-
-def _network_of_ours(model: Any, d: int, m: int, dtype: str, chain: Any) -> Network:
+def _network_of_ours(model: Any, d: int, m: int, dtype: str) -> Network:
     """Of a class of this package, whose `apply` and `jet` take the weights that are trained."""
     _check_numbers(model, (model.input_size, d), (model.output_size, m))
     trial.check_weights(model, dtype)
+    chain = model.records() if hasattr(model, "records") else dense_chain(model)
+    if isinstance(chain, DenseChain):
+        return _network_of_chain(model, chain)
     variables = tuple(model.trainable_variables)
     return Network(
         model,
@@ -118,7 +110,7 @@ def _key(model: Any) -> Any:
     try:
         config = model.get_config()
     except Exception:  # that of a subclass may be anything
-        return Identity(model)
+        return Same(model)
     initial = ("name", "seed", "initial_weights", "box", "scale")
     kept = {name: value for name, value in config.items() if name not in initial}
     embedding = repr(kept.pop("embedding", None))
@@ -132,7 +124,7 @@ def _key(model: Any) -> Any:
 def _network_by_hand(model: Any) -> Network:
     jet = getattr(model, "jet", None)
     variables = tuple(model.trainable_variables)
-    return Network(model, variables, model.apply, jet, (Identity(model), len(variables)))
+    return Network(model, variables, model.apply, jet, (Same(model), len(variables)))
 
 
 def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:
@@ -148,8 +140,8 @@ def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:
     trial.check_behaviour(function, parameters, x, u)
     traced = _trace(function, d, dtype)
     trial.check_operations(model, traced, dtype)
-    digest, complete = digest_of_graph(traced)
-    key = ("graph", digest, None if complete else Identity(model), _digest(function.frozen))
+    inputs = traced.inputs[: len(parameters) + 1]
+    key = digest_of_graph(traced.graph, inputs, traced.outputs).key or Same(model)
     variables = tuple(model.trainable_variables)
     return Network(model, variables, function, None, key, _remarks(model))
 
@@ -157,7 +149,8 @@ def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:
 def _network_of_chain(model: Any, chain: DenseChain) -> Network:
     variables = tuple(model.trainable_variables)
     shapes = tuple((tuple(v.shape), str(v.dtype)) for v in variables)
-    key = ("chain", chain.key, shapes)
+    frozen = _numbers(getattr(model, "frozen_variables", ()), variables)
+    key = ("chain", chain.key, shapes, frozen)
     last = chain.layers[-1]
     linear = [place for place in (last.weight, last.bias) if isinstance(place, int)]
     return Network(
@@ -168,6 +161,7 @@ def _network_of_chain(model: Any, chain: DenseChain) -> Network:
         key,
         _remarks(model),
         chain=chain,
+        frozen=frozen,
         linear=tuple(linear) if linear and last.activation is LINEAR else None,
     )
 
@@ -228,9 +222,3 @@ def _not_a_model(value: Any) -> str:
     elif hasattr(value, "networks"):
         advice = "; give one of its models, as in network=result.networks[0]"
     return f"network: expected {_ACCEPTED}; got {got}{advice}."
-
-
-def _mlp() -> Any:
-    """Return the class, whose module imports TensorFlow."""
-    mlp: Any = import_module("sciml_par.networks.models.mlp").MLP
-    return mlp

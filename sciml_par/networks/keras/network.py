@@ -82,19 +82,3 @@ class Network:
             notes=(*self.notes, *(note for each in others for note in each.notes)),
             others=tuple(others),
         )
-
-
-class Identity:
-    """A key that is equal to that of the same object only, and keeps the object alive."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and other._value is self._value
-
-    def __hash__(self) -> int:
-        return id(self._value)
-
-    def __repr__(self) -> str:
-        return f"Identity({type(self._value).__name__} at {id(self._value):#x})"

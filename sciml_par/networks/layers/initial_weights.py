@@ -39,6 +39,41 @@ def checked_initial_weights(
     )
 
 
+def check_initial_weights(name: Any, bounds: Any, activation: str) -> None:
+    """Check the initial weights of an `MLP`, which need a box or an activation."""
+    checked_initial_weights(name)
+    if name == CENTRES and bounds is None:
+        raise InputError(
+            f"MLP: initial_weights={CENTRES!r} needs the box in which the points lie: "
+            f"box=(lower, upper), or box=problem.domain"
+        )
+    if name == SIREN and activation != "sin":
+        raise InputError(
+            f"MLP: initial_weights={SIREN!r} are for activation='sin', got {activation!r}; for "
+            f"others choose {GLOROT!r}"
+        )
+
+
+def initializers_of(model: Any) -> list[tuple[Any, Any]]:
+    """Return the initializers of kernel and bias of each layer of an `MLP`."""
+    widths = [model.embedded_size, *[model.width] * model.depth]
+    drawn = Drawn(model.initial_weights or GLOROT, seed=model.seed, omega=model.omega)
+    of_x, dtype = model.embedding is None, model.dtype_policy.name
+    found = [drawn.layer(w, first=of_x and k == 0) for k, w in enumerate(widths)]
+    if model.box is None:
+        return found
+    keras: Any = import_module("keras")
+    constant = keras.initializers.Constant
+    rng = np.random.default_rng(np.random.SeedSequence(model.seed).spawn(1)[0])
+    box = model.box if of_x else model.embedding.box_of(model.box)
+    kernel, bias = first_layer(box, model.width, rng=rng, dtype=dtype)
+    found[0] = (constant(kernel), constant(bias))
+    for number in range(1, model.depth):
+        biases = rng.uniform(-_HIDDEN_BIAS, _HIDDEN_BIAS, model.width).astype(dtype)
+        found[number] = (found[number][0], constant(biases))
+    return found
+
+
 class Drawn:
     """What kernels and biases of dense layers begin with, layer after layer.
 
@@ -136,8 +171,3 @@ def first_layer(
             f"Problem(..., input_scaling=True)"
         )
     return weights, biases
-
-
-def hidden_biases(units: int, *, rng: np.random.Generator, dtype: str) -> npt.NDArray[Any]:
-    """Biases [units] of a later hidden layer, from U(−0.5, 0.5)."""
-    return rng.uniform(-_HIDDEN_BIAS, _HIDDEN_BIAS, units).astype(dtype)

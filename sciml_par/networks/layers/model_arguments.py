@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sciml_par._checks import is_integer, is_positive
+from sciml_par._checks import checked_integer, is_positive
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 
 DTYPES = ("float32", "float64")
+LAYER, UNIT = "layer", "unit"
 
 
 def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any, name: Any) -> None:
@@ -22,15 +23,12 @@ def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any,
             f"set KERAS_BACKEND=tensorflow before Keras is imported"
         )
     for which, size in sizes.items():
-        if not is_integer(size) or size < 1:
-            sizes_of_layers = (
-                f"; the sizes of layers are {model}(inputs, outputs, width=20, depth=3)"
-                if isinstance(size, list | tuple)
-                else ""
-            )
+        if isinstance(size, list | tuple):
             raise InputError(
-                f"{model}: {which} must be an integer of at least 1, got {size!r}{sizes_of_layers}"
+                f"{model}: {which} must be an integer, got {size!r}; the sizes of layers are "
+                f"{model}(inputs, outputs, width=20, depth=3)"
             )
+        checked_integer(size, f"{model}: {which}", least=1)
     check_seed_and_dtype(model, seed, dtype)
     if name is not None and (not isinstance(name, str) or "/" in name):
         raise InputError(f"{model}: name must be a text without '/', got {name!r}")
@@ -38,8 +36,7 @@ def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any,
 
 def check_seed_and_dtype(model: str, seed: Any, dtype: Any) -> None:
     """Check both."""
-    if not is_integer(seed) or seed < 0:
-        raise InputError(f"{model}: seed must be a non-negative integer, got {seed!r}")
+    checked_integer(seed, f"{model}: seed", least=0)
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise InputError(f"{model}: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
 
@@ -49,6 +46,19 @@ def checked_factor(model: str, name: str, value: Any) -> float:
     if not is_positive(value):
         raise InputError(f"{model}: {name} must be a number > 0, got {value!r}")
     return float(value)
+
+
+def checked_slopes(kind: Any, factor: Any) -> float:
+    """Check which trained slopes an `MLP` has, and return their factor n."""
+    if kind is not None and kind not in (LAYER, UNIT):
+        raise InputError(f"MLP: adaptive must be {LAYER!r}, {UNIT!r} or None, got {kind!r}")
+    n = checked_factor("MLP", "slope_factor", factor)
+    if kind is None and n != 1.0:
+        raise InputError(
+            f"MLP: slope_factor={factor!r} is for trained slopes; add adaptive={LAYER!r}, or "
+            f"give omega= for a slope that stays"
+        )
+    return n
 
 
 @contextlib.contextmanager

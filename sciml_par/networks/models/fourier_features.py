@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciml_par._checks import is_integer, is_positive
+from sciml_par._checks import checked_integer, is_positive
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.initial_weights import BoxBounds
 from sciml_par.networks.layers.model_arguments import keras_arguments
-from sciml_par.networks.propagation.propagation import Propagated
-from sciml_par.networks.propagation.taylor import Layer
-from sciml_par.networks.propagation.waves import SIN, ValueOf, Waves, live, natural
+from sciml_par.networks.propagation.waves import SIN, WaveLayer, Waves
+from sciml_par.networks.propagation.weights_of import WeightsOf
 
 if TYPE_CHECKING:
     import keras
@@ -24,7 +23,7 @@ else:
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
-class FourierFeatures(keras.layers.Layer):
+class FourierFeatures(WaveLayer):
     r"""γ(x) = (cos 2π x B, sin 2π x B), with random frequencies B from N(0, σ²).
 
     A first layer, for networks that resolve fine structures from the start (Tancik et al.
@@ -71,7 +70,7 @@ class FourierFeatures(keras.layers.Layer):
     ) -> None:
         with keras_arguments("FourierFeatures"):
             super().__init__(trainable=trainable, dtype=dtype, name=name)
-        self.features = natural(features, "FourierFeatures: features")
+        self.features = checked_integer(features, "FourierFeatures: features", least=1)
         scales = tuple(scale) if isinstance(scale, Sequence | np.ndarray) else (scale,)
         if not scales or not all(is_positive(each) for each in scales):
             raise InputError(
@@ -79,13 +78,10 @@ class FourierFeatures(keras.layers.Layer):
                 f"x, got {scale!r}"
             )
         self.scales = tuple(float(each) for each in scales)
-        if not is_integer(seed) or seed < 0:
-            raise InputError(f"FourierFeatures: seed must be an integer ≥ 0, got {seed!r}")
-        self.seed: int = int(seed)
+        self.seed: int = checked_integer(seed, "FourierFeatures: seed", least=0)
 
-    @property
-    def units(self) -> int:
-        """Width of the output."""
+    def width_of(self, d: int) -> int:
+        """Return the width of the output (local)."""
         return 2 * self.features * len(self.scales)
 
     def build(self, input_shape: Any) -> None:
@@ -93,7 +89,7 @@ class FourierFeatures(keras.layers.Layer):
         if hasattr(self, "frequencies"):
             return
         rng = np.random.default_rng(self.seed)
-        d = int(input_shape[-1])
+        d = self._dimension = int(input_shape[-1])
         drawn = [scale * rng.normal(size=(d, self.features)) for scale in self.scales]
         self.frequencies = self.add_weight(
             shape=(d, self.features * len(self.scales)),
@@ -103,27 +99,15 @@ class FourierFeatures(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """x: [n, d] -> [n, 2F]."""
-        return tf.transpose(self.propagate(live, Propagated.values_at(inputs)).value)
-
-    def propagate(self, of: ValueOf, x: Propagated) -> Propagated:
-        """Return the same of a propagated quantity (local)."""
-        # As one dense layer: members whose second derivatives go through a concatenation have no
-        # form for several at once.
-        weight, bias, activation, _ = self.layer(of)
-        return x.dense(weight, bias).activate(activation)
-
     def waves(self) -> Waves | None:
         """Return the layer as a dense one of numbers; None where it is trained (local)."""
         if self.trainable_variables:
             return None
         return self._waves(np.asarray(self.frequencies, np.float64))
 
-    def layer(self, of: ValueOf) -> Layer:
-        """Return the layer for Taylor propagation, with these frequencies (local)."""
-        frequencies = of(self.frequencies)
-        return self._waves(frequencies).layer(frequencies.dtype)
+    def waves_with(self, of: WeightsOf) -> Waves:
+        """Return the layer as a dense one, with these frequencies (local)."""
+        return self._waves(of(self.frequencies))
 
     def _waves(self, frequencies: Any) -> Waves:
         half = np.zeros(frequencies.shape[1])
@@ -134,10 +118,6 @@ class FourierFeatures(keras.layers.Layer):
     def box_of(self, box: BoxBounds) -> BoxBounds:
         """Return the corners of the box in which the layer's output lies (local)."""
         return (-1.0,) * self.units, (1.0,) * self.units
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
-        """[n, 2F]."""
-        return (input_shape[0], self.units)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from sciml_par._other_names import by_name
 from sciml_par._partial_operators import checked_operators
 from sciml_par._tensorflow import import_module, tf
-from sciml_par.errors import InputError
-from sciml_par.networks.layers.activation import LINEAR, activation_named, stretched
-from sciml_par.networks.layers.dense_layers import Slopes, check_initial_weights, dense_layers
-from sciml_par.networks.layers.initial_weights import CENTRES, checked_box
-from sciml_par.networks.layers.model_arguments import check_arguments, checked_factor, own_embedding
-from sciml_par.networks.propagation import taylor, taylor_higher
+from sciml_par.networks.layers.activation import LINEAR
+from sciml_par.networks.layers.initial_weights import (
+    CENTRES,
+    check_initial_weights,
+    checked_box,
+    initializers_of,
+)
+from sciml_par.networks.layers.model_arguments import LAYER, checked_slopes
+from sciml_par.networks.propagation import taylor
+from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.weights_of import WeightsOf, checked_parameters
 
-# A Keras model needs Keras when it is defined; this way it comes without TensorFlow's messages.
 if TYPE_CHECKING:
     import keras
 else:
@@ -27,7 +29,7 @@ else:
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
-class MLP(keras.Model):
+class MLP(OwnModel):
     r"""A dense network u(x) = W_{D+1} σ(W_D … σ(W_1 x + b_1) … + b_D) + b_{D+1}.
 
     A plain Keras 3 model: it is called, compiled, saved and loaded as any other. Its weights exist
@@ -93,6 +95,8 @@ class MLP(keras.Model):
     321
     """
 
+    _takes_scaled_inputs = True
+
     @by_name
     def __init__(
         self,
@@ -112,43 +116,42 @@ class MLP(keras.Model):
         dtype: str = "float32",
         name: str | None = None,
     ) -> None:
-        sizes = {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}
-        check_arguments("MLP", sizes, seed, dtype, name)
-        function, omega = activation_named(activation), checked_factor("MLP", "omega", omega)
-        slopes = Slopes.checked(adaptive, slope_factor)
-        embedding = own_embedding("MLP", embedding, dtype)
-        bounds = None if box is None else checked_box(box, int(inputs))
-        check_initial_weights(initial_weights, bounds, function.name)
-        super().__init__(name=name, dtype=dtype)
-        self.input_size, self.output_size = int(inputs), int(outputs)
-        self.width, self.depth, self.seed = int(width), int(depth), int(seed)
-        self.activation = function.name
-        self._activation, self.omega = stretched(function, omega), omega
+        slope_factor = checked_slopes(adaptive, slope_factor)
+        super().__init__(
+            inputs,
+            outputs,
+            width=width,
+            depth=depth,
+            activation=activation,
+            omega=omega,
+            embedding=embedding,
+            seed=seed,
+            dtype=dtype,
+            name=name,
+        )
+        bounds = None if box is None else checked_box(box, self.input_size)
+        check_initial_weights(initial_weights, bounds, self.activation)
         self.initial_weights = initial_weights
         self.box = bounds if initial_weights == CENTRES else None
-        self.adaptive, self.slope_factor = slopes.kind, slopes.factor
-        self.embedding = embedding
-        if embedding is not None:
-            embedding.build((None, self.input_size))
-        self._dense = dense_layers(self, dtype)
-        self._slopes = slopes.weights(self)
-        self.build((None, self.input_size))
-
-    @property
-    def sees_scaled_inputs(self) -> bool:
-        """Whether a problem may scale the inputs: not where periods are in units of x."""
-        return type(self) is MLP and not hasattr(self.embedding, "periods")
-
-    def build(self, input_shape: Any) -> None:
-        """Create the weights; the constructor has done it, so this has nothing left to do."""
-        width = self.input_size
-        if self.embedding is not None:
-            width = self.embedding.units
-        for layer in self._dense:
-            if not layer.built:
-                layer.build((None, width))
-            width = layer.units
+        self.adaptive, self.slope_factor = adaptive, slope_factor
+        self._dense = self._make_layers()
+        self._slopes = self._make_slopes()
         self.built = True
+
+    def _make_layers(self) -> list[Any]:
+        sizes = [self.embedded_size, *[self.width] * self.depth, self.output_size]
+        names = [f"hidden_{k}" for k in range(1, self.depth + 1)] + ["output"]
+        each = zip(names, sizes[:-1], sizes[1:], initializers_of(self), strict=True)
+        return [self._built_layer(*arguments) for arguments in each]
+
+    def _make_slopes(self) -> list[Any]:
+        """Return the trained slopes of the hidden layers, which begin at 1/n; none by default."""
+        shape = () if self.adaptive == LAYER else (self.width,)
+        initial = keras.initializers.Constant(1 / self.slope_factor)
+        numbers = range(1, self.depth + 1) if self.adaptive else ()
+        return [
+            self.add_weight(shape=shape, initializer=initial, name=f"slope_{k}") for k in numbers
+        ]
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the network: x: [n, d] -> [n, m]."""
@@ -240,20 +243,13 @@ class MLP(keras.Model):
         >>> u.shape, du.shape, L.shape
         (TensorShape([5, 1]), TensorShape([5, 1, 2]), TensorShape([5, 1, 1]))
         """
-        matrices = np.asarray(second, dtype=np.float64)
-        if matrices.ndim != 3 or matrices.shape[1:] != (self.input_size, self.input_size):
-            d = self.input_size
-            raise InputError(
-                f"MLP.jet: second must have the shape [K, {d}, {d}], got {list(matrices.shape)}"
-            )
+        matrices = self._checked_matrices(second)
         if self._has_only_pairs:
             layers = taylor.dense_layers(self._checked(parameters, x), self._activation)
         else:
             layers = self._taylor_layers(self._weights_of(parameters, x))
-        if not higher:
-            return taylor.jet_of_layers(layers, x, matrices)
         operators = checked_operators(higher, self.input_size, "MLP.jet")
-        return taylor_higher.jet_of_layers(layers, x, matrices, operators)
+        return taylor.jet_of_layers(layers, x, matrices, operators)
 
     def _by_layers(self, of: WeightsOf, x: tf.Tensor) -> tf.Tensor:
         a = tf.transpose(x)
@@ -274,17 +270,6 @@ class MLP(keras.Model):
         output = self._dense[-1]
         return [*layers, taylor.Layer(of(output.kernel), of(output.bias), LINEAR)]
 
-    def _weights_of(self, parameters: Sequence[Any], x: tf.Tensor) -> WeightsOf:
-        self._check_points(x)
-        return WeightsOf.given(self, parameters, x)
-
-    def _check_points(self, x: tf.Tensor) -> None:
-        if x.shape.rank != 2 or x.shape[1] != self.input_size:
-            raise InputError(
-                f"MLP expects points x of shape [n, {self.input_size}], got {x.shape.as_list()}; "
-                f"a slice x[:, i:i+1] keeps both axes, x[:, i] does not"
-            )
-
     def _checked(self, parameters: Sequence[Any], x: tf.Tensor) -> list[tf.Tensor]:
         """The parameters as tensors, Keras variables included, once they and x fit the model."""
         self._check_points(x)
@@ -292,23 +277,10 @@ class MLP(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
+        slopes = {"adaptive": self.adaptive, "slope_factor": self.slope_factor}
         return {
-            "inputs": self.input_size,
-            "outputs": self.output_size,
-            "width": self.width,
-            "depth": self.depth,
-            "activation": self.activation,
-            "seed": self.seed,
-            "dtype": self.dtype_policy.name,
-            "name": self.name,
-            # Left out where they are not given, which constructors of subclasses may not know.
+            **super().get_config(),
             **({"initial_weights": self.initial_weights} if self.initial_weights else {}),
             **({"box": [list(corner) for corner in self.box]} if self.box else {}),
-            **({"omega": self.omega} if self.omega != 1.0 else {}),
-            **(
-                {"adaptive": self.adaptive, "slope_factor": self.slope_factor}
-                if self._slopes
-                else {}
-            ),
-            **({"embedding": keras.layers.serialize(self.embedding)} if self.embedding else {}),
+            **(slopes if self._slopes else {}),
         }

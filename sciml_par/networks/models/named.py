@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from sciml_par._checks import is_integer
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.model_arguments import checked_factor
-from sciml_par.networks.models.fourier_features import FourierFeatures
-from sciml_par.networks.models.mlp import MLP
-from sciml_par.networks.models.modified_mlp import ModifiedMLP
-from sciml_par.networks.models.names import NETWORK_NAMES
-from sciml_par.networks.models.pirate_net import PirateNet
+
+NETWORK_NAMES = ("mlp", "siren", "fourier", "modified", "pirate")
+"""What `network_named` and `train(network=...)` take."""
 
 # Periods per unit of x, and the factor in sin(ω z): of equations on boxes like [−1, 1].
 _SCALE, _OMEGA = 0.5, 5.0
@@ -61,19 +58,16 @@ def network_named(
     >>> network_named("pirate", width=32, depth=1)(2, 1).count_params()
     5346
     """
-    makers: Mapping[str, Any] = MappingProxyType(
-        {
-            "mlp": MLP,
-            "siren": partial(MLP, activation="sin", omega=_OMEGA, initial_weights="siren"),
-            "fourier": MLP,
-            "modified": ModifiedMLP,
-            "pirate": PirateNet,
-        }
-    )
-    if not isinstance(name, str) or name not in makers:
+    if not isinstance(name, str) or name not in NETWORK_NAMES:
         raise InputError(
             f"network: unknown name {name!r}; choose one of {', '.join(NETWORK_NAMES)}"
         )
+    # Here, since their modules import TensorFlow.
+    from sciml_par.networks.models.fourier_features import FourierFeatures
+    from sciml_par.networks.models.mlp import MLP
+    from sciml_par.networks.models.modified_mlp import ModifiedMLP
+    from sciml_par.networks.models.pirate_net import PirateNet
+
     width = _WIDTH if width is None else width
     options = {"width": width, "depth": _DEPTH if depth is None else depth, **options}
     if name in ("fourier", "pirate") and "embedding" not in options:
@@ -85,4 +79,7 @@ def network_named(
             f"network_named: scale={scale!r} is of Fourier features, which {name!r} does not have; "
             f'give it for "fourier" or "pirate", or embedding=FourierFeatures(..., scale=...)'
         )
-    return partial(makers[name], **options)
+    if name == "siren":
+        options = {"activation": "sin", "omega": _OMEGA, "initial_weights": "siren", **options}
+    kinds: dict[str, Any] = {"modified": ModifiedMLP, "pirate": PirateNet}
+    return partial(kinds.get(name, MLP), **options)

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciml_par._checks import is_integer, is_positive
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._checks import checked_integer, is_integer, is_positive
+from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.activation import on_some_units
 from sciml_par.networks.layers.initial_weights import BoxBounds
 from sciml_par.networks.layers.model_arguments import keras_arguments
-from sciml_par.networks.propagation.propagation import Propagated
-from sciml_par.networks.propagation.taylor import Layer
-from sciml_par.networks.propagation.waves import SIN, ValueOf, Waves, live, natural
+from sciml_par.networks.propagation.waves import SIN, WaveLayer, Waves
 
 if TYPE_CHECKING:
     import keras
@@ -26,7 +24,7 @@ else:
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
-class PeriodicEmbedding(keras.layers.Layer):
+class PeriodicEmbedding(WaveLayer):
     r"""cos(2π k x_i / P_i) and sin(2π k x_i / P_i), k = 1..K, for the periodic axes i.
 
     What follows it is exactly periodic in these axes, with all its derivatives (Dong and Ni 2021,
@@ -80,7 +78,7 @@ class PeriodicEmbedding(keras.layers.Layer):
         with keras_arguments("PeriodicEmbedding"):
             super().__init__(dtype=dtype, name=name)
         self.periods = _checked_periods(periods, domain)
-        self.harmonics = natural(harmonics, "PeriodicEmbedding: harmonics")
+        self.harmonics = checked_integer(harmonics, "PeriodicEmbedding: harmonics", least=1)
 
     def build(self, input_shape: Any) -> None:
         """Check that points [n, d] have the axes."""
@@ -93,19 +91,9 @@ class PeriodicEmbedding(keras.layers.Layer):
         self._dimension = d
         self.built = True
 
-    @property
-    def units(self) -> int:
-        """Width of the output; known when the layer is built."""
-        return 2 * len(self.periods) * self.harmonics + self._dimension - len(self.periods)
-
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """x: [n, d] -> [n, w]."""
-        return tf.transpose(self.propagate(live, Propagated.values_at(inputs)).value)
-
-    def propagate(self, of: ValueOf, x: Propagated) -> Propagated:
-        """Return the same of a propagated quantity (local)."""
-        weight, bias, activation, _ = self.layer(of)
-        return x.dense(weight, bias).activate(activation)
+    def width_of(self, d: int) -> int:
+        """Return the width of the output (local)."""
+        return 2 * len(self.periods) * self.harmonics + d - len(self.periods)
 
     def waves(self) -> Waves:
         """Return the layer as a dense one of numbers (local)."""
@@ -121,21 +109,12 @@ class PeriodicEmbedding(keras.layers.Layer):
         periodic = [True] * (2 * len(columns)) + [False] * len(others)
         return Waves(weight, bias, on_some_units(SIN, periodic))
 
-    def layer(self, of: ValueOf) -> Layer:
-        """Return the layer for Taylor propagation (local)."""
-        return self.waves().layer(self.compute_dtype)
-
     def box_of(self, box: BoxBounds) -> BoxBounds:
         """The corners of the box in which the layer's output lies, for points in a box (local)."""
         others = [i for i in range(self._dimension) if i not in self.periods]
         waves = self.units - len(others)
         lower, upper = ([corner[i] for i in others] for corner in box)
         return (-1.0,) * waves + tuple(lower), (1.0,) * waves + tuple(upper)
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
-        """[n, w]."""
-        count = len(self.periods)
-        return (input_shape[0], 2 * count * self.harmonics + int(input_shape[-1]) - count)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""

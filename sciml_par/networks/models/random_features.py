@@ -94,11 +94,6 @@ class RandomFeatures(MLP):
         output.set_weights([np.zeros(each.shape) for each in output.weights])
 
     @property
-    def sees_scaled_inputs(self) -> bool:
-        """Whether a problem may scale the inputs: the box does it here."""
-        return False
-
-    @property
     def frozen_variables(self) -> list[Any]:
         """Those of the hidden layer, which every training leaves as they are."""
         return list(self._dense[0].variables)
@@ -109,17 +104,9 @@ class RandomFeatures(MLP):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
         assert self.box is not None
-        return {
-            "inputs": self.input_size,
-            "outputs": self.output_size,
-            "features": self.width,
-            "activation": self.activation,
-            "scale": self.scale,
-            "seed": self.seed,
-            "box": [list(corner) for corner in self.box],
-            "dtype": self.dtype_policy.name,
-            "name": self.name,
-        }
+        config = {k: v for k, v in super().get_config().items() if k not in ("width", "depth")}
+        box = [list(corner) for corner in self.box]
+        return {**config, "features": self.width, "scale": self.scale, "box": box}
 
 
 def _drawn(box: Any, features: int, scale: float, seed: int) -> list[npt.NDArray[np.float64]]:

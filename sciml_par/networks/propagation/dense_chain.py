@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sciml_par._partial_operators import checked_operators, scaled
 from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.activation import Activation, ByUnit
-from sciml_par.networks.propagation import taylor, taylor_higher
+from sciml_par.networks.propagation import taylor
 
 FloatArray = npt.NDArray[np.float64]
 RecordOf = Callable[["DenseLayer"], taylor.Record]
@@ -115,15 +115,12 @@ class DenseChain:
         # ∂/∂x_i = s_i ∂/∂z_i for z = s x, so that the network sees the coefficients s_i s_j C_ij.
         layers = self._tensors(parameters, x.dtype, record_of)
         scaled_matrices = matrices * np.outer(factors, factors)
-        if not higher:
-            u, du, operators = taylor.jet_of_layers(layers, x, scaled_matrices)
-            return u, du * tf.constant(factors, x.dtype), operators
-        operators_of_z = [
+        of_z = [
             scaled(each, factors)
             for each in checked_operators(higher, len(factors), "DenseChain.jet")
         ]
-        u, du, *rest = taylor_higher.jet_of_layers(layers, x, scaled_matrices, operators_of_z)
-        return u, du * tf.constant(factors, x.dtype), *rest
+        u, du, *rest = taylor.jet_of_layers(layers, x, scaled_matrices, of_z)
+        return u, du * tf.constant(factors, x.dtype) if self.scalings else du, *rest
 
     def _tensors(
         self, parameters: Sequence[tf.Tensor], dtype: Any, record_of: RecordOf | None = None

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from sciml_par._other_names import by_name
-from sciml_par._tensorflow import import_module, tf
-from sciml_par.errors import InputError
-from sciml_par.networks.layers.activation import activation_named, stretched
+from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.initial_weights import Drawn, checked_initial_weights
-from sciml_par.networks.layers.model_arguments import check_arguments, checked_factor, own_embedding
 from sciml_par.networks.propagation.dense_chain import RecordOf
+from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.propagation import Propagated
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 Jet = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
-class PropagatedModel(keras.Model):
+class PropagatedModel(OwnModel):
     """A Keras model whose subclasses write one function, `propagate`; to be subclassed.
 
     Parameters
@@ -46,7 +38,6 @@ class PropagatedModel(keras.Model):
     seed, dtype, name : as of `MLP`.
     """
 
-    _takes_scaled_inputs = False  # of a subclass that has formulas of its own in x
     only_dense = True
     """Whether all that is trained behind the embedding is kernels and biases of dense layers."""
 
@@ -66,22 +57,21 @@ class PropagatedModel(keras.Model):
         dtype: str = "float32",
         name: str | None = None,
     ) -> None:
-        kind = type(self).__name__
-        sizes = {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}
-        check_arguments(kind, sizes, seed, dtype, name)
-        function = activation_named(activation)
-        checked_initial_weights(initial_weights, model=kind, without_box=True)
-        omega = checked_factor(kind, "omega", omega)
-        embedding = own_embedding(kind, embedding, dtype)
-        super().__init__(name=name, dtype=dtype)
-        self.input_size, self.output_size = int(inputs), int(outputs)
-        self.width, self.depth, self.seed = int(width), int(depth), int(seed)
-        self.activation, self.omega, self.initial_weights = function.name, omega, initial_weights
-        self._activation = stretched(function, omega)
-        self.embedding = embedding
-        if embedding is not None:
-            embedding.build((None, self.input_size))
-        self._drawn = Drawn(initial_weights or "glorot", seed=self.seed, omega=omega)
+        checked_initial_weights(initial_weights, model=type(self).__name__, without_box=True)
+        super().__init__(
+            inputs,
+            outputs,
+            width=width,
+            depth=depth,
+            activation=activation,
+            omega=omega,
+            embedding=embedding,
+            seed=seed,
+            dtype=dtype,
+            name=name,
+        )
+        self.initial_weights = initial_weights
+        self._drawn = Drawn(initial_weights or "glorot", seed=self.seed, omega=self.omega)
         self._make()
         self.built = True
 
@@ -100,34 +90,11 @@ class PropagatedModel(keras.Model):
 
     def _dense(self, name: str, inputs: int, units: int, *, first: bool = False) -> Any:
         """Return a dense layer with its initial weights."""
-        kernel, bias = self._drawn.layer(inputs, first=first)
-        layer = keras.layers.Dense(
-            units,
-            kernel_initializer=kernel,
-            bias_initializer=bias,
-            name=name,
-            dtype=self.dtype_policy.name,
-        )
-        layer.build((None, inputs))
-        return layer
-
-    @property
-    def embedded_size(self) -> int:
-        """How many quantities the layers behind the embedding see."""
-        return self.input_size if self.embedding is None else int(self.embedding.units)
+        return self._built_layer(name, inputs, units, self._drawn.layer(inputs, first=first))
 
     def embed(self, of: WeightsOf, x: Propagated) -> Propagated:
         """What the layers behind the embedding see (local)."""
         return x if self.embedding is None else self.embedding.propagate(of, x)
-
-    @property
-    def sees_scaled_inputs(self) -> bool:
-        """Whether a problem may scale the inputs: not where periods are in units of x."""
-        return self._takes_scaled_inputs and not hasattr(self.embedding, "periods")
-
-    def build(self, input_shape: Any) -> None:
-        """Create the weights; the constructor has done it, so this has nothing left to do."""
-        self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the network: x: [n, d] -> [n, m]."""
@@ -168,41 +135,11 @@ class PropagatedModel(keras.Model):
         u, du, L : tensors [n, m], [n, m, d], [n, m, K]
         """
         of = self._weights_of(parameters, x, record_of)
-        matrices = np.asarray(second, dtype=np.float64)
-        d = self.input_size
-        if matrices.ndim != 3 or matrices.shape[1:] != (d, d):
-            raise InputError(
-                f"{type(self).__name__}.jet: second must have the shape [K, {d}, {d}], got "
-                f"{list(matrices.shape)}"
-            )
-        return self.propagate(of, Propagated.at(x, matrices)).results()
-
-    def _weights_of(
-        self, parameters: Sequence[Any], x: tf.Tensor, record_of: RecordOf | None
-    ) -> WeightsOf:
-        if x.shape.rank != 2 or x.shape[1] != self.input_size:
-            raise InputError(
-                f"{type(self).__name__} expects points x of shape [n, {self.input_size}], got "
-                f"{x.shape.as_list()}; a slice x[:, i:i+1] keeps both axes, x[:, i] does not"
-            )
-        return WeightsOf.given(self, parameters, x, record_of=record_of)
+        return self.propagate(of, Propagated.at(x, self._checked_matrices(second))).results()
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
-        embedding = self.embedding
-        return {
-            "inputs": self.input_size,
-            "outputs": self.output_size,
-            "width": self.width,
-            "depth": self.depth,
-            "activation": self.activation,
-            "omega": self.omega,
-            "embedding": None if embedding is None else keras.layers.serialize(embedding),
-            "initial_weights": self.initial_weights,
-            "seed": self.seed,
-            "dtype": self.dtype_policy.name,
-            "name": self.name,
-        }
+        return {**super().get_config(), "initial_weights": self.initial_weights}
 
 
 class RecordedModel:

@@ -7,9 +7,9 @@ input, and L_k = Σ_ij C_k[i,j] ∂²/∂x_i∂x_j for symmetric C_k, the chain 
     a = σ(z)             ∂_i a = σ′(z) ∂_i z        L_k a = σ′(z) L_k z
                                                             + σ″(z) Σ_ij C_k[i,j] ∂_i z ∂_j z
 
-The operator L_k is carried as one quantity, not as the second derivatives that it sums (the
-"forward Laplacian" of Li et al. 2023, arXiv:2307.08214; "collapsed Taylor mode" of Dangel et al.
-2025, arXiv:2505.13644).
+Operators of third and fourth order follow the formula of `carried.py`. Each operator is carried as
+one quantity, not as the derivatives that it sums (the "forward Laplacian" of Li et al. 2023,
+arXiv:2307.08214; "collapsed Taylor mode" of Dangel et al. 2025, arXiv:2505.13644).
 
 Inside, arrays are [w, n], units first and points last: products and pointwise operations then run
 along the points, of which there are many, where a row of 16 units is short. For few points the
@@ -20,14 +20,15 @@ more than the calls of separate products.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import Operator, operator_of_matrix, order_of
 from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.activation import LINEAR, Activation
+from sciml_par.networks.propagation.carried import Carried, Combination, Product, carried_for
 
 Coefficients = npt.NDArray[np.float64]
 
@@ -100,46 +101,104 @@ def jet(
 
 
 def jet_of_layers(
-    layers: Sequence[Layer], x: tf.Tensor, second: Coefficients
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """As `jet`, of dense layers of any activations, one at least."""
+    layers: Sequence[Layer], x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()
+) -> tuple[tf.Tensor, ...]:
+    """As `jet`, of dense layers of any activations, one at least.
+
+    With Q operators `higher` of third or fourth order, the last result is H: [n, m, Q].
+    """
+    d = second.shape[1]
+    wanted = tuple(operator_of_matrix(matrix) for matrix in second)
+    carried = carried_for(d, wanted, tuple(higher))
     first, *others = layers
-    quantities = _first_layer(first, x, second)
+    quantities = _first_layer(first, x, carried)
     for layer in others[:-1]:
-        quantities = _hidden_layer(layer, quantities, second)
+        quantities = _hidden_layer(layer, quantities, carried)
     if others and others[-1].activation is LINEAR:
-        quantities = _last_layer(others[-1], quantities)
-    elif others:
-        quantities = _hidden_layer(others[-1], quantities, second)
-    u, du, operators = quantities
+        found = _last_layer(others[-1], quantities, carried)
+    else:
+        for layer in others[-1:]:
+            quantities = _hidden_layer(layer, quantities, carried)
+        found = dict(enumerate(quantities))
+    u = found[0]
     n = tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
-    return tf.transpose(u), together(du, u, n), together(operators, u, n)
+    results = [_combined(found, each, u) for each in carried.results]
+    parts = [[found[1 + i] for i in range(d)], results[: len(wanted)]]
+    parts += [results[len(wanted) :]] if higher else []
+    return (tf.transpose(u), *(_together(each, u, n) for each in parts))
 
 
-class _Quantities(NamedTuple):
-    """A layer's values [w, n], its d derivatives and its K operators, each [w, n]."""
-
-    value: tf.Tensor
-    first: tuple[tf.Tensor, ...]
-    operators: tuple[tf.Tensor, ...]
-
-
-def _first_layer(layer: Layer, x: tf.Tensor, second: Coefficients) -> _Quantities:
-    """Here ∂_i z is a row of W at every point, and L_k z = 0."""
+def _first_layer(layer: Layer, x: tf.Tensor, carried: Carried) -> list[tf.Tensor]:
+    """Here ∂_i z is a row of W at every point, and P(∂)z = 0."""
     weight = layer.weight
     z = tf.linalg.matmul(weight, x, transpose_a=True, transpose_b=True)
-    rows = [weight[i][:, None] for i in range(second.shape[1])]
+    rows = [weight[i][:, None] for i in range(carried.d)]
     if layer.record is not None:
-        z, *rows = recorded_first(layer.record, x, z, rows)
-    a, slope, curvature = layer.activation.derivatives(with_bias(z, layer.bias))
-    return _Quantities(
+        z, *rows = _recorded_first(layer.record, x, z, rows)
+    a, *slopes = layer.activation.up_to(carried.order, _with_bias(z, layer.bias))
+    products = _Products([z, *rows])
+    return [
         a,
-        tuple(slope * row for row in rows),
-        tuple(curvature * form for form in _quadratic_forms(rows, second)),
-    )
+        *(slopes[0] * row for row in rows),
+        *(
+            slopes[order_of(p) - 1] * products.combined(form)
+            for p, form in zip(carried.operators, carried.forms, strict=True)
+        ),
+    ]
 
 
-def recorded_first(
+def _hidden_layer(layer: Layer, before: Sequence[tf.Tensor], carried: Carried) -> list[tf.Tensor]:
+    z, *parts = layer.multiply(before)
+    a, *slopes = layer.activation.up_to(carried.order, _with_bias(z, layer.bias))
+    products = _Products([z, *parts])
+    after = [a, *(slopes[0] * part for part in parts[: carried.d])]
+    for part, rule in zip(parts[carried.d :], carried.rules, strict=True):
+        terms = [
+            slope * products.combined(combination)
+            for slope, combination in zip(slopes[1:], rule, strict=False)
+            if combination
+        ]
+        after.append(sum(terms, slopes[0] * part))
+    return after
+
+
+def _last_layer(
+    layer: Layer, before: Sequence[tf.Tensor], carried: Carried
+) -> dict[int, tf.Tensor]:
+    # A product each, not one for all: a residual that reads only L then costs only L, because the
+    # compiler drops the other products whole, which it cannot do with parts of one product.
+    parts = layer.multiply([before[place] for place in carried.used], apart=True)
+    found = dict(zip(carried.used, parts, strict=True))
+    found[0] = _with_bias(found[0], layer.bias)
+    return found
+
+
+def _combined(found: dict[int, tf.Tensor], combination: Combination, like: tf.Tensor) -> tf.Tensor:
+    terms = [_times(c, found[place]) for (place,), c in combination]
+    return sum(terms[1:], terms[0]) if terms else tf.zeros_like(like)
+
+
+class _Products:
+    """Products of a layer's quantities, each computed once."""
+
+    def __init__(self, quantities: Sequence[tf.Tensor]) -> None:
+        self._found: dict[Product, Any] = {(i,): q for i, q in enumerate(quantities)}
+
+    def combined(self, combination: Combination) -> tf.Tensor:
+        terms = [_times(c, self._of(places)) for places, c in combination]
+        return sum(terms[1:], terms[0])
+
+    def _of(self, places: Product) -> tf.Tensor:
+        if places not in self._found:
+            self._found[places] = self._of(places[:-1]) * self._found[places[-1:]]
+        return self._found[places]
+
+
+def _times(factor: float, tensor: tf.Tensor) -> tf.Tensor:
+    return tensor if factor == 1.0 else factor * tensor
+
+
+def _recorded_first(
     record: Record, x: tf.Tensor, z: tf.Tensor, rows: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
     """The record's products of the first layer, where the derivatives of a = x are unit vectors."""
@@ -149,29 +208,6 @@ def recorded_first(
         *(units[i][:, None] + tf.zeros_like(x[:, 0]) for i in range(len(rows))),
     ]
     return record(inputs, [z, *(row + tf.zeros_like(z) for row in rows)])
-
-
-def _hidden_layer(layer: Layer, before: _Quantities, second: Coefficients) -> _Quantities:
-    d = second.shape[1]
-    parts = layer.multiply([before.value, *before.first, *before.operators])
-    a, slope, curvature = layer.activation.derivatives(with_bias(parts[0], layer.bias))
-    directions, operators = parts[1 : 1 + d], parts[1 + d :]
-    forms = _quadratic_forms(directions, second)
-    return _Quantities(
-        a,
-        tuple(slope * direction for direction in directions),
-        tuple(slope * op + curvature * q for op, q in zip(operators, forms, strict=True)),
-    )
-
-
-def _last_layer(layer: Layer, before: _Quantities) -> _Quantities:
-    # A product each, not one for all: a residual that reads only L then costs only L, because the
-    # compiler drops the other products whole, which it cannot do with parts of one product.
-    d = len(before.first)
-    parts = layer.multiply([before.value, *before.first, *before.operators], apart=True)
-    return _Quantities(
-        with_bias(parts[0], layer.bias), tuple(parts[1 : 1 + d]), tuple(parts[1 + d :])
-    )
 
 
 def _products(weight: tf.Tensor, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -188,31 +224,13 @@ def _product(weight: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matmul(weight, part, transpose_a=True)
 
 
-def with_bias(z: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+def _with_bias(z: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
     """Z + b at every point: [w, n]."""
     return z if bias is None else z + bias[:, None]
 
 
-def together(parts: Sequence[tf.Tensor], u: tf.Tensor, n: Any) -> tf.Tensor:
+def _together(parts: Sequence[tf.Tensor], u: tf.Tensor, n: Any) -> tf.Tensor:
     """[m, n] each, like u -> [n, m, number]."""
     if not parts:
         return tf.zeros([n, u.shape[0], 0], u.dtype)
     return tf.transpose(tf.stack(parts), [2, 1, 0])
-
-
-def _quadratic_forms(directions: Sequence[tf.Tensor], second: Coefficients) -> list[tf.Tensor]:
-    """Σ_ij C_k[i,j] v_i v_j for every k, pointwise; pairs with a zero coefficient cost nothing."""
-    products: dict[tuple[int, int], tf.Tensor] = {}
-    forms = []
-    for matrix in second:
-        terms = []
-        for i, j in combinations_with_replacement(range(len(directions)), 2):
-            coefficient = float(matrix[i, j] if i == j else matrix[i, j] + matrix[j, i])
-            if coefficient == 0.0:
-                continue
-            if (i, j) not in products:
-                products[i, j] = directions[i] * directions[j]
-            product = products[i, j]
-            terms.append(product if coefficient == 1.0 else coefficient * product)
-        forms.append(sum(terms[1:], terms[0]) if terms else tf.zeros_like(directions[0]))
-    return forms

@@ -1,45 +1,77 @@
-"""What first layers have in common that make waves of the coordinates."""
+"""First layers that make waves of the coordinates: a dense layer σ(x W + b) that is not trained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import is_integer
-from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
+from sciml_par._tensorflow import import_module, tf
 from sciml_par.networks.layers.activation import ACTIVATIONS, Activation
+from sciml_par.networks.propagation.propagation import Propagated
 from sciml_par.networks.propagation.taylor import Layer
+from sciml_par.networks.propagation.weights_of import WeightsOf
 
-ValueOf = Callable[[Any], Any]
-"""Gives the tensor that a variable of a model stands for."""
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = import_module("keras")
 
 SIN = ACTIVATIONS["sin"]
 
 
 class Waves(NamedTuple):
-    """An embedding as a dense layer σ(x W + b): W [d, w] and b [w]."""
+    """A dense layer σ(x W + b) of waves: W [d, w] and b [w]."""
 
     weight: Any
     bias: npt.NDArray[np.float64]
     activation: Activation
 
-    def layer(self, dtype: Any) -> Layer:
-        """Return the same for Taylor propagation."""
-        weight, bias = (tf.cast(tf.convert_to_tensor(v), dtype) for v in self[:2])
-        return Layer(weight, bias, self.activation)
 
+class WaveLayer(keras.layers.Layer):
+    """A layer of waves; subclasses write `width_of`, `waves` and, with weights, `waves_with`."""
 
-def live(variable: Any) -> Any:
-    """What a Keras variable holds now, or what stands for it while Keras traces a model."""
-    return variable.value
+    _dimension = 0  # of the points; known when the layer is built
 
+    def width_of(self, d: int) -> int:
+        """Return the width of the output for points of dimension d (local)."""
+        raise NotImplementedError
 
-def natural(value: Any, what: str) -> int:
-    """Let an integer of at least 1 through."""
-    if not is_integer(value) or value < 1:
-        raise InputError(f"{what} must be an integer of at least 1, got {value!r}")
-    return int(value)
+    def waves(self) -> Waves | None:
+        """Return the layer as a dense one of numbers; None where it is trained (local)."""
+        raise NotImplementedError
+
+    def waves_with(self, of: WeightsOf) -> Waves:
+        """Return the layer as a dense one, with these weights (local)."""
+        found = self.waves()
+        assert found is not None
+        return found
+
+    @property
+    def units(self) -> int:
+        """Width of the output; it may be known only when the layer is built."""
+        return self.width_of(self._dimension)
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """x: [n, d] -> [n, w]."""
+        return tf.transpose(self.propagate(WeightsOf.now(), Propagated.values_at(inputs)).value)
+
+    def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
+        """Return the same of a propagated quantity (local)."""
+        # As one dense layer: members whose second derivatives go through a concatenation have no
+        # form for several at once.
+        weight, bias, activation, _ = self.layer(of)
+        return x.dense(weight, bias).activate(activation)
+
+    def layer(self, of: WeightsOf) -> Layer:
+        """Return the layer for Taylor propagation, with these weights (local)."""
+        waves = self.waves_with(of)
+        weight, bias = (
+            tf.cast(tf.convert_to_tensor(v), self.compute_dtype) for v in (waves.weight, waves.bias)
+        )
+        return Layer(weight, bias, waves.activation)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
+        """[n, w]."""
+        return (input_shape[0], self.width_of(int(input_shape[-1])))

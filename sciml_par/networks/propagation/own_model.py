@@ -1,0 +1,123 @@
+"""The base of this package's models: checked arguments, an embedding, and dense layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.errors import InputError
+from sciml_par.networks.layers.activation import activation_named, stretched
+from sciml_par.networks.layers.model_arguments import check_arguments, checked_factor, own_embedding
+from sciml_par.networks.propagation.weights_of import WeightsOf
+
+# A Keras model needs Keras when it is defined; this way it comes without TensorFlow's messages.
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = import_module("keras")
+
+
+class OwnModel(keras.Model):
+    """A Keras model whose weights exist from construction on."""
+
+    _takes_scaled_inputs = False  # set by each class itself: a subclass may have formulas in x
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        width: int,
+        depth: int,
+        activation: str,
+        omega: float,
+        embedding: Any,
+        seed: int,
+        dtype: str,
+        name: str | None,
+    ) -> None:
+        kind = type(self).__name__
+        sizes = {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}
+        check_arguments(kind, sizes, seed, dtype, name)
+        function, omega = activation_named(activation), checked_factor(kind, "omega", omega)
+        embedding = own_embedding(kind, embedding, dtype)
+        super().__init__(name=name, dtype=dtype)
+        self.input_size, self.output_size = int(inputs), int(outputs)
+        self.width, self.depth, self.seed = int(width), int(depth), int(seed)
+        self.activation, self.omega = function.name, omega
+        self._activation = stretched(function, omega)
+        self.embedding = embedding
+        if embedding is not None:
+            embedding.build((None, self.input_size))
+
+    @property
+    def embedded_size(self) -> int:
+        """How many quantities the layers behind the embedding see."""
+        return self.input_size if self.embedding is None else int(self.embedding.units)
+
+    @property
+    def sees_scaled_inputs(self) -> bool:
+        """Whether a problem may scale the inputs: not where periods are in units of x."""
+        own = vars(type(self)).get("_takes_scaled_inputs", False)
+        return bool(own) and not hasattr(self.embedding, "periods")
+
+    def build(self, input_shape: Any) -> None:
+        """Create the weights; the constructor has done it, so this has nothing left to do."""
+        self.built = True
+
+    def _built_layer(self, name: str, inputs: int, units: int, initial: tuple[Any, Any]) -> Any:
+        """Return a dense layer with weights, of the initializers of kernel and bias."""
+        kernel, bias = initial
+        layer = keras.layers.Dense(
+            units,
+            kernel_initializer=kernel,
+            bias_initializer=bias,
+            name=name,
+            dtype=self.dtype_policy.name,
+        )
+        layer.build((None, inputs))
+        return layer
+
+    def _check_points(self, x: tf.Tensor) -> None:
+        if x.shape.rank != 2 or x.shape[1] != self.input_size:
+            raise InputError(
+                f"{type(self).__name__} expects points x of shape [n, {self.input_size}], got "
+                f"{x.shape.as_list()}; a slice x[:, i:i+1] keeps both axes, x[:, i] does not"
+            )
+
+    def _checked_matrices(self, second: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        matrices, d = np.asarray(second, dtype=np.float64), self.input_size
+        if matrices.ndim != 3 or matrices.shape[1:] != (d, d):
+            raise InputError(
+                f"{type(self).__name__}.jet: second must have the shape [K, {d}, {d}], got "
+                f"{list(matrices.shape)}"
+            )
+        return matrices
+
+    def _weights_of(
+        self, parameters: Sequence[Any], x: tf.Tensor, record_of: Any = None
+    ) -> WeightsOf:
+        self._check_points(x)
+        return WeightsOf.given(self, parameters, x, record_of=record_of)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments that all models have, as Keras saves them."""
+        embedding = self.embedding
+        given = {"omega": self.omega} if self.omega != 1.0 else {}
+        # Arguments with defaults are left out, which constructors of subclasses may not know.
+        return {
+            "inputs": self.input_size,
+            "outputs": self.output_size,
+            "width": self.width,
+            "depth": self.depth,
+            "activation": self.activation,
+            "seed": self.seed,
+            "dtype": self.dtype_policy.name,
+            "name": self.name,
+            **given,
+            **({} if embedding is None else {"embedding": keras.layers.serialize(embedding)}),
+        }
