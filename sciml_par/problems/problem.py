@@ -18,13 +18,11 @@ from sciml_par.problems._arguments import (
     Equation,
     as_conditions,
     as_residuals,
-    checked_ansatz,
-    checked_domain,
-    checked_exact,
-    checked_input_scaling,
+    check_kinds,
     checked_network_outputs,
     checked_outputs,
     checked_term_weights,
+    checked_unknowns,
     unique,
 )
 from sciml_par.problems.checks.functions import values_at
@@ -32,11 +30,10 @@ from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field, JetFunction
 from sciml_par.problems.fields.tape import Function
-from sciml_par.problems.fields.transformed import AnsatzFunction, InputScaling, is_unusual
+from sciml_par.problems.fields.transformed import Ansatz, AnsatzFunction, InputScaling, is_unusual
 from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Arrays, Term, as_field
-from sciml_par.problems.unknowns.given_unknowns import checked_unknowns
 from sciml_par.problems.unknowns.placed_function import PlacedFunction, place
 from sciml_par.problems.unknowns.unknown_arguments import (
     check_all_named,
@@ -129,14 +126,14 @@ class Problem(ByName):
         unknowns: Mapping[str, Unknown | UnknownFunction | float] | None = None,
         name: str = "",
     ) -> None:
-        self._domain, self._name = checked_domain(domain), str(name)
-        self._exact = checked_exact(exact)
+        check_kinds(domain, exact, ansatz, input_scaling)
+        self._domain, self._name, self._exact = domain, str(name), exact
         self._output_names = checked_outputs(outputs, domain)
-        self._ansatz = checked_ansatz(ansatz)
+        self._ansatz = None if ansatz is None else Ansatz(ansatz)
         self._network_outputs = checked_network_outputs(
             network_outputs, outputs=self.outputs, ansatz=self._ansatz
         )
-        self._input_scaling = checked_input_scaling(input_scaling)
+        self._input_scaling = input_scaling
         self._scaling = InputScaling(domain.lower, domain.upper) if input_scaling else None
         self._residuals = as_residuals(residual)
         self._conditions = as_conditions(conditions, domain, self._output_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,34 +10,19 @@ import numpy as np
 from sciml_par._tensorflow import tf
 
 
-def sin(x: Any) -> Any:
-    """sin x, of each element."""
-    return np.sin(x) if isinstance(x, np.ndarray) else tf.sin(x)
+def _elementwise(in_numpy: Any, in_tensorflow: str) -> Callable[[Any], Any]:
+    """Return a function of each element of an array or a tensor."""
+
+    def function(x: Any) -> Any:
+        # TensorFlow is imported where a tensor comes first.
+        return in_numpy(x) if isinstance(x, np.ndarray) else getattr(tf.math, in_tensorflow)(x)
+
+    return function
 
 
-def cos(x: Any) -> Any:
-    """cos x, of each element."""
-    return np.cos(x) if isinstance(x, np.ndarray) else tf.cos(x)
-
-
-def exp(x: Any) -> Any:
-    """e^x, of each element."""
-    return np.exp(x) if isinstance(x, np.ndarray) else tf.exp(x)
-
-
-def cosh(x: Any) -> Any:
-    """cosh x, of each element."""
-    return np.cosh(x) if isinstance(x, np.ndarray) else tf.cosh(x)
-
-
-def log(x: Any) -> Any:
-    """Return the natural logarithm of each element."""
-    return np.log(x) if isinstance(x, np.ndarray) else tf.math.log(x)
-
-
-def sqrt(x: Any) -> Any:
-    """Return the square root of each element."""
-    return np.sqrt(x) if isinstance(x, np.ndarray) else tf.sqrt(x)
+sin, cos = _elementwise(np.sin, "sin"), _elementwise(np.cos, "cos")
+exp, log = _elementwise(np.exp, "exp"), _elementwise(np.log, "log")
+cosh = _elementwise(np.cosh, "cosh")
 
 
 def normal_distribution(x: Any) -> Any:

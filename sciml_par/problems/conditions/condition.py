@@ -13,13 +13,14 @@ from sciml_par._checks import checked_weight, is_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,
     refuse_normals_in_time,
 )
-from sciml_par.problems.conditions.given_points import finite_array, normals_at, points_within
+from sciml_par.problems.conditions.given_points import normals_at, points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 
@@ -85,10 +86,10 @@ class Condition(ByName):
     """
 
     kind: ClassVar[str] = "condition"
-    read_by_residual: ClassVar[tuple[str, ...]] = ("function",)
     points_are_given: ClassVar[bool] = False
     """Whether `points` returns all that there are, whatever number is asked for."""
-    not_in_residual: ClassVar[tuple[str, ...]] = ("on", "where", "own", "name", "weight")
+    known_functions: ClassVar[tuple[str, ...]] = ("on", "where")
+    """The functions that are evaluated once, before training, and so take no unknowns."""
 
     # What a subclass has that does not call the constructor.
     function: Callable[..., tf.Tensor] | None = None

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.surfaces.faces import Face, faces_of, points_on
+from sciml_par.problems.domains.surfaces.faces import Face, faces_of
 from sciml_par.problems.domains.surfaces.sampling import GRID
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,10 +50,8 @@ def draw_on_boundary(
     """
     if names is None or not isinstance(domain, Box):
         return domain.boundary(n, method=method, rng=rng)
-    kept = faces_named(domain, names)
-    if domain.dimension == 1:
-        method, rng = GRID, None
-    return points_on(kept, domain.lower, domain.upper, max(n, len(kept)), method=method, rng=rng)
+    faces_named(domain, names)  # raises an error for an unknown name
+    return domain.points_on_faces(names, n, method=method, rng=rng)
 
 
 def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:

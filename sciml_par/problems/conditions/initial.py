@@ -84,9 +84,9 @@ class Initial(ValuedCondition):
         object.__setattr__(self, "velocity", velocity)
 
     @property
-    def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
+    def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
         """See `ValuedCondition`."""
-        return (*super().not_in_residual, *(("velocity",) if is_data(self.velocity) else ()))
+        return (*super().known_functions, *(("velocity",) if is_data(self.velocity) else ()))
 
     @property
     def needs_normals(self) -> bool:

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number, is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.checks.functions import as_columns, raw_values
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.given_points import finite_array, points_within
+from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.quadrature import Rule, at_position, over_domain, over_faces
 from sciml_par.problems.conditions.selection import axis_number, checked_axis
 from sciml_par.problems.domains.domain import Domain
@@ -68,7 +69,6 @@ class IntegralCondition(Condition):
 
     kind: ClassVar[str] = "integral"
     points_are_given: ClassVar[bool] = True
-    read_by_residual: ClassVar[tuple[str, ...]] = ("integrand",)
 
     def __init__(
         self,

@@ -124,11 +124,6 @@ class Interface(Condition):
             )
 
     @property
-    def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the residual does not read."""
-        return (*Condition.not_in_residual, "at", "jump", "flux_jump")
-
-    @property
     def on_boundary(self) -> bool:
         """No."""
         return False

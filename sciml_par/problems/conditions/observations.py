@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.given_points import finite_array, points_within
+from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.selection import (
     Component,
     Components,
@@ -58,7 +59,6 @@ class Observations(Condition):
 
     kind: ClassVar[str] = "observations"
     points_are_given: ClassVar[bool] = True
-    read_by_residual: ClassVar[tuple[str, ...]] = ("component",)
 
     def __init__(
         self,

@@ -68,9 +68,9 @@ class ValuedCondition(Condition):
         self._set_common(on=on, where=where, points=points, name=name, weight=weight)
 
     @property
-    def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the residual does not read; it has a known value as an array."""
-        return (*Condition.not_in_residual, *(("value",) if is_data(self.value) else ()))
+    def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """See `Condition`; the value is known unless it takes unknowns."""
+        return (*Condition.known_functions, *(("value",) if is_data(self.value) else ()))
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""

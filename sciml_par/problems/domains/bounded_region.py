@@ -49,6 +49,13 @@ class BoundedRegion(Region):
         """The volume, unless the coordinates have several units; as the sizes of surfaces."""
         return self.volume
 
+    def _sizes(self, surfaces: Sequence[Surface]) -> FloatArray:
+        """Return the sizes of parts of the boundary, in proportion to which points are dealt out.
+
+        On a box they are equal: areas do not compare where coordinates have several units.
+        """
+        return np.array([surface.size for surface in surfaces])
+
     def number_on_boundary(self, interior: int) -> float:
         """Return the number of boundary points as dense as `interior` points inside (local).
 
@@ -57,7 +64,7 @@ class BoundedRegion(Region):
         d = self.dimension
         if not np.isfinite(self._size):
             return float(2 * d * interior ** ((d - 1) / d))
-        size = sum(surface.size for surface in self._surfaces)
+        size = self._sizes(self._surfaces).sum()
         return float(size * (interior / self._size) ** ((d - 1) / d))
 
     def boundary(
@@ -88,8 +95,14 @@ class BoundedRegion(Region):
         x : array [k, d]
         normals : array [k, d]
         """
-        surfaces = [s for s in self._surfaces if with_initial or INITIAL not in s.names]
+        left_out = () if with_initial else self._initial_surfaces
+        surfaces = [s for s in self._surfaces if s.names not in [other.names for other in left_out]]
         return self._on_surfaces(surfaces, n, method, rng, what="boundary")
+
+    @property
+    def _initial_surfaces(self) -> tuple[Surface, ...]:
+        """The parts of the boundary at the initial time."""
+        return tuple(s for s in self._surfaces if INITIAL in s.names)
 
     def initial(
         self, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
@@ -103,7 +116,7 @@ class BoundedRegion(Region):
         InputError
             The domain has no time.
         """
-        surfaces = [s for s in self._surfaces if INITIAL in s.names]
+        surfaces = self._initial_surfaces
         if not surfaces:
             raise InputError(
                 f"{self} has no initial face, as none of its coordinates is a time; a domain with "
@@ -118,7 +131,7 @@ class BoundedRegion(Region):
         if name != GRID and self.dimension > 1:
             rng = checked_generator(rng, what)
         count = 1 if self.dimension == 1 else checked_integer(n, f"{what}: n", least=1)
-        counts = _counts(count, np.array([s.size for s in surfaces]), name)
+        counts = _counts(count, self._sizes(surfaces), name)
         found = [s.points(int(k), name, rng) for s, k in zip(surfaces, counts, strict=True)]
         x, normals = (np.concatenate(each) for each in zip(*found, strict=True))
         return x, normals

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import checked_integer
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import ROUNDING
-from sciml_par.problems.domains.surfaces.faces import BoxFace, Face, faces_of, points_on
-from sciml_par.problems.domains.surfaces.sampling import GRID, checked_generator, method_name
+from sciml_par.problems.domains.surfaces.faces import BoxFace, faces_of
 from sciml_par.problems.domains.surfaces.surface import Surface
 
 FloatArray = npt.NDArray[np.float64]
@@ -27,64 +24,25 @@ class BoxBoundary(Domain):
 
     __slots__ = ()
 
-    def boundary(
-        self,
-        n: int,
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
-        with_initial: bool = True,
+    @property
+    def _initial_surfaces(self) -> tuple[Surface, ...]:
+        """The face on which the last coordinate, often the time, is least."""
+        return self._surfaces[-2:-1]
+
+    @property
+    def _size(self) -> float:
+        """The unit cube's, so that the numbers of points do not depend on units."""
+        return 1.0
+
+    def _sizes(self, surfaces: Sequence[Surface]) -> FloatArray:
+        return np.ones(len(surfaces))
+
+    def points_on_faces(
+        self, faces: Sequence[str], n: int, *, method: str, rng: np.random.Generator | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Points on the boundary and the outward unit normals there (local).
-
-        Parameters
-        ----------
-        n : int
-            How many points for d > 1, at least one on each face, and equally many on all: areas do
-            not compare where the coordinates have several units. On a grid n is met about: points
-            are the midpoints of equal cells, so that none lies on an edge and none occurs twice.
-            Ignored for d = 1.
-        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
-        rng : numpy.random.Generator
-            For a random method.
-        with_initial : bool
-            Whether the face belongs to it on which the last coordinate is least; see `initial`.
-
-        Returns
-        -------
-        x : array [k, d]
-        normals : array [k, d]
-        """
-        faces = faces_of(self.lower, self.upper)
-        if not with_initial:
-            del faces[-2]
-        return self._on_faces(faces, n, method, rng, what="boundary")
-
-    def initial(
-        self, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Points where the last coordinate, often the time, is least, and normals (local).
-
-        Arguments and results are those of `boundary`.
-        """
-        face = faces_of(self.lower, self.upper)[-2]
-        return self._on_faces([face], n, method, rng, what="initial")
-
-    def _on_faces(
-        self, faces: list[Face], n: Any, method: str, rng: Any, *, what: str
-    ) -> tuple[FloatArray, FloatArray]:
-        name = method_name(method, f"{what}: method")
-        if self.dimension == 1:
-            return points_on(faces, self.lower, self.upper, 1, method=GRID, rng=None)
-        if name != GRID:
-            rng = checked_generator(rng, what)
-        count = checked_integer(n, f"{what}: n", least=1)
-        return points_on(faces, self.lower, self.upper, count, method=name, rng=rng)
-
-    def number_on_boundary(self, interior: int) -> float:
-        """Return the number of points on a cube as dense as `interior` points inside (local)."""
-        d = self.dimension
-        return float(2 * d * interior ** ((d - 1) / d))
+        """Return about n points on these faces, at least one on each, and outward normals."""
+        chosen = [s for s in self._surfaces if any(map(s.answers_to, faces))]
+        return self._on_surfaces(chosen, max(n, len(chosen)), method, rng, what="boundary")
 
     @property
     def faces(self) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import checked_points
 from sciml_par.problems.checks.names import names_of_axes
-from sciml_par.problems.domains._vectors import checked_points
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.point_files import read_points
 from sciml_par.problems.domains.surfaces.sampling import GRID, checked_generator, method_name

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import checked_points
 from sciml_par.problems.checks.names import names_of_axes
-from sciml_par.problems.domains._vectors import checked_points
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
-from sciml_par.problems.domains._vectors import counts_per_axis
+from sciml_par.problems.checks.arrays import counts_per_axis
 from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share, proportional
 from sciml_par.problems.domains.surfaces.surface import Surface
 

@@ -46,7 +46,7 @@ class Residual(ByName):
     >>> equation = Residual(lambda u, x, f: -laplacian(u, x) - f, data=np.sin)
     """
 
-    not_in_residual: ClassVar[tuple[str, ...]] = ("weight", "data", "name")
+    known_functions: ClassVar[tuple[str, ...]] = ("data",)
 
     function: Callable[..., tf.Tensor]
     _: KW_ONLY

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any, ClassVar
+from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
@@ -36,8 +36,6 @@ class WithUnknowns:
     starts : of all unknowns, for a field that has none.
     """
 
-    not_in_residual: ClassVar[tuple[str, ...]] = ("starts",)
-
     part: Any
     of_residual: Names
     of_functions: tuple[tuple[str, Names], ...]
@@ -61,27 +59,14 @@ class WithUnknowns:
         try:
             return part.residual(u, *arrays, **{name: values[name] for name in self.of_residual})
         except (TypeError, ValueError) as error:
-            _explain(error, values)
+            kinds = [
+                f"{name} is a function, with the values {name}(x)"
+                if isinstance(value, Field)
+                else f"{name} is a number, written {name}"
+                for name, value in values.items()
+            ]
+            error.add_note(f"Of the unknowns, {'; '.join(kinds)}.")
             raise
-
-
-def _explain(error: Exception, values: Mapping[str, Any]) -> None:
-    """Say where a function was taken for a number, or a number for a function."""
-    text = str(error)
-    functions = [name for name, value in values.items() if isinstance(value, Field)]
-    numbers = [name for name in values if name not in functions]
-    if functions and "Field" in text:
-        name = functions[0]
-        error.add_note(
-            f"The unknown {name!r} is a function: write its values as {name}(x), and give "
-            f"{name} itself to operators, as in gradient({name}, x)."
-        )
-    if numbers and "not callable" in text:
-        name = numbers[0]
-        error.add_note(
-            f"The unknown {name!r} is a number: write {name}, not {name}(x); one that depends on x "
-            f"is unknowns={{{name!r}: UnknownFunction(1.0)}}."
-        )
 
 
 def _value(given: Any, u: Any, dtype: Any) -> Any:
@@ -98,8 +83,7 @@ def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
     """(u, *arrays) -> r of a residual or a condition, with the unknowns that it names."""
     names = tuple(unknowns)
     held = _functions_of(part)
-    once = getattr(part, "not_in_residual", ())
-    for attribute in once:
+    for attribute in part.known_functions:
         _refuse_in_data(held.pop(attribute, None), names, attribute, name)
     of_functions = []
     for attribute, function in held.items():
