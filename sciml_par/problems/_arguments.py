@@ -101,7 +101,7 @@ def as_conditions(
 
 
 def checked_term_weights(weights: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
-    """Weights of terms, whose names are among these."""
+    """Return the weights of terms, whose names must be among these."""
     found = {}
     for name, weight in weights.items():
         if name not in names:

@@ -26,7 +26,7 @@ cosh = _elementwise(np.cosh, "cosh")
 
 
 def normal_distribution(x: Any) -> Any:
-    """Φ(x) = ½ (1 + erf(x/√2)), of each element."""
+    """Compute Φ(x) = ½ (1 + erf(x/√2)), of each element."""
     if not isinstance(x, np.ndarray):
         return (1 + tf.math.erf(x / np.sqrt(2))) / 2
     from scipy.special import ndtr  # its import takes long
@@ -35,21 +35,21 @@ def normal_distribution(x: Any) -> Any:
 
 
 def columns(*parts: Any) -> Any:
-    """Arrays or tensors [n, 1] side by side, [n, m]."""
+    """Return arrays or tensors [n, 1] side by side, [n, m]."""
     if all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts, axis=1)
     return tf.concat(parts, axis=1)
 
 
 def row_sum(x: Any) -> Any:
-    """Σ_i x_i: [n, d] -> [n, 1]."""
+    """Compute Σ_i x_i: [n, d] -> [n, 1]."""
     if isinstance(x, np.ndarray):
         return np.sum(x, axis=1, keepdims=True)
     return tf.reduce_sum(x, axis=1, keepdims=True)
 
 
 def row_product(x: Any) -> Any:
-    """Π_i x_i: [n, d] -> [n, 1]."""
+    """Compute Π_i x_i: [n, d] -> [n, 1]."""
     if isinstance(x, np.ndarray):
         return np.prod(x, axis=1, keepdims=True)
     return tf.reduce_prod(x, axis=1, keepdims=True)

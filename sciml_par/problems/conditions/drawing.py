@@ -43,7 +43,7 @@ def draw_on_boundary(
     method: str = GRID,
     rng: np.random.Generator | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """About n points on the boundary and outward unit normals, [k, d] each.
+    """Return about n points on the boundary and outward unit normals, [k, d] each.
 
     On a box all of them lie on the faces of these names, if there are names; on other domains
     they may lie elsewhere as well.
@@ -65,7 +65,7 @@ def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
 
 
 def grid_of_about(condition: Any, domain: Domain, wanted: int) -> tuple[FloatArray, FloatArray]:
-    """Grid points at which a condition holds, about `wanted`, and normals, [k, d] each.
+    """Return grid points at which a condition holds, about `wanted`, and normals, [k, d] each.
 
     The number of candidates is adjusted in a few trials, until about `wanted` hold.
     """

@@ -12,7 +12,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
-    """Points [n, d], or [n] where d = 1, of the closed domain."""
+    """Return points [n, d], or [n] if d = 1, of the closed domain."""
     d = domain.dimension
     points = x[:, None] if x.ndim == 1 and d == 1 else x
     if points.ndim != 2 or points.shape[1] != d or len(points) == 0:

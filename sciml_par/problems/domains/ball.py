@@ -129,7 +129,7 @@ class Ball(Domain):
         return float(np.linalg.norm(self._center - other._center))
 
     def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
-        """The squared cosine of a uniform direction has a beta distribution, and so do the cuts."""
+        """Return quantiles of the beta distribution, which a uniform point has along an axis."""
         from scipy.special import betaincinv
 
         half = (self.dimension + 1) / 2

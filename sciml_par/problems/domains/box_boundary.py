@@ -20,7 +20,7 @@ _TIMES = ("t", "time")
 
 
 class BoxBoundary(Domain):
-    """What `Box` knows of its boundary more exactly than any domain, as its bounds are numbers."""
+    """The boundary of a `Box`, exact to rounding along each axis."""
 
     __slots__ = ()
 
@@ -48,9 +48,9 @@ class BoxBoundary(Domain):
     def faces(self) -> tuple[str, ...]:
         """Names of the 2d faces, such as "x=lower" and "x=upper" of the axis x.
 
-        Conditions understand also "left" and "right" for the first axis, "bottom" and "top" for the
-        second, "front" and "back" for the third, the lower one first; of these an axis named t or
-        time is left out, whose faces are "initial" and "final".
+        Conditions also accept "left" and "right" for the first axis, "bottom" and "top" for the
+        second, and "front" and "back" for the third. An axis named t or time is not counted; its
+        faces are "initial" and "final".
         """
         return tuple(f"{name}={end}" for name in self.names for end in ("lower", "upper"))
 
@@ -65,13 +65,7 @@ class BoxBoundary(Domain):
         return tuple(found)
 
     def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
-        """Which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
-
-        Raises
-        ------
-        InputError
-            The box has no face of this name.
-        """
+        """Return which points lie on one of these faces: x: [n, d] -> [n] (local)."""
         points, found = self.snap(x), np.zeros(len(x), np.bool_)
         for name in (faces,) if isinstance(faces, str) else faces:
             known = self.faces if name in self.faces else self._aliases
@@ -83,21 +77,14 @@ class BoxBoundary(Domain):
         return found
 
     def snap(self, x: npt.ArrayLike) -> FloatArray:
-        """Points with coordinates on the bounds where they miss these by rounding (local).
-
-        x: [n, d] -> [n, d]. A number like 0.7 is another one in single precision, and a point on
-        the boundary may thereby have come to lie outside.
-        """
+        """Move points onto the faces if they miss them by rounding (local)."""
         points = self._as_points(x, "snap")
         for bound in (self.lower, self.upper):
             points = np.where(np.abs(points - bound) <= self._tolerance, bound, points)
         return points
 
     def outward_normals(self, x: npt.ArrayLike) -> FloatArray:
-        """Outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
-
-        Zero at points inside. On an edge, which belongs to several faces, it is the mean direction.
-        """
+        """Return outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local)."""
         points = self.snap(x)
         on_upper, on_lower = points == self.upper, points == self.lower
         normals = on_upper.astype(np.float64) - on_lower
@@ -105,11 +92,11 @@ class BoxBoundary(Domain):
         return np.asarray(normals / np.maximum(length, 1.0))
 
     def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
+        """Return which points lie on the boundary, up to rounding: x: [n, d] -> [n] (local)."""
         return np.asarray(self.outward_normals(x).any(axis=1))
 
     def on_edges(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points of the boundary lie on several faces: x: [n, d] -> [n] (local)."""
+        """Return which points of the boundary lie on several faces: x: [n, d] -> [n] (local)."""
         return np.asarray(np.count_nonzero(self.outward_normals(x), axis=1) > 1)
 
     @property

@@ -127,7 +127,7 @@ class Ellipse(Domain):
         return bool(self._within(corners).all())
 
     def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
-        """Those of the disc, since an affine map keeps the shares of the area."""
+        """Return the cuts of the disc, since an affine map keeps the shares of the area."""
         return self._center[axis] + self._half[axis] * _UNIT._cuts(axis, shares)
 
 
@@ -162,7 +162,7 @@ class EllipseCurve(Surface):
         return self._at(np.arctan2(y[:, 1], y[:, 0]))
 
     def _parameters(self, shares: FloatArray) -> FloatArray:
-        """Up to which parameter the curve has these shares of its length, by Newton's method.
+        """Return the parameters up to which the curve has these shares of its length, by Newton.
 
         The length of (a cos s, b sin s) from s = 0 on is a (E(s + π/2 | m) − E(m)), m = 1 − b²/a².
         """

@@ -58,16 +58,11 @@ def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a residual did when it was run once without computing.
+    """One run of a residual without computing: its requests, result and variables.
 
-    Attributes
-    ----------
-    plan : what it asked of the field.
-    result : what it returned: symbolic, fit for its shape and dtype only.
-    variables : the variables of TensorFlow and Keras that it read, nested functions included.
-    asked : whether it asked anything of the field.
-    drew : whether it drew from the random numbers of NumPy or Python, which the graph then holds.
-    compute : (*parameters, *arrays) -> the same result, in TensorFlow alone.
+    The result is symbolic, with a shape and a dtype only. `drew` tells whether the residual drew
+    random numbers of NumPy or Python, which the graph then holds. `compute` is the function
+    (*parameters, *arrays) -> result in TensorFlow.
     """
 
     plan: Plan
@@ -87,13 +82,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Parametrized:
-    """A field that is a function of parameters, for a trace in which these are inputs.
-
-    Attributes
-    ----------
-    field : (*parameters) -> the field.
-    parameters : specifications of tensors.
-    """
+    """A field as a function of parameters, which are inputs of a trace; with their tensor specs."""
 
     field: Callable[..., Field]
     parameters: Sequence[Any]

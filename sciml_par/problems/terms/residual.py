@@ -73,5 +73,5 @@ class Residual(ByName):
         return x, values_at(self.data, x, what="data of the residual")
 
     def residual(self, u: Any, x: tf.Tensor, *data: tf.Tensor) -> tf.Tensor:
-        """r(u, x): [n, k] (local)."""
+        """Compute r(u, x): [n, k] (local)."""
         return self.function(u, x, *data)

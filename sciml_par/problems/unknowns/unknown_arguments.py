@@ -25,15 +25,10 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass(frozen=True, eq=False)
 class WithUnknowns:
-    """The residual of a part of a problem, (u, *arrays) -> r, which gets the unknowns of the field.
+    """The residual (u, *arrays) -> r of a residual or condition, with the unknowns of the field.
 
-    Attributes
-    ----------
-    part : a residual or a condition.
-    of_residual : the unknowns that its method `residual` names.
-    of_functions : the functions that it holds, such as the right side of a condition, and the
-        unknowns that each names.
-    starts : of all unknowns, for a field that has none.
+    `of_residual` are the unknowns that its method `residual` names, and `of_functions` those named
+    by the functions that it holds. `starts` serve for a field without unknowns.
     """
 
     part: Any
@@ -47,7 +42,7 @@ class WithUnknowns:
         return frozenset(self.of_residual).union(*(names for _, names in self.of_functions))
 
     def __call__(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
-        """r: [n, k]."""
+        """Compute r: [n, k]."""
         given = {**self.starts, **getattr(u, "unknowns", {})}
         values = {name: _value(given[name], u, arrays[0].dtype) for name in self.names}
         part = self.part
@@ -80,7 +75,7 @@ def _value(given: Any, u: Any, dtype: Any) -> Any:
 
 
 def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
-    """(u, *arrays) -> r of a residual or a condition, with the unknowns that it names."""
+    """Return the function (u, *arrays) -> r of a part, with the unknowns that it names."""
     names = tuple(unknowns)
     held = _functions_of(part)
     for attribute in part.known_functions:
@@ -119,7 +114,7 @@ def refuse_in_ansatz(function: Any, unknowns: Starts) -> None:
 
 
 def named_by(function: Any, names: Names) -> Names:
-    """Which of these names a function takes as arguments; all, if it takes any."""
+    """Return which of these names a function takes as arguments; all, if it takes any."""
     parameters = _parameters(function)
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     # Objects that can be called, such as Keras layers, take any argument and use none.

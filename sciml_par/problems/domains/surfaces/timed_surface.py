@@ -106,6 +106,6 @@ class SliceSurface(Surface):
 
 
 def _with(x: FloatArray, last: FloatArray | float) -> FloatArray:
-    """x: [n, d] with one more coordinate."""
+    """Append a coordinate to x: [n, d]."""
     column = np.broadcast_to(last, (len(x),))
     return np.concatenate([x, column[:, None]], axis=1)
