@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sciml_par._checks import checked_integer, checked_weight
@@ -11,42 +13,33 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, component_names
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.fields.transformed import Ansatz
 from sciml_par.problems.terms.residual import Residual
+from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
+from sciml_par.problems.unknowns.unknowns import Unknown
 
 Equation = Callable[..., Any] | Residual
 
-ANSATZ_TAKES = (
-    "An ansatz is called as ansatz(u, x), and u is the network's field, a function: write u(x), as "
-    "in ansatz=lambda u, x: x * (1 - x) * u(x)."
-)
 
-
-def checked_domain(domain: Any) -> Domain:
-    """Return the domain."""
-    if not isinstance(domain, Domain):
-        raise InputError(
-            f"Problem: domain must be a Domain, such as Interval(0, 1) or Ball([0, 0], 1), got "
-            f"{domain!r}"
-        )
-    return domain
-
-
-def checked_exact(exact: Any) -> Any:
-    """Return the exact solution, if there is one."""
-    if exact is not None and not callable(exact):
-        raise InputError(f"Problem: exact must be a function of x, got {exact!r}")
-    return exact
-
-
-def checked_input_scaling(input_scaling: Any) -> bool | None:
-    """Return whether inputs are scaled, if it is said."""
-    if not (input_scaling is None or isinstance(input_scaling, bool)):
-        raise InputError(
-            f"Problem: input_scaling must be True, False or None for the default, got "
-            f"{input_scaling!r}"
-        )
-    return input_scaling
+def check_kinds(domain: Any, exact: Any, ansatz: Any, input_scaling: Any) -> None:
+    """Check the kinds of four arguments."""
+    for name, value, good, expected in (
+        ("domain", domain, isinstance(domain, Domain), "a Domain, such as Interval(0, 1)"),
+        ("exact", exact, exact is None or callable(exact), "a function of x"),
+        (
+            "ansatz",
+            ansatz,
+            ansatz is None or callable(ansatz),
+            "a function (u, x) -> [n, m], as lambda u, x: x * u(x)",
+        ),
+        (
+            "input_scaling",
+            input_scaling,
+            input_scaling is None or isinstance(input_scaling, bool),
+            "True, False or None for the default",
+        ),
+    ):
+        if not good:
+            raise InputError(f"Problem: {name} must be {expected}, got {value!r}")
 
 
 def checked_outputs(outputs: Any, domain: Domain) -> tuple[str, ...]:
@@ -67,17 +60,7 @@ def checked_outputs(outputs: Any, domain: Domain) -> tuple[str, ...]:
     return names
 
 
-def checked_ansatz(ansatz: Any) -> Ansatz | None:
-    """Return the ansatz, if there is one."""
-    if ansatz is not None and not callable(ansatz):
-        raise InputError(
-            f"Problem: ansatz must be a function (u, x) -> [n, m], as lambda u, x: x * u(x), "
-            f"got {ansatz!r}"
-        )
-    return None if ansatz is None else Ansatz(ansatz)
-
-
-def checked_network_outputs(number: Any, *, outputs: int, ansatz: Ansatz | None) -> int:
+def checked_network_outputs(number: Any, *, outputs: int, ansatz: Any) -> int:
     """Return the number of components of the network, by default that of the field."""
     if number is None:
         return outputs
@@ -118,7 +101,7 @@ def as_conditions(
 
 
 def checked_term_weights(weights: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
-    """Weights of terms, whose names are among these."""
+    """Return the weights of terms, whose names must be among these."""
     found = {}
     for name, weight in weights.items():
         if name not in names:
@@ -138,3 +121,53 @@ def unique(names: list[str]) -> list[str]:
         seen[name] += 1
         result.append(f"{name} {seen[name]}" if total[name] > 1 else name)
     return result
+
+
+_TAKEN = ("u", "x", "self")
+
+
+def checked_unknowns(
+    given: Any, *, coordinates: Sequence[str], outputs: Sequence[str]
+) -> tuple[MappingProxyType[str, Unknown], dict[str, UnknownFunction]]:
+    """Return the numbers and the functions that are sought, by name."""
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"Problem: unknowns must be a dictionary of names, such as "
+            f"{{'D': Unknown(1.0, lower=0)}}; got {given!r}."
+        )
+    taken = dict.fromkeys(_TAKEN, "an argument of the residual")
+    taken |= dict.fromkeys(outputs, "an output") | dict.fromkeys(coordinates, "a coordinate")
+    numbers, functions = {}, {}
+    for name, value in given.items():
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise InputError(
+                f"Problem: the name of an unknown is that of an argument of the residual, such as "
+                f"'D' in f(u, x, *, D); got {name!r}."
+            )
+        if name in taken:
+            raise InputError(
+                f"Problem: {name!r} is the name of an unknown and of {taken[name]}; give the "
+                f"unknown another one."
+            )
+        if isinstance(value, UnknownFunction):
+            functions[name] = value
+        else:
+            numbers[name] = _as_unknown(name, value)
+    return MappingProxyType(numbers), functions
+
+
+def _as_unknown(name: str, value: Any) -> Unknown:
+    good = isinstance(value, Unknown)
+    try:
+        if not good and not callable(value) and not hasattr(value, "assign"):  # as variables have
+            value, good = Unknown(value), True
+    except InputError:
+        pass
+    if not good:
+        raise InputError(
+            f"Problem: unknowns={{{name!r}: …}} must be a number or where one starts, as "
+            f"Unknown(1.0, lower=0), or a function that is sought, as UnknownFunction(1.0); got "
+            f"{value!r}."
+        )
+    found: Unknown = value
+    return found

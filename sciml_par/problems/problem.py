@@ -18,13 +18,11 @@ from sciml_par.problems._arguments import (
     Equation,
     as_conditions,
     as_residuals,
-    checked_ansatz,
-    checked_domain,
-    checked_exact,
-    checked_input_scaling,
+    check_kinds,
     checked_network_outputs,
     checked_outputs,
     checked_term_weights,
+    checked_unknowns,
     unique,
 )
 from sciml_par.problems.checks.functions import values_at
@@ -32,11 +30,10 @@ from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field, JetFunction
 from sciml_par.problems.fields.tape import Function
-from sciml_par.problems.fields.transformed import AnsatzFunction, InputScaling, is_unusual
+from sciml_par.problems.fields.transformed import Ansatz, AnsatzFunction, InputScaling, is_unusual
 from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Arrays, Term, as_field
-from sciml_par.problems.unknowns.given_unknowns import checked_unknowns
 from sciml_par.problems.unknowns.placed_function import PlacedFunction, place
 from sciml_par.problems.unknowns.unknown_arguments import (
     check_all_named,
@@ -62,42 +59,41 @@ class Problem(ByName):
         Such as `Interval`, `Box`, `Ball` or `Polygon`, and combinations of them.
     residual : callable, Residual, or a sequence of these
         (u, x: [n, d]) -> r: [n, k], left side minus right side. A plain function has the weight 1.
-        Empty for a fit of data, which has conditions alone.
+        Empty for a fit of data, with conditions alone.
     conditions : sequence of Condition
         `Dirichlet`, `Neumann`, `Robin`, `Initial`, `Periodic`, `Interface`, `Observations`,
-        `IntegralCondition`, `Condition` itself and classes derived from it. Those without a weight
-        of their own have the weight 1, unless `with_condition_weight` or the optimizer of a
-        training says otherwise.
+        `IntegralCondition`, `Condition` and derived classes. Conditions without a weight get the
+        weight 1, unless `with_condition_weight` or the optimizer sets another one.
     exact : callable, optional
         The exact solution, x: [n, d] -> [n, m], in NumPy or TensorFlow; [n] is taken as [n, 1]
-        where m = 1.
+        if m = 1.
     outputs : int, str or sequence of str
         Number m of components of the field, or their names, for figures and tables, such as
         ("u", "v", "p"). The default names are u, or u1 to um.
     ansatz : callable, optional
-        (N, x: [n, d]) -> u: [n, m] in TensorFlow operations, point by point: the field as made of
-        that of the network, such as ``lambda N, x: x * (1 - x) * N(x)``, which is zero at both
-        ends. Residuals, conditions and predictions are those of u. See `field`.
+        (N, x: [n, d]) -> u: [n, m] in TensorFlow operations, point by point: the field u as a
+        function of the network N, such as ``lambda N, x: x * (1 - x) * N(x)``, which is zero at
+        both ends. Residuals, conditions and predictions use u. See `field`.
     network_outputs : int, optional
-        Number of components of N, where an ansatz makes m components of another number, such as
-        two velocities of one stream function.
+        Number of components of N, if an ansatz computes m components from a different number,
+        such as two velocities from one stream function.
     input_scaling : bool, optional
-        Whether the network sees x mapped from the box of the domain to [−1, 1]^d. Residuals, the
-        ansatz and derivatives are in x all the same. By default it does where a coordinate goes
-        beyond ±10 or a side is shorter than 0.1, if the network is one of `sciml_par.networks`
-        whose embedding has no periods in units of x; see `for_network`.
+        Whether the inputs of the network are scaled from the box of the domain to [−1, 1]^d.
+        Residuals, the ansatz and derivatives still use x. By default inputs are scaled if a
+        coordinate exceeds ±10 or a side is shorter than 0.1, and the network is one of
+        `sciml_par.networks` whose embedding has no periods in units of x; see `for_network`.
     unknowns : dict of str to Unknown, UnknownFunction or float
-        Numbers and functions that are sought with the solution. Residuals, conditions and the
-        functions that these hold get by keyword those that they name as arguments, as in
-        ``def residual(u, x, *, D)``; those with ``**unknowns`` get all.
+        Numbers and functions to find together with the solution. A residual, a condition or the
+        function of a condition gets those that it names as arguments, by keyword, as in
+        ``def residual(u, x, *, D)``; with ``**unknowns`` it gets all.
     name : str
 
     Raises
     ------
     InputError
-        An argument of another kind, or an exact solution of another shape; or a component that is
-        named like a coordinate; or an unknown that no residual and no condition takes, or an
-        argument of a residual that is not an unknown.
+        An argument has the wrong kind, or the exact solution the wrong shape. A component has the
+        name of a coordinate. No residual or condition takes an unknown, or a residual takes an
+        argument that is not an unknown.
 
     Examples
     --------
@@ -129,14 +125,14 @@ class Problem(ByName):
         unknowns: Mapping[str, Unknown | UnknownFunction | float] | None = None,
         name: str = "",
     ) -> None:
-        self._domain, self._name = checked_domain(domain), str(name)
-        self._exact = checked_exact(exact)
+        check_kinds(domain, exact, ansatz, input_scaling)
+        self._domain, self._name, self._exact = domain, str(name), exact
         self._output_names = checked_outputs(outputs, domain)
-        self._ansatz = checked_ansatz(ansatz)
+        self._ansatz = None if ansatz is None else Ansatz(ansatz)
         self._network_outputs = checked_network_outputs(
             network_outputs, outputs=self.outputs, ansatz=self._ansatz
         )
-        self._input_scaling = checked_input_scaling(input_scaling)
+        self._input_scaling = input_scaling
         self._scaling = InputScaling(domain.lower, domain.upper) if input_scaling else None
         self._residuals = as_residuals(residual)
         self._conditions = as_conditions(conditions, domain, self._output_names)
@@ -246,10 +242,10 @@ class Problem(ByName):
         return f"Problem({self._name!r}, {self._domain!r}, outputs={self.outputs}, terms: {terms})"
 
     def with_condition_weight(self, weight: float) -> Self:
-        """Return the problem with this weight for conditions that have none (local).
+        """Return the problem with this weight for conditions without one (local).
 
-        Conditions with a weight, and equations, keep theirs. `train` leaves such a problem as it
-        is; otherwise the optimizer may take another weight than 1 for such conditions.
+        Conditions with a weight, and equations, keep theirs. `train` uses this weight; otherwise
+        the optimizer may choose another weight than 1 for these conditions.
 
         Parameters
         ----------
@@ -288,7 +284,7 @@ class Problem(ByName):
     def with_term_weights(self, weights: Mapping[str, float]) -> Self:
         """Return the problem in which some terms of the loss have these weights (local).
 
-        They take the place of those that the residuals and conditions have.
+        They replace the weights of the residuals and conditions.
 
         Parameters
         ----------
@@ -324,13 +320,13 @@ class Problem(ByName):
         return other
 
     def for_network(self, model: Any) -> Self:
-        """Return the problem with the default scaling of inputs, where it was left open (local).
+        """Return the problem with the default scaling of inputs, unless it was given (local).
 
         Parameters
         ----------
         model : object
-            A network. Its inputs are scaled where it has an attribute `sees_scaled_inputs` that is
-            true, and the domain goes beyond ±10 in a coordinate or has a side shorter than 0.1.
+            A network. Its inputs are scaled if its attribute `sees_scaled_inputs` is true, and the
+            domain exceeds ±10 in a coordinate or has a side shorter than 0.1.
 
         Returns
         -------
@@ -352,23 +348,23 @@ class Problem(ByName):
         jet: JetFunction | None = None,
         unknowns: Mapping[str, Any] | None = None,
     ) -> Field:
-        """The field u as made of a network's: by the scaling of inputs and the ansatz (local).
+        """Build the field u of a network, by the scaling of inputs and the ansatz (local).
 
         Parameters
         ----------
         network : Field or callable [n, d] -> [n, m]
             N, whose weights are bound.
         jet : callable, optional
-            Of N, as for `Field`; with it, an ansatz that evaluates N at x alone costs little more
-            than N, and any other is differentiated by nested tapes.
+            Of N, as for `Field`. With it, an ansatz that evaluates N at x alone costs little more
+            than N; any other ansatz is differentiated by nested tapes.
         unknowns : dict of str to tensor, Field or callable, optional
-            Values of the problem's unknowns, which residuals get with the field; by default those
-            that they begin with. An unknown function may be any function of x.
+            Values of the problem's unknowns for the residuals; by default their start values. An
+            unknown function may be any function of x.
 
         Returns
         -------
         Field
-            N itself where the problem has neither, with the problem's names.
+            With the problem's names.
 
         Examples
         --------
@@ -407,25 +403,25 @@ class Problem(ByName):
         Parameters
         ----------
         u : Field or callable [n, d] -> [n, m]
-            That of the network, to which scaling and ansatz are applied here.
+            The field of the network, before scaling and ansatz.
         n : int
             Points of each term, as for `Term.points`; residuals are traced, not computed.
         arrays : sequence of tuples of arrays, optional
-            What each term shall be tried on, in place of its n points.
+            The arrays of each term, in place of its n points.
         dtype : str
             Of the field.
         reads_variables : bool
-            Whether u may read trainable variables; not where the weights are passed to it, as the
-            variables would then be left as they are.
+            Whether u may read trainable variables. It must not if its weights are passed to it, as
+            training would not change the variables.
         unknowns : dict, optional
             As for `field`.
 
         Raises
         ------
         InputError
-            The field has another number of components than the problem; or a residual returns
-            something of another kind, shape or dtype than it must, or reads a trainable variable
-            that is not one of u's (see `Term.check`); or so does the ansatz.
+            The field has the wrong number of components. A residual or the ansatz returns the wrong
+            kind, shape or dtype, or reads a trainable variable that is not one of u's; see
+            `Term.check`.
         """
         check_problem(
             self, as_field(u), n, arrays, dtype, unknowns=unknowns, reads_variables=reads_variables
@@ -459,7 +455,7 @@ class Problem(ByName):
         )
 
     def _starts(self) -> dict[str, Any]:
-        """Where all unknowns begin."""
+        """Return the values at which all unknowns start."""
         numbers = {name: unknown.start for name, unknown in self._unknowns.items()}
         return numbers | {name: function.start for name, function in self._functions.items()}
 

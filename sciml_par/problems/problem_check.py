@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from sciml_par._graph_digest import GraphDigest
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems._arguments import ANSATZ_TAKES
 from sciml_par.problems.checks.functions import refuse_trainable
-from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.recording import Parametrized, Trace, trace
-from sciml_par.problems.terms.term import Arrays, Term
-from sciml_par.problems.unknowns.placed_function import PlacedFunction
+from sciml_par.problems.terms.term import Arrays
 from sciml_par.problems.unknowns.unknown_check import check_unknowns
-from sciml_par.problems.unknowns.unknowns import Unknowns
-
-
-class Checked(Protocol):
-    """What is asked of a `Problem`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def domain(self) -> Domain: ...
-    @property
-    def outputs(self) -> int: ...
-    @property
-    def network_outputs(self) -> int: ...
-    @property
-    def ansatz(self) -> Any: ...
-    @property
-    def terms(self) -> tuple[Term, ...]: ...
-    @property
-    def unknowns(self) -> Unknowns: ...
-    @property
-    def unknown_functions(self) -> Mapping[str, PlacedFunction]: ...
-    def field(self, network: Field, *, unknowns: Mapping[str, Any] | None = None) -> Field: ...
 
 
 def check_problem(
-    problem: Checked,
+    problem: Any,
     network: Field,
     n: int,
     arrays: Sequence[Arrays] | None,
@@ -75,7 +49,7 @@ def check_problem(
     return traces
 
 
-def digest_of_ansatz(problem: Checked, dtype: str = "float64") -> GraphDigest | None:
+def digest_of_ansatz(problem: Any, dtype: str = "float64") -> GraphDigest | None:
     """Return what tells a problem's ansatz from others, or None if it has none.
 
     It is that of u as a function of x and of the weights of a stand-in for the network; the inputs
@@ -93,7 +67,7 @@ def digest_of_ansatz(problem: Checked, dtype: str = "float64") -> GraphDigest | 
     return trace(lambda u, x: u(x), stand_in, [points]).digest()
 
 
-def _check_field(problem: Checked, network: Field, dtype: str) -> tuple[Any, ...]:
+def _check_field(problem: Any, network: Field, dtype: str) -> tuple[Any, ...]:
     """Check that u(x) has as many components as it must; the variables that the network reads."""
     # More points than components, so that a field of a value for every pair of points shows.
     points = tf.TensorSpec([problem.outputs + 2, problem.domain.dimension], dtype)
@@ -102,11 +76,7 @@ def _check_field(problem: Checked, network: Field, dtype: str) -> tuple[Any, ...
         _check_components(problem, traced.result.shape[1], "u(x)", "make the network with")
         return traced.variables
     context = "in the ansatz" + (f" of problem {problem.name!r}" if problem.name else "")
-    try:
-        whole = trace(lambda field, x: problem.field(field)(x), network, [points], context=context)
-    except (TypeError, AttributeError) as error:
-        error.add_note(ANSATZ_TAKES)
-        raise
+    whole = trace(lambda field, x: problem.field(field)(x), network, [points], context=context)
     _check_components(problem, whole.result.shape[1], "the ansatz", "let it return")
     own = {id(variable) for variable in traced.variables}
     read = [variable for variable in whole.variables if id(variable) not in own]
@@ -114,7 +84,7 @@ def _check_field(problem: Checked, network: Field, dtype: str) -> tuple[Any, ...
     return traced.variables
 
 
-def _check_components(problem: Checked, m: int, what: str, advice: str) -> None:
+def _check_components(problem: Any, m: int, what: str, advice: str) -> None:
     if m != problem.outputs:
         raise InputError(
             f"problem {problem.name!r} is for a field of {problem.outputs} components "

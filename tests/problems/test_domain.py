@@ -41,7 +41,7 @@ def test_properties():
         ([[0]], [[1]], "one finite number per axis"),
         ([], [], "one finite number per axis"),
         ("a", 1, "number"),
-        (None, 1, "finite"),
+        (None, 1, "real numbers"),
         (1j, 2, "number"),
     ],
 )

@@ -46,7 +46,6 @@ class Observed(Condition):
     """u = values at points of one's own."""
 
     kind: ClassVar[str] = "observed"
-    not_in_residual: ClassVar[tuple[str, ...]] = ("x", "u")
     x: np.ndarray
     u: np.ndarray
     weight: float | None = None

@@ -26,7 +26,7 @@ def function_approximation(
     outputs: int = 1,
     name: str = "function approximation",
 ) -> Problem:
-    """u(x) = f(x): fit a network to a known function.
+    """Build a fit of a network to a known function, u(x) = f(x).
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def function_approximation(
 
 
 def two_sines(*, domain: Box | None = None) -> Problem:
-    """u(x) = sin 2πx + sin 4πx on an interval, [−1, 1] by default, as function approximation."""
+    """Build the fit of u(x) = sin 2πx + sin 4πx on an interval, by default [−1, 1]."""
     return function_approximation(
         lambda x: sin(2 * np.pi * x) + sin(4 * np.pi * x),
         domain=Interval(-1.0, 1.0) if domain is None else domain,

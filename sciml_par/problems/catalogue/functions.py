@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,38 +10,23 @@ import numpy as np
 from sciml_par._tensorflow import tf
 
 
-def sin(x: Any) -> Any:
-    """sin x, of each element."""
-    return np.sin(x) if isinstance(x, np.ndarray) else tf.sin(x)
+def _elementwise(in_numpy: Any, in_tensorflow: str) -> Callable[[Any], Any]:
+    """Return a function of each element of an array or a tensor."""
+
+    def function(x: Any) -> Any:
+        # TensorFlow is imported where a tensor comes first.
+        return in_numpy(x) if isinstance(x, np.ndarray) else getattr(tf.math, in_tensorflow)(x)
+
+    return function
 
 
-def cos(x: Any) -> Any:
-    """cos x, of each element."""
-    return np.cos(x) if isinstance(x, np.ndarray) else tf.cos(x)
-
-
-def exp(x: Any) -> Any:
-    """e^x, of each element."""
-    return np.exp(x) if isinstance(x, np.ndarray) else tf.exp(x)
-
-
-def cosh(x: Any) -> Any:
-    """cosh x, of each element."""
-    return np.cosh(x) if isinstance(x, np.ndarray) else tf.cosh(x)
-
-
-def log(x: Any) -> Any:
-    """Return the natural logarithm of each element."""
-    return np.log(x) if isinstance(x, np.ndarray) else tf.math.log(x)
-
-
-def sqrt(x: Any) -> Any:
-    """Return the square root of each element."""
-    return np.sqrt(x) if isinstance(x, np.ndarray) else tf.sqrt(x)
+sin, cos = _elementwise(np.sin, "sin"), _elementwise(np.cos, "cos")
+exp, log = _elementwise(np.exp, "exp"), _elementwise(np.log, "log")
+cosh = _elementwise(np.cosh, "cosh")
 
 
 def normal_distribution(x: Any) -> Any:
-    """Φ(x) = ½ (1 + erf(x/√2)), of each element."""
+    """Compute Φ(x) = ½ (1 + erf(x/√2)), of each element."""
     if not isinstance(x, np.ndarray):
         return (1 + tf.math.erf(x / np.sqrt(2))) / 2
     from scipy.special import ndtr  # its import takes long
@@ -49,21 +35,21 @@ def normal_distribution(x: Any) -> Any:
 
 
 def columns(*parts: Any) -> Any:
-    """Arrays or tensors [n, 1] side by side, [n, m]."""
+    """Return arrays or tensors [n, 1] side by side, [n, m]."""
     if all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts, axis=1)
     return tf.concat(parts, axis=1)
 
 
 def row_sum(x: Any) -> Any:
-    """Σ_i x_i: [n, d] -> [n, 1]."""
+    """Compute Σ_i x_i: [n, d] -> [n, 1]."""
     if isinstance(x, np.ndarray):
         return np.sum(x, axis=1, keepdims=True)
     return tf.reduce_sum(x, axis=1, keepdims=True)
 
 
 def row_product(x: Any) -> Any:
-    """Π_i x_i: [n, d] -> [n, 1]."""
+    """Compute Π_i x_i: [n, d] -> [n, 1]."""
     if isinstance(x, np.ndarray):
         return np.prod(x, axis=1, keepdims=True)
     return tf.reduce_prod(x, axis=1, keepdims=True)

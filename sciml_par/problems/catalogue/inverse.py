@@ -23,14 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def with_noise(values: FloatArray, share: float, seed: int) -> FloatArray:
-    """u_ij + share · √(mean_i u_ij²) · ε_ij with ε_ij from the normal distribution N(0, 1).
-
-    Parameters
-    ----------
-    values : u: [n, c], of c components.
-    share : dimensionless; 0.01 is called 1 % of noise.
-    seed : of ε.
-    """
+    """Return u_ij + share · √(mean_i u_ij²) · ε_ij, with ε from N(0, 1): [n, c] -> [n, c]."""
     scale = np.sqrt(np.mean(np.square(values), axis=0))
     errors = np.random.default_rng([seed, 1]).normal(size=values.shape)
     return np.asarray(values + share * scale * errors)
@@ -90,7 +83,7 @@ def inverse_lorenz(
     noise: float = 0.0,
     seed: int = 0,
 ) -> Problem:
-    """The Lorenz system on [0, end] with σ, ρ and β unknown, its trajectory observed at 31 times.
+    """Build the Lorenz system on [0, end] with σ, ρ and β unknown, observed at 31 times.
 
     The equations are those of `lorenz`, the observed times equally spaced; the trajectory begins at
     (−8, 7, 27), and is that of `references.spectral.trajectory`. Lu, Meng, Mao and Karniadakis

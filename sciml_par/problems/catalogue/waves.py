@@ -211,7 +211,7 @@ def schroedinger() -> Problem:
 
 
 def _schroedinger(h: Any, x: Any) -> Any:
-    """Real and imaginary part: [n, 2]."""
+    """Compute the real and the imaginary part: [n, 2]."""
     u, v = h(x)[:, :1], h(x)[:, 1:]
     in_time, curvature = derivative(h, x, 1), derivative(h, x, 0, 0)
     turned = tf.concat([-in_time[:, 1:], in_time[:, :1]], axis=1)

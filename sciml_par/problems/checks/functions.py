@@ -36,7 +36,7 @@ def check_takes(
 def as_columns(
     values: npt.ArrayLike, n: int, *, what: str, columns: int | None = None
 ) -> npt.NDArray[np.float64]:
-    """Values at n points as an array [n, m]; [n] is taken as [n, 1] where m may be 1."""
+    """Return values at n points as an array [n, m]; [n] is taken as [n, 1] where m may be 1."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiu":
         raise InputError(f"{what} must be real numbers, got dtype {array.dtype}")
@@ -126,16 +126,12 @@ def values_at(
     columns: int | None = None,
     reads_variables: bool = False,
 ) -> FloatArray:
-    """The values f(x): [n, k] of a NumPy or TensorFlow function at x: [n, d], in double precision.
+    """Return the values [n, k] of a NumPy or TensorFlow function at x: [n, d], as float64.
 
-    The function is called with the array x. One that cannot take it is called with x as a tensor,
-    in double precision and then in single precision, in which its own constants may be.
-
-    Parameters
-    ----------
-    columns : k, where that is known; values [n] are taken as [n, 1] where k may be 1, and one
-        number, the same at any points, as a constant.
-    reads_variables : whether it may read trainable variables, whose values are then constants.
+    The function is called with the array x. If it raises an error, it is called with x as a tensor
+    in double and then in single precision. [n] is taken as [n, 1] if k may be 1, and one number,
+    if it is the same at other points, as a constant. With `reads_variables`, the function may read
+    trainable variables, whose values are then constants.
     """
     values = raw_values(function, x, what=what, reads_variables=reads_variables)
     if np.ndim(values) == 0 and len(x) > 0:
@@ -149,7 +145,7 @@ def values_at(
 def raw_values(
     function: Callable[[Any], Any], x: FloatArray, *, what: str, reads_variables: bool = False
 ) -> Any:
-    """What the function returns at x, as an array of any shape."""
+    """Return the values of the function at x, as an array of any shape."""
     check_takes(function, "x", what=what)
 
     def evaluate(points: Any) -> Any:

@@ -26,7 +26,7 @@ def checked_names(names: Any, what: str, *, count: int | None = None) -> tuple[s
 
 
 def places_of(which: Any, names: tuple[str, ...] | None, what: str, advice: str) -> tuple[int, ...]:
-    """Numbers of what is selected by names or numbers; a text is one name."""
+    """Return the numbers of a selection by names or numbers; a text is one name."""
     given = which if isinstance(which, (tuple, list)) else (which,)
     places = tuple(_place_of(each, names, what, advice) for each in given)
     if not places or len(set(places)) < len(places):

@@ -22,14 +22,14 @@ class Dirichlet(ValuedCondition):
     Parameters
     ----------
     value : float, sequence of c floats, or callable
-        A number; one for each component; or x: [k, d] -> [k, c], or [k] where c = 1, in NumPy or
-        TensorFlow. A function is evaluated once at the points, in double precision, not at each
-        step; it must not read trainable variables.
+        A number; one for each component; or x: [k, d] -> [k, c], or [k] if c = 1, in NumPy or
+        TensorFlow. A function is evaluated once at the points, in double precision, before
+        training. It must not read trainable variables.
     component : int, str, or sequence of these, optional
-        Which components the condition is for, c of them, by the names of `Problem.outputs` or by
-        numbers from 0. By default all.
+        The c components that the condition is for, by the names of `Problem.outputs` or by numbers
+        from 0. By default all.
     on, where, points, name, weight
-        As for `Condition`. Points that are given as an array may lie inside as well.
+        As for `Condition`. Points given as an array may also lie inside.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Dirichlet(ValuedCondition):
 class Neumann(ValuedCondition):
     """n·∇u = value on the boundary, n the outward unit normal.
 
-    At the beginning of time n points back in time; see `Initial` for ∂u/∂t there.
+    At the initial time n points backwards in time; use `Initial` for ∂u/∂t there.
 
     Parameters
     ----------

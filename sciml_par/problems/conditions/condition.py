@@ -1,4 +1,4 @@
-"""What every condition is: points where it holds, and a residual there."""
+"""The base of all conditions: points where it holds, and a residual there."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from sciml_par._checks import checked_weight, is_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,
     refuse_normals_in_time,
 )
-from sciml_par.problems.conditions.given_points import finite_array, normals_at, points_within
+from sciml_par.problems.conditions.given_points import normals_at, points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 
@@ -35,42 +36,41 @@ INTERIOR = "interior"
 class Condition(ByName):
     """A condition with a custom residual; the base of all others.
 
-    Its term of the loss is w · (1/N) Σ_i |r(x_i)|² over its points. Use it with a function, or
-    derive a class from it that overrides `residual`, and `points` where it has custom arrays.
+    Its term of the loss is w · (1/N) Σ_i |r(x_i)|² over its points. Give it a function, or derive a
+    class that overrides `residual`, and `points` if it needs custom arrays.
 
     Parameters
     ----------
     function : callable
         (u, x: [k, d]) -> r: [k, c], or (u, x, normals: [k, d]) -> r, left side minus right side in
         TensorFlow operations and the operators of this package. A third argument without a default
-        value receives the outward unit normals. A class that overrides `residual` needs none.
+        value receives the outward unit normals. Not needed if a class overrides `residual`.
     on : str, sequence of str, or callable, optional
         Names of `Domain.faces`; or "interior", for points inside; or a function x: [k, d] ->
         booleans [k] of points on the boundary, in NumPy or TensorFlow. By default the whole
         boundary.
     where : callable, optional
-        Such a function; of points where `on` has them.
+        A function x: [k, d] -> booleans [k] that selects points among those of `on`.
     points : int, array, or pair of arrays, optional
-        How many points the condition has, of all ranks together (on a grid about); or the points
-        x: [k, d] of the closed domain; or a pair (x, unit normals: [k, d]). By default it has its
+        The number of points on all ranks together (approximate on a grid); or the points x: [k, d]
+        of the closed domain; or a pair (x, unit normals: [k, d]). By default the condition uses its
         share of the points of the boundary.
     name : str, optional
-        Of the term in the loss; by default the kind of condition.
+        Name of the term in the loss; by default the kind of condition.
     weight : float, optional
-        Factor of the mean square in the loss; non-negative, dimensionless. By default 1, or what
-        the problem or an optimizer has for conditions without a weight; see
-        `Problem.with_condition_weight`.
+        Factor of the mean square in the loss; non-negative, dimensionless. By default 1, or the
+        weight that the problem or an optimizer sets; see `Problem.with_condition_weight`.
 
     Raises
     ------
     InputError
-        An argument of another kind.
+        An argument has the wrong kind.
 
     Notes
     -----
-    A subclass overrides ``residual(u, *arrays) -> [k, c]`` and, if the default does not
-    fit, ``points(domain, n) -> (x: [k, d], ...)``: NumPy arrays with equal first axes, whose rows
-    are dealt out to the ranks. It need not call this constructor.
+    A subclass overrides ``residual(u, *arrays) -> [k, c]`` and, if needed,
+    ``points(domain, n) -> (x: [k, d], ...)``: NumPy arrays with equal first axes, whose rows are
+    distributed over the ranks. It need not call this constructor.
 
     Examples
     --------
@@ -85,10 +85,10 @@ class Condition(ByName):
     """
 
     kind: ClassVar[str] = "condition"
-    read_by_residual: ClassVar[tuple[str, ...]] = ("function",)
     points_are_given: ClassVar[bool] = False
     """Whether `points` returns all that there are, whatever number is asked for."""
-    not_in_residual: ClassVar[tuple[str, ...]] = ("on", "where", "own", "name", "weight")
+    known_functions: ClassVar[tuple[str, ...]] = ("on", "where")
+    """The functions that are evaluated once, before training, and so take no unknowns."""
 
     # What a subclass has that does not call the constructor.
     function: Callable[..., tf.Tensor] | None = None
@@ -151,7 +151,7 @@ class Condition(ByName):
 
     @property
     def on_boundary(self) -> bool:
-        """Whether it shares the points of the boundary, unless it has separate ones."""
+        """Whether it uses the points of the boundary, unless it has separate ones."""
         return self.on != (INTERIOR,)
 
     @property
@@ -160,13 +160,13 @@ class Condition(ByName):
         return self.function is not None and _takes_normals(self.function)
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """Return the condition as a problem has it, with names resolved (local).
+        """Return the condition with names resolved for a problem (local).
 
         Raises
         ------
         InputError
-            The domain has no face of this name, or a given point lies outside of the domain; or
-            the whole boundary is meant, on part of which the normal points along the time.
+            The domain has no face of this name, or a given point lies outside the domain. Or the
+            condition uses normals on the whole boundary of space and time.
         """
         if isinstance(self.on, tuple) and self.on_boundary:
             domain.on_faces(domain.lower[None], self.on)
@@ -182,7 +182,7 @@ class Condition(ByName):
         Raises
         ------
         InputError
-            The condition holds at no point, or a predicate returns another shape than [k].
+            The condition holds at no point, or a predicate does not return the shape [k].
         """
         arrays = self.given(domain)
         if arrays is None:
@@ -190,7 +190,7 @@ class Condition(ByName):
         return self.completed(arrays, domain)
 
     def given(self, domain: Domain) -> Arrays | None:
-        """Points and normals [k, d] that the condition has as arrays; normals may be 0 (local)."""
+        """Return points and normals [k, d] given as arrays; normals may be 0 (local)."""
         if not isinstance(self.own, tuple):
             return None
         owner = type(self).__name__
@@ -207,7 +207,7 @@ class Condition(ByName):
         return x, normals
 
     def on_grid(self, domain: Domain, n: int) -> Arrays:
-        """Points on a grid and normals, [k, d] each, where the condition holds (local).
+        """Return points on a grid and normals, [k, d] each, where the condition holds (local).
 
         About n candidates, as the boundary has them; or, if the condition has a number of points,
         about that many that hold.
@@ -228,7 +228,7 @@ class Condition(ByName):
         method: str = GRID,
         rng: np.random.Generator | None = None,
     ) -> tuple[FloatArray, FloatArray]:
-        """Points among which those are where the condition holds, and normals (local)."""
+        """Return candidates for points of the condition, and normals (local)."""
         if not self.on_boundary:
             x = domain.interior(n, method=method, rng=rng)
             return x, np.zeros_like(x)
@@ -236,12 +236,12 @@ class Condition(ByName):
         return draw_on_boundary(domain, n, faces, method=method, rng=rng)
 
     def holds_at(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
-        """At which of the points that `draw` gives the condition holds: x: [n, d] -> [n] (local).
+        """Return at which of the points of `draw` the condition holds: x: [n, d] -> [n] (local).
 
         Raises
         ------
         InputError
-            A predicate returns something else than n booleans.
+            A predicate does not return n booleans.
         """
         chosen = np.ones(len(x), np.bool_)
         if isinstance(self.on, tuple) and self.on_boundary:
@@ -263,7 +263,7 @@ class Condition(ByName):
         return chosen
 
     def no_points(self, tried: int, domain: Domain) -> InputError:
-        """What to say where the condition holds at none of `tried` points (local)."""
+        """Return the error for a condition that holds at none of `tried` points (local)."""
         what = f"on={self.on!r}" if self.where is None and self.on is not None else "where"
         return InputError(
             f"{type(self).__name__}: {what} selects none of the {tried} points on the "
@@ -272,11 +272,11 @@ class Condition(ByName):
         )
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Points and normals as the arrays that `residual` takes (local)."""
+        """Return points and normals as the arrays that `residual` takes (local)."""
         return arrays if self.needs_normals else arrays[:1]
 
     def residual(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
-        """Left side minus right side: [k, c] (local)."""
+        """Return the left side minus the right side: [k, c] (local)."""
         if self.function is None:
             raise InputError(
                 f"{type(self).__name__} has no residual: override residual(self, u, *arrays)"
@@ -284,15 +284,15 @@ class Condition(ByName):
         return self.function(u, *arrays)
 
     def quantity(self, u: Any, x: tf.Tensor, domain: Domain) -> tf.Tensor | None:
-        """What the condition gives values of, at any points, or None if that is not known (local).
+        """Return the quantity whose values the condition gives, or None if it is unknown (local).
 
-        It has all components: some may be zero in the solution, with no size of their own.
+        It has all components, since some may be zero in the solution.
         """
         return None
 
 
 def _checked_on(on: Any, owner: str) -> Any:
-    """Face names as a tuple, a predicate as it is."""
+    """Return face names as a tuple, a predicate as it is."""
     if on is None or callable(on):
         return on
     names = (on,) if isinstance(on, str) else on

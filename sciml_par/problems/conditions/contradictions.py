@@ -29,7 +29,7 @@ the end of the training before, meets a boundary condition up to its own error."
 def contradictions(
     conditions: Sequence[Condition], names: Sequence[str], domain: Domain, outputs: int
 ) -> list[str]:
-    """Sentences about values of u that two conditions demand at the same point.
+    """Return sentences about different values of u that two conditions give at the same point.
 
     Conditions that give u itself, on faces or where a predicate says so, are compared at points of
     a grid on the boundary and, on a box, at corners and in the middle of edges. A difference is one
@@ -100,7 +100,7 @@ def _candidates(a: Condition, b: Condition, domain: Domain) -> FloatArray:
 
 
 def _values(condition: Any, x: FloatArray, domain: Domain, outputs: int) -> FloatArray:
-    """What the condition says of each component: [n, m], NaN for those that it leaves alone."""
+    """Return the values of each component: [n, m], NaN for those without a condition."""
     values = np.full((len(x), outputs), np.nan)
     given = condition.completed((x, np.zeros_like(x)), domain)[2]
     values[:, list(_components(condition, outputs))] = given

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.surfaces.faces import Face, faces_of, points_on
+from sciml_par.problems.domains.surfaces.faces import Face, faces_of
 from sciml_par.problems.domains.surfaces.sampling import GRID
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,17 +43,15 @@ def draw_on_boundary(
     method: str = GRID,
     rng: np.random.Generator | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """About n points on the boundary and outward unit normals, [k, d] each.
+    """Return about n points on the boundary and outward unit normals, [k, d] each.
 
     On a box all of them lie on the faces of these names, if there are names; on other domains
     they may lie elsewhere as well.
     """
     if names is None or not isinstance(domain, Box):
         return domain.boundary(n, method=method, rng=rng)
-    kept = faces_named(domain, names)
-    if domain.dimension == 1:
-        method, rng = GRID, None
-    return points_on(kept, domain.lower, domain.upper, max(n, len(kept)), method=method, rng=rng)
+    faces_named(domain, names)  # raises an error for an unknown name
+    return domain.points_on_faces(names, n, method=method, rng=rng)
 
 
 def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
@@ -67,7 +65,7 @@ def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
 
 
 def grid_of_about(condition: Any, domain: Domain, wanted: int) -> tuple[FloatArray, FloatArray]:
-    """Grid points at which a condition holds, about `wanted`, and normals, [k, d] each.
+    """Return grid points at which a condition holds, about `wanted`, and normals, [k, d] each.
 
     The number of candidates is adjusted in a few trials, until about `wanted` hold.
     """

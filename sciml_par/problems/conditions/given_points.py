@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._masked import with_gaps
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.domain import Domain
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def finite_array(value: Any, what: str) -> FloatArray:
-    """Numbers as an array of float64 that is a copy: lists, tensors and what else NumPy reads."""
-    try:
-        array = np.array(with_gaps(value))
-    except Exception as error:  # each library raises its own for what NumPy cannot read
-        raise InputError(f"{what} cannot be read as an array of numbers: {error}") from error
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"{what} must be an array of real numbers, got {value!r}")
-    array = array.astype(np.float64)
-    bad = ~np.isfinite(array)
-    if bad.any():
-        place = [int(i) for i in np.argwhere(bad)[0]]
-        row = f" in row {place[0]}" if place else ""
-        raise InputError(
-            f"{what} must hold finite numbers; {int(bad.sum())} of {array.size} are not, the first "
-            f"of them{row}: {array[tuple(place)]}. Leave out the rows with missing values."
-        )
-    return array
-
-
 def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
-    """Points [n, d], or [n] where d = 1, of the closed domain."""
+    """Return points [n, d], or [n] if d = 1, of the closed domain."""
     d = domain.dimension
     points = x[:, None] if x.ndim == 1 and d == 1 else x
     if points.ndim != 2 or points.shape[1] != d or len(points) == 0:

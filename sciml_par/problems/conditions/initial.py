@@ -26,20 +26,20 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, init=False)
 class Initial(ValuedCondition):
-    """u = value, or ∂^q u/∂t^q = value, where t is least; t is the last coordinate.
+    """u = value, or ∂^q u/∂t^q = value, at the initial time; t is the last coordinate.
 
-    Its points are those of the face on which t has the lower bound of the domain; ``initial=`` of
-    `Points` says how many there are. The derivative is that in t, unlike a normal derivative there,
-    which has the opposite sign.
+    Its points lie on the face where t has its lower bound; ``initial=`` of `Points` sets their
+    number. The derivative is the one by t; a normal derivative there has the opposite sign.
 
     Parameters
     ----------
     value : float, sequence of c floats, or callable
-        As for `Dirichlet`; a function has all coordinates, x: [k, d], t among them.
+        As for `Dirichlet`; a function gets all coordinates, x: [k, d], including t.
     order : int
-        q, of the derivative; 0 for u itself.
+        q, the order of the derivative; 0 for u.
     velocity : float, sequence of c floats, or callable, optional
-        ∂u/∂t as well, where the order is 0: residuals [k, 2c], u − value before ∂u/∂t − velocity.
+        ∂u/∂t, in addition to u (order 0). The residuals are [k, 2c]: u − value, then
+        ∂u/∂t − velocity.
     component
         As for `Dirichlet`.
     where, points, name, weight
@@ -47,7 +47,7 @@ class Initial(ValuedCondition):
 
     Examples
     --------
-    A string that is plucked and let go: u = sin πx and ∂u/∂t = 0 at t = 0.
+    A string released at rest: u = sin πx and ∂u/∂t = 0 at t = 0.
 
     >>> import numpy as np
     >>> from sciml_par.problems import Initial
@@ -84,9 +84,9 @@ class Initial(ValuedCondition):
         object.__setattr__(self, "velocity", velocity)
 
     @property
-    def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
+    def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
         """See `ValuedCondition`."""
-        return (*super().not_in_residual, *(("velocity",) if is_data(self.velocity) else ()))
+        return (*super().known_functions, *(("velocity",) if is_data(self.velocity) else ()))
 
     @property
     def needs_normals(self) -> bool:
@@ -148,14 +148,14 @@ class Initial(ValuedCondition):
         )
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Points, normals, and of value and velocity what is known there (local)."""
+        """Return points, normals, and the known values and velocities there (local)."""
         return (
             *super().completed(arrays, domain),
             *self._values(self.velocity, arrays[0], "velocity"),
         )
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
-        """u − value, ∂^q u/∂t^q − value, or both parts: [k, c] or [k, 2c] (local)."""
+        """Return u − value, ∂^q u/∂t^q − value, or both parts: [k, c] or [k, 2c] (local)."""
         x, _, *values = arrays
         time, owner = x.shape[1] - 1, "Initial"
         left = u(x) if self.order == 0 else derivative(u, x, *[time] * self.order)

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number, is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.checks.functions import as_columns, raw_values
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.given_points import finite_array, points_within
+from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.quadrature import Rule, at_position, over_domain, over_faces
 from sciml_par.problems.conditions.selection import axis_number, checked_axis
 from sciml_par.problems.domains.domain import Domain
@@ -30,32 +31,31 @@ class IntegralCondition(Condition):
     """∫ f(u, x) dx = value, over the domain, over faces, or at each of several times.
 
     The residual is Σ_j w_j f(u, x_j) − value: [I, c], one row for each of I integrals, with
-    quadrature points x: [I, q, d] and weights [I, q]. On boxes they are those of Gauss–Legendre;
-    elsewhere equal weights at points of a Sobol' sequence. They are the same at every step, and
-    integrals are dealt out to the ranks, each as a whole.
+    quadrature points x: [I, q, d] and weights [I, q]. On boxes they are Gauss–Legendre rules, and
+    elsewhere equal weights at points of a Sobol' sequence. They are the same at every step. Whole
+    integrals are distributed over the ranks.
 
     Parameters
     ----------
     integrand : callable
-        f: (u, x: [n, d]) -> [n, c], in TensorFlow operations and operators, at each point for
-        itself.
+        f: (u, x: [n, d]) -> [n, c], in TensorFlow operations and operators, point by point.
     value : float, array [I] or [I, c], or callable
-        With `at`, a function takes the positions [I, 1], in NumPy or TensorFlow.
+        With `at`, it may be a function of the positions [I, 1], in NumPy or TensorFlow.
     on : str or sequence of str, optional
         Faces of a box: one integral over all of them together.
     at : pair (axis, positions), optional
         One integral for each position, over all other axes of a box: ``at=("t", [0, 0.5, 1])``.
     points : int, sequence of int, or pair of arrays, optional
-        How many points an integral (a face) has, about; or how many on each axis it goes over; or
-        custom quadrature points and weights, (x: [I, q, d], weights: [I, q]), of one
-        integral also ([q, d], [q]). By default 32 in one dimension, 256 in two, else about 1000.
+        The approximate number of points of an integral (of a face); or the number on each axis of
+        the integral; or custom quadrature points and weights, (x: [I, q, d], weights: [I, q]), or
+        ([q, d], [q]) for one integral. By default 32 in one dimension, 256 in two, else about 1000.
     name, weight
         As for `Condition`.
 
     Raises
     ------
     InputError
-        An argument of another kind or shape.
+        An argument has the wrong kind or shape.
 
     Examples
     --------
@@ -68,7 +68,6 @@ class IntegralCondition(Condition):
 
     kind: ClassVar[str] = "integral"
     points_are_given: ClassVar[bool] = True
-    read_by_residual: ClassVar[tuple[str, ...]] = ("integrand",)
 
     def __init__(
         self,
@@ -113,7 +112,7 @@ class IntegralCondition(Condition):
         return self
 
     def points(self, domain: Domain, n: int) -> Arrays:
-        """x: [I, q, d], weights: [I, q], values: [I, c]; n counts for nothing (local).
+        """Return x: [I, q, d], weights: [I, q], values: [I, c], independent of n (local).
 
         Raises
         ------
@@ -124,7 +123,7 @@ class IntegralCondition(Condition):
         return x, weights, self._values(len(x))
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
-        """Σ_j w_j f(u, x_j) − value: [I, c] (local)."""
+        """Compute Σ_j w_j f(u, x_j) − value: [I, c] (local)."""
         x, weights, values = arrays
         _, q, d = x.shape
         flat = tf.reshape(x, [-1, d])
@@ -208,7 +207,7 @@ def _checked_at(at: Any) -> tuple[int | str, FloatArray]:
 
 
 def _checked_rule(points: Any) -> Any:
-    """None, a number, numbers per axis, or points [I, q, d] with weights [I, q]."""
+    """Return None, a number, numbers per axis, or points [I, q, d] with weights [I, q]."""
     what = "IntegralCondition: points"
     several = isinstance(points, (tuple, list)) and len(points) > 0
     if points is None or (is_integer(points) and points >= 1):

@@ -36,21 +36,20 @@ FloatArray = npt.NDArray[np.float64]
 class Interface(Condition):
     """Two components meet at a surface: u_r − u_l = jump, k_r ∂u_r/∂n − k_l ∂u_l/∂n = flux_jump.
 
-    A field with a kink or a jump at a known surface is written as two components, each smooth, the
-    left one for one side and the right one for the other; equations are asked of each on its side,
-    and this condition joins them. n is the unit normal that points from left to right. The two
-    residuals, one after the other, are [k, 2c].
+    A field with a kink or a jump at a known surface has two smooth components, one for the left
+    side and one for the right side. Each satisfies an equation on its side, and this condition
+    joins them. n is the unit normal from left to right. The two residuals together are [k, 2c].
 
     Parameters
     ----------
     component_left, component_right : int, str, or sequences of c of these
-        As for `Dirichlet`; both sides have the same number of them, and not the same ones.
+        As for `Dirichlet`; both sides have the same number of components, which must differ.
     at : pair (axis, position), optional
-        A plane of a box: x_axis = position, with the normal in the direction of the axis, which is
-        given by number or name.
+        A plane of a box: x_axis = position, with the normal in the direction of the axis (a number
+        or a name).
     points : int, or pair of arrays, optional
-        With `at`, how many points the plane has (on a grid about). Without it the points of the
-        surface and the unit normals, (x: [k, d], normals: [k, d]).
+        With `at`, the number of points on the plane (approximate on a grid). Without it, the points
+        of the surface and the unit normals, (x: [k, d], normals: [k, d]).
     k_left, k_right : float
         Factors of the normal derivatives, such as conductivities.
     jump, flux_jump : float
@@ -107,9 +106,8 @@ class Interface(Condition):
             put(self, f"component_{side}", found)
         if len(sides[0]) != len(sides[1]) or sides[0] == sides[1]:
             raise InputError(
-                f"Interface: the two sides must be as many components, and other ones, got "
-                f"{component_left!r} and {component_right!r}; one smooth component is continuous "
-                f"by itself"
+                f"Interface: both sides must have the same number of components, and different "
+                f"ones; got {component_left!r} and {component_right!r}"
             )
         numbers = {"k_left": k_left, "k_right": k_right, "jump": jump, "flux_jump": flux_jump}
         for key, value in numbers.items():
@@ -122,11 +120,6 @@ class Interface(Condition):
                 "Interface: give either at=(axis, position), a plane of a box, or the surface's "
                 "points with unit normals from left to right, points=(x, normals)"
             )
-
-    @property
-    def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the residual does not read."""
-        return (*Condition.not_in_residual, "at", "jump", "flux_jump")
 
     @property
     def on_boundary(self) -> bool:
@@ -157,7 +150,7 @@ class Interface(Condition):
         method: str = GRID,
         rng: np.random.Generator | None = None,
     ) -> tuple[FloatArray, FloatArray]:
-        """Points on the plane, and the normal (local)."""
+        """Return points on the plane, and the normal (local)."""
         axis, position = self._plane(domain)
         normal = np.eye(domain.dimension)[axis]
         if domain.dimension == 1:
@@ -173,12 +166,12 @@ class Interface(Condition):
         return InputError(f"Interface: where selects none of the {tried} points of the plane")
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Points, normals and both jumps: [k, 1] each (local)."""
+        """Return points, normals and both jumps: [k, 1] each (local)."""
         count = (len(arrays[0]), 1)
         return (*arrays, np.full(count, self.jump), np.full(count, self.flux_jump))
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
-        """u_r − u_l − jump, then k_r ∂u_r/∂n − k_l ∂u_l/∂n − flux_jump: [k, 2c] (local)."""
+        """Compute u_r − u_l − jump, then k_r ∂u_r/∂n − k_l ∂u_l/∂n − flux_jump: [k, 2c] (local)."""
         x, normals, jump, flux_jump = arrays
         values, slopes = u(x), normal_derivative(u, x, normals)
         left, right = self.component_left, self.component_right

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.given_points import finite_array, points_within
+from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.selection import (
     Component,
     Components,
@@ -29,7 +30,7 @@ FloatArray = npt.NDArray[np.float64]
 class Observations(Condition):
     """(u(x_i) − u_i)/σ_i = 0 at measured points x_i of the closed domain.
 
-    The points stay as they are: all of them are used, in their order, dealt out to the ranks.
+    All points are used, in their order, distributed over the ranks.
 
     Parameters
     ----------
@@ -37,18 +38,18 @@ class Observations(Condition):
     u : array [n, c], or [n] where c = 1
         The measured values of c components.
     component
-        Which they are, as for `Dirichlet`; by default all, c = m.
+        The measured components, as for `Dirichlet`; by default all, c = m.
     noise : float, or array of the shape of u, or [n], optional
-        Standard deviations σ_i > 0 in units of u; by default 1. With them the term of the loss is
-        a mean of squares of order 1, and observations with different units can be added.
+        Standard deviations σ_i > 0 in units of u; by default 1. They make the term of the loss a
+        mean of squares of order 1, so that observations with different units can be combined.
     name, weight
         As for `Condition`.
 
     Raises
     ------
     InputError
-        Arrays of other shapes, or with NaN; and, where the condition comes to a problem, points
-        outside of the domain.
+        An array has the wrong shape or contains NaN, or points lie outside the domain of the
+        problem.
 
     Examples
     --------
@@ -58,7 +59,6 @@ class Observations(Condition):
 
     kind: ClassVar[str] = "observations"
     points_are_given: ClassVar[bool] = True
-    read_by_residual: ClassVar[tuple[str, ...]] = ("component",)
 
     def __init__(
         self,
@@ -104,12 +104,12 @@ class Observations(Condition):
         return other
 
     def points(self, domain: Domain, n: int) -> Arrays:
-        """x: [n, d], u: [n, c] and, where it is given, σ: [n, c]; all there are (local)."""
+        """Return x: [n, d], u: [n, c] and, if given, σ: [n, c] of all observations (local)."""
         x = points_within(self.x, domain, "Observations: x")
         return (x, self.u) if self.noise is None else (x, self.u, self.noise)
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
-        """(u(x) − u)/σ: [k, c] (local)."""
+        """Compute (u(x) − u)/σ: [k, c] (local)."""
         x, measured, *noise = arrays
         difference = select(u(x), self.component, "Observations") - measured
         return difference / noise[0] if noise else difference

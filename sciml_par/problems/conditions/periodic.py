@@ -44,15 +44,15 @@ class Periodic(Condition):
     Parameters
     ----------
     axis : int or str
-        Number from 0 or name of the coordinate.
+        Number (from 0) or name of the coordinate.
     order : int or sequence of int
-        q, of the derivatives along the axis; 0 is u itself. By default 0 and 1.
+        q, the orders of the derivatives along the axis; 0 is u. By default 0 and 1.
     component
         As for `Dirichlet`.
     where : callable, optional
         Points x: [k, d] of the lower face -> booleans [k], in NumPy or TensorFlow.
     points, name, weight
-        As for `Condition`; points that are given lie on the lower face.
+        As for `Condition`; points given as an array must lie on the lower face.
 
     Examples
     --------
@@ -147,14 +147,14 @@ class Periodic(Condition):
         )
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Points x of the lower face and y of the upper one, [k, d] each (local)."""
+        """Return points x of the lower face and y of the upper one, [k, d] each (local)."""
         axis = axis_number(self.axis, domain, "Periodic")
         lower, upper = arrays[0].copy(), arrays[0].copy()
         lower[:, axis], upper[:, axis] = domain.lower[axis], domain.upper[axis]
         return lower, upper
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
-        """The differences between the faces, order by order: [k, c · number of orders] (local)."""
+        """Compute the differences between the faces, order by order: [k, c · orders] (local)."""
         x, y = arrays
         return tf.concat([self._at(u, x, q) - self._at(u, y, q) for q in self.orders], axis=1)
 

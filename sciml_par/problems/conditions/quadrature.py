@@ -25,7 +25,7 @@ def on_box(lower: FloatArray, upper: FloatArray, n: int | Sequence[int]) -> Rule
 
 
 def over_domain(domain: Domain, n: int | Sequence[int]) -> Rule:
-    """x: [q, d] and weights [q] of ∫ f dx over a domain.
+    """Return x: [q, d] and weights [q] of ∫ f dx over a domain.
 
     Gauss–Legendre on a box; elsewhere equal weights at about n points of a Sobol' sequence, whose
     error decreases about like 1/n.
@@ -43,7 +43,7 @@ def over_domain(domain: Domain, n: int | Sequence[int]) -> Rule:
 
 
 def over_faces(domain: Domain, names: Sequence[str], n: int | Sequence[int]) -> Rule:
-    """x: [q, d] and weights [q] of ∫ f dS over faces of a box, n points on each."""
+    """Return x: [q, d] and weights [q] of ∫ f dS over faces of a box, n points on each."""
     if not isinstance(domain, Box):
         raise InputError(
             f"integrals over faces are those of a Box; for {domain} give points=(x, weights)"
@@ -53,7 +53,7 @@ def over_faces(domain: Domain, names: Sequence[str], n: int | Sequence[int]) -> 
 
 
 def at_position(domain: Domain, axis: int, position: float, n: int | Sequence[int]) -> Rule:
-    """x: [q, d] and weights [q] of an integral over all axes of a box but one."""
+    """Return x: [q, d] and weights [q] of an integral over all axes of a box but one."""
     if not isinstance(domain, Box):
         raise InputError(
             f"integrals at one value of a coordinate are those of a Box; for {domain} give "

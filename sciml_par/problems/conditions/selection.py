@@ -19,7 +19,7 @@ _ROUNDING = 8 * float(np.finfo(np.float32).eps)
 
 
 def lies_at(x: FloatArray, domain: Domain, axis: int, position: float) -> npt.NDArray[np.bool_]:
-    """Which points have this coordinate up to rounding of single precision: [n, d] -> [n]."""
+    """Return which points have this coordinate to single precision: [n, d] -> [n]."""
     largest = max(abs(domain.lower[axis]), abs(domain.upper[axis]), domain.extent[axis])
     found = np.abs(x[:, axis] - position) <= _ROUNDING * largest
     return np.asarray(found)
@@ -81,7 +81,7 @@ def numbers_of(
 
 
 def select(u: tf.Tensor, components: Components | None, owner: str) -> tf.Tensor:
-    """These components of values or derivatives: [n, m] -> [n, c], [n, m, d] -> [n, c, d]."""
+    """Select components of values or derivatives: [n, m] -> [n, c], [n, m, d] -> [n, c, d]."""
     if components is None:
         return u
     m = u.shape[1]

@@ -68,9 +68,9 @@ class ValuedCondition(Condition):
         self._set_common(on=on, where=where, points=points, name=name, weight=weight)
 
     @property
-    def not_in_residual(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the residual does not read; it has a known value as an array."""
-        return (*Condition.not_in_residual, *(("value",) if is_data(self.value) else ()))
+    def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """See `Condition`; the value is known unless it takes unknowns."""
+        return (*Condition.known_functions, *(("value",) if is_data(self.value) else ()))
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""
@@ -86,11 +86,11 @@ class ValuedCondition(Condition):
         return other
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Points, normals and the known values there: [k, c], or [k, 1] of one number (local)."""
+        """Return points, normals and the known values there: [k, c], or [k, 1] (local)."""
         return (*arrays, *self._values(self.value, arrays[0], "value"))
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
-        """Left side minus right side: [k, c] (local)."""
+        """Return the left side minus the right side: [k, c] (local)."""
         x, normals, *values = arrays
         left = select(self._left_side(u, x, normals), self.component, type(self).__name__)
         return left - self._right_side(self.value, left, values, x)
@@ -114,7 +114,7 @@ class ValuedCondition(Condition):
         x: tf.Tensor,
         what: str = "value",
     ) -> tf.Tensor:
-        """The columns of values, or the column of one number, that `left` is compared with."""
+        """Return the right side to compare `left` with: its columns, or one of a number."""
         owner = type(self).__name__
         if not is_data(value):
             check_takes(value, "x", what=f"{owner}: {what}")
@@ -151,7 +151,7 @@ class ValuedCondition(Condition):
 
 
 def is_data(value: Any) -> bool:
-    """Whether a value is known at the points before the first step: a number, or a function of x.
+    """Return whether a value is known before the first step: a number, or a function of x.
 
     A function that takes unknowns of the problem is not: it is evaluated with them in the residual,
     and must consist of TensorFlow operations.
@@ -183,5 +183,5 @@ def checked_value(value: Any, what: str) -> Any:
 
 
 def normal_derivative(u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
-    """Σ_i n_i ∂u_c/∂x_i: [k, m]."""
+    """Compute Σ_i n_i ∂u_c/∂x_i: [k, m]."""
     return tf.reduce_sum(jacobian(u, x) * normals[:, None, :], axis=-1)

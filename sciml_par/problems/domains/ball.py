@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import checked_vector
 from sciml_par.problems.checks.names import names_of_axes
-from sciml_par.problems.domains._vectors import checked_vector
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.sphere import coordinates_of, directions, spread
@@ -129,7 +129,7 @@ class Ball(Domain):
         return float(np.linalg.norm(self._center - other._center))
 
     def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
-        """The squared cosine of a uniform direction has a beta distribution, and so do the cuts."""
+        """Return quantiles of the beta distribution, which a uniform point has along an axis."""
         from scipy.special import betaincinv
 
         half = (self.dimension + 1) / 2

@@ -40,14 +40,21 @@ class BoundedRegion(Region):
     def surface(self) -> float:
         """The measure of the boundary: for d = 1 its number of points, then length, area, ….
 
-        Where a combined domain has a part of a face only, by 65,536 quasi-random points.
+        Parts of faces of a combined domain are estimated by 65,536 quasi-random points.
         """
         return sum(surface.measure for surface in self._surfaces)
 
     @property
     def _size(self) -> float:
-        """The volume, unless the coordinates have several units; as the sizes of surfaces."""
+        """The volume, in the units of the sizes of surfaces."""
         return self.volume
+
+    def _sizes(self, surfaces: Sequence[Surface]) -> FloatArray:
+        """Return the sizes of parts of the boundary, in proportion to which points are dealt out.
+
+        On a box they are equal: areas do not compare where coordinates have several units.
+        """
+        return np.array([surface.size for surface in surfaces])
 
     def number_on_boundary(self, interior: int) -> float:
         """Return the number of boundary points as dense as `interior` points inside (local).
@@ -57,7 +64,7 @@ class BoundedRegion(Region):
         d = self.dimension
         if not np.isfinite(self._size):
             return float(2 * d * interior ** ((d - 1) / d))
-        size = sum(surface.size for surface in self._surfaces)
+        size = self._sizes(self._surfaces).sum()
         return float(size * (interior / self._size) ** ((d - 1) / d))
 
     def boundary(
@@ -68,42 +75,50 @@ class BoundedRegion(Region):
         rng: np.random.Generator | None = None,
         with_initial: bool = True,
     ) -> tuple[FloatArray, FloatArray]:
-        """Points on the boundary and the outward unit normals there (local).
+        """Return points on the boundary and the outward unit normals there (local).
 
         Parameters
         ----------
         n : int
-            How many points for d > 1, at least one on each part of the boundary. The parts get
-            points in proportion to their measures, in which the duration of a time is a length of
-            the size of the space. On a grid n is met about, and points lie on no
-            edge, unless by chance where one operand cuts the face of another. Ignored for d = 1.
+            The number of points for d > 1, at least one on each part of the boundary. The parts get
+            points in proportion to their measures; the duration of a time counts as a length of the
+            size of the space. On a box all faces get the same number, since areas do not compare if
+            the coordinates have different units. On a grid n is approximate, and no point lies on
+            an edge, except where one operand happens to cut the face of another. Ignored for d = 1.
         method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
         rng : numpy.random.Generator
             For a random method.
         with_initial : bool
-            Whether the initial face of a domain with a time belongs to it; see `initial`.
+            Whether to include the initial face; see `initial`.
 
         Returns
         -------
         x : array [k, d]
         normals : array [k, d]
         """
-        surfaces = [s for s in self._surfaces if with_initial or INITIAL not in s.names]
+        left_out = () if with_initial else self._initial_surfaces
+        surfaces = [s for s in self._surfaces if s.names not in [other.names for other in left_out]]
         return self._on_surfaces(surfaces, n, method, rng, what="boundary")
+
+    @property
+    def _initial_surfaces(self) -> tuple[Surface, ...]:
+        """The parts of the boundary at the initial time."""
+        return tuple(s for s in self._surfaces if INITIAL in s.names)
 
     def initial(
         self, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Points where the time is least, and outward normals (local).
+        """Return points of the initial time, and outward normals (local).
 
-        Arguments and results are those of `boundary`.
+        Arguments and results are those of `boundary`. The initial face of a box is the one on which
+        the last coordinate is least.
 
         Raises
         ------
         InputError
             The domain has no time.
         """
-        surfaces = [s for s in self._surfaces if INITIAL in s.names]
+        surfaces = self._initial_surfaces
         if not surfaces:
             raise InputError(
                 f"{self} has no initial face, as none of its coordinates is a time; a domain with "
@@ -118,13 +133,13 @@ class BoundedRegion(Region):
         if name != GRID and self.dimension > 1:
             rng = checked_generator(rng, what)
         count = 1 if self.dimension == 1 else checked_integer(n, f"{what}: n", least=1)
-        counts = _counts(count, np.array([s.size for s in surfaces]), name)
+        counts = _counts(count, self._sizes(surfaces), name)
         found = [s.points(int(k), name, rng) for s, k in zip(surfaces, counts, strict=True)]
         x, normals = (np.concatenate(each) for each in zip(*found, strict=True))
         return x, normals
 
     def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
-        """Which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
+        """Return which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
 
         Raises
         ------
@@ -148,10 +163,10 @@ class BoundedRegion(Region):
         )
 
     def snap(self, x: npt.ArrayLike) -> FloatArray:
-        """Points moved onto the boundary where they miss it by rounding (local).
+        """Move points onto the boundary if they miss it by rounding (local).
 
-        x: [n, d] -> [n, d]. A number like 0.7 is another one in single precision, and a point on
-        the boundary may thereby have come to lie outside.
+        x: [n, d] -> [n, d]. In single precision 0.7 is a different number, so a point on the
+        boundary may lie outside.
         """
         points = self._as_points(x, "snap").copy()
         for surface in self._surfaces:
@@ -161,16 +176,16 @@ class BoundedRegion(Region):
         return points
 
     def outward_normals(self, x: npt.ArrayLike) -> FloatArray:
-        """Outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
+        """Return outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
 
-        Zero at points inside. On an edge, where several faces meet, it is the mean direction.
+        Zero at points inside; the mean direction on an edge, where several faces meet.
         """
         mean = self._mean_normals(x)
         length = np.linalg.norm(mean, axis=1, keepdims=True)
         return np.asarray(mean / np.where(length > 0, length, 1.0))
 
     def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
+        """Return which points lie on the boundary, up to rounding: x: [n, d] -> [n] (local)."""
         points = self._as_points(x, "on_boundary")
         found = np.zeros(len(points), np.bool_)
         for surface in self._surfaces:
@@ -178,9 +193,9 @@ class BoundedRegion(Region):
         return found
 
     def corners(self) -> FloatArray:
-        """In the plane, corners of the boundary, [k, 2]; elsewhere none (local).
+        """Return the corners of the boundary in the plane, [k, 2]; elsewhere none (local).
 
-        Where all is bounded by straight lines, these are all corners, otherwise those of operands.
+        If all edges are straight, these are all corners, otherwise those of the operands.
         """
         shapes = [self._polygon] if self._polygon is not None else []
         shapes = shapes or [leaf._polygon for leaf in self._leaves if leaf._polygon is not None]
@@ -192,7 +207,7 @@ class BoundedRegion(Region):
         return x[self.on_edges(x)]
 
     def on_edges(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points of the boundary have several normals: x: [n, d] -> [n] (local)."""
+        """Return which points of the boundary have several normals: x: [n, d] -> [n] (local)."""
         length = np.linalg.norm(self._mean_normals(x), axis=1)
         return np.asarray((length > 0) & (length < 1 - 1e-6))
 
@@ -227,7 +242,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _counts(n: int, measures: FloatArray, method: str) -> npt.NDArray[np.int64]:
-    """How many of n points each part of the boundary has, in proportion to these, at least one."""
+    """Return the number of points of each part of the boundary, in proportion to its measure."""
     if not np.all(np.isfinite(measures)):
         measures = np.ones_like(measures)
     if method == GRID:

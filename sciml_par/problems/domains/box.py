@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import checked_vector, counts_per_axis
 from sciml_par.problems.checks.names import names_of_axes
-from sciml_par.problems.domains._vectors import checked_vector, counts_per_axis
 from sciml_par.problems.domains.box_boundary import BoxBoundary
 from sciml_par.problems.domains.region import Region, lattice
 from sciml_par.problems.domains.surfaces.sampling import proportional, unit_points
@@ -29,14 +29,14 @@ class Box(BoxBoundary):
     lower, upper : number or sequence of d numbers
         Finite, lower < upper on every axis.
     names : sequence of d strings, optional
-        Names of the coordinates, for figures and tables, such as ("x", "t"). By default x; x, y;
-        x, y, z; or x1 to xd. Boxes that differ in names only are equal.
+        Names of the coordinates, such as ("x", "t"). By default x; x, y; x, y, z; or x1 to xd.
+        Boxes that differ only in names are equal.
 
     Raises
     ------
     InputError
-        Bounds that are not finite numbers, differ in shape, or leave no interior; or names that
-        are not d distinct texts.
+        The bounds are not finite numbers, differ in shape, or leave no interior; or the names are
+        not d distinct texts.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Box(BoxBoundary):
         return f"Box({self._lower.tolist()}, {self._upper.tolist()}{self._names_argument})"
 
     def with_bounds(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Box:
-        """Another box in the same coordinates, an `Interval` where d = 1 (local)."""
+        """Return another box in the same coordinates, an `Interval` if d = 1 (local)."""
         if self.dimension > 1:
             return Box(lower, upper, names=self._names)
         return Interval(float(np.ravel(lower)[0]), float(np.ravel(upper)[0]), name=self._names[0])
@@ -105,14 +105,14 @@ class Box(BoxBoundary):
         return self._within(self._as_points(x, "contains"))
 
     def grid(self, n: int | Sequence[int]) -> FloatArray:
-        """Equispaced points, both ends of every axis included (local).
+        """Return equispaced points, both ends of every axis included (local).
 
         Parameters
         ----------
         n : int or sequence of d ints
-            A sequence gives the points on each axis, at least 2. One int is the number of points
-            in all: exact for d = 1; for d > 1 each axis gets about n^(1/d), whatever the units of
-            the coordinates, and the product is only close to n (see the result's shape).
+            A sequence gives the points on each axis, at least 2. One int is the total number of
+            points. It is exact for d = 1; for d > 1 each axis gets about n^(1/d) points, so that
+            the product is only close to n.
 
         Returns
         -------
@@ -138,15 +138,15 @@ class Box(BoxBoundary):
         return math.prod(self.grid_shape(n))
 
     def gauss_legendre(self, n: int | Sequence[int]) -> tuple[FloatArray, FloatArray]:
-        """Points and weights for integrals over the box: ∫ f dx ≈ Σ_i w_i f(x_i) (local).
+        """Return points and weights for integrals over the box: ∫ f dx ≈ Σ_i w_i f(x_i) (local).
 
-        The product of one-dimensional rules (Golub and Welsch, Math. Comp. 23, 1969), exact where
-        f is a polynomial of degree at most 2n − 1 in each coordinate.
+        The product of one-dimensional rules (Golub and Welsch, Math. Comp. 23, 1969), exact if f is
+        a polynomial of degree at most 2n − 1 in each coordinate.
 
         Parameters
         ----------
         n : int or sequence of d ints
-            How many points on each axis, at least 1.
+            The number of points on each axis, at least 1.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class Box(BoxBoundary):
         return np.clip(self._lower + unit * self.extent, self._lower, self._upper)
 
     def split(self, parts: int) -> tuple[Box, ...]:
-        """Equal slabs along the longest axis, which tile the box exactly (local).
+        """Return equal slabs along the longest axis, which tile the box exactly (local).
 
         Neighbours share bitwise the same face; the outer faces are those of the box.
 
@@ -249,7 +249,7 @@ class Interval(Box):
 def gauss_legendre(
     lower: FloatArray, upper: FloatArray, counts: Sequence[int]
 ) -> tuple[FloatArray, FloatArray]:
-    """Points [k, d] and weights [k] of the product of one-dimensional rules; see `Box`."""
+    """Return points [k, d] and weights [k] of the product of one-dimensional rules; see `Box`."""
     rules = [np.polynomial.legendre.leggauss(count) for count in counts]
     half, centre = (upper - lower) / 2, (lower + upper) / 2
     axes = [c + h * nodes for c, h, (nodes, _) in zip(centre, half, rules, strict=True)]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import checked_integer
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import ROUNDING
-from sciml_par.problems.domains.surfaces.faces import BoxFace, Face, faces_of, points_on
-from sciml_par.problems.domains.surfaces.sampling import GRID, checked_generator, method_name
+from sciml_par.problems.domains.surfaces.faces import BoxFace, faces_of
 from sciml_par.problems.domains.surfaces.surface import Surface
 
 FloatArray = npt.NDArray[np.float64]
@@ -23,76 +20,37 @@ _TIMES = ("t", "time")
 
 
 class BoxBoundary(Domain):
-    """What `Box` knows of its boundary more exactly than any domain, as its bounds are numbers."""
+    """The boundary of a `Box`, exact to rounding along each axis."""
 
     __slots__ = ()
 
-    def boundary(
-        self,
-        n: int,
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
-        with_initial: bool = True,
+    @property
+    def _initial_surfaces(self) -> tuple[Surface, ...]:
+        """The face on which the last coordinate, often the time, is least."""
+        return self._surfaces[-2:-1]
+
+    @property
+    def _size(self) -> float:
+        """The unit cube's, so that the numbers of points do not depend on units."""
+        return 1.0
+
+    def _sizes(self, surfaces: Sequence[Surface]) -> FloatArray:
+        return np.ones(len(surfaces))
+
+    def points_on_faces(
+        self, faces: Sequence[str], n: int, *, method: str, rng: np.random.Generator | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Points on the boundary and the outward unit normals there (local).
-
-        Parameters
-        ----------
-        n : int
-            How many points for d > 1, at least one on each face, and equally many on all: areas do
-            not compare where the coordinates have several units. On a grid n is met about: points
-            are the midpoints of equal cells, so that none lies on an edge and none occurs twice.
-            Ignored for d = 1.
-        method : {"grid", "uniform", "latin-hypercube", "sobol", "halton"}
-        rng : numpy.random.Generator
-            For a random method.
-        with_initial : bool
-            Whether the face belongs to it on which the last coordinate is least; see `initial`.
-
-        Returns
-        -------
-        x : array [k, d]
-        normals : array [k, d]
-        """
-        faces = faces_of(self.lower, self.upper)
-        if not with_initial:
-            del faces[-2]
-        return self._on_faces(faces, n, method, rng, what="boundary")
-
-    def initial(
-        self, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Points where the last coordinate, often the time, is least, and normals (local).
-
-        Arguments and results are those of `boundary`.
-        """
-        face = faces_of(self.lower, self.upper)[-2]
-        return self._on_faces([face], n, method, rng, what="initial")
-
-    def _on_faces(
-        self, faces: list[Face], n: Any, method: str, rng: Any, *, what: str
-    ) -> tuple[FloatArray, FloatArray]:
-        name = method_name(method, f"{what}: method")
-        if self.dimension == 1:
-            return points_on(faces, self.lower, self.upper, 1, method=GRID, rng=None)
-        if name != GRID:
-            rng = checked_generator(rng, what)
-        count = checked_integer(n, f"{what}: n", least=1)
-        return points_on(faces, self.lower, self.upper, count, method=name, rng=rng)
-
-    def number_on_boundary(self, interior: int) -> float:
-        """Return the number of points on a cube as dense as `interior` points inside (local)."""
-        d = self.dimension
-        return float(2 * d * interior ** ((d - 1) / d))
+        """Return about n points on these faces, at least one on each, and outward normals."""
+        chosen = [s for s in self._surfaces if any(map(s.answers_to, faces))]
+        return self._on_surfaces(chosen, max(n, len(chosen)), method, rng, what="boundary")
 
     @property
     def faces(self) -> tuple[str, ...]:
         """Names of the 2d faces, such as "x=lower" and "x=upper" of the axis x.
 
-        Conditions understand also "left" and "right" for the first axis, "bottom" and "top" for the
-        second, "front" and "back" for the third, the lower one first; of these an axis named t or
-        time is left out, whose faces are "initial" and "final".
+        Conditions also accept "left" and "right" for the first axis, "bottom" and "top" for the
+        second, and "front" and "back" for the third. An axis named t or time is not counted; its
+        faces are "initial" and "final".
         """
         return tuple(f"{name}={end}" for name in self.names for end in ("lower", "upper"))
 
@@ -107,13 +65,7 @@ class BoxBoundary(Domain):
         return tuple(found)
 
     def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
-        """Which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
-
-        Raises
-        ------
-        InputError
-            The box has no face of this name.
-        """
+        """Return which points lie on one of these faces: x: [n, d] -> [n] (local)."""
         points, found = self.snap(x), np.zeros(len(x), np.bool_)
         for name in (faces,) if isinstance(faces, str) else faces:
             known = self.faces if name in self.faces else self._aliases
@@ -125,21 +77,14 @@ class BoxBoundary(Domain):
         return found
 
     def snap(self, x: npt.ArrayLike) -> FloatArray:
-        """Points with coordinates on the bounds where they miss these by rounding (local).
-
-        x: [n, d] -> [n, d]. A number like 0.7 is another one in single precision, and a point on
-        the boundary may thereby have come to lie outside.
-        """
+        """Move points onto the faces if they miss them by rounding (local)."""
         points = self._as_points(x, "snap")
         for bound in (self.lower, self.upper):
             points = np.where(np.abs(points - bound) <= self._tolerance, bound, points)
         return points
 
     def outward_normals(self, x: npt.ArrayLike) -> FloatArray:
-        """Outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local).
-
-        Zero at points inside. On an edge, which belongs to several faces, it is the mean direction.
-        """
+        """Return outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local)."""
         points = self.snap(x)
         on_upper, on_lower = points == self.upper, points == self.lower
         normals = on_upper.astype(np.float64) - on_lower
@@ -147,11 +92,11 @@ class BoxBoundary(Domain):
         return np.asarray(normals / np.maximum(length, 1.0))
 
     def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points lie on the boundary, or miss it by rounding: x: [n, d] -> [n] (local)."""
+        """Return which points lie on the boundary, up to rounding: x: [n, d] -> [n] (local)."""
         return np.asarray(self.outward_normals(x).any(axis=1))
 
     def on_edges(self, x: npt.ArrayLike) -> BoolArray:
-        """Which points of the boundary lie on several faces: x: [n, d] -> [n] (local)."""
+        """Return which points of the boundary lie on several faces: x: [n, d] -> [n] (local)."""
         return np.asarray(np.count_nonzero(self.outward_normals(x), axis=1) > 1)
 
     @property

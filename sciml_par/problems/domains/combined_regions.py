@@ -166,7 +166,7 @@ class UnionRegion(CombinedRegion):
         return self._first._candidates + self._second._candidates
 
     def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """One number chooses the operand; what lies in both counts for the first one."""
+        """Choose the operand by one number; points in both count for the first one."""
         a, b = self._first, self._second
         in_first = unit[:, 0] * self._candidates < a._candidates
         x, kept = np.empty((len(unit), self.dimension)), np.zeros(len(unit), np.bool_)

@@ -1,4 +1,4 @@
-"""What every domain can tell of itself: its box, what lies in it, and points inside and around."""
+"""The base of all domains: their boxes, membership, points and combinations."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ BoolArray = npt.NDArray[np.bool_]
 class Domain(ByName, BoundedRegion):
     """A bounded part of ℝ^d; immutable.
 
-    Subclasses are geometries: `Interval`, `Box`, `Ball`, `Ellipse`, `Polygon`, `PointCloud`. Two of
-    one dimension are combined: ``a | b`` has the points of either, ``a & b`` those of both, and
-    ``a - b`` those of a that are not inside b; ``space * Time(0, 1)`` has t as last coordinate.
-    Equal domains have equal points for equal numbers and seeds; a domain can be hashed.
+    Subclasses are `Interval`, `Box`, `Ball`, `Ellipse`, `Polygon` and `PointCloud`. Combine two of
+    the same dimension: ``a | b`` is the union, ``a & b`` the intersection, and ``a - b`` the
+    difference. ``space * Time(0, 1)`` has t as last coordinate. Equal domains have equal points for
+    equal numbers and seeds. A domain can be hashed.
 
     Examples
     --------
@@ -92,26 +92,25 @@ class Domain(ByName, BoundedRegion):
     def contains(self, x: npt.ArrayLike) -> BoolArray:
         """Return whether points lie in the domain or on its boundary: x: [n, d] -> [n] (local).
 
-        Points that lie outside by no more than the rounding of single precision count as on the
-        boundary, except with boxes, whose bounds are exact numbers; see `snap`.
+        Points outside by no more than the rounding of single precision count as on the boundary,
+        except for boxes, whose bounds are exact numbers; see `snap`.
         """
         return self._within(self._as_points(x, "contains"), self._rounding)
 
     def admits(self, x: npt.ArrayLike) -> BoolArray:
         """Return which points may lie in the domain: x: [n, d] -> [n] (local).
 
-        Those that it contains, and of a cloud, which does not know what lies between its points,
-        all in the box around it.
+        These are the points that it contains, or, for a cloud, all points in the box around it.
         """
         return self.contains(x)
 
     def grid(self, n: int | Sequence[int]) -> FloatArray:
-        """Equispaced points, those of a grid on the box around the domain that lie in it (local).
+        """Return the points in the domain of an equispaced grid on the box around it (local).
 
         Parameters
         ----------
         n : int or sequence of d ints
-            About how many points; or how many the grid on the box has on each axis.
+            The approximate number of points, or the number of the grid on each axis of the box.
 
         Returns
         -------
@@ -125,7 +124,7 @@ class Domain(ByName, BoundedRegion):
         return len(self.grid(n))
 
     def sample(self, n: int, *, seed: int, method: str = "sobol") -> FloatArray:
-        """Scattered points inside the domain (local).
+        """Return scattered points inside the domain (local).
 
         Parameters
         ----------
@@ -155,9 +154,9 @@ class Domain(ByName, BoundedRegion):
         method: str = GRID,
         rng: np.random.Generator | None = None,
     ) -> FloatArray:
-        """Points in the domain by any method (local).
+        """Return points in the domain by any method (local).
 
-        Random ones are uniform in the domain: the unit cube is mapped onto a simple shape around
+        Random points are uniform in the domain: the unit cube is mapped to a simple shape around
         it, in equal volumes, and points outside are dropped.
 
         Parameters
@@ -187,10 +186,10 @@ class Domain(ByName, BoundedRegion):
         )[0]
 
     def split(self, parts: int) -> tuple[Domain, ...]:
-        """Parts of equal volume, cut across the longest axis of the box around it (local).
+        """Return parts of equal volume, cut across the longest axis of the box around it (local).
 
-        The volumes are equal to rounding where the domain is a box, a ball, an ellipse or bounded
-        by straight lines in the plane, and otherwise as exactly as 16,384 quasi-random points tell.
+        The volumes are equal to rounding for boxes, balls, ellipses and domains with straight edges
+        in the plane; otherwise they are estimated by 16,384 quasi-random points.
 
         Raises
         ------
@@ -216,7 +215,7 @@ class Domain(ByName, BoundedRegion):
         return tuple(Part(self, slab, self.volume / count) for slab in slabs)
 
     def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
-        """Below which coordinates on an axis these shares of the volume lie."""
+        """Return the coordinates on an axis below which these shares of the volume lie."""
         polygon = self._polygon
         if polygon is not None:
             return cuts_of_equal_volume(polygon, axis, shares)
@@ -227,10 +226,10 @@ class Domain(ByName, BoundedRegion):
 class CombinedDomain(CombinedRegion, Domain):
     """Two domains combined to one; see `Domain`.
 
-    Its box is the smallest one where all operands are bounded by straight lines in the plane, and
-    otherwise that of the operands. Its volume is exact there, and where one operand lies in the
-    other, or apart from it, as far as their boxes and radii tell; otherwise it is the mean of 16
-    estimates by 4,096 quasi-random points each, with their standard error as `volume_error`.
+    If all operands have straight edges in the plane, its box is the smallest one and its volume is
+    exact. Otherwise its box is that of the operands. The volume is also exact if one operand
+    surely contains the other or they are surely apart. Otherwise it is the mean of 16 estimates by
+    4,096 quasi-random points each, with their standard error as `volume_error`.
     """
 
     def __init__(self, first: Domain, second: Domain) -> None:
@@ -259,7 +258,7 @@ class Difference(DifferenceRegion, CombinedDomain):
 
 
 class Part(IntersectionRegion, Domain):
-    """What of a domain lies between two planes across an axis, as `Domain.split` gives it."""
+    """The part of a domain between two planes across an axis; see `Domain.split`."""
 
     def __init__(self, whole: Domain, slab: SlabRegion, volume: float) -> None:
         super().__init__(whole, slab)
@@ -285,8 +284,8 @@ def _check_operand(sign: str, first: Domain, other: Any) -> None:
         )
     if not other._combines:
         raise InputError(
-            f"{other} knows its points only, and cannot be combined with another domain; choose "
-            f"points by NumPy, as in PointCloud(x[other.contains(x)])"
+            f"{other} cannot be combined with another domain; select points with NumPy, as in "
+            f"PointCloud(x[other.contains(x)])"
         )
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import checked_vector
 from sciml_par.problems.checks.names import names_of_axes
-from sciml_par.problems.domains._vectors import checked_vector
 from sciml_par.problems.domains.ball import SURFACE, Ball
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
@@ -127,7 +127,7 @@ class Ellipse(Domain):
         return bool(self._within(corners).all())
 
     def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
-        """Those of the disc, since an affine map keeps the shares of the area."""
+        """Return the cuts of the disc, since an affine map keeps the shares of the area."""
         return self._center[axis] + self._half[axis] * _UNIT._cuts(axis, shares)
 
 
@@ -162,7 +162,7 @@ class EllipseCurve(Surface):
         return self._at(np.arctan2(y[:, 1], y[:, 0]))
 
     def _parameters(self, shares: FloatArray) -> FloatArray:
-        """Up to which parameter the curve has these shares of its length, by Newton's method.
+        """Return the parameters up to which the curve has these shares of its length, by Newton.
 
         The length of (a cos s, b sin s) from s = 0 on is a (E(s + π/2 | m) − E(m)), m = 1 − b²/a².
         """

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import checked_points
 from sciml_par.problems.checks.names import names_of_axes
-from sciml_par.problems.domains._vectors import checked_points
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.point_files import read_points
 from sciml_par.problems.domains.surfaces.sampling import GRID, checked_generator, method_name
@@ -27,31 +27,30 @@ BOUNDARY = "boundary"
 
 
 class PointCloud(Domain):
-    """A domain of known points, with nothing known between them; immutable.
+    """A domain that is known only by its points; immutable.
 
-    For n points, it returns some of its points: on a grid at equal distances in their order, by a
-    random method n at random, each at most once, and all of them if it has at most n. Its volume is
-    not known (NaN). It contains its own points; observations and other points that are given may
-    lie anywhere in the box around it. It is combined with a time, but with no other domain. Its
+    Asked for n points, it returns some of its points, or all if it has at most n. On a grid these
+    are equally spaced in their order, by other methods n at random, each at most once. Its volume
+    is unknown (NaN). It contains only its points, but observations and other given points may lie
+    anywhere in the box around it. It can be combined with a time, but not with other domains. Its
     face is "boundary".
 
     Parameters
     ----------
     x : array-like [n, d]
-        Points inside, each once; or [n] where d = 1.
+        Distinct points inside; or [n] if d = 1.
     boundary : array-like [k, d], optional
         Points on the boundary.
     normals : array-like [k, d], optional
-        Outward normals there, of any length but 0. Without them, conditions that use the normal
-        are refused.
+        Outward normals there, of any length but 0. Conditions that use the normal need them.
     names : sequence of d strings, optional
         Of the coordinates; as for `Box`.
 
     Raises
     ------
     InputError
-        An array has another shape, a number is not finite, a normal is zero, or all points have
-        one coordinate in common.
+        An array has the wrong shape, a number is not finite, a normal is zero, or all points have
+        the same value of a coordinate.
 
     Examples
     --------
@@ -104,7 +103,7 @@ class PointCloud(Domain):
         path : str or Path
             A .csv file with a row for each point, whose first line may hold the names of the
             coordinates; a .npy file with an array [n, d]; or a .npz file with an array "x", and
-            "boundary" and "normals" where these are known.
+            perhaps "boundary" and "normals".
         boundary, normals : str or Path, optional
             Files of those arrays, .csv or .npy.
         names : as for `PointCloud`.
@@ -112,7 +111,7 @@ class PointCloud(Domain):
         Raises
         ------
         InputError
-            A file is missing, has another format, or holds no such array; the message names it.
+            A file is missing, has another format, or lacks an array; the message names it.
         """
         arrays, header = read_points(path)
         for what, other in ((BOUNDARY, boundary), ("normals", normals)):
@@ -191,7 +190,7 @@ class PointCloud(Domain):
         return float("nan")
 
     def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """One number chooses one of the points; only of use with a time."""
+        """Choose one of the points by one number, for a cloud over time."""
         return self._x[_chosen(unit, len(self._x))], np.ones(len(unit), np.bool_)
 
     def _lattice(self, n: int | Sequence[int], *, ends: bool) -> FloatArray:
@@ -222,7 +221,7 @@ class PointCloud(Domain):
         return surfaces[0].points(checked_integer(n, f"{what}: n", least=1), name, rng)
 
     def split(self, parts: int) -> tuple[Domain, ...]:
-        """Parts of equally many points along the longest axis; see `Domain.split`."""
+        """Return parts of equally many points along the longest axis; see `Domain.split`."""
         count = checked_integer(parts, "split: parts", least=1)
         if count > len(self._x):
             raise InputError(f"split: {self} has too few points for {count} parts")
@@ -284,17 +283,17 @@ def _chosen(unit: FloatArray, number: int) -> npt.NDArray[np.int64]:
 
 
 def _every(number: int, n: int) -> npt.NDArray[np.int64]:
-    """n rows at equal distances, or all."""
+    """Return n rows at equal distances, or all."""
     return np.arange(number) if n >= number else np.arange(n) * number // n
 
 
 def _some(number: int, n: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """n rows at random, each at most once, or all; in their order."""
+    """Return n rows at random, each at most once, or all; in their order."""
     return np.sort(rng.permutation(number)[:n])
 
 
 def _checked_normals(normals: npt.ArrayLike | None, x: FloatArray) -> FloatArray:
-    """Unit normals [k, d]; zeros where they are not known."""
+    """Return unit normals [k, d]; zeros where they are not known."""
     if normals is None:
         return np.zeros_like(x)
     array = checked_points(normals, "PointCloud: normals", d=x.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -49,23 +50,23 @@ def read_points(path: str | Path) -> tuple[Arrays, tuple[str, ...] | None]:
 def _of_table(file: Path) -> tuple[Arrays, tuple[str, ...] | None]:
     """Return a table of numbers, with or without a line of names."""
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        first, *_ = [*filter(str.strip, file.read_text(encoding="utf-8-sig").splitlines()), ""]
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: not a text file: {error}") from error
-    rows = [(k + 1, line.split(",")) for k, line in enumerate(lines) if line.strip()]
-    names = None
-    if rows and not any(_is_number(cell) for cell in rows[0][1]):
-        names = tuple(cell.strip().strip('"') for cell in rows.pop(0)[1])
-    if not rows:
-        raise InputError(f"{file}: it has no rows of numbers")
-    width = len(rows[0][1]) if names is None else len(names)
-    for number, cells in rows:
-        if len(cells) != width or not all(map(_is_number, cells)):
-            raise InputError(
-                f"{file}, line {number}: expected {width} numbers with a comma between two, got "
-                f"{','.join(cells)!r}"
+    cells = [cell.strip().strip('"') for cell in first.split(",")]
+    names = None if any(map(_is_number, cells)) else tuple(cells)
+    try:
+        with warnings.catch_warnings(action="error"):  # NumPy warns of a file without rows
+            table = np.loadtxt(
+                file, delimiter=",", ndmin=2, skiprows=int(names is not None), encoding="utf-8-sig"
             )
-    return {"x": np.array([[float(cell) for cell in cells] for _, cells in rows])}, names
+    except (ValueError, UserWarning) as error:
+        raise InputError(
+            f"{file}: expected rows of numbers, separated by commas: {error}"
+        ) from None
+    if names is not None and len(names) != table.shape[1]:
+        raise InputError(f"{file}: expected {len(names)} numbers in a row, for {', '.join(names)}")
+    return {"x": table}, names
 
 
 def _is_number(text: str) -> bool:

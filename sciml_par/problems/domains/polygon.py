@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import checked_points
 from sciml_par.problems.checks.names import names_of_axes
-from sciml_par.problems.domains._vectors import checked_points
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
@@ -29,13 +29,13 @@ class Polygon(Domain):
     """A closed polygon in the plane, with or without holes; immutable.
 
     Its faces are "outer", "hole 1", "hole 2", …, and their edges "edge 1", "edge 2", … and
-    "hole 1 edge 1", …, of which the k-th goes from the k-th vertex to the next one. Computed by
-    shapely.
+    "hole 1 edge 1", …. Edge k joins vertex k and the next one. shapely does the computations.
 
     Parameters
     ----------
     vertices : array-like [n, 2]
-        Corners in order, clockwise or not, n >= 3; the first one may be repeated at the end.
+        Corners in order, clockwise or anticlockwise, n >= 3. The first one may be repeated at the
+        end.
     holes : sequence of such arrays
         Inside, and apart from one another.
     names : sequence of 2 strings, optional
@@ -44,7 +44,7 @@ class Polygon(Domain):
     Raises
     ------
     InputError
-        Edges cross or touch one another, there is no area, or a hole is not inside.
+        Edges cross or touch, the area is zero, or a hole is not inside.
 
     Examples
     --------

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
-from sciml_par.problems.domains._vectors import counts_per_axis
+from sciml_par.problems.checks.arrays import counts_per_axis
 from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share, proportional
 from sciml_par.problems.domains.surfaces.surface import Surface
 
@@ -68,7 +68,7 @@ class Region(ABC):
 
     @abstractmethod
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
-        """Whether x: [n, d] lies in the region enlarged by a small margin, or shrunk: [n]."""
+        """Return whether x: [n, d] lies in the region, enlarged by a small margin: [n]."""
 
     @property
     @abstractmethod
@@ -115,7 +115,7 @@ class Region(ABC):
         return ROUNDING * float(max(largest, self.extent.max()))
 
     def _lattice(self, n: int | Sequence[int], *, ends: bool) -> FloatArray:
-        """About n points in the region that are equispaced in the box around it.
+        """Return about n points in the region that are equispaced in the box around it.
 
         With `ends`, the first and last ones of every axis lie on the bounds of the box; otherwise
         all are midpoints of equal cells.
@@ -145,7 +145,7 @@ class Region(ABC):
         return x[self._within(x, 1e-5 * self._rounding)]
 
     def _by_sequence(self, n: int) -> FloatArray:
-        """Points for a region so thin that no lattice meets it."""
+        """Return points of a region that is too thin for a lattice."""
         return exactly(
             self._place_all,
             n,
@@ -156,7 +156,7 @@ class Region(ABC):
         )[0]
 
     def _place_all(self, unit: FloatArray) -> tuple[tuple[FloatArray, ...], BoolArray]:
-        """`_place` in the form that `exactly` takes."""
+        """Call `_place` in the form that `exactly` takes."""
         x, kept = self._place(unit)
         return (x,), kept
 
@@ -174,7 +174,7 @@ def _estimate(region: Region) -> tuple[float, float]:
 def lattice(
     lower: FloatArray, upper: FloatArray, counts: Sequence[int], *, ends: bool
 ) -> FloatArray:
-    """Equispaced points in a box, [k, d]; the last axis varies fastest."""
+    """Return equispaced points in a box, [k, d]; the last axis varies fastest."""
     axes = [
         np.linspace(low, high, count)
         if ends

@@ -62,7 +62,7 @@ class SlabRegion(Region):
 
 
 def cuts_of_equal_volume(polygon: Any, axis: int, shares: FloatArray) -> FloatArray:
-    """Below which coordinates these shares of the area of a geometry of shapely lie.
+    """Return the coordinates below which these shares of the area of a geometry of shapely lie.
 
     By bisection of the area below a coordinate, which shapely computes to rounding.
     """

@@ -26,9 +26,9 @@ BoolArray = npt.NDArray[np.bool_]
 class Time(Interval):
     """An interval of time, from the initial to the final one; immutable.
 
-    By itself it is the domain of ordinary differential equations. ``space * Time(0, 1)`` has the
-    time as last coordinate: a `Box` where space is one, else a domain with the faces of space and
-    the faces "initial" and "final".
+    Alone it is the domain of ordinary differential equations. ``space * Time(0, 1)`` has the time
+    as last coordinate. It is a `Box` if space is one, and otherwise a domain with the faces of
+    space and the faces "initial" and "final".
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class SpaceTime(Domain):
         return np.concatenate([np.repeat(x, len(t), axis=0), np.tile(t, (len(x), 1))], axis=1)
 
     def split(self, parts: int) -> tuple[Domain, ...]:
-        """Parts of equal volume across the longest axis; see `Domain.split`."""
+        """Return parts of equal volume across the longest axis; see `Domain.split`."""
         count = checked_integer(parts, "split: parts", least=1)
         if np.argmax(self.extent) == self.dimension - 1:
             return tuple(

@@ -16,10 +16,10 @@ class Answers(Protocol):
     on_trial: bool
 
     def value(self, field: Any, z: Any) -> Any | None:
-        """As `Field.__call__`."""
+        """Return the value as `Field.__call__` does."""
 
     def jet(self, field: Any, z: Any, second: Any, higher: Sequence[Operator]) -> Any | None:
-        """As `Field.jet`."""
+        """Return the jet as `Field.jet` does."""
 
 
 _ACTIVE: ContextVar[tuple[tuple[Any, Answers], ...]] = ContextVar("answers", default=())
@@ -36,10 +36,10 @@ def answering(z: Any, answers: Answers) -> Iterator[None]:
 
 
 def answers_at(x: Any) -> Answers | None:
-    """What answers at the tensor x, if anything does."""
+    """Return the answers at the tensor x, or None."""
     return next((answers for z, answers in _ACTIVE.get() if z is x), None)
 
 
 def on_trial() -> bool:
-    """Whether a function is being tried: what it asks at other points is neither noted nor kept."""
+    """Return whether a function is being tried, so that fields keep nothing."""
     return any(answers.on_trial for _, answers in _ACTIVE.get())

@@ -1,14 +1,16 @@
 """Functions of fields, such as x ↦ k(x) u(x)², differentiated by the fields' own derivatives.
 
 To differentiate f at x up to order q, every field u that f evaluates at its argument z is replaced
-by a function ũ that has the same derivatives up to order q at x: its value is u(x), its derivatives
-by z_i are functions of the same kind, with the values ∂_i u(x), and so on. Where f asks for
-derivatives of u, theirs are replaced likewise. Tapes then go through f and known numbers, not
-through a network, and the network is asked once, at x, for all that is needed. As z = x wherever
-tapes evaluate f, ũ need not be known anywhere else. It is a function of z − x, so that tapes around
-all this, which follow x, find that ũ(x) depends on x by the known values alone.
+by a function ũ with the same derivatives up to order q at x. Where f asks for derivatives of u,
+they are replaced likewise. Tapes then go through f and known numbers, not through a network. The
+network is asked once, at x, for all that is needed. As ũ is a function of z − x, tapes around all
+this, which follow x, find that ũ(x) depends on x by the known values alone. Fields that f evaluates
+elsewhere than at z are differentiated by the same tapes.
 
-Whatever f evaluates elsewhere than at z is left as it is, and is differentiated by the same tapes.
+Up to second order, where f asks for values alone, ũ is linear around x. With
+G(z) = f(z, u(x) + Σ_i ∂_i u(x) (z_i − x_i)),
+
+    ∂_i f = ∂_i G        L_k f = L_k G + Σ_a ∂f/∂u_a L_k u_a.
 """
 
 from __future__ import annotations
@@ -39,15 +41,8 @@ _VALUE: Operator = (((), 1.0),)
 
 
 def as_field(function: Function, x: tf.Tensor) -> Field:
-    """Return a function of points as a field, cheap where it is a function of fields.
-
-    Parameters
-    ----------
-    function : callable [n, d] -> [n, m]
-    x : tensor [n, d]
-        The points at which it is to be differentiated; only their shape and type are used.
-    """
-    trial = _tried(function, x)
+    """Return a function as a field, to be differentiated at points of the form of x: [n, d]."""
+    trial = tried(function, x)
     if trial is None or not trial.asked:
         return Field(function).as_made()
     jet = _Composition(function, trial).jet if trial.pointwise else None
@@ -62,6 +57,13 @@ class _Trial:
     def __init__(self) -> None:
         self.pointwise = True
         self.asked: dict[int, tuple[Field, dict[Operator, None]]] = {}
+        self._is_computing = False
+
+    @property
+    def asks_values_alone(self) -> bool:
+        """Whether fields are asked, and for their values only."""
+        operators = [operator for _, asked in self.asked.values() for operator in asked]
+        return self.pointwise and set(operators) == {_VALUE}
 
     @property
     def coordinates(self) -> tuple[str, ...] | None:
@@ -69,14 +71,24 @@ class _Trial:
         names = (field.coordinates for field, _ in self.asked.values())
         return next((each for each in names if each is not None), None)
 
-    def value(self, field: Field, z: Tensor) -> Tensor:
+    def value(self, field: Field, z: Tensor) -> Tensor | None:
+        if self._is_computing:  # a field may ask others, which need not answer as well
+            return None
         self._note(field, z, [_VALUE])
-        # Cut off from z, so that a function that differentiates it without a tape fails here.
-        return tf.stop_gradient(field.computed(z))
+        self._is_computing = True
+        try:
+            # Cut off from z, so that a function that differentiates it without a tape fails here.
+            return tf.stop_gradient(field.computed(z))
+        finally:
+            self._is_computing = False
 
-    def jet(self, field: Field, z: Tensor, second: Coefficients, higher: Sequence[Operator]) -> Jet:
+    def jet(
+        self, field: Field, z: Tensor, second: Coefficients, higher: Sequence[Operator]
+    ) -> Jet | None:
+        u = self.value(field, z)
+        if u is None:
+            return None
         self._note(field, z, _asked_by_jet(z.shape[1], second, higher))
-        u = tf.stop_gradient(field.computed(z))
         numbers = [z.shape[1], len(second), *([len(higher)] if higher else [])]
         return u, *(u[:, :, None] + tf.zeros([k], u.dtype) for k in numbers)
 
@@ -87,7 +99,8 @@ class _Trial:
         asked.update(dict.fromkeys(operators))
 
 
-def _tried(function: Function, x: tf.Tensor) -> _Trial | None:
+def tried(function: Function, x: tf.Tensor) -> _Trial | None:
+    """Return what a function asks of which fields at x, or None if it raises an error."""
     trials: list[_Trial] = []
 
     def run(z: tf.Tensor) -> None:
@@ -108,9 +121,12 @@ class _Composition:
 
     def __init__(self, function: Function, trial: _Trial) -> None:
         self._function, self._asked = function, tuple(trial.asked.values())
+        self._asks_values_alone = trial.asks_values_alone
 
     def jet(self, x: Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
-        """As that of `Field`."""
+        """Compute the jet; see `Field`."""
+        if self._asks_values_alone and not higher:
+            return jet_by_values(self._function, [field for field, _ in self._asked], x, second)
         # Tapes through everything serve where fields cannot give what is needed.
         approximate = self._approximation(x, second, higher) or self._function
 
@@ -141,6 +157,46 @@ class _Composition:
         return approximate
 
 
+def jet_by_values(
+    function: Function, fields: Sequence[Field], x: Tensor, second: Coefficients
+) -> Jet:
+    """Return the jet of a function that asks these fields for their values at x alone."""
+    jets = [field.jet(x, second) for field in fields]
+    values, slopes, operators = (tf.concat(parts, axis=1) for parts in zip(*jets, strict=True))
+    sizes = [int(u.shape[1]) for u, *_ in jets]
+
+    def with_values(z: Tensor, given: Tensor) -> Tensor:
+        parts = tf.split(given, sizes, axis=1)
+        known = {id(field): part for field, part in zip(fields, parts, strict=True)}
+        with _given.answering(z, _ValuesKnown(known)):
+            return function(z)
+
+    def linear(z: Tensor) -> Tensor:
+        return with_values(z, values + tf.reduce_sum(slopes * (z - x)[:, None, :], axis=2))
+
+    u, du, curved = _tape.jet(linear, x, second)
+    if len(second) == 0:
+        return u, du, curved
+    # A copy of x, at which nobody else answers.
+    _, factors = _tape.value_and_jacobian(lambda v: with_values(tf.identity(x), v), values)
+    return u, du, curved + tf.reduce_sum(factors[..., None] * operators[:, None], axis=2)
+
+
+class _ValuesKnown:
+    """Answers for fields whose values are known."""
+
+    on_trial = False
+
+    def __init__(self, known: dict[int, Tensor]) -> None:
+        self._known = known
+
+    def value(self, field: Field, z: Tensor) -> Tensor | None:
+        return self._known.get(id(field))
+
+    def jet(self, field: Field, z: Tensor, second: Any, higher: Any) -> None:
+        return None
+
+
 class _AllKnown:
     """Answers for fields whose derivatives are known."""
 
@@ -161,19 +217,16 @@ class _AllKnown:
 
 
 class _Known:
-    """What operators make of a field at some points, as functions that can be differentiated.
+    """Values [n, m] of operators at points x [n, d], as functions that can be differentiated.
 
-    Parameters
-    ----------
-    x : the points [n, d].
-    values : by operators: [n, m] each. What is not among them is taken to be zero.
+    Operators without a value are taken to be zero.
     """
 
     def __init__(self, x: Tensor, values: dict[Operator, Tensor]) -> None:
         self._x, self._values = x, values
 
     def at(self, z: Tensor, operator: Operator) -> Tensor:
-        """What the operator makes of the field, as a function of z: [n, m]."""
+        """Apply the operator to the field, as a function of z: [n, m]."""
         return self._of(operator, z - self._x)
 
     def _of(self, operator: Operator, step: Tensor) -> Tensor:
@@ -207,7 +260,7 @@ class _Known:
 
 
 def _values(field: Field, x: Tensor, needed: Sequence[Operator]) -> dict[Operator, Tensor]:
-    """What operators of order 0 to 4 make of a field at x, by one jet: [n, m] each."""
+    """Apply operators of order 0 to 4 to a field at x, by one jet: [n, m] each."""
     d = int(x.shape[1])
     seconds = [p for p in needed if p and order_of(p) == 2]
     highers = tuple(p for p in needed if p and order_of(p) > 2)

@@ -26,10 +26,10 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 class Field:
     """A field u: [n, d] -> [n, m] with its derivatives, as residuals receive it.
 
-    Calling it evaluates u; the operators of this package differentiate it. A field that carries a
-    plan computes all that is asked at a tensor of points together, at the first request, and keeps
-    it: such a field serves ONE evaluation of one residual and is then thrown away. A field without
-    a plan keeps nothing.
+    Call it to evaluate u; the operators of this package differentiate it. At the first request at a
+    tensor of points, a field with a plan computes all values and derivatives of the plan together,
+    and keeps them. Use such a field for ONE evaluation of one residual. Without a plan, a field
+    keeps nothing.
 
     Parameters
     ----------
@@ -38,24 +38,23 @@ class Field:
         depends on row i of x only.
     jet : callable, optional
         (x: [n, d], second: [K, d, d]) -> (u: [n, m], du: [n, m, d], L: [n, m, K]) with
-        L[..., k] = Σ_ij second[k,i,j] ∂²u/∂x_i∂x_j. Without one, nested GradientTapes serve. One
-        that also takes ``higher``, Q operators of third and fourth order as for
-        `sciml_par.networks.MLP.jet`, returns H: [n, m, Q] after these where Q > 0; around one that
-        does not, tapes find H.
+        L[..., k] = Σ_ij second[k,i,j] ∂²u/∂x_i∂x_j. By default, nested GradientTapes compute these.
+        A jet may also take ``higher``, Q operators of third and fourth order as for
+        `sciml_par.networks.MLP.jet`. If Q > 0, it then returns H: [n, m, Q] as well. Otherwise,
+        GradientTapes around the jet compute H.
     plan : tuple of Request, optional
-        From `record`. It decides the cost, never the result: what the plan lacks is computed
-        when asked for.
+        From `record`. It affects the cost, not the result: other requests are computed when they
+        are made.
     unknowns : dict of str to tensor, optional
-        Values of the coefficients that are sought with the field, for the residuals that take them.
+        Values of the unknown coefficients, for the residuals that take them.
     coordinates, components : sequence of str, optional
-        Names of the coordinates, d of them, and of the components, m of them, by which operators
-        and ``u["v"]`` know them.
+        Names of the d coordinates and of the m components, for operators and ``u["v"]``.
 
     Notes
     -----
-    What is kept is bypassed while a tape follows x, so that differentiating u(x) or an operator's
-    result by x is right. A tape that is opened inside a residual to differentiate by *parameters*
-    of the network sees as a constant what was kept before it.
+    While a tape watches x, kept values are not used, so u(x) and the results of operators can be
+    differentiated by x. To a tape inside a residual that differentiates by *parameters* of the
+    network, values that were kept before it are constants.
 
     Examples
     --------
@@ -119,7 +118,7 @@ class Field:
         return own is not None and (order <= 2 or _takes_higher(own))
 
     def with_plan(self, plan: Plan) -> Field:
-        """The same field with another plan and nothing kept, for one evaluation of a residual."""
+        """Return the same field with another plan, for one evaluation of a residual."""
         return self._like(plan=plan)
 
     def with_unknowns(self, unknowns: Mapping[str, Any]) -> Field:
@@ -167,12 +166,12 @@ class Field:
         return part.as_made()
 
     def as_made(self) -> Field:
-        """This field, once it is marked as one that asks other fields (local)."""
+        """Mark this field as one that asks other fields, and return it (local)."""
         self._is_made = True
         return self
 
     def _not_values(self, *_: Any, **__: Any) -> Any:
-        """Refused: arithmetic and TensorFlow's functions take values."""
+        """Raise an error: arithmetic and TensorFlow's functions take values."""
         raise InputError(
             "a Field is a function of points, not values: write u(x), as in tf.sin(u(x)) + "
             "x * u(x); the field is the first argument, as in residual(u, x) and ansatz(u, x)"
@@ -183,7 +182,7 @@ class Field:
     __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = _not_values
 
     def __iter__(self) -> Any:
-        """Refused: the number of components need not be known."""
+        """Raise an error: the number of components may be unknown."""
         raise InputError(
             'a field cannot be unpacked; its components are fields u[0], u[1] or u["v"], and their '
             "values are slices such as u(x)[:, 0:1]"
@@ -197,12 +196,12 @@ class Field:
         return self.computed(x) if known is None else known
 
     def computed(self, x: tf.Tensor) -> tf.Tensor:
-        """As a call, also where a function of fields is differentiated (local)."""
+        """Evaluate the field without asking for answers in its place (local)."""
         kept = self._at(x)
         return self._source.value_at(x) if kept is None else kept.value()
 
     def jet(self, x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
-        """Value [n, m], first derivatives [n, m, d] and operators [n, m, K] at x (local).
+        """Compute value [n, m], first derivatives [n, m, d] and operators [n, m, K] at x (local).
 
         Parameters
         ----------
@@ -306,7 +305,7 @@ def _select(operators: tf.Tensor, places: list[int]) -> tf.Tensor:
 
 
 def _columns(values: tf.Tensor, places: tuple[int, ...]) -> tf.Tensor:
-    """Some components: [n, m, …] -> [n, k, …]."""
+    """Return some components: [n, m, …] -> [n, k, …]."""
     m, last = values.shape[1], max(places)
     if last >= m:
         raise InputError(
@@ -323,7 +322,7 @@ def _takes_higher(jet: JetFunction) -> bool:
 
 
 def cache_key(x: tf.Tensor) -> tuple[Key, Any]:
-    """The key under which results at x may be kept, and the graph it names by its identity."""
+    """Return the key for results at x, and the graph that it names by its identity."""
     # A result belongs to the graph it was made in (a branch of tf.cond has its own), and one made
     # while recording was stopped would disconnect whoever records later.
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()

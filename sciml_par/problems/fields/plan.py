@@ -32,7 +32,7 @@ class Request:
     higher: tuple[Operator, ...] = ()
 
     def union(self, other: Request) -> Request:
-        """Everything that either asks for; the order of first appearance is kept."""
+        """Return the union of both requests, in the order of first appearance."""
         new = tuple(matrix for matrix in other.second if matrix not in self.second)
         above = tuple(operator for operator in other.higher if operator not in self.higher)
         return Request(
@@ -45,7 +45,7 @@ Plan = tuple[Request, ...]
 
 
 def as_matrices(second: Coefficients) -> tuple[Matrix, ...]:
-    """Coefficients [K, d, d] as tuples, which can be compared and hashed."""
+    """Return coefficients [K, d, d] as tuples, which can be compared and hashed."""
     return tuple(tuple(tuple(map(float, row)) for row in matrix) for matrix in second)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,19 +20,12 @@ from sciml_par.problems.fields.field import Field, Key, cache_key
 from sciml_par.problems.fields.plan import Coefficients, Plan, Request, as_matrices
 from sciml_par.problems.fields.tape import Jet
 
-_ORDER = (
-    "Residuals get the field first and the points second, other than in DeepXDE: write "
-    "def residual(u, x), where u is a function of x."
-)
-_TENSORFLOW_ONLY = (
-    "Residuals, conditions and the ansatz are made of TensorFlow operations: write tf.sin, "
-    "not np.sin or math.sin; or give a known right-hand side in NumPy as "
-    "Residual(..., data=...)."
-)
-_NO_BRANCHES = (
-    "Residuals, conditions and the ansatz are recorded once, for all points together: write "
-    "tf.where(x[:, :1] > 0, a, b) in place of `if`, and loop over numbers that are known, as "
-    "range(3), not over tensors."
+_WHAT_IS_TRIED = (
+    "Residuals, conditions and the ansatz are run once, for all points together, before training: "
+    "write def residual(u, x) or ansatz(u, x), where u is a function of x. They are made of "
+    "TensorFlow operations: write tf.sin, not np.sin or math.sin, and tf.where(x[:, :1] > 0, a, b) "
+    "in place of `if`; loop over known numbers, as range(3), not over tensors. A known right-hand "
+    "side in NumPy is Residual(..., data=...)."
 )
 
 
@@ -66,16 +58,11 @@ def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a residual did when it was run once without computing.
+    """One run of a residual without computing: its requests, result and variables.
 
-    Attributes
-    ----------
-    plan : what it asked of the field.
-    result : what it returned: symbolic, fit for its shape and dtype only.
-    variables : the variables of TensorFlow and Keras that it read, nested functions included.
-    asked : whether it asked anything of the field.
-    drew : whether it drew from the random numbers of NumPy or Python, which the graph then holds.
-    compute : (*parameters, *arrays) -> the same result, in TensorFlow alone.
+    The result is symbolic, with a shape and a dtype only. `drew` tells whether the residual drew
+    random numbers of NumPy or Python, which the graph then holds. `compute` is the function
+    (*parameters, *arrays) -> result in TensorFlow.
     """
 
     plan: Plan
@@ -95,13 +82,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Parametrized:
-    """A field that is a function of parameters, for a trace in which these are inputs.
-
-    Attributes
-    ----------
-    field : (*parameters) -> the field.
-    parameters : specifications of tensors.
-    """
+    """A field as a function of parameters, which are inputs of a trace; with their tensor specs."""
 
     field: Callable[..., Field]
     parameters: Sequence[Any]
@@ -129,8 +110,6 @@ def trace(
             returned.append(residual(recorders[-1], *symbols[count:]))
         except Exception as error:
             _explain(error, context)
-            if _takes_points_first(residual):
-                error.add_note(_ORDER)
             raise
         return returned[-1] if tf.is_tensor(returned[-1]) else None
 
@@ -150,34 +129,12 @@ def _random_state() -> tuple[Any, ...]:
 
 def _explain(error: Exception, context: str) -> None:
     if context:
-        error.add_note(f"Raised {context}, which was run once in order to check it.")
+        error.add_note(f"Raised {context}.")
     # So says tf.function where a variable is made while it runs.
     if isinstance(error, ValueError) and "singleton tf.Variables" in str(error):
         raise InputError(f"a tf.Variable is made {context}. {UNKNOWNS_REMEDY}") from error
-    if isinstance(error, tf.errors.OperatorNotAllowedInGraphError):
-        error.add_note(_NO_BRANCHES)
-    elif _asks_for_values(error):
-        error.add_note(_TENSORFLOW_ONLY)
-
-
-def _asks_for_values(error: Exception) -> bool:
-    """Return whether NumPy, a function of `math`, float() or .numpy() met a symbolic tensor."""
-    text = str(error)
-    return (
-        (isinstance(error, NotImplementedError) and "numpy" in text.lower())
-        or (isinstance(error, TypeError) and "real number" in text)
-        or (isinstance(error, AttributeError) and "no attribute 'numpy'" in text)
-    )
-
-
-def _takes_points_first(residual: Any) -> bool:
-    """Return whether the first argument of the function that a user has written is named x."""
-    part = getattr(residual, "part", getattr(residual, "__self__", None))
-    try:
-        parameters = inspect.signature(getattr(part, "function", residual)).parameters
-    except (TypeError, ValueError):  # of functions that are not written in Python
-        return False
-    return next(iter(parameters), None) == "x"
+    if not isinstance(error, InputError):
+        error.add_note(_WHAT_IS_TRIED)
 
 
 class _Recorder(Field):

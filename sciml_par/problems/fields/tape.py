@@ -34,18 +34,9 @@ def is_watched(x: tf.Tensor) -> bool:
 
 
 def value_and_jacobian(function: Function, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values and first derivatives of a pointwise function by one GradientTape.
+    """Return values [n, m] and derivatives [n, m, d] of a pointwise function by one GradientTape.
 
-    Parameters
-    ----------
-    function : callable
-        [n, d] -> [n, m]; row i of the result depends on row i of the argument only.
-    x : tensor [n, d]
-
-    Returns
-    -------
-    u : tensor [n, m]
-    du : tensor [n, m, d]
+    Row i of the result depends on row i of x: [n, d] only.
     """
     with tf.GradientTape(persistent=True) as tape:
         # A fresh tensor: only the argument is differentiated, not an x that the function
@@ -62,25 +53,11 @@ def value_and_jacobian(function: Function, x: tf.Tensor) -> tuple[tf.Tensor, tf.
 
 
 def jet(function: Function, x: tf.Tensor, second: npt.NDArray[np.float64]) -> Jet:
-    """Value, first derivatives and second-order operators by nested GradientTapes.
+    """Return value, first derivatives and second-order operators by nested GradientTapes.
 
-    Nested forward accumulators would be cheaper in high dimension, but under an outer tape their
-    result has wrong parameter gradients, in silence.
-
-    Parameters
-    ----------
-    function : callable
-        [n, d] -> [n, m], pointwise.
-    x : tensor [n, d]
-    second : array [K, d, d]
-        Symmetric coefficients C_k; K may be 0.
-
-    Returns
-    -------
-    u : tensor [n, m]
-    du : tensor [n, m, d]
-    L : tensor [n, m, K]
-        L[:, c, k] = Σ_ij C_k[i,j] ∂²u_c/∂x_i∂x_j.
+    For x: [n, d] and symmetric coefficients second: [K, d, d] these are u: [n, m], du: [n, m, d]
+    and L[:, c, k] = Σ_ij second[k, i, j] ∂²u_c/∂x_i∂x_j: [n, m, K]. Nested forward accumulators
+    would be cheaper in high dimension, but under an outer tape their parameter gradients are wrong.
     """
     if len(second) == 0:
         u, du = value_and_jacobian(function, x)
@@ -106,20 +83,7 @@ def jet(function: Function, x: tf.Tensor, second: npt.NDArray[np.float64]) -> Je
 
 
 def higher(jet_of: SecondJet, x: tf.Tensor, operators: Sequence[Operator]) -> tf.Tensor:
-    """Operators of second, third and fourth order by tapes around a jet of second order.
-
-    Parameters
-    ----------
-    jet_of : callable
-        (x: [n, d], second: [K, d, d]) -> (u, du, L), as `jet`.
-    x : tensor [n, d]
-    operators : sequence of operators
-        Q of them, one at least.
-
-    Returns
-    -------
-    H : tensor [n, m, Q]
-    """
+    """Return Q operators of order 2 to 4 by tapes around a jet of second order: [n, m, Q]."""
     top, d = max(map(order_of, operators)), x.shape[1]
     if top == 2:
         return jet_of(x, np.array([matrix_of(each, d) for each in operators]))[2]

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from sciml_par._partial_operators import Operator, scaled
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.fields import tape as _tape
-from sciml_par.problems.fields.composition import as_field
+from sciml_par.problems.fields.composition import as_field, jet_by_values, tried
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Coefficients
 from sciml_par.problems.fields.tape import Jet
@@ -32,13 +31,7 @@ def is_unusual(lower: FloatArray, upper: FloatArray) -> bool:
 
 
 class InputScaling:
-    """u(x) = N(z) with z_i = (x_i − c_i) s_i, which maps a box to [−1, 1]^d.
-
-    Parameters
-    ----------
-    lower, upper : arrays [d]
-        Corners of the box.
-    """
+    """u(x) = N(z) with z_i = (x_i − c_i) s_i, which maps a box to [−1, 1]^d."""
 
     def __init__(self, lower: FloatArray, upper: FloatArray) -> None:
         self._center = (lower + upper) / 2
@@ -65,29 +58,16 @@ class InputScaling:
 
 
 class Ansatz:
-    """u(x) = A(N, x) for a function A that acts on each point for itself.
-
-    Where A evaluates N at x alone, u(x) = A(x, N(x)), and N has a jet, derivatives come by the
-    chain rule. With N held linear around x, Ñ(z) = N + Σ_i ∂_i N (z_i − x_i), and with
-    G(z) = A(z, Ñ(z)),
-
-        ∂_i u = ∂_i G        L_k u = L_k G + Σ_a ∂A/∂N_a L_k N_a,
-
-    so that tapes go through A only, not through the network. For operators of third and fourth
-    order, and where A asks for derivatives of N at x, such as those of a stream function, Taylor
-    polynomials take the place of N; see `composition`. An A that evaluates N
-    elsewhere, or differentiates it by a tape of its own, is differentiated by tapes through
-    everything.
+    """u(x) = A(N, x) for a function A that acts on each point for itself; see `composition`.
 
     Parameters
     ----------
-    function : callable
-        (N, x: [n, d]) -> u: [n, m], N being a `Field`.
+    function : (N, x: [n, d]) -> u: [n, m], N being a `Field`.
     """
 
     def __init__(self, function: AnsatzFunction) -> None:
         self.function = function
-        self._pointwise: dict[Any, bool] = {}
+        self._asks_values_alone: dict[Any, bool] = {}
 
     def field(self, inner: Field) -> Field:
         """Return the field u that belongs to N."""
@@ -96,14 +76,18 @@ class Ansatz:
             return self(inner, x)
 
         def jet(x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
-            if higher or not self._is_pointwise(inner, x):
+            key = x.shape[1], x.dtype
+            if not higher and key not in self._asks_values_alone:
+                trial = tried(value, x)
+                self._asks_values_alone[key] = trial is not None and trial.asks_values_alone
+            if higher or not self._asks_values_alone[key]:
                 return as_field(value, x).jet(x, second, higher)
-            return self._jet(inner, x, second)
+            return jet_by_values(value, [inner], x, second)
 
         return Field(value, jet=jet if inner.has_jet else None)
 
     def __call__(self, inner: Field, x: tf.Tensor) -> tf.Tensor:
-        """A(N, x): [n, m]."""
+        """Compute A(N, x): [n, m]."""
         u = self.function(inner, x)
         rows = x.shape[0]
         good = tf.is_tensor(u) and u.shape.rank == 2 and u.shape[1] is not None
@@ -119,62 +103,3 @@ class Ansatz:
                 f"{u.dtype.name}; convert constants with tf.cast(..., x.dtype)."
             )
         return u
-
-    def _jet(self, inner: Field, x: tf.Tensor, second: Coefficients) -> Jet:
-        values, slopes, operators = inner.jet(x, second)
-
-        def along_tangent(z: tf.Tensor) -> tf.Tensor:
-            tangent = values + tf.reduce_sum(slopes * (z - x)[:, None, :], axis=2)
-            return self(_Known(inner, z, tangent), z)
-
-        u, du, curved = _tape.jet(along_tangent, x, second)
-        if len(second) == 0:
-            return u, du, curved
-        _, factors = _tape.value_and_jacobian(lambda v: self(_Known(inner, x, v), x), values)
-        return u, du, curved + tf.reduce_sum(factors[..., None] * operators[:, None], axis=2)
-
-    def _is_pointwise(self, inner: Field, x: tf.Tensor) -> bool:
-        """Whether A evaluates N at x alone, found by running it once in a throw-away graph."""
-        key = (x.shape[1], x.dtype)
-        if key not in self._pointwise:
-            seen: list[_Watcher] = []
-
-            def run(z: tf.Tensor) -> tf.Tensor:
-                seen.append(_Watcher(inner, z))
-                return self(seen[-1], z)
-
-            spec = tf.TensorSpec([None, x.shape[1]], x.dtype)
-            tf.function(run, autograph=False).get_concrete_function(spec)
-            self._pointwise[key] = seen[-1].pointwise
-        return self._pointwise[key]
-
-
-class _Known(Field):
-    """A field whose values at one tensor of points are given."""
-
-    def __init__(self, inner: Field, points: tf.Tensor, values: tf.Tensor) -> None:
-        super().__init__(inner)
-        self._points, self._values = points, values
-
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        return self._values if x is self._points else super().__call__(x)
-
-
-class _Watcher(Field):
-    """A field that notes whether it is evaluated anywhere but at one tensor of points."""
-
-    def __init__(self, inner: Field, points: tf.Tensor) -> None:
-        super().__init__(inner, jet=inner.jet)
-        self._points = points
-        self.pointwise = True
-
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        # The function under trial may differentiate what it gets: by a tape of its own, which
-        # follows x then, or by tf.gradients, which finds no way back to x in what it gets here.
-        self.pointwise &= x is self._points and not _tape.is_watched(x)
-        values = super().__call__(x)
-        return tf.stop_gradient(values) if self.pointwise else values
-
-    def jet(self, x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
-        self.pointwise = False
-        return super().jet(x, second, higher)

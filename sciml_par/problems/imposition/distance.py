@@ -22,7 +22,7 @@ class Factor:
     power: int = 1
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """x: [n, d] -> [n, 1]."""
+        """Compute the factor at x: [n, d] -> [n, 1]."""
         s = (x[:, self.axis : self.axis + 1] - self.start) / self.length
         return s**self.power if self.power > 1 else s
 
@@ -35,7 +35,7 @@ class Distance:
     scale: float = 1.0
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """x: [n, d] -> [n, 1]."""
+        """Compute the factor at x: [n, d] -> [n, 1]."""
         product = tf.fill(tf.shape(x[:, :1]), tf.constant(self.scale, x.dtype))
         product = tf.ensure_shape(product, [x.shape[0], 1])
         for factor in self.factors:
@@ -46,9 +46,9 @@ class Distance:
 def distance_to(domain: Domain, on: str | Sequence[str] | None = None) -> Distance:
     """Return a smooth function φ that is 0 on faces of a box and positive elsewhere in it (local).
 
-    φ(x) = Π s over the faces, s = |x_i − face|/(upper_i − lower_i), times 4 for each axis of which
-    both faces take part, so that φ is at most 1. It is not a distance in units of length; it
-    is 0 of the first order on these faces only.
+    φ(x) = Π s over the faces, with s = |x_i − face|/(upper_i − lower_i), times 4 for each axis with
+    both faces, so that φ is at most 1. It is dimensionless, not a length. On these faces alone, it
+    is 0 to first order.
 
     Parameters
     ----------

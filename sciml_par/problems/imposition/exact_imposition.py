@@ -42,7 +42,7 @@ class ImposedValue:
     distance: Callable[[Tensor], Tensor]
 
     def __call__(self, u: Any, x: Tensor) -> Tensor:
-        """(N, x: [n, d]) -> u: [n, m]."""
+        """Compute u: [n, m] at x: [n, d]."""
         factor = self.distance(x)
         if factor.shape.rank != 2 or factor.shape[1] != 1:
             raise InputError(
@@ -56,16 +56,16 @@ class ImposedValue:
 
 
 def impose_dirichlet(value: Value, distance: Callable[[Tensor], Tensor]) -> ImposedValue:
-    """Return the ansatz u = value + φ N, which has the given values wherever φ = 0 (local).
+    """Return the ansatz u = value + φ N, which has the given values where φ = 0 (local).
 
     Parameters
     ----------
     value : float or callable
-        A number, or x: [n, d] -> [n, m] or [n], defined and smooth in the whole domain, in
-        TensorFlow operations, since u is differentiated.
+        A number, or x: [n, d] -> [n, m] or [n] in TensorFlow operations, defined and smooth in the
+        whole domain.
     distance : callable
-        φ, x: [n, d] -> [n, 1] in TensorFlow operations; such as `distance_to` of a box, or a
-        custom function that is 0 on the boundary and not inside.
+        φ, x: [n, d] -> [n, 1] in TensorFlow operations, such as `distance_to` of a box, or a custom
+        function that is 0 only on the boundary.
 
     Returns
     -------
@@ -90,10 +90,10 @@ def impose_dirichlet(value: Value, distance: Callable[[Tensor], Tensor]) -> Impo
 def impose_initial(
     domain: Domain, value: Value, velocity: Value | None = None, *, outputs: Any = 1
 ) -> Imposed:
-    """Return the ansatz with u = value and perhaps ∂u/∂t = velocity where t is least (local).
+    """Return the ansatz with u = value, and perhaps ∂u/∂t = velocity, at the initial time (local).
 
-    u = value + τ N, or u = value + (t − t₀) velocity + τ² N, with τ = (t − t₀)/T, t the last of the
-    coordinates of a box, T its length, and the functions taken at t = t₀.
+    u = value + τ N, or u = value + (t − t₀) velocity + τ² N, with τ = (t − t₀)/T, the last
+    coordinate t of a box and its length T. The functions are evaluated at t = t₀.
 
     Parameters
     ----------
@@ -114,35 +114,35 @@ def impose_initial(
 def impose(
     domain: Domain, conditions: Condition | Sequence[Condition], *, outputs: Any = 1
 ) -> Imposed:
-    """Return the ansatz by which conditions of a box hold exactly, whatever the network is (local).
+    """Return the ansatz with which conditions of a box hold exactly for any network (local).
 
-    u = g + φ N for each component. φ is a product of factors s for the faces, s² where a velocity
-    is given too. g is made axis by axis: with s from 0 to 1 along the axis, and g₋ that of the
-    axes before,
+    u = g + φ N for each component. φ is a product of factors s for the faces, or s² with a
+    velocity. g is built axis by axis. With s from 0 to 1 along the axis, and g₋ from the axes
+    before,
 
         g = g₋ + (1 − s)(a − g₋)|lower + s (b − g₋)|upper
 
-    where both faces have values a and b, and g = g₋ + (a − g₋)|face where one has; with a velocity
-    v, g has in addition (t − t₀)(v − ∂g₋/∂t)|lower. Components without conditions are N's.
+    if both faces have values a and b, and g = g₋ + (a − g₋)|face if one has. A velocity v adds
+    (t − t₀)(v − ∂g₋/∂t)|lower to g. Components without conditions are those of N.
 
     Parameters
     ----------
     domain : Box
     conditions : `Dirichlet` on whole faces, and `Initial` of order 0.
-        Values are numbers, or functions in TensorFlow operations, since u is differentiated.
+        Values are numbers or functions in TensorFlow operations, since u is differentiated.
     outputs : int, str or sequence of str
         As of the problem; needed for several components.
 
     Returns
     -------
     callable
-        For ``Problem(ansatz=...)``, which then needs these conditions no more.
+        For ``Problem(ansatz=...)``, which then does not need these conditions.
 
     Raises
     ------
     InputError
-        A condition cannot be imposed so: of another kind, on a part of a face, with a value in
-        NumPy; or two of them differ where their faces meet; or the domain is not a box.
+        The domain is not a box; a condition has another kind, holds on a part of a face, or has a
+        value in NumPy; or two conditions differ where their faces meet.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def _checked(condition: Any) -> Dirichlet | Initial:
 
 
 def _on_faces(condition: Dirichlet | Initial, domain: Box, m: int) -> list[tuple[int, OnFace]]:
-    """What the condition says of each component on each face."""
+    """Return the values of a condition for each component on each face."""
     last = domain.dimension - 1
     if isinstance(condition, Initial):
         places = [(last, float(domain.lower[last]), False)]

@@ -30,7 +30,7 @@ class OnFace:
     name: str = ""
 
     def moved(self, x: Tensor) -> Tensor:
-        """Points on the face: [n, d] -> [n, d]."""
+        """Return points on the face: [n, d] -> [n, d]."""
         here = tf.fill(tf.shape(x[:, :1]), tf.constant(self.position, x.dtype))
         return tf.concat([x[:, : self.axis], here, x[:, self.axis + 1 :]], axis=1)
 
@@ -61,7 +61,7 @@ class ImposedComponent:
     extent: tuple[float, ...]
 
     def interpolated(self, x: Tensor) -> Tensor:
-        """g: [n, d] -> [n, 1], with the values of all faces."""
+        """Compute g: [n, d] -> [n, 1], with the values of all faces."""
         return self._from(len(self._axes()), x)
 
     def _axes(self) -> list[int]:
@@ -94,7 +94,7 @@ class Imposed:
     components: tuple[ImposedComponent, ...]
 
     def __call__(self, u: Any, x: Tensor) -> Tensor:
-        """(N, x: [n, d]) -> u: [n, m]."""
+        """Compute u: [n, m] at x: [n, d]."""
         values = u(x)
         if values.shape[1] != len(self.components):
             raise InputError(

@@ -25,13 +25,7 @@ SPACE, TIME = "space", "t"
 def field_and_points(
     u: Any, x: Any, call: str, component: Selection | None = None
 ) -> tuple[Field, tf.Tensor]:
-    """Return the field, or its components that are chosen, and the points [n, d].
-
-    Raises
-    ------
-    InputError
-        u is not a field; x is not a tensor [n, d]; or u has no such component.
-    """
+    """Return the field, or its chosen components, and the points [n, d]."""
     if not callable(u):
         name = call.split("(")[0]
         raise InputError(
@@ -54,7 +48,7 @@ def jet(field: Field, x: tf.Tensor, *second: npt.NDArray[np.float64]) -> Jet:
 
 
 def axes_of(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tuple[int, ...]:
-    """Numbers of the coordinates that an operator is restricted to."""
+    """Return numbers of the coordinates that an operator is restricted to."""
     d = int(x.shape[1])
     names = field.coordinates
     if over is None:
@@ -82,7 +76,7 @@ def axes_of_sum(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tup
 
 
 def axis_numbers(field: Field, x: tf.Tensor, axes: Sequence[Axis], call: str) -> tuple[int, ...]:
-    """Numbers of axes given by name or number, which may repeat."""
+    """Return numbers of axes given by name or number, which may repeat."""
     return tuple(_checked(field, int(x.shape[1]), axis, call)[0] for axis in axes)
 
 
@@ -100,7 +94,7 @@ def _checked(field: Field, d: int, which: Any, call: str) -> tuple[int, ...]:
 
 
 def unit(d: int, axes: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Coefficients of Σ ∂²/∂x_i² over some axes: [d, d]."""
+    """Return coefficients of Σ ∂²/∂x_i² over some axes: [d, d]."""
     matrix = np.zeros((d, d))
     matrix[list(axes), list(axes)] = 1.0
     return matrix

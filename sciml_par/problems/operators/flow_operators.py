@@ -29,7 +29,7 @@ def curl(
     over: Over | None = None,
     component: Selection | None = None,
 ) -> tf.Tensor:
-    """∇×u of a vector field in two or three dimensions.
+    """Compute ∇×u of a vector field in two or three dimensions.
 
     With u = (u_1, u_2) it is ∂u_2/∂x_1 − ∂u_1/∂x_2: [n, 1]; with three components it is the vector
     (∂_2 u_3 − ∂_3 u_2, ∂_3 u_1 − ∂_1 u_3, ∂_1 u_2 − ∂_2 u_1): [n, 3].
@@ -78,7 +78,7 @@ def advection(
     over: Over | None = None,
     component: Selection | None = None,
 ) -> tf.Tensor:
-    """(v·∇)u_c = Σ_i v_i ∂u_c/∂x_i: [n, m].
+    """Compute (v·∇)u_c = Σ_i v_i ∂u_c/∂x_i: [n, m].
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def material_derivative(
     time: Axis | None = None,
     component: Selection | None = None,
 ) -> tf.Tensor:
-    """Du_c/Dt = ∂u_c/∂t + Σ_i v_i ∂u_c/∂x_i, i over all coordinates but time: [n, m].
+    """Compute Du_c/Dt = ∂u_c/∂t + Σ_i v_i ∂u_c/∂x_i, i over all coordinates but time: [n, m].
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def material_derivative(
 def _along(
     slopes: tf.Tensor, velocity: Velocity, x: tf.Tensor, axes: tuple[int, ...], name: str
 ) -> tf.Tensor:
-    """Σ_i v_i ∂u_c/∂x_i over the axes given: [n, m]."""
+    """Compute Σ_i v_i ∂u_c/∂x_i over the axes given: [n, m]."""
     v = velocity(x) if callable(velocity) else velocity
     if not tf.is_tensor(v) or v.shape.rank != 2 or v.shape[1] != len(axes):
         got = f"of shape {v.shape}" if tf.is_tensor(v) else f"a {type(v).__name__}"

@@ -65,7 +65,7 @@ from sciml_par.problems.operators.arguments import (
 def derivative(
     u: FieldLike, x: tf.Tensor, *axes: Axis, component: Selection | None = None
 ) -> tf.Tensor:
-    """Partial derivative ∂^q u_c / ∂x_{a1} … ∂x_{aq} along the q axes given.
+    """Compute the derivative ∂^q u_c / ∂x_{a1} … ∂x_{aq} along the q axes given.
 
     Up to the fourth order it comes from the field's jet, as far as that goes; higher orders put
     one GradientTape on top for each further axis.
@@ -110,7 +110,7 @@ def gradient(
     over: Over | None = None,
     component: Selection | None = None,
 ) -> tf.Tensor:
-    """∇u = (∂u/∂x_1, …, ∂u/∂x_d) of a scalar field: [n, d].
+    """Compute ∇u = (∂u/∂x_1, …, ∂u/∂x_d) of a scalar field: [n, d].
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def jacobian(
     over: Over | None = None,
     component: Selection | None = None,
 ) -> tf.Tensor:
-    """J_ci = ∂u_c/∂x_i: [n, m, d]; `over` and `component` as for `laplacian`."""
+    """Compute J_ci = ∂u_c/∂x_i: [n, m, d]; `over` and `component` as for `laplacian`."""
     field, x = field_and_points(u, x, "jacobian(u, x)", component)
     return _slopes(field, x, over, "jacobian(u, x)")
 
@@ -156,7 +156,7 @@ def divergence(
     over: Over | None = None,
     component: Selection | None = None,
 ) -> tf.Tensor:
-    """∇·u = Σ_i ∂u_i/∂x_i of a vector field with m = d components: [n, 1].
+    """Compute ∇·u = Σ_i ∂u_i/∂x_i of a vector field with m = d components: [n, 1].
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def laplacian(
     over: Over | None = None,
     component: Selection | None = None,
 ) -> tf.Tensor:
-    """Δu_c = Σ_i ∂²u_c/∂x_i²: [n, m].
+    """Compute Δu_c = Σ_i ∂²u_c/∂x_i²: [n, m].
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def biharmonic(
     over: Over | None = None,
     component: Selection | None = None,
 ) -> tf.Tensor:
-    """Δ²u_c = Σ_ij ∂⁴u_c/∂x_i²∂x_j², the Laplacian of the Laplacian: [n, m].
+    """Compute Δ²u_c = Σ_ij ∂⁴u_c/∂x_i²∂x_j², the Laplacian of the Laplacian: [n, m].
 
     `over` and `component` as for `laplacian`.
 
@@ -253,7 +253,7 @@ def hessian(
     over: Over | None = None,
     component: Selection | None = None,
 ) -> tf.Tensor:
-    """H_cij = ∂²u_c/∂x_i∂x_j: [n, m, d, d], symmetric in i and j.
+    """Compute H_cij = ∂²u_c/∂x_i∂x_j: [n, m, d, d], symmetric in i and j.
 
     `over` and `component` as for `laplacian`.
     """
@@ -281,7 +281,7 @@ def _derivative(field: Field, x: tf.Tensor, axes: tuple[int, ...]) -> tf.Tensor:
 
 
 def _slopes(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tf.Tensor:
-    """∂u_c/∂x_i for some i: [n, m, k]."""
+    """Compute ∂u_c/∂x_i for some i: [n, m, k]."""
     slopes = jet(field, x)[1]
     if over is None:
         return slopes
@@ -294,7 +294,7 @@ def _higher(field: Field, x: tf.Tensor, operator: Operator) -> tf.Tensor:
 
 
 def _mixed(d: int, i: int, j: int) -> npt.NDArray[np.float64]:
-    """Symmetric coefficients of ∂²/∂x_i∂x_j: [d, d]."""
+    """Return symmetric coefficients of ∂²/∂x_i∂x_j: [d, d]."""
     matrix = np.zeros((d, d))
     matrix[i, j] += 0.5
     matrix[j, i] += 0.5

@@ -46,7 +46,7 @@ class Residual(ByName):
     >>> equation = Residual(lambda u, x, f: -laplacian(u, x) - f, data=np.sin)
     """
 
-    not_in_residual: ClassVar[tuple[str, ...]] = ("weight", "data", "name")
+    known_functions: ClassVar[tuple[str, ...]] = ("data",)
 
     function: Callable[..., tf.Tensor]
     _: KW_ONLY
@@ -73,5 +73,5 @@ class Residual(ByName):
         return x, values_at(self.data, x, what="data of the residual")
 
     def residual(self, u: Any, x: tf.Tensor, *data: tf.Tensor) -> tf.Tensor:
-        """r(u, x): [n, k] (local)."""
+        """Compute r(u, x): [n, k] (local)."""
         return self.function(u, x, *data)

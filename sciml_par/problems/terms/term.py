@@ -51,7 +51,7 @@ class Term:
     )
 
     def residual(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
-        """Pointwise residuals r: [N, k] (local).
+        """Compute the pointwise residuals r: [N, k] (local).
 
         Where `u` is a `Field` with a jet, everything that the residual asks of it at the same
         points is computed together; the plan for it is recorded once and kept.
@@ -84,7 +84,7 @@ class Term:
             self._found(u, arrays)
 
     def components(self, u: Any, *arrays: Any) -> int:
-        """k, the number of equations, found by running the residual without computing (local).
+        """Return k, the number of equations, by running the residual without computing (local).
 
         Parameters
         ----------
@@ -94,13 +94,13 @@ class Term:
         return int(self._found(as_field(u), arrays)[1])
 
     def with_weight(self, weight: float) -> Term:
-        """The same term with another weight; it has the same residual, and so its plans (local)."""
+        """Return the same term with another weight, and with its plans (local)."""
         other = replace(self, weight=weight)
         object.__setattr__(other, "_known", self._known)
         return other
 
     def sum_of_squares(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
-        """Σ_i |r(x_i)|² over points and components: a scalar, without the weight (local)."""
+        """Compute Σ_i |r(x_i)|² over points and components, without the weight (local)."""
         return tf.reduce_sum(tf.square(self.residual(u, *arrays)))
 
     def check(self, u: Any, *arrays: Any, own_variables: Sequence[Any] = ()) -> Trace:

@@ -24,14 +24,7 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class Input:
-    """An argument of an unknown function: a coordinate or a component of the solution.
-
-    Attributes
-    ----------
-    name : of it.
-    axis : number of the coordinate, or None.
-    component : number of the component, or None.
-    """
+    """An argument of an unknown function: a coordinate or a component of u, by its number."""
 
     name: str
     axis: int | None = None
@@ -42,16 +35,9 @@ class Input:
 class PlacedFunction:
     """An unknown function of a problem, whose inputs are found.
 
-    With z: [n, e] its inputs, it is k = T(p + N((z − c) s)), in which c and s map the coordinates
-    from the box of the domain to [−1, 1] where N sees them so, and are 0 and 1 elsewhere.
-
-    Attributes
-    ----------
-    name : of the function.
-    function : as it was given.
-    inputs : e of them, in the order of the columns of z.
-    lower, upper : [e], of the coordinates among them; −1 and 1 of components.
-    coordinates : the names of all coordinates of the domain.
+    With its inputs z: [n, e], it is k = T(p + N((z − c) s)). If N sees scaled coordinates, c and s
+    map the box of the domain to [−1, 1]; otherwise they are 0 and 1. The bounds lower, upper [e]
+    are those of the coordinates among the inputs, and −1 and 1 of components.
     """
 
     name: str
@@ -93,23 +79,16 @@ class PlacedFunction:
         return tuple(self.lower.tolist()), tuple(self.upper.tolist())
 
     def key(self, *, scaled: bool) -> tuple[Any, ...]:
-        """Equal for functions that make the same of a network."""
+        """Return a key that is equal for functions with the same map from network to values."""
         box = (self.lower.tobytes(), self.upper.tobytes()) if scaled else None
         return self.inputs, self.function.number.key, self.function.offset, box
 
     def values(self, network: Field, z: Tensor, *, scaled: bool) -> Tensor:
-        """k at inputs z: [n, e] -> [n, 1]."""
+        """Return k at inputs z: [n, e] -> [n, 1]."""
         return self._transformed(network(self._seen(z, scaled)))
 
     def field(self, network: Field, u: Field, *, scaled: bool) -> Field:
-        """Return k as a field of x, given the solution u.
-
-        Parameters
-        ----------
-        network : N, [n, e] -> [n, 1].
-        u : the solution, which the function asks where it depends on it.
-        scaled : whether N sees the coordinates mapped to [−1, 1].
-        """
+        """Return k as a field of x, given N: [n, e] -> [n, 1] and the solution u."""
 
         def value(x: Tensor) -> Tensor:
             return self.values(network, self._inputs(x, u), scaled=scaled)
@@ -131,7 +110,7 @@ class PlacedFunction:
         return tf.concat(columns, axis=1)
 
     def _factors(self, scaled: bool) -> tuple[FloatArray, FloatArray]:
-        """c and s."""
+        """Return c and s."""
         if not scaled:
             return np.zeros(len(self.inputs)), np.ones(len(self.inputs))
         return (self.lower + self.upper) / 2, 2 / (self.upper - self.lower)
@@ -145,7 +124,7 @@ class PlacedFunction:
     def _jet_of_coordinates(
         self, network: Field, x: Tensor, second: Coefficients, u: Field, scaled: bool
     ) -> Jet:
-        """v = N of coordinates alone, its derivatives by all of x and its operators."""
+        """Compute v = N of coordinates alone, its derivatives by all of x and its operators."""
         axes = self.axes
         _, s = self._factors(scaled)
         own = second[:, axes][:, :, axes] * np.outer(s, s)
@@ -163,7 +142,7 @@ class PlacedFunction:
     def _jet_beside(
         self, network: Field, x: Tensor, second: Coefficients, u: Field, scaled: bool
     ) -> Jet:
-        """v = N(z) for z = z(x) by the chain rule.
+        """Compute v = N(z) for z = z(x) by the chain rule.
 
         ∂_i v = Σ_a N_a ∂_i z_a        L v = Σ_a N_a L z_a + Σ_ab N_ab Σ_ij C_ij ∂_i z_a ∂_j z_b
         """
@@ -198,7 +177,7 @@ class PlacedFunction:
         return function.number.value(v + tf.constant(function.offset, v.dtype))
 
     def _transformed_jet(self, v: Tensor, dv: Tensor, lv: Tensor, second: Coefficients) -> Jet:
-        """k = T(v): ∂_i k = T′ ∂_i v, L k = T′ L v + T″ Σ_ij C_ij ∂_i v ∂_j v."""
+        """Compute k = T(v): ∂_i k = T′ ∂_i v, L k = T′ L v + T″ Σ_ij C_ij ∂_i v ∂_j v."""
         v = tf.identity(v)
         zero = tf.UnconnectedGradients.ZERO
         with tf.GradientTape(watch_accessed_variables=False) as outer:
@@ -216,15 +195,7 @@ class PlacedFunction:
 
 @dataclass(frozen=True, eq=False)
 class BoundFunction:
-    """An unknown function with the weights of its network; a field beside a solution u.
-
-    Attributes
-    ----------
-    placed : the function.
-    network : N, [n, e] -> [n, 1], a field with weights; None for the constant that it begins
-        around.
-    scaled : whether N sees the coordinates mapped to [−1, 1].
-    """
+    """An unknown function with the weights of its network N; without one, a constant."""
 
     placed: PlacedFunction
     network: Field | None
@@ -278,7 +249,7 @@ def _column(values: Tensor, component: Any) -> Tensor:
 
 
 def _of_pairs(pairs: Sequence[tuple[int, int]], e: int) -> Coefficients:
-    """Coefficients of ∂²/∂z_a∂z_b for each pair: [K, e, e]."""
+    """Return coefficients of ∂²/∂z_a∂z_b for each pair: [K, e, e]."""
     matrices = np.zeros((len(pairs), e, e))
     for k, (a, b) in enumerate(pairs):
         matrices[k, a, b] += 0.5
@@ -287,7 +258,7 @@ def _of_pairs(pairs: Sequence[tuple[int, int]], e: int) -> Coefficients:
 
 
 def _product(first: Tensor, other: Tensor, second: Coefficients) -> Tensor:
-    """Σ_ij C_kij a_i b_j of a, b: [n, d] -> [n, K]."""
+    """Compute Σ_ij C_kij a_i b_j of a, b: [n, d] -> [n, K]."""
     return tf.einsum("ni,kij,nj->nk", first, tf.constant(second, first.dtype), other)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any, ClassVar
+from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
@@ -25,18 +25,11 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass(frozen=True, eq=False)
 class WithUnknowns:
-    """The residual of a part of a problem, (u, *arrays) -> r, which gets the unknowns of the field.
+    """The residual (u, *arrays) -> r of a residual or condition, with the unknowns of the field.
 
-    Attributes
-    ----------
-    part : a residual or a condition.
-    of_residual : the unknowns that its method `residual` names.
-    of_functions : the functions that it holds, such as the right side of a condition, and the
-        unknowns that each names.
-    starts : of all unknowns, for a field that has none.
+    `of_residual` are the unknowns that its method `residual` names, and `of_functions` those named
+    by the functions that it holds. `starts` serve for a field without unknowns.
     """
-
-    not_in_residual: ClassVar[tuple[str, ...]] = ("starts",)
 
     part: Any
     of_residual: Names
@@ -49,7 +42,7 @@ class WithUnknowns:
         return frozenset(self.of_residual).union(*(names for _, names in self.of_functions))
 
     def __call__(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
-        """r: [n, k]."""
+        """Compute r: [n, k]."""
         given = {**self.starts, **getattr(u, "unknowns", {})}
         values = {name: _value(given[name], u, arrays[0].dtype) for name in self.names}
         part = self.part
@@ -61,27 +54,14 @@ class WithUnknowns:
         try:
             return part.residual(u, *arrays, **{name: values[name] for name in self.of_residual})
         except (TypeError, ValueError) as error:
-            _explain(error, values)
+            kinds = [
+                f"{name} is a function, with the values {name}(x)"
+                if isinstance(value, Field)
+                else f"{name} is a number, written {name}"
+                for name, value in values.items()
+            ]
+            error.add_note(f"Of the unknowns, {'; '.join(kinds)}.")
             raise
-
-
-def _explain(error: Exception, values: Mapping[str, Any]) -> None:
-    """Say where a function was taken for a number, or a number for a function."""
-    text = str(error)
-    functions = [name for name, value in values.items() if isinstance(value, Field)]
-    numbers = [name for name in values if name not in functions]
-    if functions and "Field" in text:
-        name = functions[0]
-        error.add_note(
-            f"The unknown {name!r} is a function: write its values as {name}(x), and give "
-            f"{name} itself to operators, as in gradient({name}, x)."
-        )
-    if numbers and "not callable" in text:
-        name = numbers[0]
-        error.add_note(
-            f"The unknown {name!r} is a number: write {name}, not {name}(x); one that depends on x "
-            f"is unknowns={{{name!r}: UnknownFunction(1.0)}}."
-        )
 
 
 def _value(given: Any, u: Any, dtype: Any) -> Any:
@@ -95,11 +75,10 @@ def _value(given: Any, u: Any, dtype: Any) -> Any:
 
 
 def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
-    """(u, *arrays) -> r of a residual or a condition, with the unknowns that it names."""
+    """Return the function (u, *arrays) -> r of a part, with the unknowns that it names."""
     names = tuple(unknowns)
     held = _functions_of(part)
-    once = getattr(part, "not_in_residual", ())
-    for attribute in once:
+    for attribute in part.known_functions:
         _refuse_in_data(held.pop(attribute, None), names, attribute, name)
     of_functions = []
     for attribute, function in held.items():
@@ -135,7 +114,7 @@ def refuse_in_ansatz(function: Any, unknowns: Starts) -> None:
 
 
 def named_by(function: Any, names: Names) -> Names:
-    """Which of these names a function takes as arguments; all, if it takes any."""
+    """Return which of these names a function takes as arguments; all, if it takes any."""
     parameters = _parameters(function)
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     # Objects that can be called, such as Keras layers, take any argument and use none.

@@ -17,10 +17,10 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class UnknownFunction(ByName):
-    """A sought function k(z) = T(p + N(z)) with a separate network N.
+    """An unknown function k(z) = T(p + N(z)) with a separate network N.
 
-    Its values are numbers. T is the smooth function by which `Unknown` keeps a number inside of
-    its bounds, and p the parameter at which T(p) = start:
+    Its values are numbers. T is the smooth function by which `Unknown` keeps a number inside its
+    bounds, and p the parameter with T(p) = start:
 
         start + s N(z)                          without bounds
         lower + s log(1 + eᵖ⁺ᴺ)                 with a lower bound
@@ -40,28 +40,28 @@ class UnknownFunction(ByName):
         Its arguments: names of coordinates, such as "x" of a domain in x and t, and of
         components of the solution, such as "u" for k(u). By default all coordinates.
     lower, upper : float, optional
-        The bounds, which it does not reach.
+        Open bounds, as for `Unknown`.
     scale : float, optional
-        s, positive; by default as that of `Unknown`. With both bounds there is none.
+        s, positive; as for `Unknown`.
     network : callable, Keras 3 model or name, optional
         N, as for `sciml_par.train`: called with (e, 1, seed=…, dtype=…) for e inputs. By default
-        `sciml_par.networks.MLP`. Where it is one of `sciml_par.networks` without periods in units
-        of x, it sees the coordinates mapped from the box of the domain to [−1, 1]. What is made
-        for it, and is a chain of dense layers, begins with a tenth of the initial weights of its
-        last layer. A model that is given, rather than made, begins as it is.
+        `sciml_par.networks.MLP`. A network of `sciml_par.networks` without periods in units of x
+        gets the coordinates scaled from the box of the domain to [−1, 1]. A chain of dense layers
+        that is built here starts with a tenth of the initial weights of its last layer. A given
+        model starts with its weights.
     true : callable, optional
-        The known function, z: [n, e] -> [n, 1] or, where e = 1, [n], in NumPy or TensorFlow,
-        for errors and figures; training does not see it.
+        The known function, z: [n, e] -> [n, 1] or, if e = 1, [n], in NumPy or TensorFlow, for
+        errors and figures; training does not use it.
 
     Raises
     ------
     InputError
-        A bound is not a finite number, the start is not inside of the bounds, the scale is not
+        A bound is not a finite number, the start is not inside the bounds, the scale is not
         positive, `of` has no names, or `true` is not a function.
 
     Examples
     --------
-    A conductivity k(x) > 0 that begins around 1:
+    A conductivity k(x) > 0 that starts near 1:
 
     >>> from sciml_par.problems import Box, Dirichlet, Problem, UnknownFunction
     >>> from sciml_par.problems import divergence, gradient
@@ -122,7 +122,7 @@ class UnknownFunction(ByName):
         return float(self.number.initial("", 0))
 
     def without_network(self) -> UnknownFunction:
-        """Return the same bounds and inputs, of which files and other ranks can be told."""
+        """Return the same bounds and inputs without network, for files and other ranks."""
         return replace(self, network=None, true=None)
 
     def __repr__(self) -> str:

@@ -24,40 +24,39 @@ _TRIES = 1000
 
 @dataclass(frozen=True, eq=False)
 class Unknown(ByName):
-    """A coefficient that is sought: a number, or an array of numbers.
+    """An unknown coefficient, to be found with the solution: a number or an array.
 
-    An optimizer changes a parameter p of order one, of which the value is a smooth function:
+    The optimizer changes a parameter p of order one. The value is a smooth function of p:
 
         s p                             without bounds
         lower + s log(1 + eᵖ)           with a lower bound
         upper − s log(1 + eᵖ)           with an upper bound
         lower + (upper − lower) / (1 + e⁻ᵖ)     with both
 
-    so that it stays inside of its bounds, and a step of the optimizer changes it by about as much
-    for its size as any weight of the network.
+    so that it stays inside its bounds, and a step of the optimizer changes it, relative to its
+    size, about as much as a weight of the network.
 
     Parameters
     ----------
     start : float or array
-        Where it begins; strictly inside of the bounds. Its shape is that of the unknown. In the
-        unit of the coefficient, as are all others.
+        The start value, strictly inside the bounds. Its shape is that of the unknown. It has the
+        unit of the coefficient, like all other arguments.
     lower, upper : float or array, optional
-        The bounds, which it does not reach.
+        Open bounds, enforced by a smooth change of variable.
     scale : float or array, optional
-        s, positive; by default the distance of the start from the bound, and without bounds |start|
-        or, where that is 0, 1. With both bounds there is none.
+        s, positive; by default the distance of the start from the bound; without bounds |start|, or
+        1 if that is 0. It must not be given with both bounds.
     spread : float
-        The standard deviation of where members of an ensemble begin, each by its seed, around
-        `start` and inside of the bounds.
+        The standard deviation of the start values of the members of an ensemble, around `start` and
+        inside the bounds. Each member's seed determines its value.
     true : float or array, optional
-        The known value, for errors in tables and a line in figures; training does not see
-        it.
+        The known value, for errors in tables and a line in figures; training does not use it.
 
     Raises
     ------
     InputError
-        Something is not a finite number or of another shape, the start is not inside of the bounds,
-        or the scale is not positive.
+        An argument is not finite or has the wrong shape, the start is not inside the bounds, or the
+        scale is not positive.
 
     Examples
     --------
@@ -103,22 +102,22 @@ class Unknown(ByName):
 
     @property
     def size(self) -> int:
-        """How many numbers it is."""
+        """The number of its elements."""
         return int(np.size(self.start))
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for unknowns of which the same function of p is the value."""
+        """Equal for unknowns with the same function of p."""
         given = (self.lower, self.upper, self._scale)
         return (self.shape, *(None if g is None else np.asarray(g).tobytes() for g in given))
 
     def initial(self, name: str, seed: int) -> FloatArray:
-        """p at which a member with this seed begins (local).
+        """Return p at which a member with this seed starts (local).
 
         Raises
         ------
         InputError
-            The spread is so large that hardly any value lies inside of the bounds.
+            The spread is so large that hardly any value lies inside the bounds.
         """
         start = np.asarray(self.start, np.float64)
         if self.spread == 0:
@@ -163,7 +162,7 @@ class Unknown(ByName):
         return np.asarray(self._scale * p)
 
     def _parameter(self, value: FloatArray) -> FloatArray:
-        """p of a value inside of the bounds."""
+        """Return p of a value inside the bounds."""
         if self.lower is not None and self.upper is not None:
             return np.asarray(np.log(value - self.lower) - np.log(self.upper - value))
         if self.lower is not None or self.upper is not None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions.given_points import finite_array
+from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID, MOST_OF_A_GRID, method_name
 from sciml_par.training.points.adapting import Adapting, checked_adapting

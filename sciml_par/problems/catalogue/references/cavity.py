@@ -34,7 +34,7 @@ class _Operators(NamedTuple):
 
 
 def _clamped(s: FloatArray) -> _Operators:
-    """Derivatives by s of w = (1 − s²) q, q zero at both ends, given as w inside: [n + 1, n − 1].
+    """Return derivatives by s of w = (1 − s²) q, with q zero at both ends, from w inside.
 
     So w and w′ are zero at the ends (Trefethen 2000, Spectral Methods in MATLAB, chapter 14).
     """
@@ -58,23 +58,13 @@ def _clamped(s: FloatArray) -> _Operators:
 def solution(
     reynolds: float, *, n: int = 32, steepness: int = 1
 ) -> Callable[[FloatArray], FloatArray]:
-    """u, v and p of the steady Navier–Stokes equations, as x: [k, 2] -> [k, 3] (local).
+    """Return u, v and p of the steady Navier–Stokes equations, as x: [k, 2] -> [k, 3] (local).
 
     The stream function ψ obeys ψ_y Δψ_x − ψ_x Δψ_y = Δ²ψ/Re. Chebyshev collocation with the
     conditions on ψ and its slopes built in, Newton's method from ψ of the lid alone; p by
-    integration of the momentum equations, zero at (½, 0).
-
-    Parameters
-    ----------
-    reynolds : Re, with the side of the square and the greatest velocity.
-    n : degree of the polynomials in x and in y.
-    steepness : m of the lid's velocity (1 − s^{2m})², s = 2x − 1. With 1 it is 16 x² (1 − x)²; the
-        larger m, the nearer it is to 1.
-
-    Raises
-    ------
-    ArithmeticError
-        Newton's method finds no solution.
+    integration of the momentum equations, zero at (½, 0). The polynomials have the degree n. The
+    lid's velocity is (1 − s^{2m})² with s = 2x − 1 and m = `steepness`: 16 x² (1 − x)² for m = 1,
+    and near to 1 for large m. Raises ArithmeticError if Newton's method finds no solution.
     """
     s = chebyshev_points(n)
     stream = _stream_function(reynolds, s, steepness)
@@ -91,7 +81,7 @@ def solution(
 
 
 def _stream_function(reynolds: float, s: FloatArray, steepness: int) -> FloatArray:
-    """ψ at all points, [n + 1, n + 1], the first axis being x."""
+    """Compute ψ at all points, [n + 1, n + 1], the first axis being x."""
     n, inner = len(s) - 1, slice(1, -1)
     operators = [2.0**k * each[inner] for k, each in enumerate(_clamped(s))]
     value, first, second, third, fourth = operators
@@ -139,7 +129,7 @@ def _stream_function(reynolds: float, s: FloatArray, steepness: int) -> FloatArr
 def _pressure(
     u: FloatArray, v: FloatArray, d: FloatArray, s: FloatArray, reynolds: float
 ) -> FloatArray:
-    """p with ∇p = Δu/Re − u·∇u: along the lower wall first, then up; zero at (½, 0)."""
+    """Compute p with ∇p = Δu/Re − u·∇u: along the lower wall first, then up; zero at (½, 0)."""
 
     def force(w: FloatArray) -> FloatArray:
         slope_x, slope_y = d @ w, w @ d.T

@@ -23,17 +23,11 @@ FloatArray = npt.NDArray[np.float64]
 def allen_cahn(
     diffusivity: float, growth: float, *, n: int = 384, steps: int = 500
 ) -> Callable[[FloatArray], FloatArray]:
-    """u of u_t = D u_xx + ρ (u − u³), as (x, t): [k, 2] -> [k, 1] (local).
+    """Return u of u_t = D u_xx + ρ (u − u³), as (x, t): [k, 2] -> [k, 1] (local).
 
-    Chebyshev collocation on [0, 1], with u_x = 0 at both ends eliminated, as the allen_cahn is even
-    and periodic; its slope jumps at x = ±1 at t = 0 only. In time by `etdrk4` on the eigenvectors
-    of the operator.
-
-    Parameters
-    ----------
-    diffusivity, growth : D and ρ.
-    n : degree of the polynomials.
-    steps : in time.
+    Chebyshev collocation of degree n on [0, 1], with u_x = 0 at both ends eliminated, as the
+    solution is even and periodic; its slope jumps at x = ±1 at t = 0 only. In time by `etdrk4` on
+    the eigenvectors of the operator.
     """
     s = chebyshev_points(n)
     d = 2 * differentiation_matrix(s)
@@ -74,16 +68,10 @@ def korteweg_de_vries(
     modes: int = 512,
     steps: int = 4000,
 ) -> Callable[[FloatArray], FloatArray]:
-    """u of u_t + η u u_x + μ u_xxx = 0 for t in [0, 1], as (x, t): [k, 2] -> [k, 1] (local).
+    """Return u of u_t + η u u_x + μ u_xxx = 0 for t in [0, 1], as (x, t): [k, 2] -> [k, 1] (local).
 
-    Fourier series with the products on a grid (aliases above two thirds are cut), and `etdrk4` in
-    time; after Zabusky and Kruskal (1965, Phys. Rev. Lett. 15, 240).
-
-    Parameters
-    ----------
-    advection, dispersion : η and μ.
-    modes : points of the grid.
-    steps : in time.
+    Fourier series with the products on a grid of `modes` points (aliases above two thirds are
+    cut), and `etdrk4` in time; after Zabusky and Kruskal (1965, Phys. Rev. Lett. 15, 240).
     """
     wave = np.pi * np.arange(modes // 2 + 1)
     kept = np.arange(modes // 2 + 1) <= modes // 3

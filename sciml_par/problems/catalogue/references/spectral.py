@@ -16,12 +16,12 @@ _SPLINE_DEGREE = 7
 
 
 def chebyshev_points(n: int) -> FloatArray:
-    """cos(πj/n), j = n … 0, from −1 to 1: [n + 1]."""
+    """Compute cos(πj/n), j = n … 0, from −1 to 1: [n + 1]."""
     return np.cos(np.pi * np.arange(n, -1, -1) / n)
 
 
 def differentiation_matrix(x: FloatArray) -> FloatArray:
-    """D with D u = u′ for the values u of polynomials at Chebyshev points x: [n + 1, n + 1].
+    """Return D with D u = u′ for the values u of polynomials at Chebyshev points x: [n + 1, n + 1].
 
     Trefethen (2000), Spectral Methods in MATLAB, chapter 6, with the sums of rows made zero.
     """
@@ -32,7 +32,7 @@ def differentiation_matrix(x: FloatArray) -> FloatArray:
 
 
 def interpolation_matrix(nodes: FloatArray, x: FloatArray) -> FloatArray:
-    """P with P u(nodes) = u(x) for polynomials, by the barycentric formula: [len(x), n + 1].
+    """Return P with P u(nodes) = u(x) for polynomials, by the barycentric formula: [len(x), n + 1].
 
     Berrut and Trefethen (2004), SIAM Review 46, 501–517; `nodes` are Chebyshev points.
     """
@@ -64,15 +64,7 @@ def etdrk4(
     """Return the solution of v′ = Λ v + N(v) at equidistant times: [steps + 1, k] (local).
 
     Exponential time differencing (Cox and Matthews 2002), with coefficients by contour integrals
-    (Kassam and Trefethen 2005, SIAM J. Sci. Comput. 26, 1214–1233).
-
-    Parameters
-    ----------
-    rates : the diagonal of Λ, [k].
-    nonlinear : N, [k] -> [k].
-    start : v(0), [k].
-    end : the last time.
-    steps : how many, of equal length.
+    (Kassam and Trefethen 2005, SIAM J. Sci. Comput. 26, 1214–1233). Λ is diagonal: rates [k].
     """
     h = end / steps
     whole, half = np.exp(h * rates), np.exp(h * rates / 2)
@@ -108,18 +100,11 @@ def trajectory(
     *,
     tolerance: float = 1e-12,
 ) -> Callable[[FloatArray], FloatArray]:
-    """The solution w(t) of w′ = f(w) from w(0) on [0, end], as t: [n, 1] -> w: [n, k] (local).
+    """Return the solution of w′ = f(w) from w(0) on [0, end], as t: [n, 1] -> w: [n, k] (local).
 
-    By the method of Dormand and Prince of the order 8 with an interpolant of the order 7 (Hairer,
-    Nørsett and Wanner 1993, section II.5), computed at the first call. For Lotka–Volterra and
-    Lorenz of the catalogue it is right to about 1e-10, relative.
-
-    Parameters
-    ----------
-    velocity : f, w: [k] -> [k].
-    start : w(0), k numbers.
-    end : the last time.
-    tolerance : of a step, relative to w.
+    By the method of Dormand and Prince of order 8 with an interpolant of order 7 (Hairer, Nørsett
+    and Wanner 1993, section II.5), computed at the first call. For Lotka–Volterra and Lorenz of the
+    catalogue, the relative error is about 1e-10.
     """
 
     @cache

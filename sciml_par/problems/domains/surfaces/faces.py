@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.domains.surfaces.sampling import GRID, allotted, proportional, unit_points
+from sciml_par.problems.domains.surfaces.sampling import proportional
 from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface, all_kept
 
 FloatArray = npt.NDArray[np.float64]
@@ -60,8 +59,10 @@ class BoxFace(Surface):
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
         """See `Surface`."""
-        x = _on_face(self._face, self._lower, self._upper, n, GRID, None)
-        return x, self._normals(len(x))
+        cells = proportional(np.ones(self.coordinates), n, least=1)
+        middles = [(np.arange(count) + 0.5) / count for count in cells]
+        unit = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1)
+        return self.place(unit.reshape(-1, self.coordinates))[:2]
 
     def project(self, x: FloatArray) -> OnSurface:
         """See `Surface`."""
@@ -71,62 +72,6 @@ class BoxFace(Surface):
 
     def _normals(self, n: int) -> FloatArray:
         return np.repeat(self._normal[None], n, axis=0)
-
-
-def points_on(
-    faces: Sequence[Face],
-    lower: FloatArray,
-    upper: FloatArray,
-    n: int,
-    *,
-    method: str,
-    rng: np.random.Generator | None,
-) -> tuple[FloatArray, FloatArray]:
-    """Points on some faces, equally many on each, and outward unit normals.
-
-    The areas of faces do not compare where the coordinates have several units. At least one point
-    is on each face. On a grid there are about n of them, at the midpoints of equal cells; by a
-    random method exactly n, where that is at least the number of faces. In one dimension a face is
-    a point, and n counts for nothing.
-    """
-    counts = _counts(faces, len(lower), n, method)
-    points = [
-        _on_face(face, lower, upper, int(count), method, rng)
-        for face, count in zip(faces, counts, strict=True)
-    ]
-    outward = np.zeros((len(faces), len(lower)))
-    for row, face in zip(outward, faces, strict=True):
-        row[face.axis] = face.sign
-    return np.concatenate(points), np.repeat(outward, [len(x) for x in points], axis=0)
-
-
-def _counts(faces: Sequence[Face], d: int, n: int, method: str) -> npt.NDArray[np.int64]:
-    if d == 1:
-        return np.ones(len(faces), np.int64)
-    if method == GRID:
-        return np.full(len(faces), max(1, round(n / len(faces))))
-    return allotted(n, np.ones(len(faces)))
-
-
-def _on_face(
-    face: Face,
-    lower: FloatArray,
-    upper: FloatArray,
-    n: int,
-    method: str,
-    rng: np.random.Generator | None,
-) -> FloatArray:
-    d = len(lower)
-    if d == 1:
-        return np.array([[face.position]])
-    if method == GRID:
-        cells = proportional(np.ones(d - 1), n, least=1)
-        middles = [(np.arange(count) + 0.5) / count for count in cells]
-        unit = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1).reshape(-1, d - 1)
-    else:
-        assert rng is not None
-        unit = unit_points(method, n, d - 1, rng)
-    return _placed(face, lower, upper, unit)
 
 
 def _placed(face: Face, lower: FloatArray, upper: FloatArray, unit: FloatArray) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,6 @@ from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-
-
-class _Region(Protocol):
-    """What is asked of a region; see `sciml_par.problems.domains.region`."""
-
-    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
-        """Return whether points lie in it."""
 
 
 class KeptSurface(Surface):
@@ -33,8 +26,8 @@ class KeptSurface(Surface):
     def __init__(
         self,
         surface: Surface,
-        region: _Region,
-        earlier: Sequence[_Region],
+        region: Any,
+        earlier: Sequence[Any],
         numbers: Mapping[str, str],
         *,
         step: float,
@@ -110,7 +103,7 @@ class KeptSurface(Surface):
         return self._surface.near(x, inside, tolerance) & self.project(x).kept
 
     def _sides(
-        self, region: _Region, x: FloatArray, normals: FloatArray, margin: float = 0.0
+        self, region: Any, x: FloatArray, normals: FloatArray, margin: float = 0.0
     ) -> tuple[BoolArray, BoolArray]:
         """Return whether a region is on the side against the normal, and on that of the normal."""
         step = self._step * normals

@@ -13,13 +13,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Ring(Surface):
-    """The outer ring of a polygon or that of a hole; see `Surface`.
+    """The outer ring of a polygon or that of a hole, vertices [n, 2]; see `Surface`.
 
-    Parameters
-    ----------
-    vertices : [n, 2], in any sense of rotation.
-    name : of the ring. The names of its edges are made of it, except for "outer".
-    hole : whether the polygon lies outside it.
+    Edges are named after the ring, except for "outer".
     """
 
     coordinates = 1
@@ -87,7 +83,7 @@ class Ring(Surface):
         return np.asarray(start + np.clip(share, 0.0, 1.0)[..., None] * along)
 
     def _edge_at(self, length: FloatArray) -> npt.NDArray[np.int64]:
-        """On which edge that length along the ring ends."""
+        """Return the edge at this length along the ring."""
         edge = np.searchsorted(self._ends, length, side="right")
         return np.minimum(edge, len(self._ends) - 1)
 
@@ -100,7 +96,7 @@ class Ring(Surface):
 
 
 def signed_area(vertices: FloatArray) -> float:
-    """The area within a ring, positive where it goes anticlockwise (the shoelace formula)."""
+    """Compute the area within a ring, positive if anticlockwise (shoelace formula)."""
     # Relative to a corner, so that a ring far from the origin keeps its digits.
     x, y = (vertices - vertices[0]).T
     return float(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y) / 2)

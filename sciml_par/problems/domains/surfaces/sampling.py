@@ -52,7 +52,7 @@ def method_name(value: Any, what: str, *, allowed: tuple[str, ...] = METHODS) ->
 
 
 def unit_points(method: str, n: int, d: int, rng: np.random.Generator) -> FloatArray:
-    """n points in the unit cube by one of the random methods: [n, d].
+    """Return n points in the unit cube by one of the random methods: [n, d].
 
     "uniform" has independent points. "latin-hypercube" has one point in each of n equal layers of
     every axis (McKay, Beckman and Conover, Technometrics 21, 1979). "sobol" is SciPy's scrambled
@@ -104,7 +104,7 @@ def checked_generator(rng: Any, what: str) -> np.random.Generator:
 
 
 def proportional(extent: FloatArray, total: int, *, least: int) -> list[int]:
-    """Points per axis in proportion to the lengths, with a product near `total`."""
+    """Return points per axis in proportion to the lengths, with a product near `total`."""
     counts = [0] * len(extent)
     remaining = float(total)
     # Shortest first: what rounding or the minimum takes on one axis, the longer ones make good.
@@ -118,7 +118,7 @@ def proportional(extent: FloatArray, total: int, *, least: int) -> list[int]:
 
 
 def allotted(total: int, sizes: FloatArray) -> npt.NDArray[np.int64]:
-    """`total` points dealt out in proportion to sizes, at least one each: [k].
+    """Deal out `total` points in proportion to sizes, at least one each: [k].
 
     The sum is `total` wherever that is at least k; the largest remainders are rounded up.
     """
@@ -151,14 +151,10 @@ def exactly(
     method: str,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, ...]:
-    """Return the first n points that `place` keeps, and what comes with them.
+    """Return the first n points that `place` keeps, with what belongs to them.
 
-    Parameters
-    ----------
-    place : unit: [m, k] -> (arrays [m, …], kept: [m]).
-    coordinates : k.
-    share : about which part of them it keeps; 1, or NaN where it is unknown, if it is all.
-    method, rng : see `sciml_par.problems.domains.surfaces.sampling.unit_points`.
+    `place` maps [m, k] numbers of the unit cube to arrays [m, …] and kept: [m]. `share` is about
+    the kept part; if it is 1 or NaN, all are kept.
     """
     found: list[tuple[FloatArray, ...]] = []
     missing, tried = n, 0
@@ -178,12 +174,12 @@ def exactly(
 
 
 def in_unit_cube(method: str, n: int, k: int, rng: np.random.Generator) -> FloatArray:
-    """n points of the unit cube in k dimensions, of which there may be none."""
+    """Return n points of the unit cube in k dimensions; k may be 0."""
     return unit_points(method, n, k, rng) if k else np.empty((n, 0))
 
 
 def kept_share(keeps: Callable[[FloatArray], BoolArray], k: int) -> tuple[float, float]:
-    """Which part of the unit cube in k dimensions is kept, and its standard error.
+    """Estimate the kept share of the unit cube in k dimensions, and its standard error.
 
     It is the mean over 16 random digital shifts of the first 4096 points of Sobol's sequence; the
     error is that of the mean of 16 independent values (Owen, Monte Carlo theory, methods and

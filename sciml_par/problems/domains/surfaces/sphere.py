@@ -20,7 +20,7 @@ def coordinates_of(d: int) -> int:
 
 
 def directions(unit: FloatArray, d: int) -> FloatArray:
-    """Unit vectors, uniform on the sphere for uniform numbers: [n, k] -> [n, d].
+    """Return unit vectors, uniform on the sphere for uniform numbers: [n, k] -> [n, d].
 
     For d = 1 a sign and for d = 2 an angle. For d = 3 a height and an angle, as equal heights have
     equal areas (Archimedes). Otherwise a vector of normal quantiles, divided by its length (Muller,
@@ -44,7 +44,7 @@ def directions(unit: FloatArray, d: int) -> FloatArray:
 
 
 def spread(n: int, d: int) -> FloatArray:
-    """n evenly spread unit vectors, always the same: [n, d].
+    """Return n evenly spread unit vectors, always the same: [n, d].
 
     For d = 1 both signs; for d = 2 the midpoints of equal arcs; for d = 3 a spiral by the golden
     angle, each point at the middle height of an equal area (Vogel, Math. Biosci. 44, 1979);

@@ -15,13 +15,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class OnSurface(NamedTuple):
-    """Points on a surface.
-
-    Attributes
-    ----------
-    x, normals : the points and the outward unit normals there, [n, d] each.
-    kept : which of them belong to the surface, [n].
-    """
+    """Points x [n, d] on a surface, outward unit normals [n, d], and which belong to it [n]."""
 
     x: FloatArray
     normals: FloatArray
@@ -29,13 +23,9 @@ class OnSurface(NamedTuple):
 
 
 class Surface(ABC):
-    """A part of the boundary of a shape in ℝ^d.
+    """A part of the boundary of a shape in ℝ^d, with names for conditions.
 
-    Attributes
-    ----------
-    names : by which conditions call it, and of parts of it.
-    aliases : further names, which are not listed.
-    coordinates : how many numbers of [0, 1] `place` takes for a point.
+    Aliases are not listed. `place` takes as many numbers of [0, 1] for a point as `coordinates`.
     """
 
     names: tuple[str, ...]
@@ -63,7 +53,7 @@ class Surface(ABC):
 
     @abstractmethod
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """About n evenly spread points, none on an edge, and normals."""
+        """Return about n evenly spread points, none on an edge, and normals."""
 
     @abstractmethod
     def project(self, x: FloatArray) -> OnSurface:
@@ -77,14 +67,14 @@ class Surface(ABC):
         return name in self.names or name in self.aliases
 
     def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
-        """Which points lie on it, or on its part of that name: x: [n, d] -> [n]."""
+        """Return which points lie on it, or on its part of that name: x: [n, d] -> [n]."""
         foot, _, kept = self.project(x)
         return np.asarray(kept & (np.linalg.norm(x - foot, axis=1) <= tolerance))
 
     def points(
         self, n: int, method: str, rng: np.random.Generator | None
     ) -> tuple[FloatArray, FloatArray]:
-        """n points by any method, and normals; about n on a grid."""
+        """Return n points by any method, and normals; about n on a grid."""
         if self.coordinates == 0:
             return self.place(np.empty((1, 0)))[:2]
         if method == GRID:
@@ -106,5 +96,5 @@ class Surface(ABC):
 
 
 def all_kept(x: FloatArray, normals: FloatArray) -> OnSurface:
-    """Points that belong to the surface, all of them."""
+    """Return points that all belong to the surface."""
     return OnSurface(x, normals, np.ones(len(x), np.bool_))

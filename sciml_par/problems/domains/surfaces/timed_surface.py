@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,33 +11,6 @@ from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-
-
-class _Space(Protocol):
-    """What is asked of the space; see `sciml_par.problems.domains.region`."""
-
-    @property
-    def volume(self) -> float:
-        """Its volume."""
-
-    @property
-    def dimension(self) -> int:
-        """Number of its coordinates."""
-
-    @property
-    def _coordinates(self) -> int: ...
-
-    @property
-    def _candidates(self) -> float: ...
-
-    @property
-    def _rounding(self) -> float: ...
-
-    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray: ...
-
-    def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]: ...
-
-    def _lattice(self, n: int | Sequence[int], *, ends: bool) -> FloatArray: ...
 
 
 class TimedSurface(Surface):
@@ -97,9 +69,9 @@ class TimedSurface(Surface):
 
 
 class SliceSurface(Surface):
-    """The space at one time; see `Surface`."""
+    """A space, which is a `Region`, at one time; see `Surface`."""
 
-    def __init__(self, space: _Space, time: float, sign: float, name: str) -> None:
+    def __init__(self, space: Any, time: float, sign: float, name: str) -> None:
         self._space, self._time, self._sign = space, time, sign
         self.names = (name,)
         self.coordinates = space._coordinates
@@ -134,6 +106,6 @@ class SliceSurface(Surface):
 
 
 def _with(x: FloatArray, last: FloatArray | float) -> FloatArray:
-    """x: [n, d] with one more coordinate."""
+    """Append a coordinate to x: [n, d]."""
     column = np.broadcast_to(last, (len(x),))
     return np.concatenate([x, column[:, None]], axis=1)
