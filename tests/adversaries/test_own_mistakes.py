@@ -28,7 +28,6 @@ from sciml_par.problems import (
     Problem,
     Residual,
     Robin,
-    Time,
     Unknown,
     derivative,
     divergence,
@@ -317,16 +316,6 @@ def a_derivative_by_an_axis_too_many() -> Any:
 @table.says("there is no component 'v'; there are u")
 def a_component_that_there_is_not() -> Any:
     return solved(rod(lambda u, x: laplacian(u["v"], x)))
-
-
-@table.says("disagree|contradict|differ|corner")
-def two_sides_that_disagree_at_their_corner() -> Any:
-    problem = Problem(
-        Interval(0, 1) * Time(0, 1),
-        lambda u, x: derivative(u, x, "t") - derivative(u, x, "x", "x"),
-        conditions=[Initial(1.0), Dirichlet(0.0, on=["left", "right"])],
-    )
-    solve(problem, points=50, steps=3)
 
 
 @table.says("twice|two conditions|same")
