@@ -26,7 +26,6 @@ from sciml_par.problems import (
     Problem,
     Residual,
     Robin,
-    Time,
     Unknown,
     derivative,
     divergence,
@@ -88,16 +87,6 @@ def a_trainable_variable_in_a_residual() -> Any:
 def a_gradient_of_two_components() -> Any:
     problem = Problem(Box([0, 0], [1, 1]), lambda u, x: gradient(u, x), conditions=ENDS, outputs=2)
     return solve(problem, steps=3)
-
-
-@table.says("disagree|contradict|differ|corner")
-def two_sides_that_disagree_at_their_corner() -> Any:
-    problem = Problem(
-        Interval(0, 1) * Time(0, 1),
-        lambda u, x: derivative(u, x, "t") - derivative(u, x, "x", "x"),
-        conditions=[Initial(1.0), Dirichlet(0.0, on=["left", "right"])],
-    )
-    solve(problem, points=50, steps=3)
 
 
 @table.gives(1e-4)

@@ -24,7 +24,7 @@ from sciml_par.training.identity.model_architecture import architecture_of
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.members.initial_networks import network_of_member
-from sciml_par.training.preparation.unread_outputs import remarks_on_unread_outputs
+from sciml_par.training.preparation.remarks import remarks_on_unread_outputs
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: each rank makes its own networks")
 

@@ -18,7 +18,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.training import Adam, Checkpoint, Ensemble, FirstOrder, Result, train
 from sciml_par.training.optimizers.phases import Phase
-from sciml_par.training.preparation.condition_weights import ConditionWeight
+from sciml_par.training.preparation.problem_changes import ProblemChanges
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
@@ -82,7 +82,7 @@ def test_conditions_without_a_weight_have_that_of_the_optimizer() -> None:
     given, nothing = trained(problem(100.0), optimizer=Descent())
     np.testing.assert_array_equal(losses(found), losses(given))
     sentence = (
-        "conditions without a weight of their own count 100 times, the default of Descent; "
+        "conditions without a weight have the weight 100, the default of Descent; "
         "Dirichlet(…, weight=1) changes it."
     )
     assert said == [sentence] * (sp.rank() == 0)
@@ -116,7 +116,7 @@ def test_the_largest_weight_of_all_phases_holds_in_all() -> None:
     given, _ = trained(problem(1000.0), steps=None, phases=phases)
     np.testing.assert_array_equal(losses(found), losses(given))
     assert len(said) == (sp.rank() == 0)
-    assert all("count 1000 times, the default of Heavier" in each for each in said)
+    assert all("have the weight 1000, the default of Heavier" in each for each in said)
 
 
 def test_the_problems_of_members() -> None:
@@ -144,11 +144,11 @@ def test_the_problems_of_members() -> None:
 
 @pytest.mark.ranks(most=1, reason="local")
 def test_members_that_share_a_problem_go_on_to_share_it() -> None:
-    weight = ConditionWeight([Phase(Descent(), 1)])
+    changes = ProblemChanges(None, [Phase(Descent(), 1)])
     shared = problem()
-    assert weight.applied_to(shared) is weight.applied_to(shared) is not shared
+    assert changes.weigh(shared) is changes.weigh(shared) is not shared
     weighted = problem(5.0)
-    assert weight.applied_to(weighted) is weighted
+    assert changes.weigh(weighted) is weighted
 
 
 def test_a_checkpoint_is_of_the_weights_that_were_used(tmp_path: Any) -> None:
@@ -176,11 +176,11 @@ def test_a_default_that_is_no_weight_is_refused(weight: Any) -> None:
 @pytest.mark.ranks(most=1, reason="local")
 def test_no_default_is_none() -> None:
     indifferent = type("Indifferent", (Descent,), {"condition_weight": None})()
-    weight = ConditionWeight([Phase(indifferent, 1), Phase(Adam(), 1)])
+    changes = ProblemChanges(None, [Phase(indifferent, 1), Phase(Adam(), 1)])
     given = problem()
-    assert weight.applied_to(given) is given and weight.notes == ()
-    ones = ConditionWeight([Phase(type("One", (Descent,), {"condition_weight": 1})(), 1)])
-    assert ones.applied_to(given).terms[1].weight == 1.0 and ones.notes == ()
+    assert changes.weigh(given) is given and not changes.notes
+    ones = ProblemChanges(None, [Phase(type("One", (Descent,), {"condition_weight": 1})(), 1)])
+    assert ones.weigh(given).terms[1].weight == 1.0 and not ones.notes
 
 
 def test_the_optimizer_of_any_phase_chooses_the_initial_weights() -> None:

@@ -218,5 +218,5 @@ def test_members_that_are_copies_of_one_are_named(network: Any) -> None:
 
 def test_one_object_for_several_members_is_refused() -> None:
     model = tiny(1, 1, dtype="float64")
-    with pytest.raises(InputError, match="the same object, a MLP, for members 0 and 1, which"):
+    with pytest.raises(InputError, match="the same object, a MLP, for members 0 and 1"):
         small(wave(0), network=lambda: model, mode=Ensemble(members_per_rank=2), steps=3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -13,13 +13,11 @@ from sciml_par.training.arguments.ensemble import as_mode, divide, problem_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.members.initial_networks import network_of_member
-from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
 from sciml_par.training.optimizers.quasi_newton.lbfgs import LBFGS
 from sciml_par.training.optimizers.quasi_newton.ss_broyden import SSBroyden
 from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.preparation.advice import residuals_of
 
 AUTO = "auto"
 
@@ -47,20 +45,8 @@ class Size:
     whole: bool
 
 
-def largest(sizes: Sequence[Size | None]) -> Size | None:
-    """One that is at least each of them, of those that are known."""
-    known = [size for size in sizes if size is not None]
-    if not known:
-        return None
-    return Size(
-        max(size.parameters for size in known),
-        max(size.residuals for size in known),
-        all(size.whole for size in known),
-    )
-
-
 def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tuple[Pairs, str]:
-    """Return the phases for problems of this size, and a line that says so."""
+    """Return the phases for problems of this size, and a line that names them."""
     parameters, residuals = size.parameters, size.residuals
     against = None
     if rates:
@@ -68,12 +54,12 @@ def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tu
     elif not size.whole:
         against = "steps use minibatches"
     elif precision != "float64":
-        against = "precision='float64' would allow methods that go on to smaller errors"
+        against = "precision='float64' allows methods with smaller errors"
     first_order = against is not None
     if parameters > _MOST_PARAMETERS:
         against = against or f"more than {_MOST_PARAMETERS:,} parameters"
     elif residuals * parameters**2 > _MOST_PRODUCTS:
-        against = against or "so many residuals make long steps of least squares"
+        against = against or "steps of least squares are slow with this many residuals"
     if against is None:
         phases = _one(LevenbergMarquardt(), steps)
     elif first_order:
@@ -95,26 +81,31 @@ def _one(optimizer: Any, steps: Any) -> Pairs:
 
 
 def _adam_first(optimizer: Any, steps: Any) -> Pairs:
-    """Return a fifth of the steps by Adam, from which the other one goes on."""
+    """Return a fifth of the steps by Adam, and the rest by the other optimizer."""
     whole = _STEPS_WITH_ADAM if steps is None else steps
     begin = int(whole) // 5 if isinstance(whole, Integral) else 0
     return [(Adam(), begin), (optimizer, whole - begin)] if begin > 0 else [(optimizer, whole)]
 
 
 def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments, str | None]:
-    """The arguments with an optimizer where it was left open, and what to say (collective)."""
+    """Return the arguments with an optimizer where it was left open, and a note (collective)."""
     open_ = isinstance(given.optimizer, str) and given.optimizer == AUTO and given.phases is None
     mine = everyone.attempt(lambda: _size_of(given, everyone) if open_ else None)
-    size = largest(everyone.allgather_object(mine))
-    if not open_ or size is None:
+    sizes = [size for size in everyone.allgather_object(mine) if size is not None]
+    if not open_:
         return given, None
+    size = Size(
+        max(each.parameters for each in sizes),
+        max(each.residuals for each in sizes),
+        all(each.whole for each in sizes),
+    )
     rates = getattr(given.mode, "learning_rates", None) is not None
     phases, said = choose(size, given.precision, given.steps, rates=rates)
     return replace(given, optimizer=None, steps=None, phases=phases), said
 
 
 def _size_of(given: Arguments, everyone: Communicator) -> Size:
-    """Of the first member of this rank's group."""
+    """Return the size of the first member of this rank's group."""
     ensemble = as_mode(given.mode)
     division = divide(ensemble, rank=everyone.rank, size=everyone.size)
     number = division.numbers[0]
@@ -134,6 +125,6 @@ def _size_of(given: Arguments, everyone: Communicator) -> Size:
     traced = trace_terms(
         problem, network, dtype=given.precision, arrays=feed.arrays, rows=feed.totals
     )
-    setup = MemberSetup(number, given.seed, problem, network, feed, 1.0, traced=traced)
+    residuals = sum(map(operator.mul, feed.totals, traced.components))
     parameters = ParameterLayout.of(network.trainable_variables, problem.unknowns).size
-    return Size(parameters, residuals_of(setup), feed.steps_per_epoch == 1)
+    return Size(parameters, residuals, feed.steps_per_epoch == 1)

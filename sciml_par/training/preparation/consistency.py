@@ -1,9 +1,10 @@
-"""What the ranks of one training must have in common."""
+"""Check what the ranks of a training must have in common, and what its members must not."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -13,17 +14,21 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
+from sciml_par.results.member import numbers_text
+from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.preparation.description import Description
 
 _ABSENT = "nothing"
+_PASS_ON = (
+    "Let the function that makes the network take the argument seed and pass it on, as "
+    "network=lambda d, m, seed: MLP(d, m, seed=seed)."
+)
 _REMEDIES = {
     "mode": "Call train in the same mode on every rank.",
     "data": "In mode 'data' all ranks train one model: call train with the same arguments on "
-    "every rank, and give all points to each, which deals them out by itself. Where something is "
-    "to differ from place to place, make it a function of x; for several models, use "
-    "mode='ensemble'.",
-    "ensemble": "In mode 'ensemble' problem, points, network and optimizer may differ from rank to "
-    "rank; all else, and the numbers of dimensions and outputs, are the same on every rank.",
+    "every rank, and give all points to each. For several models, use mode='ensemble'.",
+    "ensemble": "In mode 'ensemble' only problem, points, network and optimizer may differ from "
+    "rank to rank, but not the numbers of dimensions and outputs.",
 }
 
 
@@ -75,3 +80,51 @@ def common_domain(problem: Problem, communicator: Communicator) -> Domain:
     if isinstance(domain, Box):
         return domain.with_bounds(lower, upper)
     return Box(lower, upper, names=domain.names)
+
+
+def refuse_shared_models(setups: Sequence[MemberSetup]) -> None:
+    """Check that no two members have one model."""
+    first: dict[int, int] = {}
+    for setup in setups:
+        for network in (setup.network, *setup.network.others):
+            other = first.setdefault(id(network.model), setup.number)
+            if other != setup.number:
+                raise InputError(
+                    f"train: the function that makes networks returned the same object, a "
+                    f"{type(network.model).__name__}, for members {other} and {setup.number}. "
+                    f"Make the model inside of the function, as "
+                    f"network=lambda: keras.Sequential([...])."
+                )
+
+
+def remarks_on_equal_members(
+    setups: Sequence[MemberSetup],
+    models: Sequence[Description],
+    group: Communicator,
+    world: Communicator,
+) -> list[str]:
+    """Return sentences on members that are copies of one another (collective)."""
+    mine = [
+        (_digest(setup, model), setup.seed, setup.number)
+        for setup, model in zip(setups, models, strict=True)
+        if group.rank == 0
+    ]
+    found: dict[str, dict[int, int]] = {}
+    for digest, seed, number in chain.from_iterable(world.allgather_object(mine)):
+        found.setdefault(digest, {})[number] = seed
+    return [
+        f"{numbers_text(sorted(alike))} are copies of one model: their initial weights, "
+        f"problems and points are equal, and so their deviation is zero. "
+        + (_PASS_ON if len(set(alike.values())) > 1 else "Give each another one of seeds.")
+        for alike in found.values()
+        if len(alike) > 1
+    ]
+
+
+def _digest(setup: MemberSetup, model: Description) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for variable in setup.network.trainable_variables:
+        digest.update(np.asarray(variable).tobytes())
+    digest.update(np.asarray(setup.unknowns).tobytes())
+    digest.update(repr(sorted((k, v) for k, v in model.items() if k != "seed")).encode())
+    return digest.hexdigest()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sciml_par.networks.keras.network import Network
-from sciml_par.problems.conditions.valued import is_data
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.problem_check import digest_of_ansatz
@@ -28,10 +27,9 @@ Description = dict[str, str]
 
 # `where` decides which points a condition has, and these are compared.
 _NOT_OF_A_CONDITION = ("_", "on", "where", "own", "weight")
-_SAMPLE = 5  # points at which functions are compared
-# What may be otherwise in the training that goes on; optimizers and steps are compared by phases.
+# What may differ in a training that continues; steps are compared by phases.
 _MAY_DIFFER = ("log_every", "evaluation_points", "evaluation_domain", "keep", "steps", "stop")
-# Keras numbers its models by itself; the initial weights are those of rank 0.
+# Keras numbers its models; the initial weights are those of rank 0.
 _NOT_OF_A_NETWORK = ("name", "seed", "dtype")
 
 
@@ -43,46 +41,24 @@ class Identity:
     ----------
     run : what describes it, on all ranks.
     members : what describes each member of this group, in the order of their numbers.
+    phases : what describes the optimizer of each phase.
     steps : of the phases.
-    stop : what ends members by themselves.
+    stop : what ends members.
     scattered : whether points whose method was left open are Sobol's.
     """
 
     run: Description
     members: tuple[Description, ...]
+    phases: tuple[Description, ...]
     steps: tuple[int, ...]
     stop: str
     scattered: bool
 
     @property
-    def phases(self) -> list[Description]:
-        """What describes the optimizer of each phase."""
-        first = self.members[0]
-        return [
-            {
-                name.removesuffix(ending) + "optimizer": text
-                for name, text in first.items()
-                if name.endswith(ending)
-            }
-            for ending in self._endings
-        ]
-
-    @property
     def fixed(self) -> list[Description]:
-        """What must be the same where a training goes on: of the run, and of each member."""
+        """What must be the same in a training that continues: of the run, and of each member."""
         run = {name: text for name, text in self.run.items() if name not in _MAY_DIFFER}
-        members = [
-            {name: text for name, text in member.items() if not name.endswith(self._endings)}
-            for member in self.members
-        ]
-        return [run, *members]
-
-    @property
-    def _endings(self) -> tuple[str, ...]:
-        """How the names end that describe the optimizers; see `describe_model`."""
-        if len(self.steps) == 1:
-            return ("optimizer",)
-        return tuple(f"optimizer of phase {k + 1}" for k in range(len(self.steps)))
+        return [run, *self.members]
 
 
 def describe_run(
@@ -93,7 +69,7 @@ def describe_run(
     problem: Problem,
     evaluation_domain: Domain | None,
 ) -> Description:
-    """What all ranks must have in common, in the order in which it is compared."""
+    """Describe what all ranks have in common, in the order in which it is compared."""
     found = {name: of_value(value) for name, value in asdict(settings).items()}
     found["steps"] = of_value([phase.steps for phase in phases])
     found["members"] = f"{division.members} in {division.groups} groups"
@@ -109,16 +85,12 @@ def describe_model(
     problem: Problem,
     *,
     feed: RankFeed,
-    phases: Sequence[Phase],
     network: Network,
     traced: TracedTerms | None = None,
     strategy: LossWeights | None = None,
     ranks: int = 1,
 ) -> Description:
-    """What the ranks that train one model must have in common as well.
-
-    It is all that decides the result. Members of an ensemble may differ in it.
-    """
+    """Describe all that decides the result of a member, but the run and the optimizers."""
     found = {"mode": of_value(settings.mode)}
     found |= _of_problem(problem, settings.precision)
     found |= _of_terms(problem)
@@ -127,9 +99,6 @@ def describe_model(
         # A state of points lies as the ranks have them.
         where = f", on {ranks} ranks" if strategy.of_points else ""
         found["weights of the loss"] = text_of(strategy) + where
-    for number, phase in enumerate(phases):
-        where = f" of phase {number + 1}" if len(phases) > 1 else ""
-        found |= {name + where: value for name, value in _of_optimizer(phase.optimizer).items()}
     found |= _of_network(network.model, network.own_variables)
     for name, other in zip(problem.unknown_functions, network.others, strict=True):
         of_function = _of_network(other.model, other.trainable_variables)
@@ -169,7 +138,7 @@ def _of_ansatz(problem: Problem, precision: str) -> str:
 def _of_exact(problem: Problem) -> str:
     if problem.exact is None:
         return of_value(None)
-    return of_array(problem.exact(problem.domain.sample(_SAMPLE, seed=0)))
+    return of_array(problem.exact(problem.domain.sample(5, seed=0)))
 
 
 def _decisive(problem: Problem) -> dict[str, Any]:
@@ -178,39 +147,39 @@ def _decisive(problem: Problem) -> dict[str, Any]:
 
 
 def _of_terms(problem: Problem) -> Description:
+    """Describe residuals and conditions by their attributes; functions count by their names.
+
+    The values of functions are among those of the points, or in the computation of the term.
+    """
     found = {}
     parts = [*problem.residuals, *problem.conditions]
     for term, part in zip(problem.terms, parts, strict=True):
         found[f"weight of term {term.name!r}"] = of_value(term.weight)
-        for name, value in _of_part(part, problem):
-            found[f"{name} of term {term.name!r}"] = value
+        found[f"kind of term {term.name!r}"] = type(part).__qualname__
+        for name, value in getattr(part, "__dict__", {}).items():
+            if name not in _NOT_OF_A_CONDITION:
+                found[f"{name} of term {term.name!r}"] = of_value(value)
     return found
 
 
-def _of_part(part: Any, problem: Problem) -> Iterator[tuple[str, str]]:
-    """What a residual or a condition is made of; one of the user's own, by its attributes."""
-    yield "kind", type(part).__qualname__
-    values = getattr(part, "__dict__", {})
-    names = [field.name for field in fields(part)] if is_dataclass(part) else sorted(values)
-    for name in names:
-        if name in values and name not in _NOT_OF_A_CONDITION:
-            yield name, _of_attribute(values[name], problem)
+def describe_phases(phases: Sequence[Phase]) -> tuple[Description, ...]:
+    """Describe the optimizer of each phase."""
+    found = []
+    for phase in phases:
+        about = phase.optimizer.describe()
+        kind = {"optimizer": about.pop("kind")}
+        found.append(kind | {f"{name} of the optimizer": text for name, text in about.items()})
+    return tuple(found)
 
 
-def _of_attribute(value: Any, problem: Problem) -> str:
-    """Describe a function of the points by its values, any other by its name."""
-    if not callable(value) or not is_data(value):
-        return of_value(value)
-    try:
-        return of_array(np.asarray(value(problem.domain.sample(_SAMPLE, seed=0)), np.float64))
-    except Exception:  # it is no function of the points, or has values at its own ones only
-        return of_value(value)
-
-
-def _of_optimizer(optimizer: Any) -> Description:
-    found = optimizer.describe()
-    return {"optimizer": found.pop("kind")} | {
-        f"{name} of the optimizer": value for name, value in found.items()
+def joined(phases: Sequence[Description]) -> Description:
+    """Return the descriptions of all phases as one."""
+    if len(phases) == 1:
+        return phases[0]
+    return {
+        f"{name} of phase {k + 1}": text
+        for k, phase in enumerate(phases)
+        for name, text in phase.items()
     }
 
 

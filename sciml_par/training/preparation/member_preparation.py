@@ -13,19 +13,14 @@ from sciml_par.training.arguments.ensemble import Ensemble, problem_of
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.loss.traced_terms import TermTracer
 from sciml_par.training.members.initial_networks import network_of_member
-from sciml_par.training.members.input_scaling import DefaultScaling
 from sciml_par.training.members.seed import member_seed
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.optimizers.phases import Phase, initial_rate
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed
-from sciml_par.training.preparation.condition_weights import ConditionWeight
 from sciml_par.training.preparation.description import Description, describe_model
-from sciml_par.training.weights.from_argument import (
-    TermWeights,
-    check_strategy,
-    terms_of_loss,
-)
+from sciml_par.training.preparation.problem_changes import ProblemChanges
+from sciml_par.training.weights.from_argument import check_strategy, terms_of_loss
 from sciml_par.training.weights.loss_weights import LossWeights
 
 
@@ -38,7 +33,7 @@ class MemberPreparation:
     given, settings, phases, ensemble : what was asked for, checked.
     group : the ranks that train the same members as this one.
     members : their number in all groups.
-    condition_weight, term_weights, scaling : change the problem as its user did not say otherwise.
+    changes : of the problems that are given.
     strategy : weighs the loss, or None.
     tracer : of the terms of the loss.
     scattered : whether points whose method is left open are Sobol's.
@@ -50,18 +45,15 @@ class MemberPreparation:
     ensemble: Ensemble | None
     group: Communicator
     members: int
-    condition_weight: ConditionWeight
-    term_weights: TermWeights
-    scaling: DefaultScaling
+    changes: ProblemChanges
     strategy: LossWeights | None
     tracer: TermTracer
     scattered: bool
 
     def make(self, number: int) -> tuple[Description, MemberSetup]:
-        """Return the member of that number, and what its ranks must have in common."""
+        """Return the member of that number, and a description of it without optimizers."""
         seed = self._seed(number)
-        problem = problem_of(number, self.given.problem, self.ensemble)
-        problem = self.condition_weight.applied_to(self.term_weights.applied_to(problem))
+        problem = self.changes.weigh(problem_of(number, self.given.problem, self.ensemble))
         feed = self._feed(problem, seed)
         network = network_of_member(
             problem,
@@ -71,7 +63,7 @@ class MemberPreparation:
             dtype=self.settings.precision,
             optimizers=[phase.optimizer for phase in self.phases],
         )
-        problem = self.scaling.applied_to(problem, network.model)
+        problem = self.changes.scale(problem, network.model)
         traced = self.tracer.of(
             problem,
             network,
@@ -84,7 +76,6 @@ class MemberPreparation:
             self.settings,
             problem,
             feed=feed,
-            phases=self.phases,
             network=network,
             traced=traced,
             strategy=self.strategy,

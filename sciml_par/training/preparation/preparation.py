@@ -13,7 +13,6 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.fused import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
-from sciml_par.problems.conditions.contradictions import contradictions
 from sciml_par.problems.problem import Problem
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Division, Ensemble, as_mode, divide, problem_of
@@ -24,32 +23,30 @@ from sciml_par.training.loop.loop import Loop
 from sciml_par.training.loop.loop_cache import loop_for
 from sciml_par.training.loop.stops import Stops, as_stops
 from sciml_par.training.loss.traced_terms import TermTracer
-from sciml_par.training.members.input_scaling import DefaultScaling
 from sciml_par.training.members.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.optimizers.phases import Phase, as_phases, of_second_order
 from sciml_par.training.points.feed import Feed
 from sciml_par.training.points.rank_feed import DividedFeed, RankFeed, StackedFeed, count_points
-from sciml_par.training.preparation.advice import advice
 from sciml_par.training.preparation.automatic import with_optimizer
-from sciml_par.training.preparation.condition_weights import ConditionWeight
-from sciml_par.training.preparation.consistency import check_consistency, check_evaluation_domain
-from sciml_par.training.preparation.coupled_points import (
-    refuse_coupling_ansatz,
-    remarks_on_coupled_points,
-)
-from sciml_par.training.preparation.description import Description, Identity, describe_run
-from sciml_par.training.preparation.equal_members import (
+from sciml_par.training.preparation.consistency import (
+    check_consistency,
+    check_evaluation_domain,
     refuse_shared_models,
     remarks_on_equal_members,
 )
-from sciml_par.training.preparation.member_preparation import MemberPreparation
-from sciml_par.training.preparation.sizes import for_sizes
-from sciml_par.training.preparation.unread_outputs import remarks_on_unread_outputs
-from sciml_par.training.weights.from_argument import (
-    TermWeights,
-    check_names,
-    strategy_of,
+from sciml_par.training.preparation.coupled_points import refuse_coupling_ansatz
+from sciml_par.training.preparation.description import (
+    Description,
+    Identity,
+    describe_phases,
+    describe_run,
+    joined,
 )
+from sciml_par.training.preparation.member_preparation import MemberPreparation
+from sciml_par.training.preparation.problem_changes import ProblemChanges
+from sciml_par.training.preparation.remarks import remarks_on_stack
+from sciml_par.training.preparation.sizes import for_sizes
+from sciml_par.training.weights.from_argument import check_names, strategy_of
 from sciml_par.training.weights.loss_weights import LossWeights
 
 
@@ -64,13 +61,11 @@ class Preparation:
     threads : how many computations of this rank may run at the same time.
     stacks : the members of this rank's group.
     group_number : of all groups.
-    run, models : descriptions of the run, and of this group's members in the order of their
-        numbers.
+    identity : what tells this training from others, for its checkpoints.
     points : as they were given.
     strategy : weighs the loss, or None.
-    notes : sentences for the user, about what was chosen for him.
+    notes : sentences about what was chosen for the user.
     problem_of : gives the problem of the member of a number, of all ranks, as far as it is known.
-    scattered : whether points whose method was left open are Sobol's.
     """
 
     settings: Settings
@@ -80,45 +75,35 @@ class Preparation:
     threads: int
     stacks: tuple[Stack, ...]
     group_number: int
-    run: Description
-    models: tuple[Description, ...]
+    identity: Identity
     points: Any
     strategy: LossWeights | None
     notes: tuple[str, ...]
     problem_of: Callable[[int], Problem]
-    scattered: bool
-
-    @property
-    def identity(self) -> Identity:
-        """What tells this training from others, for its checkpoints."""
-        steps = tuple(phase.steps for phase in self.phases)
-        stop = repr((self.stops.target, self.stops.progress))
-        return Identity(self.run, self.models, steps, stop, self.scattered)
 
     @property
     def networks(self) -> list[Any]:
-        """Of this rank's members, in the order of their numbers."""
+        """The models of this rank's members, in the order of their numbers."""
         setups = [setup for stack in self.stacks for setup in stack.setups]
         return [setup.network.model for setup in sorted(setups, key=lambda setup: setup.number)]
 
     def courses(self) -> list[Course]:
-        """One for each stack, before its first step."""
+        """Return a course for each stack, before its first step."""
         return [self._course(stack) for stack in self.stacks]
 
     def take_apart(self, course: Course) -> None:
-        """Train the members of a course, which cannot be one computation, one by one."""
+        """Train the members of a course, which cannot be one computation, one after another."""
         if course.stack.feed.adaptive is not None:
             raise InputError(
-                "train: the members cannot be compiled as one computation, and points that follow "
-                "the residual are not for members that are trained one by one. Train one member on "
-                "each rank, or leave out adapt."
+                "train: the members cannot be compiled as one computation, which adapt= needs. "
+                "Train one member on each rank, or leave out adapt."
             )
         parts = self._in_parts(course.stack, len(course.stack.numbers))
         if parts is None:
             raise InputError(
-                "train: the members cannot be compiled as one computation, nor be trained one by "
-                "one, since an optimizer has a state without an axis for the members. Train one "
-                "member on each rank."
+                "train: the members cannot be compiled as one computation, nor be trained one "
+                "after another, since an optimizer has a state without an axis for the members. "
+                "Train one member on each rank."
             )
         course.take_apart(*parts)
 
@@ -166,6 +151,8 @@ class _Asked:
     stops: Stops
     ensemble: Ensemble | None
     division: Division
+    changes: ProblemChanges
+    strategy: LossWeights | None
 
 
 def prepare(given: Arguments, world: World, *, scattered: bool | None = None) -> Preparation:
@@ -178,8 +165,6 @@ def prepare(given: Arguments, world: World, *, scattered: bool | None = None) ->
     run = describe_run(settings, phases, asked.stops, division, given.problem, domain)
     check_consistency(run, everyone)
     group = training_group(division, world)
-    weight, scaling = everyone.attempt(lambda: ConditionWeight(phases)), DefaultScaling()
-    strategy = everyone.attempt(lambda: strategy_of(given.weights, given.problem))
     scattered = of_second_order(phases) if scattered is None else scattered
     members = MemberPreparation(
         given,
@@ -188,21 +173,21 @@ def prepare(given: Arguments, world: World, *, scattered: bool | None = None) ->
         asked.ensemble,
         group,
         division.members,
-        weight,
-        TermWeights(given.weights),
-        scaling,
-        strategy,
+        asked.changes,
+        asked.strategy,
         TermTracer(),
         scattered,
     )
-    setups, models, alike = _make_members(members, division, everyone)
+    optimizers = describe_phases(phases)
+    setups, models, alike = _make_members(members, division, joined(optimizers), everyone)
     _tell(alike, everyone)
     stacks = make_stacks(setups, join=_join, precision=settings.precision)
-    tried = everyone.attempt(lambda: _tried(stacks, settings, phases, strategy, group.size))
+    tried = everyone.attempt(lambda: _tried(stacks, members))
+    steps, stop = tuple(phase.steps for phase in phases), (asked.stops.target, asked.stops.progress)
     phases, solvers = for_sizes(phases, stacks, group, everyone)
     _tell(tried, everyone)
     of_networks = [note for setup in setups for note in setup.network.notes]
-    notes = [*([chosen] if chosen else []), *weight.notes, *scaling.notes, *of_networks, *solvers]
+    notes = [*([chosen] if chosen else []), *asked.changes.notes, *of_networks, *solvers]
     return Preparation(
         settings,
         phases,
@@ -211,13 +196,11 @@ def prepare(given: Arguments, world: World, *, scattered: bool | None = None) ->
         _threads(world, group),
         tuple(stacks),
         division.group,
-        run,
-        tuple(models),
+        Identity(run, tuple(models), optimizers, steps, repr(stop), scattered),
         given.points,
-        strategy,
+        asked.strategy,
         tuple(dict.fromkeys(notes)),
         partial(problem_of, problem=given.problem, ensemble=asked.ensemble),
-        scattered,
     )
 
 
@@ -236,21 +219,28 @@ def _checked(given: Arguments, everyone: Communicator) -> _Asked:
     check_evaluation_domain(given.evaluation_domain, given.problem)
     phases = as_phases(given.optimizer, given.steps, given.phases)
     division = divide(ensemble, rank=everyone.rank, size=everyone.size)
-    return _Asked(settings, phases, as_stops(given.stop), ensemble, division)
+    stops, changes = as_stops(given.stop), ProblemChanges(given.weights, phases)
+    strategy = strategy_of(given.weights, given.problem)
+    return _Asked(settings, phases, stops, ensemble, division, changes, strategy)
 
 
 def _make_members(
-    members: MemberPreparation, division: Division, everyone: Communicator
+    members: MemberPreparation, division: Division, optimizers: Description, everyone: Communicator
 ) -> tuple[list[MemberSetup], list[Description], list[str]]:
     """Make this group's members, the same on all its ranks, and remarks on them (collective)."""
     group, ensemble = members.group, members.ensemble
     made = everyone.attempt(lambda: [members.make(number) for number in division.numbers])
     for model, _ in made:
-        check_consistency(model, group)
+        check_consistency({**model, **optimizers}, group)
     setups, models = [], []
     for model, setup in made:
         totals = count_points(setup.feed, group)
-        models.append({**model, **_of_setup(setup), "numbers of points": repr(list(totals))})
+        of_setup = {
+            "seed": repr(setup.seed),
+            "factor of the learning rate": repr(setup.rate_factor),
+            "numbers of points": repr(list(totals)),
+        }
+        models.append(model | of_setup)
         setups.append(setup)
         # The same seed gives the same weights; different machines may still round apart.
         broadcast_variables(setup.network.trainable_variables, communicator=group)
@@ -262,7 +252,7 @@ def _make_members(
 
 
 def _threads(world: World, group: Communicator) -> int:
-    """How many computations may run at once: those of several ranks communicate, in one order."""
+    """Return how many computations may run at once; those of several ranks communicate."""
     return world.threads if group.size == 1 and world.gpu is None else 1
 
 
@@ -270,30 +260,15 @@ def _join(feeds: Sequence[RankFeed]) -> Feed:
     return feeds[0] if len(feeds) == 1 else StackedFeed(feeds)
 
 
-def _tried(
-    stacks: Sequence[Stack],
-    settings: Settings,
-    phases: Sequence[Phase],
-    strategy: LossWeights | None,
-    ranks: int,
-) -> list[str]:
-    """What there is to say of the networks, once the residuals have been tried."""
+def _tried(stacks: Sequence[Stack], members: MemberPreparation) -> list[str]:
+    """Return remarks on the stacks, whose residuals are tried at this rank's points."""
     remarks: list[str] = []
+    precision = members.settings.precision
     for stack in stacks:
-        if strategy is not None:
+        if members.strategy is not None:
             check_names([setup.problem for setup in stack.setups])
-        problem = stack.problem
-        names = [term.name for term in problem.terms[len(problem.residuals) :]]
-        remarks += contradictions(problem.conditions, names, problem.domain, problem.outputs)
-        refuse_coupling_ansatz(problem, stack.setups[0].network.model, settings.precision)
-        remarks += [each for setup in stack.setups for each in setup.feed.remarks[:1]]
-        setup, batches = stack.setups[0], stack.feed.steps_per_epoch > 1
-        if setup.traced is not None:
-            trial = (stack.terms, setup.traced, setup.feed.arrays, stack.parameters[0])
-            remarks += setup.traced.remarks
-            remarks += remarks_on_coupled_points(*trial, ranks=ranks, batches=batches)
-            remarks += remarks_on_unread_outputs(problem, setup.network, *trial[1:])
-        remarks += advice(phases, setup, settings.precision)
+        refuse_coupling_ansatz(stack.problem, stack.network.model, precision)
+        remarks += remarks_on_stack(stack, members.phases, precision, members.group.size)
     return remarks
 
 
@@ -304,7 +279,7 @@ def _tell(remarks: Sequence[str], communicator: Communicator) -> None:
 
 
 def training_group(division: Division, world: World) -> Communicator:
-    """The ranks that train this rank's members (collective at the first call of a division)."""
+    """Return the ranks that train this rank's members (collective at a division's first call)."""
     size = world.communicator.size
     if division.groups == 1:
         return world.communicator
@@ -314,8 +289,3 @@ def training_group(division: Division, world: World) -> Communicator:
     if division.groups not in kept:
         kept[division.groups] = world.communicator.split(division.group)
     return kept[division.groups]
-
-
-def _of_setup(setup: MemberSetup) -> Description:
-    """What else decides the result of a member."""
-    return {"seed": repr(setup.seed), "factor of the learning rate": repr(setup.rate_factor)}

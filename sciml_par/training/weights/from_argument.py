@@ -42,26 +42,6 @@ def strategy_of(weights: Any, problem: Problem) -> LossWeights | None:
     )
 
 
-class TermWeights:
-    """Weights by the names of terms, where such are given."""
-
-    def __init__(self, weights: Any) -> None:
-        self._weights = weights if isinstance(weights, Mapping) else {}
-        # Members that share a problem go on to share it. The first one stays alive in the second.
-        self._made: dict[int, tuple[Problem, Problem]] = {}
-
-    def applied_to(self, problem: Problem) -> Problem:
-        """Return the problem with these weights."""
-        if not self._weights:
-            return problem
-        if id(problem) not in self._made:
-            try:
-                self._made[id(problem)] = problem, problem.with_term_weights(self._weights)
-            except InputError as error:
-                raise InputError(f"train: {error}.") from None
-        return self._made[id(problem)][1]
-
-
 def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bool) -> None:
     """Check that a strategy suits the loss and the points."""
     strategy.check(terms)

@@ -1,0 +1,100 @@
+"""The weights and the scaling of inputs that a training adds to the problems of its members."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from numbers import Real
+from typing import Any
+
+from sciml_par.errors import InputError
+from sciml_par.problems.problem import Problem
+from sciml_par.training.optimizers.optimizer import Optimizer
+from sciml_par.training.optimizers.phases import Phase
+
+
+class ProblemChanges:
+    """Change the problems of members; members that share a problem share the changed one.
+
+    Conditions without a weight have the `condition_weight` of the optimizer. The largest one of all
+    phases holds in all of them, so that the loss is the same throughout.
+
+    Parameters
+    ----------
+    weights : the argument of `train`; other things than weights by the names of terms are ignored.
+    phases : of the training.
+
+    Attributes
+    ----------
+    weigh : the problem with the weights.
+    """
+
+    def __init__(self, weights: Any, phases: Sequence[Phase]) -> None:
+        self._weights = weights if isinstance(weights, Mapping) else {}
+        known = [(_weight_of(phase.optimizer), _name(phase.optimizer)) for phase in phases]
+        usual = [(weight, name) for weight, name in known if weight is not None]
+        self._usual = max(usual, key=lambda pair: pair[0], default=None)
+        self._scaled: dict[Problem, Problem] = {}
+        self._kind: str | None = None
+        self.weigh = cache(self._weighed)
+
+    def _weighed(self, problem: Problem) -> Problem:
+        if self._weights:
+            try:
+                problem = problem.with_term_weights(self._weights)
+            except InputError as error:
+                raise InputError(f"train: {error}.") from None
+        terms = problem.terms[len(problem.residuals) :]
+        open_ = [
+            type(each).__name__
+            for each, term in zip(problem.conditions, terms, strict=True)
+            if each.weight is None and term.name not in problem.term_weights
+        ]
+        if self._usual is None or not open_ or problem.condition_weight is not None:
+            return problem
+        self._kind = self._kind or open_[0]
+        return problem.with_condition_weight(self._usual[0])
+
+    def scale(self, problem: Problem, model: Any) -> Problem:
+        """Return the problem with scaled inputs of this network, or unchanged."""
+        decided = problem.for_network(model)
+        return problem if decided is problem else self._scaled.setdefault(problem, decided)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on the changes that the user has not asked for."""
+        found = []
+        if self._kind and self._usual is not None and self._usual[0] != 1.0:
+            weight, optimizer = self._usual
+            found.append(
+                f"conditions without a weight have the weight {weight:g}, the default of "
+                f"{optimizer}; {self._kind}(…, weight=1) changes it."
+            )
+        for problem in list(self._scaled)[:1]:
+            names, lower, upper = problem.domain.names, problem.domain.lower, problem.domain.upper
+            ranges = [
+                f"{n} from {a:g} to {b:g}" for n, a, b in zip(names, lower, upper, strict=True)
+            ]
+            found.append(
+                f"the network sees {', '.join(ranges)} mapped to [−1, 1]; "
+                f"Problem(..., input_scaling=False) changes it."
+            )
+        return found
+
+
+def _weight_of(optimizer: Optimizer) -> float | None:
+    weight: Any = optimizer.condition_weight
+    if weight is None:
+        return None
+    number = isinstance(weight, Real) and not isinstance(weight, bool)
+    if not number or not math.isfinite(weight) or weight < 0:
+        raise InputError(
+            f"optimizer: condition_weight of {_name(optimizer)} must be a finite number ≥ 0, the "
+            f"weight of conditions that have none, or None; got {weight!r}."
+        )
+    return float(weight)
+
+
+def _name(optimizer: Optimizer) -> str:
+    return type(optimizer).__name__

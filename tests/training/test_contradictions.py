@@ -1,0 +1,39 @@
+"""Two conditions that give u different values at one of their points cause a warning."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sciml_par as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import Dirichlet, Initial, Interval, Neumann, Problem, Time
+
+pytestmark = pytest.mark.ranks(most=1, reason="each rank compares its own points")
+
+ROD = Interval(0, 1) * Time(0, 2)
+ENDS = ("left", "right")
+WARM = Initial(lambda x: np.sin(np.pi * x[:, 0]))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "outputs", "said"),
+    [
+        ([Dirichlet(0.0, on=ENDS), WARM, Neumann(1.0, on="final")], 1, None),
+        ([Dirichlet(0.0, component="u"), Dirichlet(1.0, component="v")], ("u", "v"), None),
+        ([Dirichlet(0.0), WARM], 1, "t = 0 they give u = 0 and 0.9"),
+        ([Dirichlet((0.0, 2.0)), Dirichlet(1.0, component="v")], ("u", "v"), "v = 2 and 1"),
+    ],
+)
+def test_conditions_that_contradict_one_another(conditions: Any, outputs: Any, said: Any) -> None:
+    problem = Problem(ROD, lambda u, x: u(x), conditions=conditions, outputs=outputs)
+    small = partial(MLP, width=4, depth=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sp.train(problem, network=small, points=25, steps=1, progress=False)
+    found = [str(w.message) for w in caught if "contradict one another" in str(w.message)]
+    assert [said in text for text in found] == [True] * (said is not None)
