@@ -88,7 +88,8 @@ def train(
     checkpoint : the folder for checkpoints, and how often one is written.
     resume : continue from the checkpoint in that folder, bit for bit as without the interruption.
         All arguments must be the same except `stop`, `keep`, `log_every`, the arguments of the
-        evaluation, and the steps, which may be more. If there is no checkpoint, "auto" starts anew.
+        evaluation, and the steps, which may be more. Without a checkpoint, "auto" starts from the
+        beginning.
     keep : "best" predicts with the network's weights of the least loss, "last" with those at the
         end.
     weights : of the terms of the loss, by their names, as {"residual": 1.0, "dirichlet": 100.0}, in

@@ -51,7 +51,7 @@ class NotStackableError(Exception):
 
 @dataclass
 class Position:
-    """Where a course stands, beside the tensors of its `State`.
+    """The position of a course, in addition to the tensors of its `State`.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Course:
     seconds_compile, seconds_train : spent in compilation, and in steps.
     times_brought_together, largest_drift : of the replicas; see `bring_together`.
     stopped : why all members were stopped from outside, or None.
-    apart : whether each member is a computation of its own.
+    apart : whether each member is a separate computation.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Course:
             self.stopped = reason
 
     def take_apart(self, loops: Loops, feed: DividedFeed) -> None:
-        """Make each member a computation of its own, from where they stand."""
+        """Make each member a separate computation, from where they stand."""
         self._loops, self._feed, self.apart = tuple(loops), feed, True
 
     def restore(self, position: Position, leaves: Sequence[Any]) -> bool:
@@ -193,13 +193,13 @@ class Course:
         return {} if source is None else source.kept()
 
     def restore_points(self, kept: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on with the points of a checkpoint."""
+        """Continue with the points of a checkpoint."""
         source = self._feed.adaptive
         if source is not None:
             source.restore(kept)
 
     def last_step_of(self, member: int) -> int:
-        """After how many steps of the loop this member, of M, had its last update."""
+        """Return the number of the loop's step at which this member, of M, had its last update."""
         return int(self.updates[member] + self.position.behind[member])
 
     def longest_chunk(self) -> int:
@@ -214,7 +214,7 @@ class Course:
         )
 
     def prepare(self) -> float:
-        """Compile the phase's loop by a step that is thrown away, and return the seconds."""
+        """Compile the phase's loop by a discarded step, and return the seconds."""
         chunk = self._try(self.state)
         self.terms = chunk.terms
         return chunk.seconds
@@ -274,7 +274,7 @@ class Course:
         self.state = state._replace(best_loss=none, reference_loss=none)
 
     def final_parameters(self) -> Any:
-        """θ: [M, p] at the end; the best in place of those whose loss is not finite."""
+        """Return θ: [M, p] at the end; the best in place of those whose loss is not finite."""
         last = self._loops[self.position.phase].finish(self.state).parameters
         bad = tf.equal(self.state.ended, NOT_FINITE)[:, None]
         return tf.where(bad, self.state.best, last)

@@ -124,7 +124,7 @@ class DividedLoop:
         return tf.nest.pack_sequence_as(state, leaves)
 
     def _joined(self, parts: Sequence[State], *, of_all: State) -> State:
-        """The state of all members; what they have in common is that of the part `of_all`."""
+        """Return the state of all members; common tensors are those of the part `of_all`."""
         leaves = zip(*(tf.nest.flatten(part) for part in parts), strict=True)
         joined = [
             tf.concat(own, axis=0) if divided else common
@@ -138,7 +138,7 @@ class DividedLoop:
 def divide_loop(
     whole: Loop, parts: Sequence[Loop], parameters: Sequence[Tensor], *, threads: int
 ) -> DividedLoop | None:
-    """The loop of all members as those of its parts, if a state can be divided among them."""
+    """Return the loop of all members made of its parts, if a state can be divided among them."""
     members = [len(theta) for theta in parameters]
     of_all = _forms(whole.start(tf.concat(parameters, axis=0)))
     of_parts = [_forms(loop.start(theta)) for loop, theta in zip(parts, parameters, strict=True)]

@@ -61,7 +61,7 @@ class State(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """When a member ends by itself, as tensors; see `sciml_par.training.loop.stops`.
+    """The limits at which a member ends, as tensors; see `sciml_par.training.loop.stops`.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class Loop:
         return np.asarray(program(parameters, batch).numpy(), np.float64)
 
     def squares_at(self, parameters: Tensor, batch: Batch, counts: tuple[int, ...]) -> np.ndarray:
-        """Σ_t w_t |r_t|² over the equations, at points of all ranks: [M, N] (collective)."""
+        """Return Σ_t w_t |r_t|² over the equations, at points of all ranks: [M, N] (collective)."""
 
         def squares(parameters: Tensor, batch: Batch) -> Tensor:
             return self._objective.squares(parameters, batch, counts)
@@ -290,7 +290,7 @@ class Loop:
     def _step(
         self, state: State, batch: Batch, limits: Limits, at: At, number: Tensor
     ) -> tuple[State, Tensor, Tensor]:
-        """One step of all members that have not ended; `number` updates were made before.
+        """Make one step of all members that have not ended; `number` updates were made before.
 
         Returns
         -------
@@ -308,7 +308,7 @@ class Loop:
             objective, state.parameters, state.optimizer, batch, at
         )
         parameters = self._objective.layout.changed(state.parameters, parameters)
-        # What is judged is the loss without the strategy's weights, which the next step changes.
+        # The judged loss is that without the strategy's weights, which the next step changes.
         terms = weighed.terms if weighed else terms
         loss = tf.reduce_sum(terms, axis=1)
         finite = tf.math.is_finite(loss) & tf.reduce_all(tf.math.is_finite(parameters), axis=1)
@@ -369,7 +369,7 @@ def compiles_collectives(communicator: Communicator) -> bool:
     except InputError as error:
         if communicator.rank == 0:
             warnings.warn(
-                f"{error} Training goes on with a loop that is not compiled as a whole, "
+                f"{error} Training continues with a loop that is not compiled as a whole, "
                 f"which makes small steps several times slower.",
                 RuntimeWarning,
                 stacklevel=2,

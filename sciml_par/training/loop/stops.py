@@ -36,7 +36,7 @@ class TargetLoss(ByName):
 
 @dataclass(frozen=True)
 class NoProgress(ByName):
-    """End a phase of a model when its loss has not fallen for so many steps.
+    """End a phase of a model when its loss has not fallen for a number of steps.
 
     In a training of several phases the next one begins; in the last, the model ends. (What Keras
     calls EarlyStopping.)
@@ -106,7 +106,7 @@ class Stops:
         return math.inf if self.time is None else self.time.total
 
     def limits(self, dtype: str) -> Limits:
-        """What the compiled loop needs of them."""
+        """Return the limits for the compiled loop."""
         return Limits(
             target_loss=tf.constant(-1.0 if self.target is None else self.target.value, dtype),
             patience=tf.constant(_NEVER if self.progress is None else self.progress.steps),
@@ -117,7 +117,7 @@ class Stops:
 
 
 def as_stops(stop: Stop | Sequence[Stop] | None) -> Stops:
-    """One stop or several, checked; None and an empty list are none."""
+    """Return one stop or several as a checked tuple; empty for None."""
     if stop is None:
         return Stops()
     given = list(stop) if isinstance(stop, list | tuple) else [stop]

@@ -40,7 +40,7 @@ def networks_of_functions(
         if any(made.model is model for model in models):
             raise InputError(
                 f"train: the network of the unknown function {name!r} is the same model as another "
-                f"one of this training; give each a model of its own."
+                f"one of this training; give each a separate model."
             )
         models.append(made.model)
         found.append(made)
@@ -57,7 +57,7 @@ def _network_of(
     if given is not None and members > 1 and not is_factory(given):
         raise InputError(
             f"network={type(given).__name__} is one model, but {members} members are to be "
-            f"trained, each with weights of its own; give a function that makes it, as "
+            f"trained, each with separate weights; give a function that makes it, as "
             f"network=lambda: keras.Sequential([...])."
         )
     # Otherwise networks of equal sizes would begin as the same function.
@@ -100,7 +100,7 @@ def is_scaled(network: Network) -> bool:
 
 
 def jet_with(network: Network, weights: Sequence[Tensor]) -> Callable[..., Any] | None:
-    """Return the jet of a network with these weights of its own."""
+    """Return the jet of a network with these weights."""
     return None if network.jet is None else partial(network.jet, weights)
 
 
@@ -127,7 +127,7 @@ def functions_of(
 
 
 def keys_of_functions(problem: Problem, network: Network) -> tuple[Hashable, ...]:
-    """What tells what the loss makes of the networks of functions."""
+    """Return the key of the computation that the loss makes of the networks of functions."""
     placed = problem.unknown_functions.items()
     return tuple(
         (name, each.key(scaled=is_scaled(other)))

@@ -24,14 +24,14 @@ _FEW = 8
 
 
 def weighted(residual: Tensor, weights: Tensor) -> Tensor:
-    """√w r of residuals [n, k] as one vector, a component after the other: [k n]."""
+    """Return √w r of residuals [n, k] as one vector, a component after the other: [k n]."""
     roots = tf.sqrt(weights)
     roots = roots if weights.shape.rank == 0 else roots[:, None]
     return tf.reshape(tf.transpose(roots * residual), [-1])
 
 
 def moved(parameters: Tensor, by: float = 1.0) -> Tensor:
-    """Other parameters, where nothing vanishes that does at initial ones."""
+    """Return moved parameters: at initial ones, derivatives may vanish by chance."""
     change = np.random.default_rng(0).normal(scale=by, size=parameters.shape)
     return parameters + tf.constant(change, parameters.dtype)
 
@@ -83,12 +83,12 @@ class JacobianOfTerm:
         self._computed = tf.function(self._row_by_row, autograph=False)
 
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        """θ: [p] -> √w r: [k n], and its derivatives, transposed: [p, k n], or of fewer rows."""
+        """Return √w r at θ, [k n], and its derivatives, transposed: [p, k n], or of fewer rows."""
         r, slopes, _ = (self._computed or self._row_by_row)(flat, _of_rows(rows), *rows.arrays)
         return r, slopes
 
     def residuals(self, flat: Tensor, rows: Rows) -> Tensor:
-        """θ: [p] -> √w r: [k n]."""
+        """Return √w r at θ: [p] -> [k n]."""
         if self._residuals is None:
             self._residuals = tf.function(self._weighted, autograph=False)
         return self._residuals(flat, rows.weights, *rows.arrays)
@@ -98,7 +98,7 @@ class JacobianOfTerm:
         return weighted(self.term.residual(u, *arrays), weights)
 
     def _recorded(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
-        """By one reverse pass for each component of the residual."""
+        """Compute by one reverse pass for each component of the residual."""
         if any(each.chain is None for each in (self.network, *self.network.others)):
             raise NotRecordedError
         parameters = self.layout.unflatten(flat)
@@ -129,7 +129,7 @@ class JacobianOfTerm:
         return r, by_all, right
 
     def _point_by_point(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
-        """By a reverse pass for each point, all of which are one vectorized computation."""
+        """Compute by a reverse pass for each point, vectorized over the points."""
 
         def of_point(given: Any) -> Tensor:
             weight, row = given
@@ -150,7 +150,7 @@ class JacobianOfTerm:
         return r, self.layout.only_rows(slopes), right
 
     def _row_by_row(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
-        """By a reverse pass through all points for each row."""
+        """Compute by a reverse pass through all points for each row."""
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(flat)
             r = self._weighted(flat, weights, *arrays)
@@ -178,7 +178,7 @@ def _gradient(tape: Any, value: Tensor, flat: Tensor, along: Tensor | None = Non
 
 
 def derivatives_by(tape: Any, residual: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """∂r_i/∂a_k of residuals r: [n] by all q numbers a_k of some tensors: [q, n].
+    """Return ∂r_i/∂a_k of residuals r: [n] by all q numbers a_k of some tensors: [q, n].
 
     g(w) = Σ_i w_i ∂r_i/∂a is linear in w, so that a reverse pass through it for each a_k gives a
     row. This is a forward product by two reverse ones: a ForwardAccumulator around those of a

@@ -18,7 +18,7 @@ class MemberObjective:
     """Σ_t Σ_i w_ti |r_t(x_i; θ)|² of one member over this rank's points, from a row of θ.
 
     Nothing here is collective; see `StackedObjective` for the parameters. What takes a row of θ
-    and a vector beside it has them one behind the other, as vectorization wants.
+    and a vector has them in one tensor, θ first, as vectorization wants.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class MemberObjective:
         return self._terms_here(self.layout.unflatten(flat), batch, flat.dtype)
 
     def gradient(self, flat: Tensor, batch: Batch) -> Tensor:
-        """∇L, and behind it the terms of the loss: [p] -> [p + T]."""
+        """Return ∇L followed by the terms of the loss: [p] -> [p + T]."""
         parameters = self.layout.unflatten(flat)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(parameters)
@@ -51,7 +51,7 @@ class MemberObjective:
         return tf.concat([self.layout.flatten(gradients), terms], axis=0)
 
     def squares(self, flat: Tensor, batch: Batch) -> Tensor:
-        """Σ_t w_t |r_t|² at each point, over the first terms: [p] -> [n]."""
+        """Return Σ_t w_t |r_t|² at each point, over the first terms: [p] -> [n]."""
         u = self._field(self.layout.unflatten(flat))
         if not _has_points(batch[0]):
             return tf.zeros([0], flat.dtype)
@@ -71,7 +71,7 @@ class MemberObjective:
         return tf.stack([tape.gradient(v, flat, unconnected_gradients=zero) for v in values])
 
     def residuals(self, flat: Tensor, batch: Batch) -> list[Tensor]:
-        """√w r of each term: [p] -> [K_t]."""
+        """Return √w r of each term: [p] -> [K_t]."""
         if not self._jacobians:
             return self._followed(flat, batch)
         return [
@@ -86,7 +86,7 @@ class MemberObjective:
                 jacobian.prepare(flat, rows)
 
     def jacobian(self, flat: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
-        """√w r of each term, [K_t], and its derivatives, [p, K_t], or of fewer rows."""
+        """Return √w r of each term, [K_t], and its derivatives, [p, K_t], or of fewer rows."""
         rows = self._jacobians[0].layout.size_of_rows if self._jacobians else self.layout.size
         none = tf.zeros([0], flat.dtype), tf.zeros([rows, 0], flat.dtype)
         found = [
@@ -96,7 +96,7 @@ class MemberObjective:
         return [r for r, _ in found], [slopes for _, slopes in found]
 
     def transposed_times(self, both: Tensor, batch: Batch) -> Tensor:
-        """Jᵀ v: (θ, v) [p + K] -> [p]."""
+        """Return Jᵀ v: (θ, v) [p + K] -> [p]."""
         flat, v = both[: self.layout.size], both[self.layout.size :]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(flat)
@@ -104,7 +104,7 @@ class MemberObjective:
         return tape.gradient(r, flat, v, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
     def jacobian_times(self, both: Tensor, batch: Batch) -> list[Tensor]:
-        """J d of each term: (θ, d) [2 p] -> [K_t]."""
+        """Return J d of each term: (θ, d) [2 p] -> [K_t]."""
         flat, direction = both[: self.layout.size], both[self.layout.size :]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(flat)
@@ -114,7 +114,7 @@ class MemberObjective:
         return tf.split(along, [part.shape[0] for part in parts])
 
     def normal_times(self, both: Tensor, batch: Batch) -> Tensor:
-        """JᵀJ d: (θ, d) [2 p] -> [p]."""
+        """Return JᵀJ d: (θ, d) [2 p] -> [p]."""
         flat, direction = both[: self.layout.size], both[self.layout.size :]
         with tf.GradientTape(watch_accessed_variables=False, persistent=True) as tape:
             tape.watch(flat)
@@ -133,7 +133,7 @@ class MemberObjective:
         return term.components(u, *specs)
 
     def _followed(self, flat: Tensor, batch: Batch) -> list[Tensor]:
-        """√w r of each term, by operations that tapes around them follow one by one."""
+        """Return √w r of each term, by operations that tapes around them follow one by one."""
         u = self._field(self.layout.unflatten(flat))
         return [
             weighted(term.residual(u, *rows.arrays), rows.weights)
@@ -159,7 +159,7 @@ class MemberObjective:
 
 
 def _along(tape: Any, r: Tensor, flat: Tensor, direction: Tensor) -> Tensor:
-    """J d, as the derivative along d of Jᵀ w by w, in which it is linear: [K].
+    """Return J d, as the derivative along d of Jᵀ w by w, in which it is linear: [K].
 
     A ForwardAccumulator would be one pass instead of two, but around those of a residual it is
     wrong in silence.
@@ -177,5 +177,5 @@ def _has_points(rows: Rows) -> bool:
 
 
 def _columns(weights: Tensor) -> Tensor:
-    """Weights [n] as [n, 1], which multiply residuals [n, k]; a scalar as it is."""
+    """Return Weights [n] as [n, 1], which multiply residuals [n, k]; a scalar as it is."""
     return weights if weights.shape.rank == 0 else weights[:, None]

@@ -25,7 +25,7 @@ from sciml_par.training.points.feed import Batch, Rows
 Tensor = Any
 K = TypeVar("K", bound=Known)
 
-# What is compiled separately where the loop around it is not compiled.
+# Compiled separately if the loop around them is not compiled.
 _COMPILED = (MemberObjective.values, MemberObjective.gradient)
 
 
@@ -97,7 +97,7 @@ class StackedObjective:
         self._compiled: dict[Any, Any] = {}
 
     def with_stacked(self, stacked: Sequence[Any]) -> StackedObjective:
-        """The same for batches of which other weights and arrays have an axis for the members."""
+        """Return the same for batches with an axis for the members in other leaves."""
         other = copy(self)
         other._stacked, other._compiled = tuple(stacked), {}
         return other
@@ -163,7 +163,7 @@ class StackedObjective:
         batch: Batch,
         stacked: Sequence[Any] | None = None,
     ) -> Any:
-        """`function` of every member: [M, p] -> [M, …], or a nest of these."""
+        """Return `function` of every member: [M, p] -> [M, …], or a nest of these."""
         stacked = self._stacked if stacked is None else stacked
         if self._members == 1:
             alone = _select(stacked, batch, lambda array: array[0])
@@ -187,7 +187,7 @@ def _leaves(rows: Any) -> list[Any]:
 
 
 def _select(stacked: Sequence[Any], batch: Batch, chosen: Callable[[Tensor], Tensor]) -> Batch:
-    """The batch of one member, from one in which some leaves have an axis for the members."""
+    """Return one member's batch from one whose leaves may have an axis for the members."""
     found = []
     for rows, flags in zip(batch, stacked, strict=True):
         leaves = [

@@ -128,7 +128,7 @@ class ParameterLayout:
         return self.size - self.size_of_unknowns
 
     def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Tensors of these shapes as one vector [p]."""
+        """Return tensors of these shapes as one vector [p]."""
         return tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0)
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:

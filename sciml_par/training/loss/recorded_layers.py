@@ -116,9 +116,9 @@ class RecordedLayers:
         return record
 
     def derivatives(self, residual: Tensor, total: Tensor, layout: ParameterLayout) -> Tensor:
-        """∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n], or of fewer rows.
+        """Return ∂r_i/∂θ of residuals r: [n] whose sum is `total`: [p, n], or of fewer rows.
 
-        Rows of parameters that are no weights of the layers are zero; see `layout.rows`.
+        Rows of parameters other than weights of the layers are zero; see `layout.rows`.
         """
         n, frozen = residual.shape[0], layout.frozen
         outputs = [list(each.outputs) for each in self._all]

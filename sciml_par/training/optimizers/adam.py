@@ -64,7 +64,7 @@ class Adam(FirstOrder):
     def _change(
         self, gradient: Tensor, state: Moments, rate: Tensor, number: Tensor
     ) -> tuple[Tensor, Moments]:
-        """What is to be subtracted from θ, and the new moments."""
+        """Return the change to subtract from θ, and the new moments."""
         m, v = state
         m = self.beta_1 * m + (1 - self.beta_1) * gradient
         v = self.beta_2 * v + (1 - self.beta_2) * gradient * gradient

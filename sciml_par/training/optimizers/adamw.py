@@ -51,7 +51,7 @@ class AdamW(Adam):
 
 
 def _decayed(layout: ParameterLayout, parameters: Tensor) -> Tensor:
-    """θ with zeros for unknowns of the problem, which decay would draw away from their values."""
+    """Return θ with zeros for unknowns of the problem, whose values must not decay."""
     if layout.size_of_unknowns == 0:
         return parameters
     of_network = [1.0] * layout.size_of_network + [0.0] * layout.size_of_unknowns

@@ -38,7 +38,7 @@ def _of_keras(optimizer: Any, keras: Any) -> Optimizer:
     if isinstance(optimizer, DistributedUpdate):
         raise InputError(
             f"optimizer: got a DistributedOptimizer around {name}; train reduces gradients over "
-            f"the ranks by itself. Pass the optimizer without it."
+            f"the ranks automatically. Pass the optimizer without it."
         )
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise InputError(
@@ -56,7 +56,7 @@ def _of_keras(optimizer: Any, keras: Any) -> Optimizer:
     if getattr(optimizer, "_exclude_from_weight_decay", None):
         raise InputError(
             f"optimizer: {name} excludes variables from weight decay by var_list, and train makes "
-            f"networks of its own; name them: exclude_from_weight_decay(var_names=['bias'])."
+            f"its own networks; name them: exclude_from_weight_decay(var_names=['bias'])."
         )
     return KerasOptimizer.of(optimizer)
 
@@ -88,7 +88,7 @@ def _refusal(value: Any) -> str:
         )
     if callable(getattr(value, "update", None)) and callable(getattr(value, "init", None)):
         return (
-            f"{_EXPECTED}; got {kind.__name__} of {roots[0]}. An optimizer of your own is a frozen "
+            f"{_EXPECTED}; got {kind.__name__} of {roots[0]}. A custom optimizer is a frozen "
             f"dataclass derived from sciml_par.training.FirstOrder."
         )
     if isinstance(value, tuple | list):
@@ -96,6 +96,6 @@ def _refusal(value: Any) -> str:
     if hasattr(kind, "compile") and hasattr(kind, "fit"):
         return f"{_EXPECTED}; got {kind.__name__}, a model. Pass its optimizer: model.optimizer."
     return (
-        f"{_EXPECTED}; got {value!r}. An optimizer of your own derives from "
+        f"{_EXPECTED}; got {value!r}. A custom optimizer derives from "
         f"sciml_par.training.FirstOrder."
     )

@@ -53,7 +53,7 @@ class KerasOptimizer(Optimizer):
     """A Keras optimizer with all that it does to an update.
 
     Clipping, weight decay and what is left out of it, averages of weights, accumulation of
-    gradients, schedules of the learning rate: to each member by itself, on parameters in their
+    gradients, schedules of the learning rate: for each member separately, on parameters in their
     shapes and under their names where that matters, as one vector where it does not. `train`
     makes it of what it is given as optimizer.
 
@@ -70,15 +70,15 @@ class KerasOptimizer(Optimizer):
 
     @classmethod
     def of(cls, optimizer: Any) -> KerasOptimizer:
-        """What is needed to make the same optimizer again; it is left as it is."""
+        """Return a description from which the same optimizer can be made again."""
         kind = type(optimizer)
         config = _config_of(optimizer)
         try:
             copy = kind.from_config(dict(config))
         except Exception as error:  # the constructor may be the user's
             raise InputError(
-                f"optimizer: {kind.__name__} cannot be made anew of what its get_config() returns "
-                f"({one_line(error)}). A class of your own needs a get_config with all arguments "
+                f"optimizer: {kind.__name__} cannot be made again from its get_config() "
+                f"({one_line(error)}). A custom class needs a get_config with all arguments "
                 f"of its constructor."
             ) from error
         attributes = {
@@ -122,7 +122,7 @@ class KerasOptimizer(Optimizer):
             pure = self._pure([parameters], ["parameters"])
             rank = len(parameters.shape)
             return tuple(v if len(v.shape) == rank else v[None] for v in pure.state)
-        # Each by itself: some optimizers begin at the values of the parameters.
+        # Separately: some optimizers begin at the values of the parameters.
         members = [self._of_member(layout, row).state for row in tf.unstack(parameters)]
         return tuple(tf.stack(each) for each in zip(*members, strict=True))
 
@@ -145,7 +145,7 @@ class KerasOptimizer(Optimizer):
         rate_factor: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, State]:
-        """One update of θ: [M, p] by ∇L: [M, p].
+        """Return θ after one update: [M, p] by ∇L: [M, p].
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ class KerasOptimizer(Optimizer):
 
 
 def _for_each_member(function: Callable[[Any], Any], rows: Any) -> Any:
-    """What a function makes of each member's tensors, with an axis for the members."""
+    """Return a function's results for each member's tensors, with an axis for the members."""
     if tf.nest.flatten(rows)[0].shape[0] > 1:
         return tf.vectorized_map(function, rows)
     only = function(tf.nest.map_structure(lambda t: t[0], rows))
@@ -238,10 +238,10 @@ def _for_each_member(function: Callable[[Any], Any], rows: Any) -> Any:
 
 
 def _outside_of_functions(make: Callable[[], PureOptimizer]) -> PureOptimizer:
-    """What is made while a function is traced, but not in it: variables, whose values are not used.
+    """Make variables while a function is traced, but outside of it; their values are not used.
 
     TensorFlow allows no variables in a function that is traced again, `tf.init_scope` included.
-    What it is tracing belongs to a thread.
+    The trace belongs to a thread.
     """
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(make).result()

@@ -159,7 +159,7 @@ class PureOptimizer:
         factor: Tensor,
         done: Tensor,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """New values and a new state."""
+        """Return new values and a new state."""
         self._optimizer.rate_factor = factor
 
         def apply() -> None:
@@ -178,7 +178,7 @@ class PureOptimizer:
         return self._in_scope(apply, values, state, done)
 
     def finish(self, values: Sequence[Tensor], state: Sequence[Tensor]) -> list[Tensor]:
-        """What Keras' `fit` makes of the values at its end."""
+        """Return the values as Keras' `fit` leaves them at its end."""
 
         def finalize() -> None:
             self._optimizer.finalize_variable_values(self._parameters)

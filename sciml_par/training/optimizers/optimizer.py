@@ -153,7 +153,7 @@ class FirstOrder(Optimizer):
         rate: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, State]:
-        """One update of θ: [M, p] by ∇L: [M, p] (local).
+        """Return θ: [M, p] after one update by ∇L: [M, p] (local).
 
         Parameters
         ----------

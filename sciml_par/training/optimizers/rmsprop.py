@@ -48,7 +48,7 @@ class RMSprop(FirstOrder):
         check_flag("RMSprop", "centered", self.centered)
 
     def start(self, layout: ParameterLayout, parameters: Tensor) -> State:
-        """Averages of g² and g, and the sum of changes, [M, p] each, where needed (local)."""
+        """Return averages of g² and g, and the sum of changes, [M, p] each, if needed (local)."""
         names = ["square", *["mean"] * self.centered, *["change"] * bool(self.momentum)]
         return {name: tf.zeros_like(parameters) for name in names}
 

@@ -28,7 +28,7 @@ Tensor = Any
 class Schedule(Described, ABC):
     """A learning rate as a function of the number of steps that a phase has made.
 
-    A schedule of one's own is a frozen dataclass derived from this class; or it is derived from
+    A custom schedule is a frozen dataclass derived from this class; or it is derived from
     `keras.optimizers.schedules.LearningRateSchedule`, whose objects are taken as well.
     """
 
@@ -62,7 +62,7 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class ExponentialDecay(Schedule):
-    """A rate that falls by the same factor every so many steps.
+    """A rate that falls by the same factor every n steps.
 
         α(t) = α₀ r^{t/s}; with `staircase` r^{⌊t/s⌋}
 

@@ -170,7 +170,7 @@ class Ladder:
         return ErrorEstimate(relative, np.sqrt(np.mean(e**2, axis=0)), q, foreseen=True)
 
     def _corrected(self) -> str | None:
-        """Correct the best solution as long as that helps; why the whole ends, if it does."""
+        """Correct the best solution while that helps; return why the whole ends, if it does."""
         while not self._met:
             assert self.best is not None
             before = self.best.error
@@ -265,7 +265,7 @@ class Ladder:
         return np.asarray(u(theta, x).numpy(), np.float64)
 
     def _left(self) -> float:
-        """Seconds that are left, by the clock of the slowest rank (collective)."""
+        """Return the remaining seconds, by the clock of the slowest rank (collective)."""
         return self.seconds - self._longest(time.perf_counter() - self._began)
 
     def _longest(self, seconds: float) -> float:

@@ -29,7 +29,7 @@ def solve(
 ) -> Result:
     """Solve a problem until its estimated relative error is below a tolerance (collective).
 
-    The methods are tried in this order, each as long as the residual at unseen points falls:
+    The methods are tried in this order, each while the residual at unseen points falls:
     random features of growing number, whose output layer is solved for (`LeastSquares`); a
     network by `LevenbergMarquardt`, with more points where the residual at unseen points leaves
     that of the training behind; and corrections of the best solution by further features.

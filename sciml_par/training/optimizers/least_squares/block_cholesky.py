@@ -71,7 +71,7 @@ class Panels:
         return min(self.p, (k + 1) * self.width)
 
     def shape(self, k: int) -> tuple[int, int]:
-        """Rows and columns of panel k."""
+        """Return the numbers of rows and columns of panel k."""
         return self.p - self.first(k), self.end(k) - self.first(k)
 
     def owner(self, k: int) -> int:
@@ -128,7 +128,7 @@ class BlockCholesky(LinearSystem):
         return Linearization(ranks, residuals, jacobian, matrix, both[:, :p], both[:, p:])
 
     def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> _Matrix:
-        """See `LinearSystem`; panels that are not finite where there is no factor."""
+        """See `LinearSystem`; panels are not finite if no factor exists."""
         panels, left = at.matrix.panels, dict(at.matrix.owned)
         members, p = scale.shape
         added = damping[:, None] * scale * scale
@@ -164,7 +164,7 @@ class BlockCholesky(LinearSystem):
 
 
 def _solution(ranks: Ranks, factor: _Matrix, right: Tensor) -> Tensor:
-    """L⁻ᵀ L⁻¹ v, from owner to owner: [M, p]."""
+    """Return L⁻ᵀ L⁻¹ v, from owner to owner: [M, p]."""
     panels, solution = factor.panels, right
     order = range(panels.count)
     for substitute, numbers in ((_forward, order), (_backward, reversed(order))):
@@ -195,7 +195,7 @@ class _Product:
 
 
 def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-    """A panel, its diagonal's damping -> the panel of L."""
+    """Factorize a panel: itself, its diagonal's damping -> the panel of L."""
     for panel, damping, factor in zip(*arguments, results[0], strict=True):
         factor[...] = panel
         columns = factor.shape[1]
@@ -229,7 +229,7 @@ class _Subtract:
 
 
 def _forward(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-    """A panel of L, v from its first row on -> y_k = L_kk⁻¹ v_k, and what is left of v below."""
+    """Substitute: a panel of L, v from its first row on -> y_k = L_kk⁻¹ v_k, the rest of v."""
     for panel, right, out in zip(*arguments, results[0], strict=True):
         out[...] = right
         columns = panel.shape[1]
@@ -238,7 +238,7 @@ def _forward(arguments: Sequence[Array], results: Sequence[Array]) -> None:
 
 
 def _backward(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-    """A panel of L, y_k and the solution below it -> the solution from its first row on."""
+    """Substitute: a panel of L, y_k and the solution below -> the solution from its first row on."""
     for panel, right, out in zip(*arguments, results[0], strict=True):
         out[...] = right
         columns = panel.shape[1]

@@ -96,7 +96,7 @@ class KernelForm(LinearSystem):
         return found / factor.scale**2 if self.scaled else found
 
     def _columns(self, ranks: Ranks, slopes: Tensor) -> Tensor:
-        """Jᵀ of this rank's rows, [M, p, K] -> J of all rows by its own parameters, [M, N, p_r]."""
+        """Exchange Jᵀ of this rank's rows, [M, p, K] -> J of all rows by its parameters, [M, N, p_r]."""
         members, p, count = slopes.shape
         parameters = even_rows(p, len(self.residuals_of_ranks))
         own = parameters[ranks.rank]
@@ -113,18 +113,18 @@ class KernelForm(LinearSystem):
         return tf.transpose(tf.concat(parts, axis=2), [1, 2, 0])
 
     def _own_parameters(self, ranks: Ranks, scale: Tensor) -> Tensor:
-        """D: [M, p] -> [M, 1, p_r]."""
+        """Return this rank's columns of D: [M, p] -> [M, 1, p_r]."""
         parameters = even_rows(scale.shape[1], len(self.residuals_of_ranks))
         return tf.split(scale, parameters, axis=1)[ranks.rank][:, None, :]
 
 
 def _product(slopes: Tensor, v: Tensor) -> Tensor:
-    """Jᵀ v: [M, p, K], [M, K] -> [M, p]."""
+    """Return Jᵀ v: [M, p, K], [M, K] -> [M, p]."""
     return tf.matmul(slopes, v[:, :, None])[:, :, 0]
 
 
 def _kernel(ranks: Ranks, columns: Tensor) -> Tensor:
-    """J Jᵀ over all parameters, [M, N, p_r], as `NormalEquations` has its matrix (collective)."""
+    """Return J Jᵀ over all parameters, [M, N, p_r], packed as in `NormalEquations` (collective)."""
     members, rows, _ = columns.shape
     if not can_call_on_host():
         return ranks.sum(tf.matmul(columns, columns, transpose_b=True))

@@ -22,7 +22,7 @@ _PANEL = 512  # columns of a panel of Cholesky's factor
 
 
 def gram(rows: FloatArray, out: FloatArray, *, add: bool) -> None:
-    """The triangle i ≥ j of out[i, j] = Σ_n rows[i, n] rows[j, n], plus what is there if `add`.
+    """Set the triangle i ≥ j of out[i, j] = Σ_n rows[i, n] rows[j, n], plus what is there if `add`.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def gram(rows: FloatArray, out: FloatArray, *, add: bool) -> None:
 
 
 def times(rows: FloatArray, vector: FloatArray, out: FloatArray, *, add: bool) -> None:
-    """out[i] = Σ_n rows[i, n] vector[n], plus what is there if `add`: [p, n], [n] -> [p]."""
+    """Set out[i] = Σ_n rows[i, n] vector[n], plus what is there if `add`: [p, n], [n] -> [p]."""
     p, n = rows.shape
     if n == 0:
         if not add:
@@ -46,13 +46,13 @@ def times(rows: FloatArray, vector: FloatArray, out: FloatArray, *, add: bool) -
 
 
 def pack(matrix: FloatArray, out: FloatArray) -> None:
-    """The triangle i ≥ j of a matrix [p, p], row by row: [p (p + 1) / 2]."""
+    """Return the triangle i ≥ j of a matrix [p, p], row by row: [p (p + 1) / 2]."""
     p, info = len(matrix), ctypes.c_int()
     _lapack("dtrttp")(*_characters("U"), _i(p), _a(matrix), _i(p), _a(out), ctypes.byref(info))
 
 
 def unpack(packed: FloatArray, out: FloatArray) -> None:
-    """The inverse of `pack`; what is above the diagonal stays."""
+    """Invert `pack`; the numbers above the diagonal stay."""
     p, info = len(out), ctypes.c_int()
     _lapack("dtpttr")(*_characters("U"), _i(p), _a(packed), _a(out), _i(p), ctypes.byref(info))
 
@@ -116,7 +116,7 @@ def solve_lower(factor: FloatArray, vector: FloatArray, *, transposed: bool = Fa
 
 
 def triangular_factor(columns: FloatArray, out: FloatArray) -> None:
-    """Rᵀ, a lower triangle, of A = Q R by Householder reflections; `columns` is overwritten.
+    """Return Rᵀ, a lower triangle, of A = Q R by Householder reflections; `columns` is overwritten.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def join_triangular_factors(factor: FloatArray, other: FloatArray) -> None:
 
 
 def _add_gram(rows: FloatArray, out: FloatArray, *, factor: float, old: float) -> None:
-    """The triangle i ≥ j of old · out + factor · rows rowsᵀ in place of that of `out`."""
+    """Put the triangle i ≥ j of old · out + factor · rows rowsᵀ in place of that of `out`."""
 
     def block(start: int, end: int) -> None:
         upper, mine = rows[:start], rows[start:end]
@@ -182,7 +182,7 @@ def _add_products(
 
 
 def _step(array: FloatArray) -> Any:
-    """From row to row, in numbers; at least 1, as BLAS wants it where there is none."""
+    """Return the distance of two rows, in numbers; at least 1, as BLAS demands for no rows."""
     return _i(max(array.strides[0] // array.itemsize, 1))
 
 

@@ -145,7 +145,7 @@ class LeastSquares(Optimizer):
         return changed, State(tf.norm(change, axis=1), stuck), tf.cast(line.terms, parameters.dtype)
 
     def _solution(self, line: Linearization, dtype: Any) -> Tensor:
-        """J⁺ r over the rows of all ranks, [M, q]."""
+        """Return J⁺ r over the rows of all ranks, [M, q]."""
         solution = line.gradient
         if line.ranks.rank == 0:
             cutoff = self.cutoff_in(dtype.as_numpy_dtype)

@@ -42,22 +42,22 @@ class LinearSystem(ABC):
 
     @abstractmethod
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
-        """At θ: [M, p] (collective)."""
+        """Return the linearization at θ: [M, p] (collective)."""
 
     @abstractmethod
     def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> Any:
-        """What systems with λ: [M] and D: [M, p] are solved with (collective)."""
+        """Return the factor for systems with λ: [M] and D: [M, p] (collective)."""
 
     @abstractmethod
     def solve_gradient(self, at: Linearization, factor: Any) -> Tensor:
-        """d for v = r, [M, p]; not finite where there is no solution (collective)."""
+        """Return d for v = r, [M, p]; not finite if no solution exists (collective)."""
 
     @abstractmethod
     def solve(self, at: Linearization, factor: Any, v: list[Tensor]) -> Tensor:
-        """d for v of each term on this rank, [M, K_t] (collective)."""
+        """Return d for v of each term on this rank, [M, K_t] (collective)."""
 
     def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
-        """J d of each term on this rank: [M, p] -> [M, K_t]."""
+        """Return J d of each term on this rank: [M, p] -> [M, K_t]."""
         row = tf.expand_dims(direction, 1)
         return [tf.matmul(tf.cast(row, j.dtype), j)[:, 0, :] for j in at.jacobian]
 
@@ -68,7 +68,7 @@ class LinearSystem(ABC):
 
 
 def transposed(at: Linearization, v: list[Tensor]) -> Tensor:
-    """Jᵀ v over this rank's rows: [M, K_t] -> [M, p], in double precision."""
+    """Return Jᵀ v over this rank's rows: [M, K_t] -> [M, p], in double precision."""
     parts = [
         tf.matmul(j, each[:, :, None])[:, :, 0] for j, each in zip(at.jacobian, v, strict=True)
     ]

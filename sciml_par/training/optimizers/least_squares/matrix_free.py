@@ -109,7 +109,7 @@ class MatrixFree(LinearSystem):
         return self._solution(at, factor, right)
 
     def _root(self, ranks: Ranks, jacobian: LinearMap, parameters: Tensor) -> Tensor:
-        """B: [M, p, k] of JᵀJ ≈ B Bᵀ, the same on all ranks (collective)."""
+        """Return B: [M, p, k] of JᵀJ ≈ B Bᵀ, the same on all ranks (collective)."""
         members, p = parameters.shape
         k = min(self.rank, p)
         # Of the same signs on all ranks; as a constant it would be a large part of the program.
@@ -129,7 +129,7 @@ class MatrixFree(LinearSystem):
         return ranks.from_rank(root)
 
     def _solution(self, at: Linearization, factor: _Factor, right: Tensor) -> Tensor:
-        """By preconditioned conjugate gradients: [M, p] (collective)."""
+        """Solve by preconditioned conjugate gradients: [M, p] (collective)."""
         matrix, scale = at.matrix, factor.scale
         first = 1.0 if at.ranks.rank == 0 else 0.0
         begin = right / scale
@@ -186,7 +186,7 @@ class MatrixFree(LinearSystem):
 
 
 def _products(jacobian: LinearMap, direction: Tensor, dtype: Any) -> Tensor:
-    """JᵀJ d over this rank's rows: [M, p] -> [M, p]."""
+    """Return JᵀJ d over this rank's rows: [M, p] -> [M, p]."""
     return tf.cast(jacobian.normal_times(tf.cast(direction, dtype)), tf.float64)
 
 
@@ -198,20 +198,20 @@ def _preconditioned(factor: _Factor, x: Tensor) -> Tensor:
 
 
 def _nystrom(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-    """Y = JᵀJ Ω, Ω -> B with B Bᵀ = Y (Ωᵀ Y)⁺ Yᵀ; not finite where Y is not."""
+    """Compute Y = JᵀJ Ω, Ω -> B with B Bᵀ = Y (Ωᵀ Y)⁺ Yᵀ; not finite where Y is not."""
     for sketch, test, root in zip(*arguments, results[0], strict=True):
         root[...] = np.nan
         if np.isfinite(sketch).all():
             core = test.T @ sketch
             values, vectors = np.linalg.eigh((core + core.T) / 2)
-            # What is smaller is rounding, of both signs.
+            # Smaller ones are rounding, of both signs.
             kept = values > 10 * np.finfo(float).eps * max(values[-1], 0.0)
             roots = np.where(kept, np.sqrt(np.where(kept, values, 1.0)), np.inf)
             root[...] = sketch @ (vectors / roots)
 
 
 def _singular(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-    """D⁻¹ B -> U, Λ, the largest first."""
+    """Compute D⁻¹ B -> U, Λ, the largest first."""
     for root, vectors, values in zip(*arguments, *results, strict=True):
         vectors[...] = values[...] = np.nan
         if np.isfinite(root).all():

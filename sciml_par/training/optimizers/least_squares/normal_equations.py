@@ -102,7 +102,7 @@ class _Products:
 
 
 def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-    """(triangle of JᵀJ, λ D²) -> L, a row a member; where there is none, L[0, 0] is NaN."""
+    """Factorize: (triangle of JᵀJ, λ D²) -> L, a row a member; without a factor L[0, 0] is NaN."""
     packed, damping = arguments
     for triangle, added, factor in zip(packed, damping, results[0], strict=True):
         lapack.unpack(triangle, factor)

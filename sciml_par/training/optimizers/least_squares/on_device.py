@@ -16,7 +16,7 @@ Tensor = Any
 
 
 def linearize(ranks: Ranks, residuals: list[Tensor], jacobian: list[Tensor]) -> Linearization:
-    """As `NormalEquations.linearize`, with the whole of JᵀJ as `matrix`, [M, p, p] (collective)."""
+    """Linearize as `NormalEquations`, with the whole of JᵀJ as `matrix`, [M, p, p] (collective)."""
     wide = [tf.cast(j, tf.float64) for j in jacobian]
     products = tf.add_n([tf.matmul(j, j, transpose_b=True) for j in wide])
     members, p = products.shape[0], products.shape[1]
@@ -29,10 +29,10 @@ def linearize(ranks: Ranks, residuals: list[Tensor], jacobian: list[Tensor]) -> 
 
 
 def factorize(at: Linearization, damping: Tensor, scale: Tensor) -> Tensor:
-    """L of JᵀJ + λ D² = L Lᵀ, [M, p, p]; not finite where there is none."""
+    """Return L of JᵀJ + λ D² = L Lᵀ, [M, p, p]; not finite where there is none."""
     return tf.linalg.cholesky(at.matrix + tf.linalg.diag(damping[:, None] * scale * scale))
 
 
 def solve(factor: Tensor, right: Tensor) -> Tensor:
-    """(L Lᵀ)⁻¹ v: [M, p]."""
+    """Return (L Lᵀ)⁻¹ v: [M, p]."""
     return tf.linalg.cholesky_solve(factor, right[:, :, None])[:, :, 0]

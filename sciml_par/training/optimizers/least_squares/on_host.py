@@ -24,7 +24,7 @@ _ours = threading.local()
 def algebra_on_host(
     function: HostFunction, tensors: Sequence[Any], shapes: Sequence[Shape], *, columns: int
 ) -> list[Any]:
-    """As `call_on_host`, for a function that calls BLAS."""
+    """Call on the host, as `call_on_host`, a function that calls BLAS."""
     count = max(1, min(current_world().threads, columns // _COLUMNS_PER_THREAD))
 
     def limited(arguments: Sequence[Array], results: Sequence[Array]) -> None:
@@ -51,7 +51,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def in_blocks(function: Callable[[int, int], None], rows: int, *, triangle: bool = False) -> None:
-    """Call function(start, end) for blocks of so many rows, in threads."""
+    """Call function(start, end) for blocks of rows, in threads."""
     count = min(getattr(_ours, "count", 1), rows // _LEAST_ROWS)
     if count <= 1:
         function(0, rows)

@@ -154,7 +154,7 @@ class SPRING(Optimizer):
         return changed, after, tf.cast(line.terms, parameters.dtype)
 
     def _direction(self, system: LinearSystem, line: Linearization, state: State) -> Tensor:
-        """φ: [M, p]; not finite where the residuals are not."""
+        """Return φ: [M, p]; not finite where the residuals are not."""
         kept = self.momentum * state.direction
         linear = system.along(line, kept)
         rest = [r - before for r, before in zip(line.residuals, linear, strict=True)]

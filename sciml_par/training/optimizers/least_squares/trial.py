@@ -84,7 +84,7 @@ class Trial:
         )
 
     def _acceleration(self, factor: Any, velocity: Tensor) -> Tensor:
-        """a, or zero where it is not small beside v."""
+        """Return a, or zero where it is not small compared with v."""
         linear = self.system.along(self.at, velocity)
         curvature = [
             (2 / _H) * ((r - before) / _H - slope)

@@ -76,13 +76,13 @@ def strong_wolfe(
     and the interval then shrinks around it; lengths come from cubic interpolation. A point without
     a finite loss or slope counts as too far. A member also ends when its interval has become so
     small that the change of the loss within it is rounding error. It is collective, since
-    `evaluate` is: all ranks evaluate the same number of times, as long as they have the same
+    `evaluate` is: all ranks evaluate the same number of times, if they have the same
     arguments. Members that are done wait for the others.
 
     Parameters
     ----------
     evaluate : the terms of the loss [M, T] and ∇L [M, p] at θ: [M, p].
-    parameters, direction : θ and d, [M, p]. Where d is no direction of descent nothing is found.
+    parameters, direction : θ and d, [M, p]. If d is not a direction of descent, nothing is found.
     losses, gradient : at θ, [M, T] and [M, p].
     first : the first length to try, [M].
     running : which members take part, [M].
@@ -124,7 +124,7 @@ def strong_wolfe(
         wolfe = active & ~too_far & (tf.abs(point.slope) <= -curvature * start.slope)
         better = (active & (wolfe | (point.value < s.best.value))) | only_here
         zooming = s.stage == _ZOOMING
-        # While no end has been found, the interval goes on to infinity.
+        # While no end has been found, the interval extends to infinity.
         ahead = tf.where(zooming, tf.sign(s.high.length - s.low.length), tf.ones_like(zero))
         turned = point.slope * ahead >= 0
         high = point.where(too_far, s.low.where(turned, s.high))
@@ -188,7 +188,7 @@ class Point(NamedTuple):
     slope: Tensor
 
     def where(self, chosen: Tensor, other: Point) -> Point:
-        """This point for the members that are chosen, [M], the other one for the rest."""
+        """Return this point for the chosen members, [M], the other one for the rest."""
         return Point(*(tf.where(chosen, a, b) for a, b in zip(self, other, strict=True)))
 
 
@@ -215,7 +215,7 @@ def between(low: Point, high: Point, *, halve: Tensor) -> Tensor:
     share = (minimizer(low, high) - low.length) / width
     share = tf.clip_by_value(share, _MARGIN, 1 - _MARGIN)
     share = tf.where(halve | ~tf.math.is_finite(share), tf.constant(0.5, share.dtype), share)
-    # Where there is no number at all, the good lengths are far shorter.
+    # Without any finite number, the good lengths are far shorter.
     far = tf.math.is_finite(high.value) | (low.length > 0)
     share = tf.where(far, share, tf.constant(_MARGIN, share.dtype))
     return low.length + share * width

@@ -96,7 +96,7 @@ class QuasiNewton(Optimizer):
 
     @abstractmethod
     def direction(self, memory: Memory, gradient: Tensor, number: Tensor) -> Tensor:
-        """−H ∇L for members that have a memory, [M, p] (local)."""
+        """Return −H ∇L for members that have a memory, [M, p] (local)."""
 
     @abstractmethod
     def learn(self, memory: Memory, pair: Pair, number: Tensor) -> Memory:
@@ -162,7 +162,7 @@ class QuasiNewton(Optimizer):
         at: At,
         running: Tensor,
     ) -> tuple[_Start, Found]:
-        """Where the step begins and leads from there, and what its line search has found.
+        """Return the start and the direction of the step, and the result of its line search.
 
         It has two turns where values at θ are missing: the first evaluates there, the second
         searches. As turns of one loop they have one evaluation to compile. All ranks have the same
@@ -241,7 +241,7 @@ class QuasiNewton(Optimizer):
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Σ a b of each member, [M]."""
+    """Return Σ a b of each member, [M]."""
     return tf.reduce_sum(a * b, axis=1)
 
 

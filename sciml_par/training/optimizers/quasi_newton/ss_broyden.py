@@ -16,7 +16,7 @@ from sciml_par.training.optimizers.quasi_newton.method import Pair, QuasiNewton
 Tensor = Any
 
 _UPDATES = ("broyden", "bfgs")
-# A call of a loop has its argument, its result, and what it works on: measured, five to six.
+# A call of a loop has its argument, its result and temporary copies: measured, five to six.
 _COPIES = 6
 
 
@@ -88,11 +88,11 @@ class SSBroyden(QuasiNewton):
             )
 
     def memory_needed(self, size: int, members: int, dtype: Any) -> int:
-        """The bytes that M matrices of p² numbers take, with the copies of a step (local)."""
+        """Return the bytes of M matrices of p² numbers, with the copies of a step (local)."""
         return _COPIES * members * size**2 * int(np.dtype(tf.as_dtype(dtype).name).itemsize)
 
     def start(self, parameters: Tensor) -> Tensor:
-        """H: [M, p, p]; see `QuasiNewton`."""
+        """Return H: [M, p, p]; see `QuasiNewton`."""
         members, size = parameters.shape
         return tf.eye(size, batch_shape=[members], dtype=parameters.dtype)
 
@@ -116,7 +116,7 @@ class SSBroyden(QuasiNewton):
         return tf.where(usable[:, None, None], after, before)
 
     def _scaling(self, b: Tensor, h: Tensor, fresh: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """φ and τ, [M] each."""
+        """Return φ and τ, [M] each."""
         one = tf.ones_like(b)
         if self.update == "bfgs":
             return one, tf.where(fresh, h, tf.minimum(one, 1 / b))
@@ -138,10 +138,10 @@ class SSBroyden(QuasiNewton):
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Σ a b of each member, [M]."""
+    """Return Σ a b of each member, [M]."""
     return tf.reduce_sum(a * b, axis=1)
 
 
 def _square(vector: Tensor) -> Tensor:
-    """v vᵀ of each member: [M, p] -> [M, p, p], symmetric to the bit."""
+    """Return v vᵀ of each member: [M, p] -> [M, p, p], symmetric to the bit."""
     return vector[:, :, None] * vector[:, None, :]
