@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from engine import Engine, State
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.problems import poisson as poisson_on
-from sciml_par.training import LBFGS, Points, SSBroyden
+from sciml_par.training import Points
 
 
 def poisson() -> Problem:
@@ -56,13 +55,6 @@ COMPILED_CASES = [
     compiled(CASES[3], SEVERAL),  # ranks without a point
     compiled(CASES[4], pytest.mark.ranks(most=3, reason="four do as three")),  # kinds of terms
     compiled(CASES[5], THREE),  # batches
-]
-
-# Uneven points and empty shards, and batches, which a step begins anew on.
-QUASI_NEWTON_CASES = [
-    pytest.param(LBFGS(), *CASES[4].values, id="LBFGS", marks=SEVERAL),
-    pytest.param(LBFGS(memory=2), *CASES[5].values, id="LBFGS, batches", marks=THREE),
-    pytest.param(SSBroyden(), *CASES[3].values, id="SSBroyden", marks=THREE),
 ]
 
 
@@ -113,21 +105,6 @@ def test_weights_after_50_compiled_steps_are_those_of_one_rank(
     assert relative(found, shared.parameters) > 1e-2, "nothing was trained"
     if world.rank == 0:  # the others would compile the same
         assert relative(found, weights_after(serial, 50)) < 1e-9
-
-
-@pytest.mark.parametrize(("optimizer", "problem", "points"), QUASI_NEWTON_CASES)
-def test_line_searches_decide_as_on_one_rank(optimizer: Any, problem: Problem, points: Any) -> None:
-    """Ranks that made other numbers of evaluations would wait for one another."""
-    shared, serial = engines(problem, points, network(problem), optimizer=optimizer)
-    world = sp.current_world().communicator
-    end = end_of(shared, 12)
-    found = end.parameters.numpy()
-    assert relative(found, shared.parameters) > 1e-2, "nothing was trained"
-    leaves = [leaf.numpy().tobytes() for leaf in tf.nest.flatten(end.optimizer)]
-    assert len(set(world.allgather_object((found.tobytes(), *leaves)))) == 1
-    assert optimizer.report(end.optimizer).measures["step length"].numpy() > 0
-    if world.rank == 0:
-        assert relative(found, weights_after(serial, 12)) < 1e-7
 
 
 def test_empty_shards_occur() -> None:

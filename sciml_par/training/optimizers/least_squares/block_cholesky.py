@@ -238,7 +238,7 @@ def _forward(arguments: Sequence[Array], results: Sequence[Array]) -> None:
 
 
 def _backward(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-    """Substitute: a panel of L, y_k and the solution below -> the solution from its first row on."""
+    """Substitute: a panel of L, y_k and the solution below -> the solution from its first row."""
     for panel, right, out in zip(*arguments, results[0], strict=True):
         out[...] = right
         columns = panel.shape[1]

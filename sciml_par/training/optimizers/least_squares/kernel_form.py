@@ -96,7 +96,7 @@ class KernelForm(LinearSystem):
         return found / factor.scale**2 if self.scaled else found
 
     def _columns(self, ranks: Ranks, slopes: Tensor) -> Tensor:
-        """Exchange Jᵀ of this rank's rows, [M, p, K] -> J of all rows by its parameters, [M, N, p_r]."""
+        """Exchange Jᵀ of own rows, [M, p, K], for J of all rows by own parameters, [M, N, p_r]."""
         members, p, count = slopes.shape
         parameters = even_rows(p, len(self.residuals_of_ranks))
         own = parameters[ranks.rank]
