@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sciml_par._other_names import by_name
@@ -18,6 +19,7 @@ from sciml_par.training.arguments.ensemble import ENSEMBLE, Ensemble
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, scattered_before
 from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
+from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.loop.stops import Stop
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
@@ -160,6 +162,7 @@ def train(
     called = everyone.attempt(lambda: as_callbacks(callbacks))
     with signals_caught(world) as signals:
         compare_checkpoints(checkpoint, resume, everyone)
+        arguments, chosen = with_scale(arguments, world)
         ready = prepare(arguments, world, scattered=scattered_before(checkpoint, resume, everyone))
         everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
         meeting = Meeting(
@@ -170,6 +173,7 @@ def train(
         )
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         watchers = [CallbackWatcher(called, everyone), *saver]
+        ready = replace(ready, notes=(*chosen, *ready.notes))
         _run(ready, meeting, signals, watchers, everyone, progress=progress)
         for each in saver:
             each.report(everyone)

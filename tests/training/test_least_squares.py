@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+import sciml_par.parallel as sp
 from sciml_par.errors import InputError, TrainingError
 from sciml_par.networks import MLP, Corrected, RandomFeatures
 from sciml_par.problems import (
@@ -100,6 +101,20 @@ BY_CONSTRUCTION = Problem(
 def test_kinds_of_problems(problem: Problem, features: int, error: float):
     member = solved(problem, features).members[0]
     assert member.on_own_domain.relative_l2_error < error
+
+
+@pytest.mark.ranks(most=2, reason="all ranks choose together, or none does")
+def test_the_scale_of_features_is_chosen_by_unseen_points(capsys: pytest.CaptureFixture[str]):
+    """u = sin 9πx needs phases of 28; with the usual scale of 4 nothing is right."""
+    problem = poisson(k=9, domain=Interval(0, 1))
+    small, chosen = (
+        solved(problem, network=partial(RandomFeatures, features=60, **given), progress=True)
+        for given in ({"scale": 4.0}, {})
+    )
+    assert small.members[0].prediction.relative_l2_error > 1e-4
+    assert chosen.members[0].prediction.relative_l2_error < 1e-6
+    told = capsys.readouterr().out
+    assert ("scale=32 of" in told or "scale=16 of" in told) == (sp.rank() == 0)
 
 
 def test_an_unknown_is_found_with_its_digits():
