@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,20 @@ def run_ranks(ranks: int | None, program: str, *arguments: str) -> Any:
     return json.loads(ended.stdout.strip().splitlines()[-1])
 
 
+def some_of(known: Iterable[str]) -> Any:
+    """Return a parser of names joined by commas."""
+
+    def chosen(text: str) -> list[str]:
+        names = text.split(",")
+        if unknown := [name for name in names if name not in known]:
+            raise argparse.ArgumentTypeError(
+                f"expected some of {','.join(known)}; got {unknown[0]!r}"
+            )
+        return names
+
+    return chosen
+
+
 def report(times: Mapping[str, float]) -> None:
     """Print the slowest rank's times as one line of JSON, on rank 0 (collective)."""
     found = slowest(times)
@@ -52,7 +67,13 @@ def slowest(times: Mapping[str, float]) -> dict[str, float]:
 
 
 def in_turns(candidates: Mapping[str, Candidate], rounds: int) -> dict[str, float]:
-    """Return the median microseconds of each candidate; ranks start each together (collective)."""
+    """Return the median microseconds of each candidate (collective)."""
+    times = all_in_turns(candidates, rounds)
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def all_in_turns(candidates: Mapping[str, Candidate], rounds: int) -> dict[str, list[float]]:
+    """Return the microseconds of each candidate and round; ranks start together (collective)."""
     from mpi4py import MPI
 
     times: dict[str, list[float]] = {name: [] for name in candidates}
@@ -62,7 +83,7 @@ def in_turns(candidates: Mapping[str, Candidate], rounds: int) -> dict[str, floa
             microseconds = candidate()
             if number >= WARM_UPS:
                 times[name].append(microseconds)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def repeated(function: Callable[[], Any], times: int, *, each: int = 1) -> Candidate:

@@ -20,12 +20,12 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from _measuring import RESULTS, report, run_ranks, write_json
+from _measuring import RESULTS, report, run_ranks, some_of, write_json
 
 HERE = Path(__file__).parent
 
@@ -135,20 +135,6 @@ def parsed(arguments: Sequence[str] | None = None) -> Options:
     add("--ranks", action="store_true", help="time per iteration on two ranks against one")
     add("--per-iteration", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments, namespace=Options())
-
-
-def some_of(known: Iterable[str]) -> Any:
-    """Return a parser of names joined by commas."""
-
-    def chosen(text: str) -> list[str]:
-        names = text.split(",")
-        if unknown := [name for name in names if name not in known]:
-            raise argparse.ArgumentTypeError(
-                f"expected some of {','.join(known)}; got {unknown[0]!r}"
-            )
-        return names
-
-    return chosen
 
 
 def optimizers(text: str) -> list[str]:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import signal
 import sys
@@ -38,7 +37,7 @@ from _faults_checks import HANG, HELD, MISSES, NO_FAULT, misses
 from _faults_job import Ended, Job, Span
 from _faults_kinds import ENDS, KINDS, MODES, MOMENTS, Fault, draw
 from _faults_mounts import can_forbid, use_mounts_of_its_own
-from _measuring import RESULTS
+from _measuring import RESULTS, write_json
 
 PREPARED_HELP = "start ranks with TensorFlow imported, unless the launcher must start them"
 SECONDS_TO_END = 10.0
@@ -183,24 +182,11 @@ def main() -> int:
                 again += ["--ranks", options.ranks, "--modes", options.modes]
                 again += ["--kinds", f"'{options.kinds}'"] if options.kinds else []
                 print(f"    again: python {' '.join(again)}", flush=True)
-            write_found(options, healthy, results)
+            found = {"seed": options.seed, "prepared": options.prepared, "healthy": healthy}
+            write_json(options.json, found | {"results": results}, quiet=True)
     print(f"\n{table(results)}")
     print(f"written to {options.json}")
     return int(any(r["misses"] for r in results))
-
-
-def write_found(
-    options: argparse.Namespace, healthy: Mapping[str, float], results: Sequence[Mapping[str, Any]]
-) -> None:
-    """Write all results so far, so that a run that is ended keeps them."""
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    found = {
-        "seed": options.seed,
-        "prepared": options.prepared,
-        "healthy": healthy,
-        "results": results,
-    }
-    options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def tried(trials: Trials, fault: Fault, index: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from _measuring import RESULTS, Candidate, repeated, run_ranks, write_json
+from _measuring import RESULTS, Candidate, all_in_turns, repeated, run_ranks, write_json
 from training_step import engine_loop
 
 COUNT, LOOPS, STEPS = 322, 500, 500
@@ -95,7 +95,6 @@ def work(rounds: int) -> None:
     """Measure on all ranks; rank 0 prints its own times."""
     import numpy as np
     import tensorflow as tf
-    from mpi4py import MPI
 
     import sciml_par
     from sciml_par.parallel import current_world
@@ -105,14 +104,7 @@ def work(rounds: int) -> None:
     world = current_world()
     if world.communicator.shared is None:
         sys.exit(f"error: {world.communicator.obstacle_to_sharing}")
-    candidates = steps() | loops() | fused()
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for number in range(2 + rounds):
-        for name, candidate in candidates.items():
-            MPI.COMM_WORLD.Barrier()
-            microseconds = candidate()
-            if number >= 2:
-                times[name].append(microseconds)
+    times = all_in_turns(steps() | loops() | fused(), rounds)
     if world.communicator.rank == 0:
         found = {
             name: {q: float(np.quantile(each, at)) for q, at in QUANTILES.items()}

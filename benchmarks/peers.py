@@ -19,14 +19,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _measuring import RESULTS, write_json
+from _measuring import RESULTS, some_of, write_json
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE / "peers"))
@@ -119,7 +119,7 @@ class Options(argparse.Namespace):
 
 @dataclass
 class Measured:
-    """What one training has shown in one case."""
+    """The figures of one training in one case."""
 
     name: str
     loss: float
@@ -128,7 +128,7 @@ class Measured:
 
 
 class Process:
-    """A peer at work."""
+    """A running peer."""
 
     def __init__(self, python: Path, peer: Peer, threads: int, errors: Any) -> None:
         self._process = subprocess.Popen(
@@ -186,19 +186,7 @@ def main() -> None:
 
 
 def parsed() -> Options:
-    """The command line."""
-
-    def some_of(known: Iterable[str]) -> Any:
-        def chosen(text: str) -> list[str]:
-            names = text.split(",")
-            if unknown := [name for name in names if name not in known]:
-                raise argparse.ArgumentTypeError(
-                    f"expected some of {','.join(known)}; got {unknown[0]!r}"
-                )
-            return names
-
-        return chosen
-
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--cases", type=some_of(CASES), default=list(CASES), metavar="A,B,…")
@@ -210,10 +198,10 @@ def parsed() -> Options:
         type=Path,
         default=HERE / ".venvs",
         metavar="FOLDER",
-        help="where the peers' Python environments are, each by its name (default %(default)s); "
+        help="folder of the peers' Python environments, each by its name (default %(default)s); "
         "PEER_JAX, PEER_TORCH and PEER_DEEPXDE name others",
     )
-    add("--quick", action="store_true", help="few and short rounds, for a try")
+    add("--quick", action="store_true", help="few and short rounds, for a trial")
     options = parser.parse_args(namespace=Options())
     if ENGINE not in options.peers:
         options.peers.insert(0, ENGINE)
@@ -221,7 +209,7 @@ def parsed() -> Options:
 
 
 def measure(letter: str, dtype: str, options: Options) -> tuple[list[Measured], dict[str, str]]:
-    """All peers in a case: what was measured, the engine first; and who is absent, and why."""
+    """Measure all peers in a case, the engine first; return also the absent ones, with reasons."""
     rounds, seconds = (3, 0.2) if options.quick else (9, 1.0)
     steps = 5 if letter == "C" else 20
     measured: list[Measured] = []
@@ -255,7 +243,7 @@ def measure(letter: str, dtype: str, options: Options) -> tuple[list[Measured], 
 
 
 def make_case(size: Size) -> Case:
-    """Points and initial weights, by Glorot's normal rule, with small biases."""
+    """Return points and initial weights, by Glorot's normal rule, with small biases."""
     from sciml_par.problems import Box, Interval
 
     random = np.random.default_rng(0)
@@ -280,7 +268,7 @@ def make_case(size: Size) -> Case:
 
 @contextmanager
 def started(name: str, options: Options, folder: Path) -> Iterator[Process]:
-    """A peer at work, which ends with the context; its errors go to a file in the folder."""
+    """Start a peer that ends with the context; its errors go to a file in the folder."""
     peer = PEERS[name]
     python = peer.python(options.environments)
     if not python.exists():
@@ -308,13 +296,7 @@ def limits(threads: int) -> dict[str, str]:
 
 
 def check(now: Measured, before: Sequence[Measured], tolerance: float) -> None:
-    """Whether the loss is that of the engine, which comes first.
-
-    Raises
-    ------
-    ValueError
-        It is not.
-    """
+    """Raise ValueError unless the loss is that of the engine, which comes first."""
     if before and not abs(now.loss / before[0].loss - 1) <= tolerance:
         raise ValueError(f"{now.name} has the loss {now.loss}, the engine {before[0].loss}. ")
 
@@ -326,7 +308,7 @@ def last_line(file: Path) -> str:
 
 
 def table(letter: str, dtype: str, measured: Sequence[Measured], absent: Mapping[str, str]) -> str:
-    """The medians, the ratio of the engine's to each, the targets, and who is absent."""
+    """Return the medians, their ratios to the engine's, the targets and the absent peers."""
     medians = {each.name: statistics.median(each.microseconds) for each in measured}
     lines = [f"\n{letter}: {CASES[letter]}, {dtype}"]
     lines.append(f"{'':46}{'µs a step':>12}{'fastest':>12}{'engine ÷ it':>13}{'first step':>12}")
