@@ -15,6 +15,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.arguments import unknown_shape
 from sciml_par.parallel.collectives.call_options import CallOptions
 from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, reduced
+from sciml_par.parallel.collectives.tensor_bundle import as_one_vector
 from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.parallel.requests.request import even_rows
 from sciml_par.parallel.tensors.packing import shape_of
@@ -48,9 +49,7 @@ def adasum(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
     if options.group.size == 1:
         return [tf.identity(x) for x in tensors]
     lengths = [int(np.prod(shape_of(x))) for x in tensors]
-    flat = tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
-    parts = tf.split(_combined(flat, lengths, options), lengths)
-    return [tf.reshape(part, x.shape) for part, x in zip(parts, tensors, strict=True)]
+    return as_one_vector(lambda flat: _combined(flat, lengths, options), tensors)
 
 
 def _combined(flat: Tensor, lengths: Sequence[int], options: CallOptions) -> Tensor:

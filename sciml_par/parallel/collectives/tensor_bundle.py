@@ -131,8 +131,13 @@ def _apply_packed(collective: Callable[[Tensor], Tensor], tensors: list[Tensor])
 
 
 def _apply_flat(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
-    if len(tensors) == 1:
-        return [collective(tensors[0])]
+    return [collective(tensors[0])] if len(tensors) == 1 else as_one_vector(collective, tensors)
+
+
+def as_one_vector(
+    collective: Callable[[Tensor], Tensor], tensors: Sequence[Tensor]
+) -> list[Tensor]:
+    """Apply a collective to the vector of all elements."""
     flat = collective(tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0))
     parts = tf.split(flat, [t.shape.num_elements() for t in tensors])
     return [tf.reshape(part, t.shape) for part, t in zip(parts, tensors, strict=True)]
