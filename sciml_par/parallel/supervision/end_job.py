@@ -6,19 +6,12 @@ import contextlib
 import os
 import sys
 import threading
-from typing import Protocol
+from typing import Any
 
 from sciml_par._stderr import write_error
 from sciml_par.parallel.groups.communicator import Communicator
 
 _KILL_SECONDS = 5.0
-
-
-class Sentinel(Protocol):
-    """The process that reports a lost rank."""
-
-    def said(self) -> None:
-        """Note that this rank ends the job and has given the reason."""
 
 
 class JobEnd:
@@ -31,7 +24,7 @@ class JobEnd:
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
-        self.sentinel: Sentinel | None = None
+        self.sentinel: Any = None
 
     def with_message(self, message: str) -> None:
         """Print `message` and end every rank of the job (does not return)."""
