@@ -79,7 +79,7 @@ def test_two_threads_at_once_are_refused():
             sp.broadcast(x, 0, communicator=group)
         sp.barrier()
         thread.join()
-        with pytest.raises(InputError, match="give each thread a group"):
+        with pytest.raises(InputError, match="give each thread a separate group"):
             total()
     else:
         sp.barrier()

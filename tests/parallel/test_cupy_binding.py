@@ -15,7 +15,6 @@ from fake_cupy import (
     ERRORS,
     ILLEGAL_ADDRESS,
     NOT_READY,
-    FakeError,
     FakeNccl,
     FakeNcclCommunicator,
     FakeRuntime,
@@ -62,19 +61,6 @@ def test_every_element_type_and_operation_has_its_number(nccl):
     assert Nccl(SimpleNamespace(NCCL_FLOAT32=7)).datatype(ELEMENT_TYPES["bfloat16"]) is None
     operations = (sp.Sum, sp.Product, sp.Max, sp.Min, sp.Average)
     assert [Nccl(nccl).operation(op) for op in operations] == [0, 1, 2, 3, 4]
-
-
-def test_an_id_has_128_bytes_and_never_comes_twice(nccl):
-    ids = [Nccl(nccl).new_id() for _ in range(2)]
-    assert [len(each) for each in ids] == [128, 128] and ids[0] != ids[1]
-
-
-def test_a_group_ends_where_a_call_in_it_fails(nccl):
-    nccl.failing["send"] = "unhandled system error"
-    link = Nccl(nccl).connect(1, bytes(128), 0)
-    with pytest.raises(FakeError, match="unhandled system error"), link.group():
-        link.send(1, 1, 7, 0, 0)
-    assert nccl.names()[-1] == "groupEnd" and nccl.depth == 0
 
 
 def test_streams_and_events_are_made_as_needed(gpu, runtime):
@@ -138,13 +124,6 @@ def installed(monkeypatch, runtime, nccl):
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
 
 
-@pytest.mark.parametrize(("code", "version"), [(21800, (2, 18, 0)), (23007, (2, 30, 7))])
-def test_loading(installed, nccl, code, version):
-    nccl.version = code
-    assert load_gpu().name() == "Fake GPU"
-    assert load_nccl().version == version
-
-
 def test_a_gpu_that_is_not_the_first_is_told_to_each_thread(installed, runtime):
     gpu = load_gpu(2)
     # NCCL connects the GPU of the calling thread, and what is made belongs to it.
@@ -152,8 +131,7 @@ def test_a_gpu_that_is_not_the_first_is_told_to_each_thread(installed, runtime):
     for make in (gpu.new_stream, gpu.new_event, lambda: gpu.allocate(8)):
         make()
         assert runtime.calls[-2] == ("setDevice", (2,))
-    gpu.name()
-    assert runtime.calls[-1] == ("getDeviceProperties", (2,))
+    assert gpu.name() == "Fake GPU" and runtime.calls[-1] == ("getDeviceProperties", (2,))
 
 
 @pytest.mark.parametrize("load", (load_gpu, load_nccl))
@@ -175,7 +153,10 @@ def test_no_gpu(installed, runtime, monkeypatch):
         load_gpu()
 
 
-def test_nccl_is_missing_or_too_old(installed, nccl, monkeypatch):
+def test_nccl_is_found_missing_or_too_old(installed, nccl, monkeypatch):
+    for code, found in ((21800, (2, 18, 0)), (23007, (2, 30, 7))):
+        nccl.version = code
+        assert load_nccl().version == found
     for code, version in ((21703, "2.17.3"), (20403, "2.4.3")):
         nccl.version = code
         with pytest.raises(MissingBindingError, match=f"{version} is too old, 2.18 is the oldest"):

@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.groups.agreement import first_difference
 from sciml_par.parallel.groups.ledger import Ledger
 
 
@@ -64,9 +63,3 @@ def test_ranks_forget_together(agreements):
         for name in names:
             sp.allreduce(tf.constant(1.0), name=name, communicator=group)
     assert compared == ["a", *names, "a", *names]
-
-
-def test_the_first_difference_that_all_remember():
-    histories = ({1: b"x", 2: b"a", 3: b"b"}, {2: b"a", 3: b"c", 4: b"d"}, {2: b"a", 3: b"b"})
-    assert first_difference(histories) == 3
-    assert first_difference(histories[::2]) is None

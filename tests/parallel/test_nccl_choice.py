@@ -11,7 +11,9 @@ from ranks import eager, graph, graph_loop
 from transports import transports_from_now_on
 
 import sciml_par.parallel as sp
+from sciml_par.errors import CollectiveMismatchError
 from sciml_par.parallel.execution import eager as eager_module
+from sciml_par.parallel.groups import call_site
 from sciml_par.parallel.tensors.memory import HOST_MEMORY, view
 
 pytestmark = pytest.mark.ranks(
@@ -43,6 +45,26 @@ def test_booleans_go_by_mpi(fakes, carried, context):
     run = context(lambda x: [sp.allreduce(x, sp.Max, communicator=fakes)])
     (y,) = run(tf.constant([odd_one_out(), False]))
     assert y.numpy().tolist() == [True, False] and set(carried) == {"MPI"}
+
+
+def test_a_broadcast_is_compared_each_time(fakes, carried):
+    """The hosts do not wait for the GPUs, so the root could be ahead of the others."""
+    for _ in range(2):
+        sp.broadcast(tf.ones(3), 0, communicator=fakes)
+    with pytest.raises(CollectiveMismatchError, match="rank 0: broadcast"):
+        if not odd_one_out():
+            sp.broadcast(tf.ones(3), 0, communicator=fakes)
+        fakes.barrier()
+    assert sp.broadcast(tf.ones(3), 0, communicator=fakes).numpy().tolist() == [1.0] * 3
+
+
+def test_hosts_meet_now_and_then(fakes, carried, monkeypatch):
+    monkeypatch.setattr(call_site, "_MOST_ENQUEUED", 4)
+    agree, compared = fakes.agree, []
+    monkeypatch.setattr(fakes, "agree", lambda *a, **k: [compared.append(a), agree(*a, **k)][1])
+    for _ in range(9):
+        sp.allreduce(tf.ones(3), sp.Sum, communicator=fakes)
+    assert 3 <= len(compared) <= 4  # the first one, and each fourth
 
 
 @pytest.mark.parametrize("context", INTERPRETED)

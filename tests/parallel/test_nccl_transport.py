@@ -15,7 +15,6 @@ from inside import (
     Broadcast,
     NCCLTransport,
     Reducescatter,
-    even_rows,
 )
 from ranks import COMPLEX, MOVED
 from transports import ROWS, Driver, array, driver_of_nccl, sizes
@@ -47,37 +46,28 @@ def test_the_element_types_of_nccl(nccl_transport):
         assert not nccl_transport.carries(Allreduce(dtype, (1,), sp.Product))
 
 
-def test_parts_of_equal_length_are_one_call(nccl_transport):
-    n = sp.size()
-    x = np.ones((n, 2), np.float32)
-    requests = (
-        Allreduce("float32", (n, 2), sp.Average),
-        Broadcast("float32", (n, 2), 0),
-        Allgather("float32", (n, 2), (n,) * n),
-        Reducescatter("float32", (n, 2), sp.Sum, even_rows(n, n), sp.rank()),
-    )
-    for request in requests:
-        nccl_transport.run(request, x)
-    assert nccl_transport.since() == ["allReduce", "broadcast", "allGather", "reduceScatter"]
+PART_CALLS = {
+    "even": (["allGather"], ["reduceScatter"]),
+    "growing": (["broadcast"] * sp.size(), ["reduce"] * sp.size()),
+    "only the last": (["broadcast"], ["reduce"]),
+}
 
 
 @pytest.mark.ranks(least=2, reason="one rank's parts are as long as each other")
-def test_parts_of_other_lengths_are_one_group_without_the_empty_ones(nccl_transport):
-    counts = sizes(ROWS["growing"])
-    mine, size = counts[sp.rank()], sp.size()
-    nccl_transport.run(Allgather("float32", (mine,), counts), np.ones(mine, np.float32))
-    assert nccl_transport.since() == ["groupStart", *["broadcast"] * size, "groupEnd"]
-    whole = np.ones(sum(counts), np.float32)
-    nccl_transport.run(Reducescatter("float32", whole.shape, sp.Sum, counts, sp.rank()), whole)
-    assert nccl_transport.since() == ["groupStart", *["reduce"] * size, "groupEnd"]
-
-    counts = sizes(ROWS["only the last"])
-    mine = counts[sp.rank()]
-    nccl_transport.run(Allgather("float32", (mine,), counts), np.ones(mine, np.float32))
-    assert nccl_transport.since() == ["groupStart", "broadcast", "groupEnd"]
+@pytest.mark.parametrize("rows", PART_CALLS)
+def test_parts_are_one_call_or_one_group_without_the_empty_ones(nccl_transport, rows):
+    counts = sizes(ROWS[rows])
+    mine, whole = counts[sp.rank()], sum(counts)
+    requests = (
+        Allgather("float32", (mine,), counts),
+        Reducescatter("float32", (whole,), sp.Sum, counts, sp.rank()),
+    )
+    for request, calls in zip(requests, PART_CALLS[rows], strict=True):
+        nccl_transport.run(request, np.ones(request.shape, np.float32))
+        group = [] if rows == "even" else [["groupStart"], ["groupEnd"]]
+        assert nccl_transport.since() == sum([*group[:1], calls, *group[1:]], [])
     to_itself = tuple(mine if r == sp.rank() else 0 for r in range(sp.size()))
-    request = Alltoall("float32", (mine,), to_itself, to_itself)
-    nccl_transport.run(request, np.ones(mine, np.float32))
+    nccl_transport.run(Alltoall("float32", (mine,), to_itself, to_itself), ones(mine))
     assert nccl_transport.since() == ["groupStart", *(["send", "recv"] if mine else []), "groupEnd"]
 
 

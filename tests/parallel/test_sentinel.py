@@ -44,7 +44,7 @@ pytestmark = pytest.mark.ranks(most=1, reason="the ranks are processes of its ow
 SIZE = 5
 SECONDS = 120.0
 """What takes a process longer to end hangs; on a slow and busy machine many seconds are usual."""
-GONE = "is gone: it was killed, or left by os._exit; how cannot be seen any more."
+GONE = "is gone: it was killed, or left by os._exit; the exit status is unknown."
 
 
 class Rank(SimpleNamespace):
@@ -318,7 +318,7 @@ def test_a_sentinel_that_goes_without_a_word(two_hosts, goes, how):
     (said,) = stays.written
     ranks = {"here": "0–1", "there": "2–4"}[goes]
     if how == "alone":
-        assert f"warning: the process that watches over host {goes} (ranks {ranks}) has" in said
+        assert f"warning: the process that watches host {goes} (ranks {ranks}) has" in said
     else:
         assert f"host {goes} (ranks {ranks}) has broken off its connection" in said
     heard = "end\n" if how == "with its host" else None
@@ -452,7 +452,7 @@ def test_how_a_process_ended():
     assert ending(signal.SIGKILL, 0) == "was killed by signal 9 (SIGKILL)."
     assert "killed 2 process(es) of this host for lack of memory" in ending(signal.SIGKILL, 2)
     assert "memory" not in ending(signal.SIGSEGV, 2)
-    assert "asked it to end" in ending(signal.SIGTERM, 0)
+    assert "the launcher or the scheduler" in ending(signal.SIGTERM, 0)
     assert "exit code 3 " in ending(3 << 8, 0)
 
 

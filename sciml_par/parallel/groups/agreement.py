@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,9 +13,6 @@ _COMPARED = struct.Struct("<16sQQ")
 """The digest of the signature, the number of the collective, and the digest of all before it."""
 
 _NUMBER = struct.Struct("<q")
-
-History = Mapping[int, bytes]
-"""{number of a collective: digest of its signature}."""
 
 
 def compare(group: Group, signature: Signature, number: int) -> list[int]:
@@ -46,7 +42,9 @@ def _past_explanation(group: Group) -> str:
     recent = {number: announcement.signature for number, announcement in group.progress.history}
     digests = {number: signature.digest for number, signature in recent.items()}
     sequence = group.progress.sequence
-    number = first_difference(group.control.allgather(digests))
+    histories = group.control.allgather(digests)
+    known = sorted(set(digests).intersection(*histories))
+    number = next((n for n in known if len({history[n] for history in histories}) > 1), None)
     if number is None:
         return (
             f"The ranks of «{group.name}» did not ask for the same collectives in the same order, "
@@ -57,13 +55,6 @@ def _past_explanation(group: Group) -> str:
     message = mismatch_message(group.name, dict(enumerate(asked_for)))
     return (
         f"{message}\nThat was their collective number {number}, {sequence - number} before "
-        f"this one; results since then are wrong. Ranks compare what they have not asked for "
-        f"before; with SCIML_PAR_CHECK=always, everything."
+        f"this one; results since then are wrong. Ranks compare new requests only; with "
+        f"SCIML_PAR_CHECK=always, all."
     )
-
-
-def first_difference(histories: Sequence[History]) -> int | None:
-    """Return the first collective in all `histories`, [P], at which they differ, or None."""
-    known = set(histories[0]).intersection(*histories[1:])
-    different = (n for n in sorted(known) if len({history[n] for history in histories}) > 1)
-    return next(different, None)

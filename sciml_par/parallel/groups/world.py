@@ -12,30 +12,30 @@ from sciml_par.parallel.groups.mailbox import Mailbox
 
 
 class Service(Protocol):
-    """What works beside the program, on a thread or process of its own."""
+    """Works next to the program, on a separate thread or process."""
 
     def stop(self) -> None:
         """End the work."""
 
 
 class TimelineService(Service, Protocol):
-    """This rank's part in the recording of a timeline."""
+    """Records this rank's part of a timeline."""
 
     def merge(self) -> str | None:
-        """Make one file of what all ranks have recorded; what has kept it from it (collective)."""
+        """Merge all ranks' records into one file; return the obstacle, if any (collective)."""
 
     def close(self) -> None:
-        """`stop` and `merge` at the end of the program (collective)."""
+        """Stop and merge at the end of the program (collective)."""
 
 
 class ErrorReporter(Protocol):
-    """Reports an error that ends this rank, in step with the others."""
+    """Reports an error that ends this rank, together with the others."""
 
     def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
         """Print `text` once for all ranks that fail alike."""
 
     def stop(self) -> None:
-        """Report uncaught errors no more."""
+        """Stop reporting uncaught errors."""
 
 
 class JobEnd(Protocol):
@@ -44,7 +44,7 @@ class JobEnd(Protocol):
     sentinel: Any
 
     def with_message(self, message: str) -> None:
-        """Say `message` and end every rank of the job (does not return)."""
+        """Print `message` and end every rank of the job (does not return)."""
 
     def with_code(self, exit_code: int) -> None:
         """End every rank of the job (does not return)."""
@@ -56,8 +56,8 @@ class GpuTransport:
 
     Attributes
     ----------
-    obstacle : why not by NCCL; empty if by NCCL.
-    surprising : whether there are GPUs, so that one would expect NCCL.
+    obstacle : why NCCL is not used; empty if it is.
+    surprising : whether there are GPUs, so that a user expects NCCL.
     """
 
     obstacle: str
@@ -74,18 +74,18 @@ class World:
     host : the group of the ranks on this host, in shared memory.
     alone : the group of this rank only.
     hosts : the host of each rank, by the number of the first rank on it, [P].
-    threads : the cores that this rank may keep busy.
-    gpu : the GPU that this rank sees, as CUDA_VISIBLE_DEVICES names it, or None.
-    transport : how tensors travel between the ranks' GPUs.
+    threads : the number of cores for this rank.
+    gpu : this rank's GPU as in CUDA_VISIBLE_DEVICES, or None.
+    transport : the way of tensors between GPUs.
     failures : reports the errors that end this rank.
-    mailbox : short messages between ranks beside the collectives.
+    mailbox : short messages between ranks.
     job_end : ends all ranks.
-    watchdog : notices collectives that stand still; None where there is no thread for it.
-    sentinel : the process that names this rank if it is lost, or None.
-    process_sets : what the Horovod facade keeps of the groups that it was asked for, by number.
+    watchdog : notices collectives that make no progress; None if it has no thread.
+    sentinel : the process that reports this rank if it is lost, or None.
+    process_sets : the groups of the Horovod facade, by number.
     timeline : this rank's part in the recording of a timeline, or None.
-    kept : what parts of the package keep from one call to the next, by names of their own.
-    process : the process that is this rank; a child made by a fork is not.
+    kept : values that parts of the package keep between calls, by name.
+    process : the rank's process; a child made by a fork has another one.
     """
 
     communicator: Communicator
@@ -117,7 +117,7 @@ def enter(new: World) -> World:
 
 
 def leave() -> World | None:
-    """Return the ranks that this process belonged to until now, if any."""
+    """Leave the ranks of this job and return them, if any."""
     global world  # noqa: PLW0603
     left, world = world, None
     return left
@@ -143,43 +143,43 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """This process's number, 0 ≤ rank < size (local)."""
+    """Return this process's number, 0 ≤ rank < size (local)."""
     return current_world().communicator.rank
 
 
 def size() -> int:
-    """Return how many ranks there are (local)."""
+    """Return the number of ranks (local)."""
     return current_world().communicator.size
 
 
 def local_rank() -> int:
-    """This process's number among the ranks on its host (local)."""
+    """Return this process's number among the ranks on its host (local)."""
     return current_world().host.rank
 
 
 def local_size() -> int:
-    """Return how many ranks run on this host (local)."""
+    """Return the number of ranks on this host (local)."""
     return current_world().host.size
 
 
 def cross_rank() -> int:
-    """This host's number among the hosts that have a rank with this `local_rank` (local)."""
+    """Return this host's number among the hosts with a rank of this `local_rank` (local)."""
     return _hosts_with(local_rank()).index(current_world().host.world_ranks[0])
 
 
 def cross_size() -> int:
-    """On how many hosts there is a rank with this `local_rank` (local)."""
+    """Return the number of hosts with a rank of this `local_rank` (local)."""
     return len(_hosts_with(local_rank()))
 
 
 def is_homogeneous() -> bool:
-    """Return whether as many ranks run on every host (local)."""
+    """Return whether every host has the same number of ranks (local)."""
     hosts = current_world().hosts
     return len({hosts.count(host) for host in hosts}) == 1
 
 
 def barrier() -> None:
-    """Wait until every rank has come here (collective)."""
+    """Wait until every rank has reached this call (collective)."""
     current_world().communicator.barrier()
 
 

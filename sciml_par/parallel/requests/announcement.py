@@ -1,4 +1,4 @@
-"""What a rank asks the others for, told so that one without data can take part."""
+"""A step of a collective, announced so that a rank without data can take part."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class Announcement:
 
     @cached_property
     def key(self) -> int:
-        """A number that tells its signature from others."""
+        """The key of the signature."""
         return self.signature.key

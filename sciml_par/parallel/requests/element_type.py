@@ -19,12 +19,12 @@ class ElementType:
 
     Attributes
     ----------
-    name : TensorFlow's and NumPy's name, as "float32".
-    stablehlo : its spelling in StableHLO text, as "f32".
+    name : in TensorFlow and NumPy, as "float32".
+    stablehlo : in StableHLO text, as "f32".
     size : bytes per element.
-    mpi_name : the name of MPI's datatype, as "FLOAT".
-    nccl_name : the name of NCCL's datatype, as "FLOAT32"; None where NCCL has none.
-    real_name : of a complex type, the type of its two parts; None for others.
+    mpi_name : of MPI's datatype, as "FLOAT".
+    nccl_name : of NCCL's datatype, as "FLOAT32"; None if NCCL has none.
+    real_name : of the two parts of a complex type; None for others.
     """
 
     name: str
@@ -90,13 +90,13 @@ ELEMENT_TYPES = _table()
 _REMEDIES = {
     "string": "Exchange texts as Python objects, by Communicator.allgather_object or its "
     "broadcast_object.",
-    "resource": "It is a handle: give the value that it stands for.",
-    "variant": "It is a handle: give the tensors that it stands for.",
+    "resource": "It is a handle: pass its value.",
+    "variant": "It is a handle: pass its tensors.",
 }
 
 
 def element_type(name: str, *, where: str) -> ElementType:
-    """The element type called `name`, or an `InputError` that says what `where` can carry."""
+    """Return the element type called `name`, or raise `InputError` with the possible ones."""
     try:
         return ELEMENT_TYPES[name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""The reductions: which there are, and for which types each has a meaning."""
+"""The reductions and the element types that each can combine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReduceOp(enum.Enum):
     PRODUCT = "Product"
     """Π_r x_r; on booleans: and"""
     ADASUM = "Adasum"
-    """a sum that counts once what the x_r have in common (`allreduce` alone)"""
+    """a sum in which the common part of the x_r counts once (`allreduce` alone)"""
 
     def __repr__(self) -> str:
         return self.value
@@ -40,7 +40,7 @@ Adasum = ReduceOp.ADASUM
 
 
 def check_reducible(op: ReduceOp, dtype: str, *, where: str) -> None:
-    """Raise `InputError` where `op` has no meaning for the element type named `dtype`."""
+    """Raise `InputError` if `op` has no meaning for the element type named `dtype`."""
     if not isinstance(op, ReduceOp):
         raise InputError(
             f"{where}: expected op to be one of sciml_par.parallel's "
@@ -69,7 +69,7 @@ def check_reducible(op: ReduceOp, dtype: str, *, where: str) -> None:
 
 
 def check_scatterable(op: ReduceOp, dtype: str, *, where: str) -> None:
-    """`check_reducible`, for a collective of which each rank gets a part alone."""
+    """Raise as `check_reducible`, also for Adasum, for a collective with a part on each rank."""
     check_reducible(op, dtype, where=where)
     if op is Adasum:
         raise InputError(

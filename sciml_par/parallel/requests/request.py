@@ -1,7 +1,7 @@
-"""What one call site of a collective asks for, whoever carries it out.
+"""The request of a call site of a collective, for any transport.
 
-Shapes are static. A request knows its own side (what this rank gives and gets) and what all ranks
-must have in common, its signature.
+Shapes are static. A request has this rank's input and output, and the signature that is common to
+all ranks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Request:
-    """The part that all collectives share.
+    """The common part of all collectives.
 
     Parameters
     ----------
-    name : what the user calls the collective; None where the user does not.
+    name : the user's name of the collective, or None.
     """
 
     dtype: str
@@ -38,42 +38,42 @@ class Request:
 
     @property
     def count(self) -> int:
-        """How many elements this rank gives."""
+        """The number of elements of this rank's tensor."""
         return math.prod(self.shape)
 
     @property
     def row(self) -> int:
-        """How many elements a row of this rank's tensor has."""
+        """The number of elements of a row of this rank's tensor."""
         return math.prod(self.shape[1:])
 
     @property
     def receive_shape(self) -> Shape:
-        """The shape of what this rank gets."""
+        """The shape of this rank's result."""
         return self.shape
 
     @property
     def reduction(self) -> ReduceOp | None:
-        """The arithmetic that it takes; None where elements only move."""
+        """The reduction; None if elements only move."""
         return None
 
     @property
     def is_meeting(self) -> bool:
-        """Whether every rank's result depends on all ranks, so that none gets it before all begin.
+        """Whether no rank gets its result before all begin, since it depends on all ranks' inputs.
 
-        Alike on all ranks with equal signatures.
+        Ranks with equal signatures have equal values.
         """
         return False
 
     @property
     def signature(self) -> Signature:
-        """What the ranks must ask for alike."""
+        """The part in which all ranks must be equal."""
         raise NotImplementedError
 
     @property
     def in_reals(self) -> Self:
-        """The same, with complex numbers as two real ones each; itself for a product, or for reals.
+        """The request with each complex number as two reals; unchanged for a product or reals.
 
-        So no transport has to know that complex numbers exist, but for their product.
+        So complex numbers are special to transports in products only.
         """
         real = self.element.real
         if real is None or self.reduction is Product:
@@ -81,7 +81,7 @@ class Request:
         return replace(self, dtype=real.name, shape=(*self.shape, 2))
 
     def elements(self, rows: Sequence[int]) -> list[int]:
-        """Numbers of rows as numbers of elements."""
+        """Return numbers of rows as numbers of elements."""
         return [n * self.row for n in rows]
 
 
@@ -146,7 +146,7 @@ class Reducescatter(Request):
 
     Parameters
     ----------
-    rows : how many rows each rank receives, [P].
+    rows : the number of rows of each rank's result, [P].
     rank : this rank.
     """
 
@@ -180,7 +180,7 @@ class Alltoall(Request):
 
     Parameters
     ----------
-    sent, received : how many rows go to and come from each rank, [P].
+    sent, received : numbers of rows to and from each rank, [P].
     """
 
     sent: Shape
@@ -203,11 +203,11 @@ def any_rows(kind: str, dtype: str, shape: Sequence[int], name: str | None = Non
 def exchange_of_rows(
     kind: str, dtype: str, shape: Sequence[int], name: str | None = None
 ) -> Signature:
-    """The signature of the exchange of these dimensions, which comes before such a collective."""
+    """Return the signature of the exchange of numbers of rows before such a collective."""
     return replace(any_rows(kind, dtype, shape, name), rows_only=True)
 
 
 def even_rows(n: int, parts: int) -> Shape:
-    """`n` rows in `parts` parts as even as can be; the first ones have a row more where need be."""
+    """Return `n` rows in `parts` nearly equal parts; the first ones may have a row more."""
     each, more = divmod(n, parts)
     return tuple(each + (r < more) for r in range(parts))

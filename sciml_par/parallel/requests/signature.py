@@ -1,4 +1,4 @@
-"""What a rank asks for, in a form that ranks can compare."""
+"""The signature of a request, which ranks compare, and the message if they differ."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sciml_par._text import rank_list
 from sciml_par.parallel.requests.reduce_op import ReduceOp
 
 KEY_MASK = (1 << 30) - 1
-"""The largest number that Python computes with as one digit."""
+"""The largest number that is one digit to Python."""
 
 NUMBERS_OF_ROWS = ": numbers of rows"
-"""How the text of a signature ends where the ranks only tell each other how many rows they have."""
+"""The end of a signature's text if ranks only exchange their numbers of rows."""
 
 IN_INPUT_PIPELINE = " in an input pipeline"
-"""How the names of collectives end that `tf.data` calls; see `input_pipeline.py`."""
+"""The end of the names of collectives in `tf.data`; see `input_pipeline.py`."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What all ranks must ask for alike.
+    """The part of a request in which all ranks must be equal.
 
-    `shape` is that of one rank's tensor; where ranks may differ in a dimension it holds None.
+    `shape` is that of one rank's tensor, with None for a dimension in which ranks may differ.
     Exchanges without a tensor have no `dtype`. `transport` is the name of the transport; `name` is
     the user's. `rows_only`: the ranks only exchange their numbers of rows, before the tensors
     travel. `some_empty`: a rank gives or gets no elements, so the ranks compare it each time.
@@ -61,17 +61,17 @@ class Signature:
 
     @cached_property
     def digest(self) -> bytes:
-        """16 bytes that differ where the texts do."""
+        """A digest of the text, 16 bytes."""
         return hashlib.blake2b(str(self).encode(), digest_size=16).digest()
 
     @property
     def is_compared_always(self) -> bool:
-        """Whether the ranks compare it each time, because its place in the order is not sure."""
+        """Whether the ranks compare it each time because its place in the order may vary."""
         return self.name is not None and self.name.endswith(IN_INPUT_PIPELINE)
 
     @cached_property
     def key(self) -> int:
-        """As many bits of the digest as `KEY_MASK` has, as a number."""
+        """The bits of `KEY_MASK` in the digest."""
         return int.from_bytes(self.digest[:4], "little") & KEY_MASK
 
 
@@ -86,16 +86,16 @@ _MISMATCH = re.compile(r"The ranks of «.*?» did not ask for the same .*?depend
 
 
 def found_mismatch(text: str) -> str | None:
-    """The part of an error's text that is the same on all ranks; None if that is of another error.
+    """Return the message of a mismatch in an error's text, or None.
 
-    A graph's error adds names of its own.
+    A graph's error adds names of operations, which differ from rank to rank.
     """
     found = _MISMATCH.search(text)
     return found and found.group()
 
 
 def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
-    """What each rank asked for, {rank: signature}; equal ones share a line."""
+    """Return the message with `asked`, {rank: signature}; equal signatures share a line."""
     asked_for: dict[str, list[int]] = {}
     for rank, signature in asked.items():
         asked_for.setdefault(signature, []).append(rank)

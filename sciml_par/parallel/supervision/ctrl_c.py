@@ -1,4 +1,4 @@
-"""Ctrl-C at a rank whose main thread waits inside MPI or TensorFlow.
+"""End the job at Ctrl-C while the main thread waits inside MPI or TensorFlow.
 
 Python runs signals' handlers between its own instructions, so a rank that waits for others in a
 call of C would not raise KeyboardInterrupt before they come. Python writes a signal's number to a
@@ -33,7 +33,7 @@ _INTERRUPTED = 128 + signal.SIGINT
 def watch_for_ctrl_c(
     communicators: Callable[[], Iterable[Communicator]], mailbox: Mailbox, job_end: JobEnd
 ) -> None:
-    """Let Ctrl-C end waits in C as well, unless the program reads signals' numbers."""
+    """Let Ctrl-C end waits in C as well, unless the program has a wake-up descriptor."""
     if threading.current_thread() is not threading.main_thread():
         return  # where Python lets nobody ask for them
     reading, writing = os.pipe()
@@ -80,14 +80,14 @@ def _watch(
 
 
 def _place(communicators: Callable[[], Iterable[Communicator]]) -> tuple[Any, ...]:
-    """Where the main thread stands, and in which collectives this rank is."""
+    """Return the place of the main thread, and the numbers of this rank's collectives."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     numbers = [each.progress.sequence for each in communicators()]
     return id(frame), frame and frame.f_lasti, numbers
 
 
 def _waits(communicators: Callable[[], Iterable[Communicator]]) -> tuple[int, str, Any]:
-    """This rank's number, the group and the signature of what it waits in; or None for that."""
+    """Return the rank, the group and the signature of the collective in progress, or None."""
     for each in communicators():
         current = each.in_progress()
         if current is not None:

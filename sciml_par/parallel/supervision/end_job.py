@@ -1,4 +1,4 @@
-"""The end of the job: whatever finds that it cannot go on ends all ranks here."""
+"""End all ranks of the job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import threading
-from typing import Protocol
+from typing import Any
 
 from sciml_par._stderr import write_error
 from sciml_par.parallel.groups.communicator import Communicator
@@ -14,27 +14,20 @@ from sciml_par.parallel.groups.communicator import Communicator
 _KILL_SECONDS = 5.0
 
 
-class Sentinel(Protocol):
-    """The process that names a rank which is lost."""
-
-    def said(self) -> None:
-        """This rank ends the job, and why has been told."""
-
-
 class JobEnd:
     """Ends all ranks, from any thread.
 
     Attributes
     ----------
-    sentinel : is told first, so that it does not report this rank as lost; or None.
+    sentinel : notified first, so that it does not report this rank as lost; or None.
     """
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
-        self.sentinel: Sentinel | None = None
+        self.sentinel: Any = None
 
     def with_message(self, message: str) -> None:
-        """Say `message` and end every rank of the job (does not return)."""
+        """Print `message` and end every rank of the job (does not return)."""
         write_error(f"{message}\nsciml_par: the job ends.")
         self.with_code(1)
 
@@ -59,7 +52,7 @@ class JobEnd:
 
 
 def abort_gpus(communicator: Communicator) -> None:
-    """End what the GPU is doing for the world's groups, should it wait for other ranks."""
+    """Abort the GPU's collectives of all groups, which may wait for other ranks."""
     for group in communicator.all_groups:
         if group.nccl_transport is not None:
             group.nccl_transport.abort()

@@ -1,4 +1,4 @@
-"""An error that leaves the program ends the job, and is reported once for all ranks."""
+"""Report an uncaught error once for all ranks, and end the job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GRACE_SECONDS = 1.0
 _SECONDS_TO_REPORT = 5.0
 
 _OF_FOREIGN_CODE = ("FailedPreconditionError", "TransferError")
-"""What a SystemExit becomes where it would have passed through foreign code."""
+"""The errors that foreign code makes of a SystemExit."""
 
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], None]
 
@@ -38,20 +38,19 @@ class FailureReporter:
         self._process = os.getpid()
 
     def install(self) -> None:
-        """Take over the report of uncaught exceptions."""
+        """Start reporting uncaught exceptions."""
         self._previous_hook = sys.excepthook
         sys.excepthook = self._hook
 
     def stop(self) -> None:
-        """Give it back."""
+        """Restore the previous hook."""
         if self._previous_hook is not None and sys.excepthook == self._hook:
             sys.excepthook = self._previous_hook
 
     def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
-        """Print `text` once however many ranks fail with the same error (waits ≤ 1 s).
+        """Print `text` once for all ranks that fail with the same error (waits ≤ 1 s).
 
-        Returns where every rank failed, so that each can end by itself; otherwise the ranks that
-        are still at work are ended with `exit_code`.
+        Return if every rank failed; otherwise end the other ranks with `exit_code`.
         """
         key = found_mismatch(str(error)) or f"{type(error).__name__}: {error}"
         failed = self._collect(Failed(key, text))
@@ -64,7 +63,7 @@ class FailureReporter:
             self._job_end.with_code(exit_code)
 
     def _collect(self, mine: Failed) -> dict[int, Failed]:
-        """Who fails as well, given a moment: {rank: what it says}."""
+        """Return {rank: message} of all ranks that fail within a moment."""
         self._mailbox.send(mine)
         deadline = time.monotonic() + _GRACE_SECONDS
         while len(self._mailbox.failed) < self._communicator.size - 1:

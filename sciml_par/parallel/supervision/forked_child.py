@@ -1,7 +1,7 @@
-"""A child made by a fork is a copy of the rank, and no part of the job.
+"""Cut a child made by a fork off from the job, of which it is not a part.
 
-It has the rank's memory and open files, but none of its threads. Whatever it does, raise, exit or
-be killed, it must neither speak to the other ranks nor end MPI in the rank's name.
+It has the rank's memory and open files, but not its threads. However it ends, it must neither send
+messages to other ranks nor finalize MPI.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def watch_for_forks(current: Callable[[], World | None]) -> None:
-    """Cut children off from the ranks of the world that there is then (done once)."""
+    """Cut later children off from the current world (done once)."""
     os.register_at_fork(after_in_child=lambda: _cut_off(current()))
 
 
@@ -35,7 +35,7 @@ def _cut_off(world: World | None) -> None:
 
 
 def refuse(*_: Any) -> NoReturn:
-    """Raise what a collective in a child ends with."""
+    """Raise the error of a collective in a child."""
     raise InputError(
         f"A collective was called in process {os.getpid()}, a child made by a fork; only the rank "
         f"itself takes part in collectives. Let it call them, and give the child their results."
@@ -43,10 +43,10 @@ def refuse(*_: Any) -> NoReturn:
 
 
 def finalize_mpi_in_the_rank_only() -> None:
-    """Let a child that ends by `sys.exit`, an error or its last line not finalize MPI.
+    """Keep a child that ends by `sys.exit`, an error or its last line from finalizing MPI.
 
-    mpi4py finalizes MPI at the end of the process, also in a child, which then waits for all ranks
-    for ever. Call it before MPI is loaded: only then does mpi4py look at the option.
+    mpi4py finalizes MPI at the end of a child as well, which then waits for all ranks forever.
+    mpi4py reads the option only when MPI is loaded, so call this before.
     """
     import mpi4py
 
@@ -60,7 +60,7 @@ def finalize_mpi_in_the_rank_only() -> None:
 
 
 def finalize_at_the_end() -> None:
-    """Let this process finalize MPI when it ends, and no child of it."""
+    """Finalize MPI when this process ends, but not its children."""
     atexit.register(_finalize, os.getpid())
 
 
@@ -75,9 +75,9 @@ def _finalize(rank: int) -> None:
 
 @lru_cache(maxsize=1)
 def _leave_early(rank: int) -> None:
-    """Let children end before mpi4py would finalize MPI, where the program has loaded it.
+    """End children before mpi4py would finalize MPI, if the program has loaded it.
 
-    What Python ends a child with is known only if an error or `sys.exit` does it.
+    A child's exit code is known only after an error or `sys.exit`.
     """
     codes = [0]
 

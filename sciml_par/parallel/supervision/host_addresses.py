@@ -1,4 +1,4 @@
-"""Under which addresses the hosts of a job reach each other."""
+"""The addresses by which the hosts of a job reach each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Place = tuple[str, int]
 
 _INTERFACE = "SCIML_PAR_INTERFACE"
 _LAUNCHERS_INTERFACE = ("MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE", "OMPI_MCA_btl_tcp_if_include")
-"""What MPICH's `mpirun -iface` and Open MPI's `mpirun --mca btl_tcp_if_include` tell the ranks."""
+"""Set by MPICH's `mpirun -iface` and Open MPI's `mpirun --mca btl_tcp_if_include`."""
 
 _SECONDS_TO_CONNECT = 2.0
 _LOOPBACK = "127.0.0.1"
@@ -30,7 +30,7 @@ _ADDRESS_IN_ANSWER = slice(20, 24)
 
 
 def addresses_to_listen_on(environment: Mapping[str, str]) -> list[str]:
-    """Return the addresses at which this host awaits the others, the one to be preferred first."""
+    """Return the addresses at which this host awaits the others, the best first."""
     asked = [name.strip() for name in environment.get(_INTERFACE, "").split(",") if name.strip()]
     there = interface_addresses()
     for name in asked:
@@ -47,10 +47,10 @@ def addresses_to_listen_on(environment: Mapping[str, str]) -> list[str]:
 
 
 def own_addresses() -> list[str]:
-    """Return the addresses under which other hosts may reach this one; loopback only without any.
+    """Return the addresses by which other hosts may reach this one, or else loopback.
 
-    They are what its name stands for, and that of the interface by which it would send; or those
-    of all interfaces, where its name is not known and no route leads out of its network.
+    They are those of its name and of the interface to other networks. If neither is known, they
+    are those of all interfaces.
     """
     found: list[str] = []
     with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ def _beyond_this_host(addresses: Sequence[str]) -> list[str]:
 
 
 def open_hubs(addresses: Sequence[str]) -> list[socket.socket]:
-    """Listen on these addresses alone, as far as they are this host's."""
+    """Listen on those of the addresses that are this host's."""
     hubs = []
     for address in addresses:
         with contextlib.suppress(OSError):
@@ -95,9 +95,9 @@ def open_hubs(addresses: Sequence[str]) -> list[socket.socket]:
 
 
 def connect_to_one_of(places: Sequence[Place]) -> socket.socket | None:
-    """Return a connection to the first place that takes it within two seconds; None if none does.
+    """Return a connection to the first place that accepts it within two seconds, or None.
 
-    All are tried at once, since a firewall that drops what it does not like gives no answer.
+    All are tried at once, since a firewall may drop packets without an answer.
     """
     limit = time.monotonic() + _SECONDS_TO_CONNECT
     connected: dict[int, socket.socket] = {}

@@ -1,7 +1,7 @@
-"""Whether ranks still do the same: digests of their order are compared, about once a second.
+"""Compare digests of the ranks' orders of collectives, about once a second and at the end.
 
-What ranks have agreed on they do not compare again. If two of them later ask for different
-collectives of that kind, nothing need stand still, and what they compute is wrong.
+Agreed signatures are not compared again. If two ranks later confuse such collectives, nothing need
+stand still, but results are wrong.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from sciml_par.parallel.groups.mailbox import Identity, Left, Mailbox, OrderDige
 from sciml_par.parallel.groups.progress import Group
 
 SECONDS = 1.0
-"""How often rank 0 of a group tells the others what it has done."""
+"""The interval at which rank 0 of a group sends its digest."""
 
 
 class OrderCheck:
-    """Compares what this rank has done in its groups with what rank 0 of each has."""
+    """Compares this rank's order in each group with that of the group's rank 0."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
         self._told: dict[Identity, tuple[int, float]] = {}
 
     def look(self, group: Group, now: float) -> str | None:
-        """Tell or compare the digest of a group; what is wrong with it, or None."""
+        """Send or compare the digest of a group; return a message if it differs, or None."""
         if group.rank == 0:
             self._tell(group, now)
             return None
@@ -37,7 +37,7 @@ class OrderCheck:
         return order_message(group, 0, theirs.number)
 
     def forget_gone(self, groups: set[Identity]) -> None:
-        """Drop what is known of groups that are not among `groups`."""
+        """Drop all groups that are not among `groups`."""
         for group in [each for each in self._told if each not in groups]:
             del self._told[group]
 
@@ -82,7 +82,7 @@ def order_message(group: Group, other: int, number: int) -> str:
 
 
 def is_over(group: Group, number: int) -> bool:
-    """Return whether the collective is over; what is in progress is the watchdog's to look at."""
+    """Return whether this rank has finished the collective `number`."""
     return number < group.progress.sequence or (
         number == group.progress.sequence and group.progress.in_progress is None
     )

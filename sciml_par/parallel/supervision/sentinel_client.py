@@ -1,4 +1,4 @@
-"""A rank's side of the sentinel: start one per host, and tell it how this rank ends."""
+"""Start a sentinel per host, and report to it how this rank ends."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from sciml_par.parallel.supervision.host_addresses import (
 from sciml_par.parallel.supervision.sentinel_process.other_hosts import Neighbours, introduce
 
 _LONGEST_PATH = 100
-"""The kernel takes no longer name of a socket than about this."""
+"""About the longest name of a socket that the kernel accepts."""
 
-_PROGRAM = "import sys; sys.path.append({folder!r}); from {package}.main import main; main()"
-"""Imports the sentinel without the packages around it, which would take long."""
+_PROGRAM = "import sys; sys.path.append({folder!r}); from {package}.watch import main; main()"
+"""Imports the sentinel without the packages around it, which is faster."""
 
 
 class Sentinel:
@@ -51,20 +51,20 @@ class Sentinel:
         os.register_at_fork(after_in_child=self._connection.close)
 
     def obey(self, end: Callable[[], None], starter: subprocess.Popen[bytes] | None) -> None:
-        """Call `end` from another thread once another rank is lost.
+        """Call `end` from another thread when another rank is lost.
 
-        That thread also sees off `starter`, the process that has only started the sentinel.
+        That thread also waits for `starter`, which only starts the sentinel.
         """
         threading.Thread(
             target=self._listen, args=(end, starter), name="sciml_par sentinel", daemon=True
         ).start()
 
     def stop(self) -> None:
-        """This rank has done its part; it may go."""
+        """Report that this rank ends in order."""
         self._tell("bye")
 
     def said(self) -> None:
-        """This rank ends the job, and why has been told."""
+        """Report that this rank ends the job and has given the reason."""
         self._tell("said")
 
     def _tell(self, line: str) -> None:
@@ -87,13 +87,13 @@ Host = tuple[str, list[int]]
 
 @dataclass(frozen=True)
 class Invitation:
-    """Where the sentinel of rank 0 awaits those of other hosts, and what they must know.
+    """The sentinel of rank 0 as other hosts' sentinels must know it.
 
     Attributes
     ----------
-    places : (address, port) of each interface that it listens on, the best first.
+    places : (address, port) of each interface on which it listens, the best first.
     host : that of rank 0.
-    seconds : how long a host may be silent before it counts as lost, as rank 0 has it.
+    seconds : the time of silence after which a host counts as lost.
     """
 
     places: tuple[Place, ...]
@@ -110,7 +110,7 @@ def start_sentinel(
     *,
     host_timeout: float = math.inf,
 ) -> Sentinel | None:
-    """Have this host's ranks watched by a process of its own (collective).
+    """Start the process that watches this host's ranks (collective).
 
     Parameters
     ----------
@@ -118,8 +118,8 @@ def start_sentinel(
     host : the ranks on this host.
     environment : SCIML_PAR_SENTINEL=0, on any rank, switches it off; see also
         `addresses_to_listen_on`.
-    end : what to do when another rank is lost; it is called from a thread of its own.
-    host_timeout : after how many seconds of silence another host counts as lost; rank 0's counts.
+    end : called in a separate thread when another rank is lost.
+    host_timeout : seconds of silence after which another host counts as lost; rank 0's counts.
     """
     off = environment.get("SCIML_PAR_SENTINEL", "") == "0"
     mine = (socket.gethostname(), host.world_ranks) if host.rank == 0 else None
@@ -138,7 +138,7 @@ def start_sentinel(
         )
     path = host.control.bcast(path)
     connection = _connect(path, everyone.rank, _line_to_launcher(environment))
-    # Nobody goes on, or ends, before all have met.
+    # No rank continues, or ends, before all have met.
     met = everyone.control.allgather(connection is not None)
     if host.rank == 0 and path is not None:
         shutil.rmtree(os.path.dirname(path), ignore_errors=True)
@@ -154,7 +154,7 @@ def start_sentinel(
 def _invite(
     hubs: list[socket.socket], environment: Mapping[str, str], host: Host, seconds: float
 ) -> Invitation:
-    """Open what the others connect to, into `hubs` (on rank 0)."""
+    """Open the sockets to which the others connect, into `hubs` (on rank 0)."""
     hubs += open_hubs(addresses_to_listen_on(environment))
     places = tuple((hub.getsockname()[0], hub.getsockname()[1]) for hub in hubs)
     return Invitation(places, secrets.token_hex(16), host, seconds)
@@ -163,7 +163,7 @@ def _invite(
 def _neighbours(
     hosts: Sequence[Host], rank: int, invitation: Invitation | None, hubs: Sequence[socket.socket]
 ) -> Neighbours:
-    """What the sentinel of this host is to know of the others, for the first rank on it."""
+    """Return the neighbours of this host's sentinel (on its first rank)."""
     name, ranks = next(host for host in hosts if host[1][0] == rank)
     if invitation is None:
         return Neighbours(name, ranks)
@@ -189,8 +189,8 @@ def start_process(
 ) -> tuple[subprocess.Popen[bytes] | None, str | None]:
     """Start a host's sentinel.
 
-    It begins in the background; the process returned is one that only starts it. The sockets of
-    `neighbours` become the sentinel's own.
+    It starts in the background, by the process that is returned. The sockets of `neighbours` are
+    handed to the sentinel.
     """
     given = [each for each in (*neighbours.hubs, neighbours.link) if each is not None]
     try:
@@ -223,7 +223,7 @@ def _launch(settings: Mapping[str, object], descriptors: list[int]) -> subproces
         start_new_session=True,
     )
     assert process.stdin is not None
-    # The token goes this way because anybody on the host can read a command line.
+    # Not in the command line, which every user of the host can read: it has the token.
     process.stdin.write(json.dumps(settings).encode())
     process.stdin.close()
     return process

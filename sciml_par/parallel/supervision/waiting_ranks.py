@@ -1,7 +1,7 @@
-"""Who waits where: one rank of a group keeps the list, and answers those that ask.
+"""The list of waiting ranks: one rank of a group keeps it, and answers the ranks that ask.
 
-If each waiting rank told every other one, P ranks would send P² messages. So each tells one, which
-is as a rule rank 0 of the group, whether that waits itself or not.
+If each waiting rank told every other one, P ranks would send P² messages. So each tells one, in
+general rank 0 of the group, which need not wait itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present
 
 
 class WaitingRanks:
-    """The answers of one rank to those that wait."""
+    """Answers ranks that wait."""
 
     def __init__(self, mailbox: Mailbox, grace: float) -> None:
         self._mailbox = mailbox
@@ -21,7 +21,7 @@ class WaitingRanks:
         self._told: dict[Identity, int] = {}
 
     def answer(self, now: float) -> None:
-        """Answer what has been asked, and tell ranks that contradict each other."""
+        """Answer all questions, and notify ranks that contradict each other."""
         lists: dict[tuple[Identity, int], Present] = {}
         for sender, waiting in self._mailbox.take_unanswered():
             group, sequence = waiting.group, waiting.sequence
@@ -38,7 +38,7 @@ class WaitingRanks:
         self._tell_contradictions(now)
 
     def _list(self, group: Identity, sequence: int) -> Present:
-        """Who is at this place, as an answer to nobody's question yet."""
+        """Return the list of the ranks at this place."""
         asked: dict[str, list[int]] = {}
         are_told: list[int] = []
         for waiting in list(self._mailbox.waiting.get(group, {}).values()):
@@ -61,7 +61,7 @@ class WaitingRanks:
                     self._mailbox.send(answer, to=[sender])
 
     def forget_gone(self, groups: set[Identity]) -> None:
-        """Drop what is known of groups that are not among `groups`."""
+        """Drop all groups that are not among `groups`."""
         for kept in (self._contradictions, self._told):
             for group in [each for each in kept if each not in groups]:
                 del kept[group]

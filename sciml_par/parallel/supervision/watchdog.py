@@ -1,22 +1,20 @@
-"""A thread that notices when a collective stands still, and ends the job when it can never go on.
+"""A thread that notices stalled collectives, and ends the job if one can never finish.
 
-The comparison of what is new to the ranks finds most disagreements between them. What it cannot
-see is a rank that is elsewhere: in another collective, or gone. So a rank that has stood in one
-collective for half a second says where, to one rank of the group, which answers who else is there
-(`waiting_ranks.py`). If somebody stands in the same place of the order but in another collective,
-or has left, waiting is hopeless: the job ends with a message that names the ranks. If nothing
-contradicts, the others are merely slow: a warning follows after a minute, and at a limit, where
-one is set, the end. Ranks that still compare what they ask for, or wait in shared memory, do not
-contradict each other: as soon as the last one is there, all of them are told, by an error from
-which a program can go on.
+Ranks find most mismatches when they compare requests, but not if one is elsewhere: in another
+collective, or gone. So a rank that has waited in one collective for half a second reports it to one
+rank of the group, which answers with all waiting ranks (`waiting_ranks.py`). If another rank waits
+at the same place of the order but in another collective, or has left, waiting is hopeless: the job
+ends with a message that names the ranks. Otherwise the others are slow: a warning follows after a
+minute, and the end at the stall limit, if one is set. Ranks that still compare, or wait in shared
+memory, do not contradict each other: when the last one arrives, all get an error from which a
+program can continue.
 
-A rank that does not answer within two seconds is passed over for the next of 0, 1, 3, 7, …; the
-last to be asked is the asking rank itself. Ranks ask again after 2, 8, 32 seconds and so on,
-beginning with rank 0, and before they warn or end the job. So two that have told different ranks
-find each other, and one that waits sends a number of messages which does not grow with P.
-Each time they ask again, the lowest of those that wait asks the others where they are
-(`elsewhere.py`). These answer with the line of their program, which the warning and the end repeat,
-and with what they began at this place of the order, if they are further.
+If a rank does not answer within two seconds, the next of 0, 1, 3, 7, … is asked, and in the end the
+asking rank itself. Ranks ask again after 2, 8, 32 seconds and so on, starting with rank 0, and
+before they warn or end the job. So two that have told different ranks find each other, and the
+number of messages of a rank does not grow with P. Each time, the lowest waiting rank asks the
+missing ones where they are (`elsewhere.py`). They answer with the line of their program, which the
+messages repeat, and, if they are further, with their collective at this place of the order.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ _MOST_PLACES = 3
 
 @dataclass(frozen=True)
 class Patience:
-    """How long ranks wait for one another, in seconds."""
+    """The time that ranks wait for one another, in seconds."""
 
     announce_after: float = 0.5
     warn_after: float = 60.0
@@ -88,7 +86,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="sciml_par watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -98,7 +96,7 @@ class Watchdog:
             self._thread.join(timeout=5.0)
 
     def look(self) -> None:
-        """Take in and answer messages, and look at every group once (never waits)."""
+        """Receive and answer messages, and look at every group once (never waits)."""
         communicators: list[Communicator] = []
         with self._errors.told_once():
             communicators = list(self._communicators())
@@ -192,7 +190,7 @@ class Watchdog:
                 write_error(f"warning: {message}")
 
     def _take_answer(self, mine: Waiting, stall: _Stall) -> None:
-        """Note who is at the same number of the group's collectives, and what for."""
+        """Note the ranks at the same number of the group's collectives, and their requests."""
         answer = self._mailbox.present.get(mine.group)
         here = answer is not None and answer.sequence == mine.sequence
         if stall.present and (not here or answer is stall.answer):
@@ -206,7 +204,7 @@ class Watchdog:
         stall.present, stall.are_told = dict(sorted(found.items())), are_told
 
     def _ask(self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float) -> None:
-        """Say where this rank waits, to who keeps the list; the next one if that is silent."""
+        """Report this rank's place to the keeper of the list, or the next one if that is silent."""
         done = stall.answered or stall.question == 0
         if stall.told in self._mailbox.left or (done and now >= stall.ask_again_at):
             stall.question += 1
@@ -224,7 +222,7 @@ class Watchdog:
         self._mailbox.send(replace(mine, question=stall.question), to=[stall.told])
 
     def _keepers(self, communicator: Communicator) -> list[int]:
-        """Who may keep the list of those that wait, in the order in which they are asked."""
+        """Return the possible keepers of the list, in the order in which they are asked."""
         ranks = communicator.world_ranks
         doubling = [ranks[2**k - 1] for k in range(communicator.size.bit_length())]
         there = [rank for rank in doubling if rank not in self._mailbox.left]
@@ -246,7 +244,7 @@ class Watchdog:
         return stall.answered and heard
 
     def _gone(self, communicator: Communicator, mine: Waiting) -> list[int]:
-        """Return the ranks that have left before they came here, or by another way."""
+        """Return the ranks that have left before this collective, or after another one."""
         left = self._mailbox.left
         return [
             rank
@@ -278,7 +276,7 @@ class Watchdog:
         return f"{waiting} waited {seconds:.0f} s; {who}. {mismatch}"
 
     def _places(self, mine: Waiting, missing: list[int]) -> str:
-        """Where the programs of the missing ranks are, as far as these have said."""
+        """Return the known places of the missing ranks' programs, as text."""
         ranks_at: dict[str, list[int]] = {}
         for each in self._elsewhere(mine):
             if each.rank in missing and each.place:
@@ -287,14 +285,14 @@ class Watchdog:
         return f" ({'; '.join(told[:_MOST_PLACES])})" if told else ""
 
     def _elsewhere(self, mine: Waiting) -> list[Elsewhere]:
-        """Return what ranks have answered that do not wait where this one does."""
+        """Return the answers of the missing ranks."""
         answers = list(self._mailbox.elsewhere.get(mine.group, {}).values())
         return [each for each in answers if each.sequence == mine.sequence]
 
     def _end_in_turn(
         self, communicator: Communicator, present: dict[int, str], stall: _Stall, message: str
     ) -> None:
-        """End the job with `message`, if this rank still waits; the lowest that waits is first."""
+        """End the job with `message`, if this rank still waits; the lowest is first."""
         turn = sorted(present).index(communicator.rank)
         if stall.end_at is None:
             # Should the first be unable to, another one does it a little later.

@@ -1,10 +1,10 @@
-"""All that sciml_par asks of CuPy: NCCL and the CUDA runtime, on raw addresses.
+"""The binding to NCCL and the CUDA runtime by CuPy, on raw addresses.
 
-This is the one file that knows the binding. Another one (nccl4py, say) would replace
-what is here, `Gpu`, `Nccl`, `Link` and their `load_` functions, and nothing else would change.
+No other file depends on CuPy. Another binding (such as nccl4py) would replace `Gpu`, `Nccl`, `Link`
+and their `load_` functions.
 
-Addresses, streams and events are plain integers. Every call on a stream only enqueues, but for
-`Gpu.synchronize`. Errors of the libraries leave as `BindingError`.
+Addresses, streams and events are plain integers. Every call on a stream only enqueues, except
+`Gpu.synchronize`. Errors of the libraries become a `BindingError`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BindingError(SciMLParError):
 
 
 class MissingBindingError(SciMLParError):
-    """CuPy, NCCL or the GPU cannot be used here; the text says why."""
+    """CuPy, NCCL or the GPU cannot be used here, for the reason in the text."""
 
 
 class Gpu:
@@ -42,19 +42,19 @@ class Gpu:
         self._index = index
 
     def name(self) -> str:
-        """As the driver calls it, "NVIDIA H100"."""
+        """Return the driver's name, as "NVIDIA H100"."""
         with _reported("cudaGetDeviceProperties"):
             name: bytes = self._cuda.getDeviceProperties(self._index)["name"]
         return name.decode()
 
     def use(self) -> None:
-        """Let what the calling thread makes belong to this GPU; a thread starts with the first."""
+        """Make this GPU that of the calling thread; a thread starts with the first one."""
         if self._index:
             with _reported("cudaSetDevice"):
                 self._cuda.setDevice(self._index)
 
     def new_stream(self) -> int:
-        """Return a stream that waits for no other."""
+        """Return a stream that does not wait for others."""
         self.use()
         with _reported("cudaStreamCreate"):
             return int(self._cuda.streamCreateWithFlags(_NON_BLOCKING))
@@ -65,13 +65,13 @@ class Gpu:
             self._cuda.streamSynchronize(stream)
 
     def new_event(self) -> int:
-        """Return a mark that can be set on streams."""
+        """Return a mark (event) for streams."""
         self.use()
         with _reported("cudaEventCreate"):
             return int(self._cuda.eventCreateWithFlags(_NO_TIMING))
 
     def record(self, event: int, stream: int) -> None:
-        """Set the mark behind the work that is on `stream` now."""
+        """Set the mark behind the present work of `stream`."""
         try:  # by hand, because every transfer passes here
             self._cuda.eventRecord(event, stream)
         except Exception as error:
@@ -111,24 +111,24 @@ class Nccl:
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """That of the library in use, (major, minor, patch)."""
+        """The version of the library, (major, minor, patch)."""
         code = int(self._nccl.get_version())  # major · 10⁴ + minor · 10² + patch since 2.9
         return code // 10000, code // 100 % 100, code % 100
 
     def datatype(self, element: ElementType) -> int | None:
-        """NCCL's number for an element type, None where it has none."""
+        """Return NCCL's number for an element type, or None."""
         if element.nccl_name is None:
             return None
         number: int | None = getattr(self._nccl, f"NCCL_{element.nccl_name}", None)
         return number
 
     def operation(self, op: ReduceOp) -> int:
-        """NCCL's number for a reduction."""
+        """Return NCCL's number for a reduction."""
         number: int = getattr(self._nccl, f"NCCL_{_OPERATIONS[op]}")
         return number
 
     def new_id(self) -> bytes:
-        """What the ranks of a new communicator have to share."""
+        """Return the id that the ranks of a new communicator must share."""
         with _reported("ncclGetUniqueId"):
             return bytes(self._nccl.get_unique_id())
 
@@ -139,7 +139,7 @@ class Nccl:
 
 
 class Link:
-    """One communicator: the calls that NCCL has, enqueued on a stream.
+    """One communicator: NCCL's calls, enqueued on a stream.
 
     Counts are in elements, `datatype` and `op` are `Nccl`'s numbers.
     """
@@ -164,7 +164,7 @@ class Link:
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
-        """Calls inside become one, so that none waits for another."""
+        """Combine the calls inside into one, so that none waits for another."""
         self._nccl.groupStart()
         try:
             yield
@@ -177,7 +177,7 @@ class Link:
             return Link(self._nccl, self._communicator.commSplit(color, key))
 
     def error(self) -> str | None:
-        """What has gone wrong since, in work that was enqueued; None if nothing."""
+        """Return the error of enqueued work, or None."""
         try:
             self._communicator.check_async_error()
         except Exception as error:
@@ -185,7 +185,7 @@ class Link:
         return None
 
     def abort(self) -> None:
-        """End the communicator at once, whatever it is doing. It is of no use then."""
+        """End the communicator at once, with its work. It cannot be used again."""
         self._communicator.abort()
 
 
@@ -198,7 +198,7 @@ def _reported(function: str) -> Iterator[None]:
 
 
 def load_gpu(index: int = 0) -> Gpu:
-    """Return the GPU number `index` of those that this process sees, or `MissingBindingError`."""
+    """Return GPU `index` of those that this process sees, or raise `MissingBindingError`."""
     try:
         from cupy.cuda import runtime
     except ImportError as error:
@@ -215,7 +215,7 @@ def load_gpu(index: int = 0) -> Gpu:
 
 
 def load_nccl() -> Nccl:
-    """NCCL, or `MissingBindingError`."""
+    """Return NCCL, or raise `MissingBindingError`."""
     try:
         from cupy.cuda import nccl
     except ImportError as error:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _SHORT_BYTES = 4096
 
 _PIECE_BYTES = 1 << 20
-"""What each rank reduces at once. For a longer buffer MPICH takes as much memory again each time,
-fresh from the operating system, and leaves the cache. Between two ranks of a host: 45 ms for
+"""The part of a buffer that each rank reduces at once. For a longer one MPICH allocates as much
+memory again each time, and leaves the cache. Between two ranks of a host: 45 ms for
 64 MiB, 19 in such pieces, 20 in quarters of them; 0.46 ms for 2 MiB, which are one piece, 0.60 in
 quarters."""
 
@@ -56,11 +56,11 @@ class MPITransport(Transport):
 
     Parameters
     ----------
-    comm : the group as mpi4py knows it, for tensors alone.
-    longest : how many bytes one call of MPI, or one block of a datatype, may have; the same on all
-        ranks. Longer tensors travel in parts that follow from the request alone.
+    comm : mpi4py's communicator, for tensors only.
+    longest : the most bytes of one call of MPI, or one block of a datatype; the same on all ranks.
+        Longer tensors travel in parts that depend only on the request.
     shared : carries short tensors through shared memory, or None; alike on all ranks.
-    machine_code : what makes it for `mpi_combined.py`, or None; alike on all ranks.
+    machine_code : makes the code for `mpi_combined.py`, or None; alike on all ranks.
     """
 
     name = "MPI"
@@ -87,7 +87,7 @@ class MPITransport(Transport):
 
     @cached_property
     def itself(self) -> MPI.Comm:
-        """This rank alone, for copies while it has its turn in the group: one for all call sites.
+        """A communicator of this rank for copies, shared by all call sites.
 
         MPI has some two thousand communicators, and a program may have more call sites.
         """
@@ -96,7 +96,7 @@ class MPITransport(Transport):
         return MPI.COMM_SELF.Dup()
 
     def free(self) -> None:
-        """Give up what was made besides `comm` (collective)."""
+        """Free all but `comm` (collective)."""
         made = vars(self).pop("itself", None)
         if made is not None:
             made.Free()
@@ -161,10 +161,10 @@ class MPITransport(Transport):
         operation: MPI.Op,
         partners: list[int],
     ) -> None:
-        """Recursive doubling (Thakur, Rabenseifner and Gropp 2005, section 4.5).
+        """Reduce by recursive doubling (Thakur, Rabenseifner and Gropp 2005, section 4.5).
 
         After round k all ranks of a group of 2^k have the group's result. They combine the same
-        pairs, so that all results are the same to the last bit.
+        pairs, so all results are the same to the last bit.
         """
         exchange, combine = self.comm.Sendrecv, operation.Reduce_local
         first, *others = partners
@@ -175,11 +175,11 @@ class MPITransport(Transport):
             combine(incoming, result)
 
     def _partners(self, nbytes: int) -> list[int]:
-        """Whom this rank doubles with, round by round; none where MPI's own way is to be used.
+        """Return this rank's partners, round by round; none if MPI chooses the algorithm.
 
-        MPICH 5 could double by itself, but for short buffers it chooses slower ways: 4.8 µs in
-        place of 3.5 for 322 floats between two ranks, and 28 in place of 19 between four that
-        share two cores. For long buffers, and in Open MPI, it chooses well.
+        For short buffers MPICH 5 chooses slower ones: 4.8 µs instead of 3.5 for 322 floats between
+        two ranks, and 28 instead of 19 between four that share two cores. For long buffers, and
+        in Open MPI, the choice is good.
         """
         power_of_two = self.size > 1 and self.size & (self.size - 1) == 0
         if not (self.is_mpich and power_of_two and 0 < nbytes <= _SHORT_BYTES):
@@ -243,10 +243,10 @@ class MPITransport(Transport):
         )
 
     def _exchange(self, sent: Parts, received: Parts) -> Transfer:
-        """Every rank's parts to and from every other.
+        """Return the transfer of every rank's parts to and from every other.
 
-        Alltoallw, because one rank may have to describe its parts in another way than others, which
-        do not know of it. In MPICH and Open MPI it is as fast as Alltoallv.
+        It uses Alltoallw, because one rank may need other datatypes for its parts than others. In
+        MPICH and Open MPI it is as fast as Alltoallv.
         """
 
         def exchange(send: Any, receive: Any) -> None:
@@ -265,7 +265,7 @@ def _offsets(counts: list[int]) -> list[int]:
 
 
 def mpi_operation(op: ReduceOp, dtype: str) -> MPI.Op:
-    """MPI's operation for `op` on elements of `dtype` (Average is Sum here: it divides later)."""
+    """Return MPI's operation for `op` on elements of `dtype` (Sum for Average)."""
     from mpi4py import MPI
 
     if dtype == "bool":

@@ -1,4 +1,4 @@
-"""Host memory as MPI and NumPy see it from its address, and transfers in pieces of it."""
+"""Buffers of MPI and NumPy at addresses in host memory, and transfers in pieces."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 LONGEST_BYTES = 1 << 30
-"""What one call of MPI is given at the most. Before MPI 4 counts and offsets are ints of 32 bits,
-and libraries of today (Open MPI 5) have nothing longer."""
+"""The most bytes of one call of MPI. Before MPI 4, and in Open MPI 5, counts and offsets are ints
+of 32 bits."""
 
 _VIEWS_KEPT = 64
 
@@ -32,20 +32,20 @@ BufferTransfer = Callable[[Any, Any], None]
 
 
 def nothing(send: int, receive: int) -> None:
-    """The transfer of no elements."""
+    """Transfer no elements."""
 
 
 def between_buffers(transfer: BufferTransfer, sent: int, received: int) -> Transfer:
-    """`transfer` between two addresses, as MPI sees their `sent` and `received` bytes."""
+    """Return `transfer` between addresses of `sent` and `received` bytes."""
     from mpi4py import MPI
 
     from_address = MPI.memory.fromaddress
 
-    # A compiled program comes back to the same few addresses; others come and go.
+    # A compiled program uses the same few addresses again.
     @lru_cache(maxsize=_VIEWS_KEPT)
     def buffers(send: int, receive: int) -> tuple[Any, Any]:
         source = from_address(send, sent)
-        # No bytes may lie anywhere, also where the result does: that is no transfer in place.
+        # Zero bytes may be at the result's address: that is not a transfer in place.
         in_place = send == receive and sent == received
         return source, source if in_place else from_address(receive, received)
 
@@ -58,19 +58,19 @@ def between_buffers(transfer: BufferTransfer, sent: int, received: int) -> Trans
 class Parts:
     """Parts of a buffer, one for each rank, as MPI's Alltoallw takes them.
 
-    A part that is beyond MPI's ints gets a datatype of its own, which holds its offset, and its
-    length in blocks (Hammond, Schäfer and Latham 2014, "To INT_MAX... and beyond!").
+    A part that is beyond MPI's ints gets a separate datatype, with its offset and its length in
+    blocks (Hammond, Schäfer and Latham 2014, "To INT_MAX... and beyond!").
 
     Parameters
     ----------
     lengths, offsets : of each part in bytes, [P].
-    longest : what MPI is given as an int, at the most.
+    longest : the largest int for MPI.
 
     Attributes
     ----------
-    nbytes : where the last part ends.
-    is_long : whether one of them needs a datatype of its own.
-    as_bytes : ((counts, offsets), datatypes) where none does.
+    nbytes : the end of the last part.
+    is_long : whether a part needs a separate datatype.
+    as_bytes : ((counts, offsets), datatypes) if none does.
     """
 
     def __init__(self, lengths: Sequence[int], offsets: Sequence[int], longest: int) -> None:
@@ -80,7 +80,7 @@ class Parts:
         self.nbytes = max(n + offset for n, offset in parts)
         self._longest = longest
         self._long = {r: p for r, p in enumerate(parts) if p[0] and sum(p) > longest}
-        # Empty parts may lie beyond as well, where nobody looks.
+        # Empty parts may be beyond as well.
         self._layout = (
             [1 if r in self._long else n for r, (n, _) in enumerate(parts)],
             [0 if r in self._long or not n else offset for r, (n, offset) in enumerate(parts)],
@@ -91,7 +91,7 @@ class Parts:
 
     @contextlib.contextmanager
     def described(self) -> Iterator[tuple[Any, list[MPI.Datatype]]]:
-        """((counts, offsets), datatypes), for as long as the context lasts."""
+        """Give ((counts, offsets), datatypes), valid inside the context."""
         types = list(self._types)
         for r, (length, offset) in self._long.items():
             types[r] = _bytes_from(offset, length, self._longest)
@@ -103,7 +103,7 @@ class Parts:
 
 
 def _bytes_from(offset: int, length: int, longest: int) -> MPI.Datatype:
-    """The datatype of `length` bytes that lie `offset` behind the address that goes with it."""
+    """Return the datatype of `length` bytes at `offset` from the buffer's address."""
     from mpi4py import MPI
 
     blocks, rest = divmod(length, longest)
@@ -135,10 +135,9 @@ def in_pieces(prepared: Callable[[int], Transfer], count: int, piece: int, size:
 def scattered_in_pieces(
     reduce: Callable[[Any, Any, list[int]], None], request: Reducescatter, piece: int
 ) -> Transfer:
-    """`reduce`, for at most `piece` elements of each rank's part at once.
+    """Return the transfer by `reduce` of at most `piece` elements of each rank's part at once.
 
-    What lies apart in a long tensor has to lie together for MPI, which takes as much memory again,
-    twice, for what it reduces at once.
+    MPI needs the parts next to each other, and allocates twice their size.
     """
     counts = request.elements(request.rows)
     if max(counts) > piece:
@@ -184,7 +183,7 @@ def _pieces_of_parts(
 
 
 def division(op: ReduceOp, divisor: int, element: ElementType) -> Divide | None:
-    """Divides the sum of so many ranks in place, for an Average; else None."""
+    """Return the division by the number of ranks in place, for an Average; else None."""
     if op is not Average:
         return None
     dtype = element.numpy
@@ -200,7 +199,7 @@ def division(op: ReduceOp, divisor: int, element: ElementType) -> Divide | None:
 def divided(
     transfer: Transfer, divide: Divide | None, received: int, element: ElementType
 ) -> Transfer:
-    """Return `transfer`, with a division of the result behind it."""
+    """Return `transfer` followed by the division of the result."""
     if divide is None:
         return transfer
     result = arrays(received, element)
@@ -213,7 +212,7 @@ def divided(
 
 
 def arrays(count: int, element: ElementType) -> Callable[[int], np.ndarray]:
-    """Gives the array of `count` elements at an address."""
+    """Return a function from an address to the array of `count` elements there."""
     from mpi4py import MPI
 
     dtype, nbytes = element.numpy, count * element.size

@@ -34,13 +34,13 @@ class NCCLTransport(Transport):
     Complex numbers travel as two real ones each, but for their product. NCCL counts elements in 64
     bits, so that a tensor of any length is one call.
 
-    A transfer is `transfer(send, receive, stream)`. It returns when the work is enqueued; whoever
-    reads the result does so on the same stream, or after `Gpu.synchronize`. Sums of 16-bit types
-    are rounded to 16 bits on the way.
+    A transfer is `transfer(send, receive, stream)`. It returns when the work is enqueued; read the
+    result on the same stream, or after `Gpu.synchronize`. Sums of 16-bit types are rounded to 16
+    bits on the way.
 
     Attributes
     ----------
-    stream : the stream for tensors that come from elsewhere than a compiled program.
+    stream : for tensors outside compiled programs.
     memory : DLPack's number for the memory that it reads and writes.
     """
 
@@ -69,7 +69,7 @@ class NCCLTransport(Transport):
         return cls(nccl, gpu, nccl.connect(size, shared_id, rank), rank, size)
 
     def split(self, color: int, rank: int, size: int) -> NCCLTransport:
-        """The ranks that give the same color; this one is `rank` of `size` there (collective)."""
+        """Return the transport of the ranks with the same color (collective)."""
         self.finish()  # NCCL may hang where it is split at work
         link = self._link.split(color, rank)
         return type(self)(self._nccl, self.gpu, link, rank, size)
@@ -163,7 +163,7 @@ class NCCLTransport(Transport):
         return self._marked(request, exchange)
 
     def in_flight(self) -> Signature | None:
-        """Return the last collective that was enqueued, if it is not done (for the watchdog)."""
+        """Return the last enqueued collective, if it is not done (for the watchdog)."""
         # Read first: one that is enqueued in between is then reported at the next look.
         last = self._last
         if last is None or self._aborted:
@@ -174,9 +174,9 @@ class NCCLTransport(Transport):
             return last
 
     def error(self) -> str | None:
-        """What CUDA or NCCL has found wrong in work that was enqueued; None if nothing.
+        """Return the error of CUDA or NCCL in enqueued work, or None.
 
-        None after `abort` as well: what is found then is the abort itself.
+        After `abort` it is None, since the abort is an error to NCCL.
         """
         if self._aborted:
             return None
@@ -187,14 +187,14 @@ class NCCLTransport(Transport):
         return self._link.error()
 
     def finish(self) -> None:
-        """Wait for what is in flight, or for an error."""
+        """Wait for the end of all enqueued work, or for an error."""
         while self.in_flight() is not None and self.error() is None:
             time.sleep(_POLL_SECONDS)
 
     def abort(self) -> None:
-        """End the communicator at once; it is of no use then.
+        """End the communicator at once; it cannot be used again.
 
-        Unlike NCCL's way to destroy one, it does not wait for other ranks, which may be gone.
+        Unlike ncclCommDestroy, this does not wait for other ranks, which may be gone.
         """
         if not self._aborted:  # two threads may want to end it
             self._aborted = True
@@ -206,7 +206,7 @@ class NCCLTransport(Transport):
         return datatype
 
     def _marked(self, request: Request, enqueue: _Enqueue) -> Transfer:
-        """`enqueue`, and a mark behind it, by which the watchdog knows when it is done."""
+        """Return `enqueue` followed by a mark, by which the watchdog sees its end."""
         signature = replace(request.signature, transport=self.name)
 
         def transfer(send: int, receive: int, stream: int) -> None:
@@ -224,7 +224,7 @@ class NCCLTransport(Transport):
 
 
 def _parts(counts: Sequence[int], element_size: int) -> list[tuple[int, int, int]]:
-    """(rank, elements, offset in bytes) of each rank's part, without the empty ones."""
+    """Return (rank, elements, offset in bytes) of each part that is not empty."""
     ends = itertools.accumulate(n * element_size for n in counts)
     return [
         (r, n, end - n * element_size)

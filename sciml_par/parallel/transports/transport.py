@@ -1,4 +1,4 @@
-"""The contract of whatever carries tensors between the ranks of a group."""
+"""The interface of a transport of tensors between the ranks of a group."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ from sciml_par.parallel.requests.request import (
 )
 
 Transfer = Callable[..., Any]
-"""What a transport makes of a request: `transfer(send, receive, *where)` between two addresses."""
+"""A prepared request: `transfer(send, receive, *where)` between two addresses."""
 
 
 class Shortcut(Protocol):
-    """Carries some of a transport's requests faster; which ones, is the same on all ranks."""
+    """Carries some of a transport's requests faster, the same ones on all ranks."""
 
     def carries(self, request: Request) -> bool:
-        """Return whether a request takes it, in which no rank is done before all have begun."""
+        """Return whether it carries a request; then no rank is done before all have begun."""
 
     def transfer(self, request: Request) -> Transfer:
-        """Return what carries out such a request."""
+        """Return the transfer of such a request."""
 
 
 class Transport(ABC):
     """Carries requests between memory of one kind.
 
-    Each of the five methods prepares a request once (without communication) and returns
-    what carries it out as often as wanted (collective): `transfer(send, receive, *where)`, where
-    `send` and `receive` are addresses of this rank's input and output. Averages are divided, and
-    what the transport's arithmetic does not have, it makes up for itself.
+    Each of the five methods prepares a request once (local) and returns its transfer, which can be
+    repeated (collective): `transfer(send, receive, *where)`, where `send` and `receive` are the
+    addresses of this rank's input and output. The transfer includes the division of an Average.
 
     Attributes
     ----------
-    name : as messages call it.
+    name : in messages.
     returns_early : whether a transfer returns before it is done.
     """
 
@@ -48,10 +47,10 @@ class Transport(ABC):
 
     @abstractmethod
     def carries(self, request: Request) -> bool:
-        """Return whether the element type and the arithmetic are among its own."""
+        """Return whether it supports the element type and the reduction."""
 
     def prepare(self, request: Request) -> Transfer:
-        """What carries out a request."""
+        """Return the transfer of a request."""
         match request:
             case Allreduce():
                 return self.allreduce(request)
@@ -67,24 +66,24 @@ class Transport(ABC):
 
     @abstractmethod
     def allreduce(self, request: Allreduce) -> Transfer:
-        """y = x_0 ∘ x_1 ∘ … on every rank."""
+        """Prepare y = x_0 ∘ x_1 ∘ … on every rank."""
 
     @abstractmethod
     def broadcast(self, request: Broadcast) -> Transfer:
-        """y = x_root on every rank."""
+        """Prepare y = x_root on every rank."""
 
     @abstractmethod
     def allgather(self, request: Allgather) -> Transfer:
-        """y = (x_0; x_1; …) on every rank."""
+        """Prepare y = (x_0; x_1; …) on every rank."""
 
     @abstractmethod
     def reducescatter(self, request: Reducescatter) -> Transfer:
-        """y = rows of x_0 ∘ x_1 ∘ …, others on each rank."""
+        """Prepare y = this rank's rows of x_0 ∘ x_1 ∘ …"""
 
     @abstractmethod
     def alltoall(self, request: Alltoall) -> Transfer:
-        """y = the parts of all x that are meant for this rank."""
+        """Prepare y = the parts of all x for this rank."""
 
     @abstractmethod
     def barrier(self) -> None:
-        """Wait until every rank has come here (collective)."""
+        """Wait until every rank has reached this call (collective)."""

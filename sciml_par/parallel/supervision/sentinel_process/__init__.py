@@ -1,19 +1,17 @@
-"""The sentinel: a small program that watches a host's ranks from outside, and names the lost one.
+"""The sentinel: a small program that watches a host's ranks from outside, and names a lost one.
 
-A rank that is killed says nothing, and its launcher says little that is true: MPICH's kills the
-others within milliseconds, names any of them, and after `os._exit(0)` calls the job a success. So
-one process per host, in a session of its own that the launcher does not reach, holds a socket to
-each rank. The kernel closes it when a rank is gone, in the order in which they go. A rank that
-ends on purpose says so first; at any other end the sentinel says what is known, once, and has the
-ranks that are left end the job. To come before the launcher it holds the rank's line to it open
-as well.
+A killed rank reports nothing, and launchers report it wrongly: MPICH's kills the others within
+milliseconds, names any of them, and after `os._exit(0)` calls the job a success. So one process per
+host holds a socket to each rank, in a separate session that the launcher does not reach. The kernel
+closes the sockets in the order in which ranks end. A rank that ends on purpose reports it first; at
+any other end the sentinel prints the cause once, and lets the other ranks end the job. It also
+holds the rank's connection to the launcher open, which would otherwise act first.
 
 The sentinels of several hosts report to that of rank 0, which alone writes. When a rank of one host
-is lost, the launcher ends those of the others, by a signal or by an exit code, and to the sentinels
-there that looks like a loss, too: on two hosts, under MPICH's launcher, a second rank was named in
-5 of 18 runs without this connection, and in none of 20 with it. By the same connections hosts
-notice that another one is gone (`peer.py`).
+is lost, the launcher ends those of the others, which look lost to their sentinels: on two hosts,
+under MPICH's launcher, a second rank was named in 5 of 18 runs without this connection, and in none
+of 20 with it. By the same connections hosts notice that another one is gone (`peer.py`).
 
-`sentinel_client.py` starts it as `python -I -S`: here is nothing but the standard library. It is
-imported there by a name of its own, without the packages around it; hence the relative imports.
+`sentinel_client.py` starts it as `python -I -S`, so it uses only the standard library. Its imports
+are relative because it runs without the packages around it.
 """

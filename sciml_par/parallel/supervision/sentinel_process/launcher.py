@@ -1,8 +1,8 @@
-"""The launcher's processes on this host, which have to be ended where they would go wrong.
+"""Find and end the launcher's processes on this host, if they would fail.
 
-MPICH's `mpirun` awaits the exit codes from all hosts, and a host that is lost sends none. If one
-rank has ended with exit code 0, and the others run in a shell each, it returns 0 where it kills the
-shells before they have returned what their ranks did.
+MPICH's `mpirun` waits for the exit codes of all hosts, and a lost host sends none. If one rank has
+ended with exit code 0, and each of the others runs in a shell, it returns 0 if it kills the shells
+before they return their ranks' codes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from .rank_process import RankProcess
 
 _STARTERS = ("mpirun", "mpiexec", "prterun", "orterun")
 _HELPERS = ("hydra_", "prted", "orted")
-"""How the commands begin that MPICH and Open MPI start a job by, and their parts on each host."""
+"""The beginnings of the commands that start a job in MPICH and Open MPI, and of their helpers."""
 
 _SECONDS_TO_END = 3.0
 _SECONDS_TO_DIE = 1.0
 
 
 def launchers_of(pid: int, root: Path = Path("/proc")) -> list[int]:
-    """Return the launcher's processes above this one, from its own up to the command of the user.
+    """Return the launcher's processes above this one, up to the user's command.
 
-    Schedulers' own are not among them: they belong to another user and notice a lost host.
+    Schedulers' processes are not included: they belong to another user and notice a lost host.
     """
     found = []
     for process, command in _with_ancestors(pid, root):
@@ -38,7 +38,7 @@ def launchers_of(pid: int, root: Path = Path("/proc")) -> list[int]:
 
 
 def starter_of_wrapped(pid: int, root: Path = Path("/proc")) -> int | None:
-    """The user's `mpirun`, if it has started a rank by way of another program, such as a shell.
+    """Return the user's `mpirun`, if it has started a rank by another program, such as a shell.
 
     None if the rank is a child of the launcher's own process, or `mpirun` is on another host.
     """
@@ -49,7 +49,7 @@ def starter_of_wrapped(pid: int, root: Path = Path("/proc")) -> int | None:
 
 
 def _with_ancestors(pid: int, root: Path) -> list[tuple[int, str]]:
-    """(process, command) of this one, its parent, and so on."""
+    """Return (process, command) of this process, its parent, and so on."""
     found = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         while pid > 1:
@@ -60,7 +60,7 @@ def _with_ancestors(pid: int, root: Path) -> list[tuple[int, str]]:
 
 
 def end_launchers(processes: Sequence[RankProcess]) -> None:
-    """Give them a moment to end by themselves, and then end them (waits ≤ 5 s)."""
+    """Wait for the processes to end, and then end them (waits ≤ 5 s)."""
     waits = ((None, _SECONDS_TO_END), (signal.SIGTERM, _SECONDS_TO_DIE), (signal.SIGKILL, 0.0))
     for number, seconds in waits:
         limit = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The sentinels of the other hosts: what they report, and that one of them is lost."""
+"""The connections to the sentinels of other hosts, their reports, and their loss."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from .messages import host_and_ranks, loss, missing, unwatched
 from .peer import Peer, keep_asking
 
 _SECONDS_TO_REPORT = 20.0
-"""How long hosts may take to report to that of rank 0 before it says that they did not."""
+"""The time for hosts to connect to that of rank 0, before a warning."""
 
 
 class Job(Protocol):
-    """What the sentinel of this host does about what others say.
+    """The actions of this host's sentinel on reports of others.
 
     Attributes
     ----------
-    told : whether somebody has said why the job ends.
+    told : whether the reason of the end was given.
     """
 
     told: bool
 
     def announce(self, message: str) -> None:
-        """Let the user know, and end the job."""
+        """Print the message, and end the job."""
 
     def lose_host(self, message: str) -> None:
-        """Let the user know that a host is lost, and end the job without it."""
+        """Print that a host is lost, and end the job without it."""
 
     def end_ranks(self, *, without_a_host: bool = False) -> None:
         """Tell the ranks to end the job."""
 
     def take_as_told(self) -> None:
-        """A rank ends the job by itself, and why has been told."""
+        """Note that a rank ends the job and has given the reason."""
 
     def warn(self, message: str) -> None:
-        """Let the user know."""
+        """Print the message."""
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """How this host finds the others.
+    """This host, and its connections to the others.
 
     Parameters
     ----------
-    token : what they must know.
+    token : shared by the sentinels of the job.
     """
 
     host: str
@@ -67,7 +67,7 @@ class HostPeer(Peer):
 
     Attributes
     ----------
-    host, ranks : what it has said of itself.
+    host, ranks : as it has reported.
     """
 
     host = ""
@@ -78,9 +78,9 @@ class HostPeer(Peer):
 
 
 def introduce(link: socket.socket, token: str, host: str, ranks: Sequence[int]) -> None:
-    """Tell the sentinel of rank 0 who is connected to it.
+    """Introduce this host to the sentinel of rank 0.
 
-    The rank does it that makes the connection: from then on both ends notice that it is lost.
+    The rank that makes the connection does so; from then on both ends notice its loss.
     """
     link.sendall(f"host {token} {json.dumps({'host': host, 'ranks': list(ranks)})}\n".encode())
 
@@ -111,7 +111,7 @@ class OtherHosts:
 
     @property
     def any_report_here(self) -> bool:
-        """Whether this is the sentinel of rank 0, and another one is still there."""
+        """Whether this is the sentinel of rank 0, and another one is still connected."""
         return bool(self._hosts)
 
     @property
@@ -120,18 +120,18 @@ class OtherHosts:
         return bool(self._hosts) or self._link is not None
 
     def report(self, message: str) -> bool:
-        """Let the sentinel of rank 0 say it; False where there is none to report to."""
+        """Let the sentinel of rank 0 print it; return False if this is that sentinel."""
         if self._link is not None:
             self._link.tell(f"gone {json.dumps(message)}")
         return self._link is not None
 
     def pass_on(self, word: str, *, upwards: bool = False) -> None:
-        """Tell it to those who report here; `upwards`, to the one that this host reports to."""
+        """Send to the sentinels that report here; with `upwards`, also to that of rank 0."""
         for peer in (*self._hosts, *([self._link] if upwards and self._link else [])):
             peer.tell(word)
 
     def look_at_the_clock(self) -> None:
-        """Say which hosts have not reported, once, if it is time to."""
+        """Warn once of the hosts that have not connected in time."""
         if self.due is None or time.monotonic() < self.due:
             return
         self.due = None
@@ -140,7 +140,7 @@ class OtherHosts:
             self._job.warn(missing([*self._missing.values()], names))
 
     def leave(self) -> None:
-        """Nobody is left here: what ends now is no loss."""
+        """Announce that this host has no ranks any more, and close all connections."""
         self.pass_on("bye", upwards=True)
         for peer in (*self._hosts, *([self._link] if self._link else [])):
             peer.close()
@@ -206,7 +206,7 @@ class OtherHosts:
             self._note_the_end_of(link)
 
     def _note_the_end_of(self, peer: HostPeer) -> None:
-        """A connection has ended: in order, with its sentinel alone, or with its host."""
+        """Report an ended connection, if its sentinel or its host is lost."""
         if peer.left or self._job.told:
             return
         if peer.error is None or math.isinf(self._my.seconds):

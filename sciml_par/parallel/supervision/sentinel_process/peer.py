@@ -1,4 +1,4 @@
-"""The other end of a connection, which speaks in lines: a rank, or another host's sentinel.
+"""The other end of a connection by lines: a rank, or another host's sentinel.
 
 Hosts watch each other by TCP's own probes (keepalive). The kernels send and answer them, so a
 sentinel that is stopped, or waits for a core, does not count as a lost host, nor does time in which
@@ -16,7 +16,7 @@ from .rank_process import RankProcess
 
 _LONGEST_LINE = 65536
 _PROBES = 10
-"""How many are sent in the time that is allowed: some may be lost on a bad link."""
+"""Sent within the allowed time: some may be lost on a bad link."""
 
 _LONGEST_INTERVAL = 30
 _LONGEST_WAIT = 10**6
@@ -27,8 +27,8 @@ class Peer:
 
     Attributes
     ----------
-    left : whether it has said that it goes.
-    error : what has ended the connection, if the other end did not close it in order.
+    left : whether it has announced its end.
+    error : of the connection, if the other end did not close it in order.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -39,7 +39,7 @@ class Peer:
         self._launcher: list[int] = []
 
     def read(self) -> tuple[list[str], bool]:
-        """Return the lines that have come, and whether the other end is closed."""
+        """Return the lines received, and whether the other end is closed."""
         try:
             while True:
                 part, given, _, _ = socket.recv_fds(self.connection, 4096, maxfds=1)
@@ -62,13 +62,13 @@ class Peer:
             self.connection.sendall(f"{line}\n".encode())
 
     def leave(self) -> None:
-        """It has said that it goes: from now on its end is the launcher's concern."""
+        """Note its announced end, and release its connection to the launcher."""
         self.left = True
         while self._launcher:
             os.close(self._launcher.pop())
 
     def close(self) -> None:
-        """Give up the connection, but not a lost rank's line to the launcher."""
+        """Close the connection, but not a lost rank's connection to the launcher."""
         self.connection.close()
 
 
@@ -77,8 +77,7 @@ class RankPeer(Peer):
 
     Attributes
     ----------
-    rank : its number, once it has said so.
-    process : what can be known of its process, likewise.
+    rank, process : its number and its process, once it has sent them.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -87,11 +86,11 @@ class RankPeer(Peer):
         self.process: RankProcess | None = None
 
     def is_rank(self, rank: int, pid: int) -> None:
-        """Take down who it is."""
+        """Note its number and process."""
         self.rank, self.process = rank, RankProcess(pid)
 
     def close(self) -> None:
-        """Give up what is open for it, but for a lost rank's line to the launcher."""
+        """Close all but a lost rank's connection to the launcher."""
         super().close()
         if self.process is not None:
             self.process.close()

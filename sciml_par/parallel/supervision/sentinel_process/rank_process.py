@@ -1,4 +1,4 @@
-"""A rank's process as the kernel shows it: how it ended, and signals that meet no other."""
+"""A rank's process in the kernel: its end, and signals to it alone."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PIDFD_INFO = struct.Struct("=QQ11Ii")  # the mask first, the wait status last
 
 
 class RankProcess:
-    """What the kernel knows of a process; it is opened here, before it is too late.
+    """A process, opened while it still runs.
 
     Attributes
     ----------
-    descriptor : of the process (pidfd), by the number of which no other can be meant; or None.
+    descriptor : of the process (pidfd), which no other process can have; or None.
     """
 
     def __init__(self, pid: int) -> None:
@@ -41,19 +41,19 @@ class RankProcess:
             self._by_number = getattr(error, "errno", None) in (None, errno.ENOSYS, errno.EPERM)
 
     def close(self) -> None:
-        """Give up the descriptors."""
+        """Close the descriptors."""
         for descriptor in (self._stat, self.descriptor):
             if descriptor is not None:
                 os.close(descriptor)
 
     def has_ended(self, seconds: float) -> bool:
-        """Return whether it ends within that time; True where that cannot be seen."""
+        """Return whether it ends within that time; True if unknown."""
         if self.descriptor is None:
             return True
         return bool(select.select([self.descriptor], [], [], max(seconds, 0.0))[0])
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, if it is still there; never another process of its number."""
+        """Send it a signal, if it still runs; never to another process with its number."""
         with contextlib.suppress(OSError):
             if self.descriptor is not None:
                 signal.pidfd_send_signal(self.descriptor, number)
@@ -61,10 +61,10 @@ class RankProcess:
                 os.kill(self.pid, number)
 
     def wait_status(self) -> int | None:
-        """How the process ends, as `os.wait` gives it; -1 if it goes on; None if unknown.
+        """Return the wait status as from `os.wait`; -1 if the process runs; None if unknown.
 
-        The kernel shows it from the moment the process begins to end until its parent has asked;
-        a new one shows it afterwards as well.
+        The kernel has it from the begin of the end until the parent has asked; a new kernel also
+        afterwards.
         """
         for pause in (0.0, 0.05):
             time.sleep(pause)

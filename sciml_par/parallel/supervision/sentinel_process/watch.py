@@ -1,13 +1,17 @@
-"""The watch over the ranks of one host."""
+"""The sentinel's program: the watch over the ranks of one host."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import selectors
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from . import messages
 from .launcher import end_launchers, launchers_of, starter_of_wrapped
@@ -16,10 +20,10 @@ from .peer import RankPeer
 from .rank_process import RankProcess
 
 _GRACE_SECONDS = 2.0
-"""How long ranks may take to end the job in order, once they are told."""
+"""The time for ranks to end the job in order, after the sentinel's message."""
 
 _OWN_WAY_SECONDS = 8.0
-"""The same where a rank ends the job by itself, which has a time limit of its own."""
+"""The same if a rank ends the job, which has a separate time limit."""
 
 _SECONDS_TO_DIE = 1.0
 _SECONDS_TO_BEGIN = 60.0
@@ -30,7 +34,7 @@ class Watch:
 
     Attributes
     ----------
-    told : whether somebody has said why the job ends.
+    told : whether the reason of the end was given.
     """
 
     def __init__(self, *, size: int, listener: socket.socket, neighbours: Neighbours) -> None:
@@ -49,7 +53,7 @@ class Watch:
         self._others = OtherHosts(neighbours, self, self._watch, self._selector.unregister)
 
     def run(self) -> None:
-        """Watch until nobody is left, or those that are left do not heed a signal."""
+        """Watch until no rank is left, or the rest ignores all signals."""
         while self._is_needed():
             limited = self.told or not self._begun
             if limited and time.monotonic() >= self._deadline and not self._hurry():
@@ -70,7 +74,7 @@ class Watch:
         return self._others.any_report_here and not self.told
 
     def look(self, seconds: float | None) -> bool:
-        """Take in what comes within that time, in its order; whether anything came."""
+        """Handle events within that time, in their order; return whether there were any."""
         # The list of what is ready is in the order in which it became so: the first end is first.
         ready = self._selector.select(seconds)
         for key, _ in ready:
@@ -141,7 +145,7 @@ class Watch:
         )
 
     def announce(self, message: str, *, hidden: bool = False) -> None:
-        """Say it, or let the sentinel of rank 0 say it; only the first loss of a job is told."""
+        """Print it, here or by the sentinel of rank 0; only the first loss of a job is printed."""
         if self.told:
             return
         if not self._others.report(message):
@@ -151,19 +155,19 @@ class Watch:
         self.end_ranks()
 
     def _fail_launcher(self) -> None:
-        """Have the launcher itself fail, where the ranks' exit codes may not reach it."""
+        """Let the launcher fail, if the ranks' exit codes may not reach it."""
         ranks = [peer.process.pid for peer in self._ranks if peer.process is not None]
         for starter in set(map(starter_of_wrapped, ranks)):
             if starter is not None:
                 RankProcess(starter).send_signal(signal.SIGTERM)
 
     def lose_host(self, message: str) -> None:
-        """Say that a host is lost, and end the job without it."""
+        """Print that a host is lost, and end the job without it."""
         messages.write(f"{message}\n")
         self.end_ranks(without_a_host=True)
 
     def warn(self, message: str) -> None:
-        """Say what the user should know, though the job goes on."""
+        """Print a warning."""
         messages.write(message)
 
     def end_ranks(self, *, without_a_host: bool = False) -> None:
@@ -179,24 +183,24 @@ class Watch:
             peer.tell("end")
 
     def _find_launchers(self) -> list[RankProcess]:
-        """Those of the ranks that are still there, and so can be asked for."""
+        """Return the launchers of the ranks that still run."""
         ranks = [peer.process.pid for peer in self._ranks if peer.process is not None]
         return [RankProcess(pid) for pid in {each for pid in ranks for each in launchers_of(pid)}]
 
     def take_as_told(self) -> None:
-        """A rank ends the job by itself: from now on ranks go because the job ends."""
+        """Note that a rank ends the job, so that further ends are not losses."""
         if not self.told:
             self._others.pass_on("said", upwards=True)
         self._hold_to(_OWN_WAY_SECONDS)
 
     def _hold_to(self, seconds: float) -> None:
-        """Let the ranks have so many seconds to go."""
+        """Limit the time of the ranks to end."""
         limit = time.monotonic() + seconds
         self._deadline = min(self._deadline, limit) if self.told else limit
         self.told = True
 
     def _hurry(self) -> bool:
-        """Send the ranks that are left the next signal; False if there is none."""
+        """Send the remaining ranks the next signal; return False if there is none."""
         if not self._signals or not self._begun:
             return False
         number = self._signals.pop(0)
@@ -209,3 +213,21 @@ class Watch:
 
 def _descriptor_of(peer: RankPeer) -> int | None:
     return None if peer.process is None else peer.process.descriptor
+
+
+def main() -> None:
+    """Take the settings from standard input, leave the rank that started this, and watch."""
+    settings: dict[str, Any] = json.load(sys.stdin)
+    listener = socket.socket(fileno=settings.pop("listener"))
+    size = settings.pop("size")
+    settings["hubs"] = [socket.socket(fileno=number) for number in settings["hubs"]]
+    if settings["link"] is not None:
+        settings["link"] = socket.socket(fileno=settings["link"])
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    # Not a child of the rank, which would have to wait for it.
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    Watch(size=size, listener=listener, neighbours=Neighbours(**settings)).run()
+    os._exit(0)
