@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.horovod.tensorflow as hvd
-from sciml_par.errors import InputError
 from sciml_par.parallel.execution.xla_custom_call import _order_variable
 
 v1 = tf.compat.v1
@@ -75,11 +74,6 @@ def test_a_plain_session():
             (value,) = session.run(in_place)
             np.testing.assert_array_equal(value, [hvd.size() - 1, 0.0])
             np.testing.assert_array_equal(session.run(w), value)
-
-
-def test_it_needs_a_graph():
-    with pytest.raises(InputError, match="broadcast_variables"):
-        hvd.broadcast_global_variables(0)
 
 
 def test_the_order_of_compiled_functions_outlives_the_graph_that_it_was_made_in():

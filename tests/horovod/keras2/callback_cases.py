@@ -152,15 +152,6 @@ def test_batch_normalisation_over_all_ranks():
     assert SyncBatchNormalization(dtype="mixed_float16")(images, training=True).dtype == tf.float16
 
 
-def test_variables_of_keras_2_are_broadcast():
-    model = model_of("sgd")
-    for weight in model.weights:
-        weight.assign(tf.fill(weight.shape, float(sp.rank())))
-    hvd.broadcast_variables(model.weights, root_rank=sp.size() - 1)
-    for weight in model.get_weights():
-        assert (weight == sp.size() - 1).all()
-
-
 @kinds
 def test_an_elastic_state(kind):
     model = model_of(hvd.DistributedOptimizer(kind.SGD(0.01, momentum=0.5)))
