@@ -151,7 +151,7 @@ class Recorder:
         self.commits.append((self.batch, self.epoch))
 
 
-@pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank by itself")
+@pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank separately")
 def test_callbacks_commit_and_count():
     state = Recorder()
     fit(

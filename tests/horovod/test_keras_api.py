@@ -13,7 +13,7 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
 UP_TO_TWO = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
-LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank by itself")
+LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank separately")
 BASICS = """init shutdown is_initialized start_timeline stop_timeline size local_size cross_size
     rank local_rank cross_rank is_homogeneous mpi_threads_supported mpi_enabled mpi_built
     gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built Average Sum Adasum
@@ -73,15 +73,6 @@ def test_the_optimizer_takes_horovods_options():
     assert int(two_passes.iterations) == int(two_passes._agg_helper.counter) == 1
     assert step(two_passes, variables) == pytest.approx([-total / sp.size()])
     assert int(two_passes.iterations) == 2 and int(two_passes._agg_helper.counter) == 0
-
-
-def test_the_ranks_of_a_process_set_train_together():
-    last = hvd.add_process_set([sp.size() - 1]) if sp.size() > 1 else hvd.global_process_set
-    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), process_set=last, op=hvd.Sum)
-    total = 1.0 if sp.size() == 1 else sp.rank() + 1.0  # others keep their gradients as they are
-    assert step(optimizer, zeros(1)) == [-total]
-    if sp.size() > 1:
-        assert hvd.remove_process_set(last)
 
 
 @UP_TO_TWO

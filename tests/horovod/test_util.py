@@ -11,7 +11,7 @@ import sciml_par.horovod.tensorflow as hvd
 from sciml_par.horovod.common import util
 from sciml_par.horovod.tensorflow import util as of_tensorflow
 
-pytestmark = pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank by itself")
+pytestmark = pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank separately")
 
 
 def test_transports():

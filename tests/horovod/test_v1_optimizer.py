@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import sciml_par.horovod.tensorflow as hvd
 from sciml_par.errors import InputError
+from sciml_par.parallel.execution.xla_custom_call import _order_variable
 
 v1 = tf.compat.v1
 RATE = 0.125  # exact in float32, in which these optimizers keep it
@@ -112,17 +113,22 @@ def test_other_collectives_in_the_same_graph(graph):
         v1.train.GradientDescentOptimizer(RATE), backward_passes_per_step=2
     )
     x = v1.placeholder(tf.float64, [3])
-    w = v1.get_variable("w", initializer=tf.ones([3], tf.float64))
+    w = v1.get_variable("w", initializer=tf.fill([3], tf.constant(1.0 + RANK, tf.float64)))
     train_op = optimizer.minimize(tf.reduce_sum(x * w))
     mean = hvd.allreduce(tf.constant(float(hvd.rank()), tf.float64))
     broadcast = hvd.broadcast_global_variables(0)
+    in_place = hvd.broadcast_([w], 1)
     with v1.Session() as session:
         start(session)
         session.run(broadcast)  # x is not fed: the collectives built before do not run
+        np.testing.assert_array_equal(session.run(w), np.ones(3))
         for row in data(hvd.rank()):
             session.run(train_op, {x: row})
             assert session.run(mean) == pytest.approx((hvd.size() - 1) / 2)
         found = session.run(w)
+        session.run(w.assign(np.full(3, float(RANK))))
+        (value,) = session.run(in_place)
+        np.testing.assert_array_equal([value, session.run(w)], np.ones([2, 3]))
     np.testing.assert_allclose(found, 1 - RATE * everyone().mean(axis=0).sum(axis=0), 1e-12)
 
 
@@ -268,3 +274,9 @@ def test_what_cannot_be_meant_is_refused():
         hvd.DistributedOptimizer(inner, num_groups=-1)
     with pytest.warns(DeprecationWarning, match="groups"):
         hvd.DistributedOptimizer(inner, num_groups=2)
+
+
+def test_the_order_of_compiled_functions_outlives_its_graph():
+    with v1.Graph().as_default():
+        order = _order_variable("CPU")
+    assert order.numpy() == 0.0  # a variable of that graph has no value outside of it

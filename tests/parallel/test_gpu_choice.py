@@ -123,7 +123,7 @@ def test_a_container_that_hides_the_drivers_list(host, forbidden):
     assert host.shows("1") == gpus("1@nvidia10")
 
 
-def test_gpus_that_were_never_used_have_no_uuid_and_are_told_apart(three_gpus):
+def test_unused_gpus_have_no_uuid_but_different_identities(three_gpus):
     texts = [path.read_text() for path in three_gpus.root.glob("proc/**/information")]
     assert [NOT_YET_KNOWN in text for text in texts] == [True] * 3
     assert len({gpu.identity for gpu in three_gpus.shows()}) == 3
@@ -244,7 +244,7 @@ def test_more_ranks_than_gpus(views, counts, crowd):
         assert remedy in str(error.value)
 
 
-def test_ranks_share_where_they_are_told_to():
+def test_ranks_share_with_permission():
     both = gpus("0", "1")
     assert chosen([both] * 5, share=True) == [both[r % 2] for r in range(5)]
     assert chosen([both[:1]] * 2, share=True) == [both[0]] * 2
@@ -322,7 +322,7 @@ class FakeConfig:
 
 
 @pytest.mark.parametrize("started", (False, True))
-def test_tensorflow_is_told_unless_it_has_started(monkeypatch, started):
+def test_tensorflow_is_limited_unless_it_has_started(monkeypatch, started):
     config = FakeConfig(started=started)
     monkeypatch.setattr(device, "tf", SimpleNamespace(config=config))
     choose_in_tensorflow(2)

@@ -1,4 +1,4 @@
-"""Callbacks, saved models, layers and states of Keras 2, on two ranks as in optimizer_cases.py."""
+"""Callbacks, saved models, layers and states of Keras 2; see optimizer_cases.py."""
 
 from __future__ import annotations
 
@@ -121,17 +121,6 @@ def test_the_callbacks_of_a_training(kind, tmp_path):
 
 def best_is_written(folder):
     return [each.name for each in folder.iterdir()] == ["best.h5"]
-
-
-def test_what_cannot_be_scheduled_is_said():
-    decay = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
-    callback = hvd.callbacks.LearningRateScheduleCallback(0.1, 0.5)
-    for kind in (keras.optimizers, keras.optimizers.legacy):
-        with pytest.raises(InputError, match="schedule or a function"):
-            fit(model_of(kind.SGD(decay)), inputs(0), callbacks=[callback])
-        with pytest.raises(InputError, match="momentum_correction=False"):
-            model = model_of(kind.SGD(0.1, momentum=0.5), steps_per_execution=3)
-            fit(model, inputs(0), callbacks=[callback])
 
 
 def test_batch_normalisation_over_all_ranks():
