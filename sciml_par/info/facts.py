@@ -17,7 +17,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
 from sciml_par.parallel.startup.gpu_choice import visible_gpus
-from sciml_par.parallel.startup.tensor_float_32 import tensor_float_32_is_on
+from sciml_par.parallel.startup.options import tensor_float_32_is_on
 from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.parallel.transports.cupy_binding import load_nccl
 from sciml_par.programs.launcher_environment import launched_size

@@ -1,4 +1,4 @@
-"""Elastic states as containers: saved, restored, and given to all ranks by rank 0."""
+"""Elastic states as containers that save, restore and broadcast."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import sciml_par.horovod.keras as by_keras
 import sciml_par.horovod.tensorflow as hvd
 from sciml_par.errors import InputError
 from sciml_par.horovod.common import elastic
@@ -26,7 +27,7 @@ def test_objects_are_kept_and_brought_back():
     state.epoch, state.losses = 3, [*state.losses, 0.5]
     state.save()
     state.epoch = 4
-    state.losses.append(0.25)  # in place: what was kept must not change with it
+    state.losses.append(0.25)  # in place: the saved list must not change
     state.restore()
     assert (state.epoch, state.losses) == (3, [0.5])
     state.losses.append(0.125)
@@ -36,7 +37,7 @@ def test_objects_are_kept_and_brought_back():
 
 def test_objects_of_rank_0_are_given_to_all():
     state = objects(epoch=hvd.rank(), losses=[hvd.rank()])
-    state.epoch = 10 + hvd.rank()  # after the last save: not what is given
+    state.epoch = 10 + hvd.rank()  # after the last save: not broadcast
     state.sync()
     assert (state.epoch, state.losses) == (0, [0])
     objects().sync()
@@ -61,7 +62,7 @@ def test_variables():
     w, b = tf.Variable([mine, 1.0]), keras.Variable([mine])
     state = hvd.elastic.TensorFlowState([w, b], batch=hvd.rank())
     w.assign([mine + 5.0, 1.0])
-    state.sync()  # the variables as they are, the attributes as they were kept
+    state.sync()  # the present variables, the saved attributes
     np.testing.assert_array_equal(w, [5.0, 1.0])
     assert (float(b.value[0]), state.batch) == (0.0, 0)
     w.assign([7.0, 7.0])
@@ -94,26 +95,74 @@ def test_variables_in_a_session():
             hvd.elastic.TensorFlowState([w])
 
 
-def test_model_and_optimizer():
-    keras.utils.set_random_seed(hvd.rank())
+def new_model():
+    """u = w x + b, with the rank's number as weights."""
     model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
-    optimizer = keras.optimizers.Adam(0.1 * (1 + hvd.rank()))
-    model.compile(optimizer=optimizer, loss="mse")
-    optimizer.build(model.trainable_variables)
-    state = hvd.elastic.TensorFlowKerasState(model, epoch=hvd.rank())
+    optimizer = by_keras.DistributedOptimizer(keras.optimizers.SGD(0.01 * (1 + hvd.rank()), 0.5))
+    model.compile(optimizer, loss="mse", run_eagerly=True)
+    for weight in model.weights:
+        weight.assign(tf.fill(weight.shape, float(hvd.rank())))
+    return model
+
+
+def fit(model, *callbacks, epochs=1):
+    x = np.full((6, 2), 1.0 + hvd.rank(), "float32")
+    model.fit(x, x[:, :1], batch_size=2, epochs=epochs, verbose=0, callbacks=list(callbacks))
+
+
+def test_model_and_optimizer():
+    model = new_model()
+    model.optimizer.build(model.trainable_variables)
+    state = by_keras.elastic.KerasState(model, batch=20 + hvd.rank(), epoch=[10 + hvd.rank()])
     state.sync()
-    everyone = hvd.allgather_object([w.tobytes() for w in model.get_weights()])
-    assert all(each == everyone[0] for each in everyone)
-    assert float(optimizer.learning_rate) == pytest.approx(0.1)
-    start = model.get_weights()
-    model.fit(np.ones([4, 2]), np.ones([4, 1]), verbose=0)
-    assert int(optimizer.iterations) == 1
+    assert (state.batch, state.epoch) == (20, [10])
+    assert all((weight == 0).all() for weight in model.get_weights())
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.01)
+    state.batch = 21
+    fit(model)
+    assert int(model.optimizer.iterations) == 3
     state.restore()
-    for found, expected in zip(model.get_weights(), start, strict=True):
-        np.testing.assert_array_equal(found, expected)
-    assert int(optimizer.iterations) == 0
+    assert (state.batch, int(model.optimizer.iterations)) == (20, 0)
+    assert all((weight == 0).all() for weight in model.get_weights())
+    fit(model)
+    state.batch = 22
+    state.commit()
+    kept = model.get_weights()
+    fit(model)
+    state.restore()
+    assert state.batch == 22
+    for before, after in zip(kept, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_a_model_without_weights():
+    empty = keras.Sequential([keras.layers.Dense(1)])
     with pytest.raises(InputError, match="no weights yet"):
-        hvd.elastic.TensorFlowKerasState(keras.Sequential([keras.layers.Dense(1)]), optimizer)
+        hvd.elastic.TensorFlowKerasState(empty, keras.optimizers.SGD())
+
+
+class Recorder:
+    """A stand-in for a state, with its content at each commit."""
+
+    def __init__(self):
+        self.batch, self.epoch, self.commits = 0, 3, []
+
+    def commit(self):
+        self.commits.append((self.batch, self.epoch))
+
+
+@pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank separately")
+def test_callbacks_commit_and_count():
+    state = Recorder()
+    fit(
+        new_model(),
+        by_keras.elastic.UpdateBatchStateCallback(state),
+        by_keras.elastic.UpdateEpochStateCallback(state),
+        by_keras.elastic.CommitStateCallback(state, batches_per_commit=2),
+        epochs=2,
+    )
+    # Three batches an epoch: after the second, the fourth, and the sixth, and at each epoch's end.
+    assert state.commits == [(1, 3), (0, 4), (0, 4), (2, 4), (0, 5)]
 
 
 def test_a_function_is_run_once():
@@ -128,7 +177,7 @@ def test_a_function_is_run_once():
     assert calls == [0] and train.__name__ == "train"
 
 
-def test_a_function_that_fails_says_how_to_go_on():
+def test_a_function_that_fails_says_how_to_start_again():
     @hvd.elastic.run
     def train(state):
         state.epoch += 1

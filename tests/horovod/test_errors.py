@@ -1,4 +1,4 @@
-"""Errors are of the kinds that programs written for Horovod catch, and the ranks go on."""
+"""Errors are of the kinds that programs written for Horovod catch, and the ranks continue."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_when_the_ranks_compare(monkeypatch):
         monkeypatch.setattr(group, "check_always", False)
     _compare_always({"SCIML_PAR_CHECK": "first"})
     assert not any(group.check_always for group in everyone.all_groups)
-    if hvd.size() > 1:  # one that compares alone would wait for ever
+    if hvd.size() > 1:  # one that compares alone would wait forever
         _compare_always({} if RANK else {"SCIML_PAR_CHECK": "first"})
         assert all(group.check_always for group in everyone.all_groups)
     group = everyone.subset([0])

@@ -1,4 +1,4 @@
-"""Variables and objects over the ranks; gradient tapes; what says what to use instead."""
+"""Variables and objects from one rank to all, gradient tapes, names with an alternative."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import sciml_par.horovod
 import sciml_par.horovod.tensorflow as hvd
 from sciml_par.errors import InputError
 from sciml_par.horovod.common import exceptions
-from sciml_par.horovod.tensorflow.compression import Compressor
 from sciml_par.horovod.tensorflow.data import compute_service
 
 UP_TO_TWO = pytest.mark.skipif(hvd.size() > 2, reason="the same on two ranks")
-LOCAL = pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank by itself")
+LOCAL = pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank separately")
 
 
 def test_variables_are_those_of_the_root():
@@ -34,24 +33,6 @@ def test_objects():
     assert hvd.broadcast_object(mine, root)["rank"] == root
     assert hvd.broadcast_object_fn(root_rank=root)(mine)["list"] == [1] * root
     assert [each["rank"] for each in hvd.allgather_object(mine)] == list(range(hvd.size()))
-
-
-class Halved(Compressor):
-    """Sends half, to show that it was asked."""
-
-    @staticmethod
-    def compress(tensor):
-        return tensor / 2, tensor.dtype
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tf.cast(4 * tensor, ctx)
-
-
-def test_a_compressor_of_ones_own():
-    mean = (hvd.size() - 1) / 2
-    y = hvd.allreduce(tf.constant([float(hvd.rank())]), compression=Halved)
-    np.testing.assert_allclose(y, [2 * mean])
 
 
 @UP_TO_TWO
@@ -103,7 +84,7 @@ INSTEAD = [
 
 @LOCAL
 @pytest.mark.parametrize("call, instead", INSTEAD)
-def test_what_is_not_there_says_what_is(call, instead):
+def test_a_missing_name_says_the_alternative(call, instead):
     with pytest.raises(InputError, match=instead):
         call()
 
@@ -113,11 +94,3 @@ def test_exceptions_can_be_caught():
     assert hvd.HostsUpdatedInterrupt(skip_sync=True).skip_sync is True
     error = exceptions.HorovodVersionMismatchError("tensorflow", "1", "2")
     assert "tensorflow 2" in str(error) and isinstance(error, ImportError)
-
-
-def test_local_layers_without_weights_are_an_error():
-    layer = tf.keras.layers.Dense(2)
-    with pytest.raises(InputError, match="has no weights yet"):
-        hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[layer])
-    layer.build((None, 3))
-    hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[layer])

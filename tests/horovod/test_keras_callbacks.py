@@ -111,7 +111,7 @@ def test_metrics_are_averaged_whatever_their_order():
 @pytest.mark.parametrize("extra", (1.0, "text"))
 def test_a_metric_of_one_rank_only_is_an_error_on_all(extra):
     logs = {"loss": 1.0} | ({"val_loss": extra} if sp.rank() == 1 else {})
-    with pytest.raises(InputError, match="loss on rank 0, loss, val_loss on rank 1"):
+    with pytest.raises(InputError, match="'val_loss': .* on rank 1"):
         hvd.MetricAverageCallback().on_epoch_end(0, logs)
     assert logs["loss"] == 1.0
 

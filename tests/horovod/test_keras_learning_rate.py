@@ -13,7 +13,7 @@ from sciml_par.errors import InputError
 from sciml_par.horovod.tensorflow.keras import callbacks as hvd
 from sciml_par.horovod.tensorflow.keras.learning_rate import VariableMomentum
 
-LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank by itself")
+LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank separately")
 
 STEPS = 3
 X = np.array([[1.0], [0.5], [2.0]], "float32")
@@ -106,8 +106,8 @@ def test_the_warm_up_ends_at_the_scaled_rate(capsys):
     steps = np.minimum(np.arange(1, 3 * STEPS + 1), epochs * STEPS)
     expected = 0.1 * (1 + steps / STEPS * (ranks - 1) / epochs)
     np.testing.assert_allclose(recorder.rates, expected, 1e-6)
-    said = capsys.readouterr().out
-    assert ("Epoch 2: the warm-up ends" in said) == (sp.rank() == 0)
+    printed = capsys.readouterr().out
+    assert ("Epoch 2: the warm-up ends" in printed) == (sp.rank() == 0)
 
 
 @LOCAL
@@ -122,7 +122,7 @@ def test_a_momentum_that_lives_is_a_number_to_keras():
 
 
 @LOCAL
-def test_what_cannot_be_scheduled_is_said():
+def test_an_optimizer_that_cannot_be_scheduled():
     decay = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
     callback = hvd.LearningRateScheduleCallback(0.1, 0.5)
     with pytest.raises(InputError, match="schedule or a function"):

@@ -37,7 +37,7 @@ def test_the_set_of_all_ranks():
 
 
 @ALONE
-def test_members_work_by_themselves(upper):
+def test_members_work_alone(upper):
     assert upper.size() == hvd.size() - 1
     assert upper.included() is (hvd.rank() > 0)
     number = upper.process_set_id
@@ -232,7 +232,7 @@ def test_a_set_that_one_rank_takes_for_another_fails_on_all():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
-def test_what_is_no_process_set():
+def test_not_a_process_set():
     with pytest.raises(InputError, match="expected a ProcessSet"):
         hvd.allreduce(tf.ones(2), process_set=[0])
     with pytest.raises(InputError, match="not registered"):
@@ -251,6 +251,6 @@ def test_what_is_no_process_set():
 
 
 @ALONE
-def test_ranks_that_name_others_are_told():
+def test_ranks_that_differ():
     with pytest.raises((InputError, CollectiveMismatchError), match="rank"):
         hvd.add_process_set([hvd.rank()])

@@ -13,7 +13,7 @@ from sciml_par.horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
 
 CHANNELS = 3
 UP_TO_TWO = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
-LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank by itself")
+LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank separately")
 
 
 def batch(rank: int, rows: int, *, mean: float = 2.0) -> np.ndarray:

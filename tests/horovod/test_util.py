@@ -11,13 +11,16 @@ import sciml_par.horovod.tensorflow as hvd
 from sciml_par.horovod.common import util
 from sciml_par.horovod.tensorflow import util as of_tensorflow
 
-pytestmark = pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank by itself")
+pytestmark = pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank separately")
 
 
-def test_what_it_is_built_with():
-    assert util.mpi_built(verbose=True) is True
-    assert not (util.gloo_built() or util.ddl_built() or util.ccl_built() or util.rocm_built())
-    assert util.nccl_built() == hvd.nccl_built() and util.cuda_built() == hvd.cuda_built()
+def test_transports():
+    assert util.mpi_built(verbose=True) is hvd.mpi_built() is hvd.mpi_enabled() is True
+    assert isinstance(hvd.mpi_threads_supported(), bool) and hvd.gloo_enabled() is False
+    for name in ("gloo_built", "ddl_built", "ccl_built", "rocm_built"):
+        assert getattr(util, name)() is getattr(hvd, name)() is False
+    assert util.nccl_built() == hvd.nccl_built() and isinstance(hvd.nccl_built(), int)
+    assert util.cuda_built() == hvd.cuda_built() == tf.test.is_built_with_cuda()
     assert util.extension_available("tensorflow") and not util.extension_available("torch")
     assert util.gpu_available("tensorflow") == bool(tf.config.list_physical_devices("GPU"))
     assert util.gpu_available("torch") is False

@@ -35,7 +35,7 @@ if sys.argv[1] == "dies":
     if sp.rank() == 1:
         threading.Timer(2.0, os._exit, args=[3]).start()
     loop(tf.constant(2_000_000_000), x)
-elif sys.argv[1] == "goes on":
+elif sys.argv[1] == "continues":
     if sp.rank() == 1:
         time.sleep(1.0)
         sp.barrier()
@@ -69,10 +69,10 @@ def test_a_timeline_of_a_program_that_ends_or_dies(tmp_path: Path) -> None:
     assert not (folders[1] / "timeline.json").exists()
 
 
-def test_a_rank_that_goes_on_alone_is_told_although_the_other_merges(tmp_path: Path) -> None:
+def test_a_rank_that_continues_alone_is_reported_although_the_other_merges(tmp_path: Path) -> None:
     """Rank 0 waits in its shutdown for what rank 1 has recorded, and rank 1 for it in a barrier."""
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
-    ended = start(2, "program.py", "goes on", folder=tmp_path, threads=1).end()
+    ended = start(2, "program.py", "continues", folder=tmp_path, threads=1).end()
     assert ended.code != 0
     assert "Rank 0 ended the program while rank 1 waits in barrier()" in ended.err, ended.err
 

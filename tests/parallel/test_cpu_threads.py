@@ -93,7 +93,7 @@ def test_limit_threads_keeps_what_the_user_has_set(monkeypatch):
     }
 
 
-def test_too_late_for_tensorflow_is_said():
+def test_too_late_for_tensorflow_is_a_warning():
     import tensorflow as tf
 
     tf.constant(1.0) + 1.0  # its threads run from here on

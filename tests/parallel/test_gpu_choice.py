@@ -1,4 +1,4 @@
-"""One GPU for each rank: what a process sees on made-up hosts, and what the ranks make of it."""
+"""One GPU for each rank: the visible GPUs on made-up hosts, and the choice of the ranks."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def chosen(visible, *, share=False):
     return choose_gpus(visible, host="nid001", share=share)
 
 
-# What a process sees
+# Visible GPUs
 
 
 def test_a_host_without_the_driver(host):
     assert host.shows() == []
-    assert host.shows("0,1") == gpus("0", "1")  # the mask is all that is known
+    assert host.shows("0,1") == gpus("0", "1")  # from the mask only
 
 
 def test_without_a_mask_all_gpus_are_seen(three_gpus):
@@ -123,7 +123,7 @@ def test_a_container_that_hides_the_drivers_list(host, forbidden):
     assert host.shows("1") == gpus("1@nvidia10")
 
 
-def test_gpus_that_were_never_used_have_no_uuid_and_are_told_apart(three_gpus):
+def test_unused_gpus_have_no_uuid_but_different_identities(three_gpus):
     texts = [path.read_text() for path in three_gpus.root.glob("proc/**/information")]
     assert [NOT_YET_KNOWN in text for text in texts] == [True] * 3
     assert len({gpu.identity for gpu in three_gpus.shows()}) == 3
@@ -150,7 +150,7 @@ def test_a_mask_is_respected(mask, expected, three_gpus):
 
 
 @pytest.mark.parametrize("mask", ("1,-1,0", "1,,0", "1,no,0", "1, ,0"))
-def test_cuda_reads_a_mask_up_to_the_first_entry_that_is_no_device(mask, three_gpus):
+def test_a_mask_ends_at_the_first_entry_that_is_not_a_device(mask, three_gpus):
     assert three_gpus.shows(mask) == [VisibleGpu("1", ADDRESSES[1])]
 
 
@@ -180,7 +180,7 @@ def test_a_device_that_is_busy_counts(host, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ("", "Model: \t\t NVIDIA A100\n", None))
-def test_a_driver_that_says_less_is_believed(text, host, forbidden):
+def test_a_driver_without_a_device_number_is_believed(text, host, forbidden):
     """Without the number of the device file nothing can be tried."""
     information = host.add(ADDRESSES[0], 0)
     forbidden.add(host.device(0))
@@ -191,23 +191,30 @@ def test_a_driver_that_says_less_is_believed(text, host, forbidden):
     assert host.shows() == gpus(f"0@{ADDRESSES[0]}")
 
 
-# What the ranks of a host choose
+# The choice of the ranks of a host
 
 
-def test_ranks_that_see_the_same_take_one_each():
-    both = gpus("4", "7")
-    assert chosen([both, both]) == both
-    assert chosen([both]) == both[:1]
-    assert chosen([]) == []
+@pytest.mark.parametrize(
+    ("views", "expected"),
+    [
+        ([], []),
+        ([["4", "7"]], ["4"]),
+        ([["4", "7"]] * 2, ["4", "7"]),
+        ([["3"], ["1"], ["2"]], ["3", "1", "2"]),  # pinned by the scheduler
+        ([["0@a", "1@b"], ["0@c", "1@d"]], ["0@a", "0@c"]),  # two GPUs a task, different ones
+        ([["0", "1", "2"], ["1", "2", "0"], ["2", "0", "1"]], ["0", "1", "2"]),  # another order
+        ([["0"], ["0", "1"]], ["0", "1"]),
+        ([["0", "1"], [], ["0", "1"], []], ["0", None, "1", None]),  # some ranks on the CPU
+        ([[], []], [None, None]),
+    ],
+)
+def test_each_rank_takes_a_gpu_that_others_leave(views, expected):
+    found = chosen([gpus(*view) for view in views])
+    assert found == [name and gpus(name)[0] for name in expected]
 
 
-def test_ranks_that_the_scheduler_has_pinned_keep_their_gpu():
-    views = [gpus("3"), gpus("1"), gpus("2")]
-    assert chosen(views) == [view[0] for view in views]
-
-
-def test_ranks_that_all_call_their_own_gpu_0(host, forbidden):
-    """Slurm with one GPU a task: each process is let at its own one, and its mask says 0."""
+def test_ranks_with_their_own_gpu_as_number_0(host, forbidden):
+    """Slurm with one GPU a task: each process may open its own one, and its mask says 0."""
     for address, minor in zip(ADDRESSES, range(3), strict=True):
         host.add(address, minor)
     views = []
@@ -216,30 +223,6 @@ def test_ranks_that_all_call_their_own_gpu_0(host, forbidden):
         forbidden.update(host.device(minor) for minor in range(3) if minor != mine)
         views.append(host.shows("0"))
     assert chosen(views) == [VisibleGpu("0", address) for address in ADDRESSES]
-
-
-def test_ranks_that_were_given_different_sets():
-    """Two GPUs a task; each rank takes the first of its own."""
-    views = [gpus("0@a", "1@b"), gpus("0@c", "1@d")]
-    assert [gpu.identity for gpu in chosen(views)] == ["a", "c"]
-
-
-def test_ranks_to_which_a_launcher_names_the_same_gpus_in_another_order():
-    """Each of them first its nearest one."""
-    names = ["0", "1", "2", "3"]
-    views = [gpus(*names[r:], *names[:r]) for r in range(4)]
-    assert [gpu.entry for gpu in chosen(views)] == names
-
-
-def test_a_rank_takes_the_gpu_that_others_leave():
-    assert [gpu.entry for gpu in chosen([gpus("0"), gpus("0", "1")])] == ["0", "1"]
-
-
-def test_ranks_without_gpus_beside_ranks_with():
-    """As where a wrapper keeps some ranks on the CPU."""
-    both = gpus("0", "1")
-    assert chosen([both, [], both, []]) == [both[0], None, both[1], None]
-    assert chosen([[], []]) == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +244,7 @@ def test_more_ranks_than_gpus(views, counts, crowd):
         assert remedy in str(error.value)
 
 
-def test_ranks_share_where_they_are_told_to():
+def test_ranks_share_with_permission():
     both = gpus("0", "1")
     assert chosen([both] * 5, share=True) == [both[r % 2] for r in range(5)]
     assert chosen([both[:1]] * 2, share=True) == [both[0]] * 2
@@ -280,7 +263,7 @@ def test_sharing_takes_permission(environment, allowed):
     assert sharing_is_allowed(environment) is allowed
 
 
-# What a rank makes of its choice
+# The effect of a choice
 
 
 @pytest.fixture
@@ -300,17 +283,21 @@ def pinned(monkeypatch):
     return after
 
 
-def test_pinning_hides_the_other_gpus(pinned):
-    assert pinned(VisibleGpu("3", "x")) == ("3", "true")
-    assert pinned(VisibleGpu("1", "x"), CUDA_VISIBLE_DEVICES="0,1") == ("1", "true")
-    name = UUIDS.split(",")[1]
-    assert pinned(VisibleGpu(name, name), CUDA_VISIBLE_DEVICES=UUIDS) == (name, "true")
-
-
-def test_the_others_can_be_left_visible(pinned):
-    assert pinned(VisibleGpu("3", "x"), hide_others=False) == (None, "true")
-    seen = pinned(VisibleGpu("1", "x"), hide_others=False, CUDA_VISIBLE_DEVICES="0,1")
-    assert seen == ("0,1", "true")
+@pytest.mark.parametrize(
+    ("gpu", "hide", "before", "expected"),
+    [
+        ("3", True, {}, ("3", "true")),
+        ("1", True, {"CUDA_VISIBLE_DEVICES": "0,1"}, ("1", "true")),
+        (UUIDS.split(",")[1], True, {"CUDA_VISIBLE_DEVICES": UUIDS}, (UUIDS.split(",")[1], "true")),
+        ("3", False, {}, (None, "true")),
+        ("1", False, {"CUDA_VISIBLE_DEVICES": "0,1"}, ("0,1", "true")),
+        ("0", True, {"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, ("0", "false")),
+        (None, True, {}, (None, None)),
+        (None, True, {"CUDA_VISIBLE_DEVICES": "-1"}, ("-1", None)),
+    ],
+)
+def test_pinning_sets_what_the_user_has_not(pinned, gpu, hide, before, expected):
+    assert pinned(gpu and VisibleGpu(gpu, "x"), hide, **before) == expected
 
 
 class FakeConfig:
@@ -335,17 +322,8 @@ class FakeConfig:
 
 
 @pytest.mark.parametrize("started", (False, True))
-def test_tensorflow_is_told_unless_it_has_started(monkeypatch, started):
+def test_tensorflow_is_limited_unless_it_has_started(monkeypatch, started):
     config = FakeConfig(started=started)
     monkeypatch.setattr(device, "tf", SimpleNamespace(config=config))
     choose_in_tensorflow(2)
     assert config.chosen == ([] if started else [(["GPU:2"], "GPU")])
-
-
-def test_pinning_respects_how_the_user_wants_memory(pinned):
-    assert pinned(VisibleGpu("0", "x"), TF_FORCE_GPU_ALLOW_GROWTH="false") == ("0", "false")
-
-
-def test_pinning_does_nothing_without_a_gpu(pinned):
-    assert pinned(None) == (None, None)
-    assert pinned(None, CUDA_VISIBLE_DEVICES="-1") == ("-1", None)

@@ -24,7 +24,7 @@ import pytest
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.startup.patience import requested_host_timeout
+from sciml_par.parallel.startup.options import requested_host_timeout
 from sciml_par.parallel.supervision import host_addresses
 from sciml_par.parallel.supervision import sentinel_client as sentinel
 from sciml_par.parallel.supervision.sentinel_process import (

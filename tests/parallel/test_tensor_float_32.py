@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import sciml_par
 from sciml_par.errors import InputError
-from sciml_par.parallel.startup.tensor_float_32 import (
+from sciml_par.parallel.startup.options import (
     requested_tensor_float_32,
     set_tensor_float_32,
     tensor_float_32_is_on,

@@ -265,8 +265,8 @@ def full(*_):
 
 
 @pytest.mark.parametrize("when", ("while it records", "in the end"))
-def test_a_full_disk_is_told_to_all_and_leaves_what_was_recorded(folder, monkeypatch, when):
-    """That of the last rank, and that of rank 0; the program goes on."""
+def test_a_full_disk_is_an_error_on_all_and_leaves_the_records(folder, monkeypatch, when):
+    """The disk of the last rank, and that of rank 0; the program continues."""
     last = sp.size() - 1
     if when == "in the end":
         monkeypatch.setattr(timeline, "merge", full)

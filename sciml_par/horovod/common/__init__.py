@@ -1,1 +1,1 @@
-"""What Horovod's modules for the various frameworks share: ranks, process sets, exceptions."""
+"""The names that Horovod shares between frameworks: ranks, process sets, exceptions."""

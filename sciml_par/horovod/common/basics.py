@@ -114,7 +114,7 @@ class HorovodBasics:
         return parallel.is_initialized()
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
-        """Record all collectives from now on; there are no cycles to mark (collective)."""
+        """Record all collectives from now on; `mark_cycles` is ignored (collective)."""
         parallel.start_timeline(file_path, overwrite=True)
 
     def stop_timeline(self) -> None:
@@ -183,7 +183,7 @@ class HorovodBasics:
         for number, members in get_process_set_ids_and_ranks().items():
             if members == ranks:
                 return number
-        raise InputError(f"There is no process set of the ranks {ranks} of this communicator.")
+        raise InputError(f"No process set has the ranks {ranks} of this communicator.")
 
 
 def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
@@ -219,7 +219,7 @@ def _compare_always(environment: Mapping[str, str]) -> None:
 
     everyone = parallel.current_world().communicator
     always = environment.get("SCIML_PAR_CHECK", "") != "first"
-    # A rank that compares alone would wait for ever.
+    # A rank that compares alone would wait forever.
     always = any(everyone.allgather_object(always))
     for group in everyone.all_groups:
         group.mismatch_error = MismatchError

@@ -121,10 +121,7 @@ notification_manager = WorkerNotificationManager()
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
     """Return the function that calls `state.sync()`, and then `func(state, …)`, once.
 
-    Parameters
-    ----------
-    func : a function of a `State` and other arguments. Its errors get a note on how to start again.
-    reset : never called.
+    Its errors get a note on how to start again. `reset` is not called.
     """
 
     @functools.wraps(func)

@@ -27,26 +27,20 @@ class NoneCompressor(Compressor):
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor itself."""
         return tensor, None
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
-        """Return the tensor itself."""
         return tensor
 
 
 class FP16Compressor(Compressor):
     """Floating-point tensors travel in 16 bits."""
 
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor as float16, and its original type."""
-        return Native.fp16.compress(tensor)
+    compress = staticmethod(Native.fp16.compress)
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
-        """Return the tensor in its original type."""
         return Native.fp16.decompress(tensor, ctx)
 
 

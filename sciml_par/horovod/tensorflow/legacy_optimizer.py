@@ -164,14 +164,6 @@ class _DistributedAdasumOptimizer(_Wrapper):
             met = tf.cond(complete, lambda: self._meet(variables), lambda: tf.constant(True))
         return met if tf.executing_eagerly() else tf.group(met)
 
-    def get_slot(self, var: Any, name: str) -> Any:
-        """Return the inner optimizer's."""
-        return self._optimizer.get_slot(var, name)
-
-    def get_slot_names(self) -> Any:
-        """Return the inner optimizer's."""
-        return self._optimizer.get_slot_names()
-
     def _meet(self, variables: list[Any]) -> Any:
         assert self._counter is not None
         starts = [before.read_value() for before in self._before]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,8 @@ from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
 from sciml_par.parallel.execution.autograph import not_converted
 
 Tensor = Any
+
+_FACTORS = ("prescale_factor", "postscale_factor")
 
 Reduce = Callable[["_Reduction", list[Tensor], ReduceOp], list[Tensor]]
 
@@ -66,17 +68,9 @@ def allreduce(
     -----
     Gradient: the same allreduce of the incoming gradient.
     """
-    op = reduction(op, average)
-    _check_adasum(op, process_set)
-    collective = _Reduction(
-        op,
-        communicator_of(process_set),
-        compression,
-        (prescale_factor, postscale_factor),
-        name,
-        device_of(device_sparse if isinstance(tensor, tf.IndexedSlices) else device_dense),
-    )
-    return collective.allreduce([tensor])[0]
+    device = device_sparse if isinstance(tensor, tf.IndexedSlices) else device_dense
+    op = _operation(op, average, process_set)
+    return _reduction(locals(), op, device_of(device)).allreduce([tensor])[0]
 
 
 @not_converted
@@ -94,17 +88,9 @@ def grouped_allreduce(
     name: str | None = None,
 ) -> list[Tensor]:
     """Return `allreduce` of each tensor, one transfer per type and 64 MiB (collective)."""
-    op = reduction(op, average)
-    _check_adasum(op, process_set)
-    collective = _Reduction(
-        op,
-        communicator_of(process_set),
-        compression,
-        (prescale_factor, postscale_factor),
-        name,
-        device_for(device_dense, device_sparse),
-    )
-    return collective.allreduce(tensors)
+    device = device_for(device_dense, device_sparse)
+    op = _operation(op, average, process_set)
+    return _reduction(locals(), op, device).allreduce(tensors)
 
 
 @not_converted
@@ -124,9 +110,7 @@ def reducescatter(
     Rank r gets ⌊n/P⌋ rows, one more if r < n mod P; the parameters are those of `allreduce`.
     Gradient: the allgather of the incoming gradients, times the factors, and times P for Sum.
     """
-    scales = (prescale_factor, postscale_factor)
-    group, device = communicator_of(process_set), device_of(device_dense)
-    return _Reduction(op, group, compression, scales, name, device).reducescatter([tensor])[0]
+    return _reduction(locals(), op, device_of(device_dense)).reducescatter([tensor])[0]
 
 
 @not_converted
@@ -140,34 +124,35 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Tensor]:
     """Return `reducescatter` of each tensor, in one transfer (collective)."""
-    scales = (prescale_factor, postscale_factor)
-    group, device = communicator_of(process_set), device_of(device_dense)
-    return _Reduction(op, group, compression, scales, None, device).reducescatter(tensors)
+    return _reduction(locals(), op, device_of(device_dense)).reducescatter(tensors)
 
 
-def _check_adasum(op: ReduceOp, process_set: ProcessSet) -> None:
-    if op is Adasum and process_set is not global_process_set:
+def _operation(op: ReduceOp | None, average: bool | None, process_set: ProcessSet) -> ReduceOp:
+    chosen = reduction(op, average)
+    if chosen is Adasum and process_set is not global_process_set:
         raise UnsupportedError(
             "allreduce: Adasum is for all ranks, as in Horovod. For some of them, use "
             "sciml_par.parallel.allreduce with a communicator."
         )
+    return chosen
+
+
+def _reduction(given: Mapping[str, Any], op: ReduceOp, device: str | None) -> _Reduction:
+    """Return the reduction by Horovod's arguments."""
+    group = communicator_of(given["process_set"])
+    options = {name: given[name] for name in _FACTORS}
+    options |= {"name": given.get("name"), "communicator": group, "device": device}
+    return _Reduction(op, group, given["compression"], options)
 
 
 @dataclass(frozen=True)
 class _Reduction:
-    """A reduction of tensors, in the terms of `sciml_par.parallel`.
-
-    Parameters
-    ----------
-    scales : the factors before and after.
-    """
+    """A reduction of tensors, with the options of `sciml_par.parallel`."""
 
     op: ReduceOp
     group: Communicator
     compression: Any
-    scales: tuple[float, float]
-    name: str | None
-    device: str | None
+    options: dict[str, Any]
 
     def allreduce(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return the reduced tensors and `tf.IndexedSlices`, in order (collective)."""
@@ -200,10 +185,11 @@ class _Reduction:
                 f"allreduce: expected Sum or Average for tf.IndexedSlices; got {self.op!r}. Make "
                 f"them dense by tf.convert_to_tensor, or sparse_as_dense=True of an optimizer."
             )
-        if self.scales != (1.0, 1.0):
+        scales = [self.options[name] for name in _FACTORS]
+        if scales != [1.0, 1.0]:
             raise UnsupportedError(
-                f"allreduce: prescale_factor and postscale_factor are for tensors; got "
-                f"{self.scales} for tf.IndexedSlices. Multiply their values."
+                f"allreduce: prescale_factor and postscale_factor are for tensors; got {scales} "
+                f"for tf.IndexedSlices. Multiply their values."
             )
 
     def _compressed(self, reduce: Reduce, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -216,14 +202,16 @@ class _Reduction:
     def _averaged(self, reduce: Reduce, tensors: list[Tensor]) -> list[Tensor]:
         """Return `reduce` of tensors; the Average of integers is rounded towards zero."""
 
+        def average(total: Tensor, dtype: tf.DType) -> Tensor:
+            return _on_values(lambda v: tf.cast(_quotient(v, self.group.size), dtype), total)
+
         def integers(whole: list[Tensor]) -> list[Tensor]:
-            # A sum of the ranks' values may not fit into the type that holds each of them. The name
-            # holds the types, which the ranks compare.
+            # A sum may not fit into the type of its terms. The ranks compare the types in the name.
             types = ", ".join(each.dtype.name for each in whole)
-            named = replace(self, name=f"{self.name or 'average'} ({types})")
-            sums = reduce(named, [_with_type(each, _wide(each.dtype)) for each in whole], Sum)
-            quotients = [_divided(total, self.group.size) for total in sums]
-            return [_with_type(q, each.dtype) for q, each in zip(quotients, whole, strict=True)]
+            name = f"{self.options['name'] or 'average'} ({types})"
+            named = replace(self, options=self.options | {"name": name})
+            sums = reduce(named, [_on_values(_wide, each) for each in whole], Sum)
+            return [average(total, x.dtype) for total, x in zip(sums, whole, strict=True)]
 
         return _each_kind(
             tensors,
@@ -235,8 +223,8 @@ class _Reduction:
     def _of_tensors(self, tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
         def reduce(tensors: list[Tensor]) -> list[Tensor]:
             if len(tensors) == 1:
-                return [parallel.allreduce(tensors[0], op, **self._options())]
-            return parallel.fused_allreduce(tensors, op, **self._options())
+                return [parallel.allreduce(tensors[0], op, **self.options)]
+            return parallel.fused_allreduce(tensors, op, **self.options)
 
         if op in (Sum, Average):  # whose adjoints are the same allreduce
             return reduce(tensors)
@@ -248,23 +236,13 @@ class _Reduction:
         )
 
     def _of_slices(self, slices: list[Tensor], op: ReduceOp) -> list[Tensor]:
-        averaged = [_with_values(s, averaged_gradient(s.values, self.group)) for s in slices]
-        return parallel.fused_allreduce(averaged, op, **self._options())
+        averaged = [_on_values(lambda v: averaged_gradient(v, self.group), s) for s in slices]
+        return parallel.fused_allreduce(averaged, op, **self.options)
 
     def _scattered(self, tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
         multiplied = [multiplied_gradient(tensor, self.group) for tensor in tensors]
         with invalid_arguments():
-            return parallel.fused_reducescatter(multiplied, op, **self._options())
-
-    def _options(self) -> dict[str, Any]:
-        before, after = self.scales
-        return {
-            "prescale_factor": before,
-            "postscale_factor": after,
-            "name": self.name,
-            "communicator": self.group,
-            "device": self.device,
-        }
+            return parallel.fused_reducescatter(multiplied, op, **self.options)
 
 
 def _each_kind(
@@ -283,21 +261,16 @@ def _each_kind(
     return [results[i] for i in range(len(kinds))]
 
 
-def _wide(dtype: tf.DType) -> tf.DType:
-    return tf.uint64 if dtype == tf.uint64 else tf.int64
+def _wide(x: Tensor) -> Tensor:
+    return tf.cast(x, tf.uint64 if x.dtype == tf.uint64 else tf.int64)
 
 
-def _with_type(value: Tensor, dtype: tf.DType) -> Tensor:
-    if isinstance(value, tf.IndexedSlices):
-        return _with_values(value, tf.cast(value.values, dtype))
-    return tf.cast(value, dtype)
-
-
-def _divided(total: Tensor, size: int) -> Tensor:
-    if isinstance(total, tf.IndexedSlices):
-        return _with_values(total, _divided(total.values, size))
+def _quotient(total: Tensor, size: int) -> Tensor:
     return tf.truncatediv(total, tf.cast(size, total.dtype))
 
 
-def _with_values(slices: Tensor, values: Tensor) -> Tensor:
-    return tf.IndexedSlices(values, slices.indices, dense_shape=slices.dense_shape)
+def _on_values(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return `function` of a tensor, or of the values of `tf.IndexedSlices`."""
+    if isinstance(x, tf.IndexedSlices):
+        return tf.IndexedSlices(function(x.values), x.indices, dense_shape=x.dense_shape)
+    return function(x)

@@ -80,15 +80,7 @@ def DistributedGradientTape(
     Parameters
     ----------
     gradtape : the `tf.GradientTape` of this rank.
-    device_dense, device_sparse : the device to transfer gradients from; theirs by default.
-    compression : one of `Compression`.
-    sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
-    op : Average, Sum or Adasum.
-    gradient_predivide_factor : f; an Average divides by f before the sum and by P/f after it.
-    num_groups : the older name of `groups` with a number.
-    groups : the number of parts in which the gradients travel, or lists of the variables of each
-        part; one part by default.
-    process_set : the ranks that take part; others keep their gradients.
+    device_dense, …, process_set : as for `DistributedOptimizer`.
     scale_local_gradients : divide the gradients by sources of `register_local_source` by P.
     """
     options = locals()

@@ -37,8 +37,9 @@ from sciml_par.parallel.startup.gpu_choice import (
 )
 from sciml_par.parallel.startup.load_mpi import load_mpi
 from sciml_par.parallel.startup.nccl import set_up_transport
-from sciml_par.parallel.startup.patience import requested_host_timeout, requested_patience
-from sciml_par.parallel.startup.tensor_float_32 import (
+from sciml_par.parallel.startup.options import (
+    requested_host_timeout,
+    requested_patience,
     requested_tensor_float_32,
     set_tensor_float_32,
 )
@@ -69,8 +70,8 @@ def init(
 ) -> None:
     """Join the ranks of this job; call it before anything touches TensorFlow (collective).
 
-    It starts MPI, lets each rank see one GPU where there are any, gives each rank its share of
-    the cores, and makes the ranks fail together. A second call does nothing.
+    It starts MPI, assigns each rank one of the GPUs and its share of the cores, and makes the ranks
+    fail together. A second call does nothing.
 
     Parameters
     ----------
@@ -78,25 +79,22 @@ def init(
     quiet : import TensorFlow without its start-up messages.
     threads : the cores that this rank may keep busy. By default OMP_NUM_THREADS, or else the
         cores of the host divided by the ranks on it.
-    timeline : a file to record all collectives in, from now on; see `start_timeline`.
-    stall_warning : after how many seconds a collective that stands still is reported; 60 by
-        default.
-    stall_limit : after how many seconds it ends the job; never by default.
-    host_timeout : after how many seconds in which another host does not answer it counts as lost,
-        and the job ends on all hosts; 30 by default, at least 5, math.inf for never. Rank 0's
-        counts.
-    pin_gpu : hide all GPUs but one from this rank. With False it sees them all, and only
-        TensorFlow is told which of them to use: programs that choose the GPU number
-        `local_rank()` themselves find it.
+    timeline : the file in which to record all collectives from now on; see `start_timeline`.
+    stall_warning : the seconds after which a stalled collective is reported; 60 by default.
+    stall_limit : the seconds after which it ends the job; never by default.
+    host_timeout : the seconds without an answer after which another host counts as lost, and the
+        job ends on all hosts; 30 by default, at least 5, math.inf for never. Rank 0's counts.
+    pin_gpu : hide all GPUs but one from this rank. With False all stay visible, for programs that
+        choose the GPU number `local_rank()`, and only TensorFlow is limited to one.
     tensor_float_32 : let GPUs multiply float32 matrices with the ten bits of TensorFloat-32, which
-        is faster; off by default, because second derivatives do not survive it. "unchanged" leaves
-        TensorFlow's own setting, which is on. What the program sets after `init` holds.
+        is faster; off by default, because it ruins second derivatives. "unchanged" leaves
+        TensorFlow's setting, which is on. A setting of the program after `init` has precedence.
 
     Raises
     ------
     InputError
-        No MPI can be found, a rank has started this process, more ranks than GPUs on a host, or a
-        bad environment variable.
+        No MPI is found, a rank has started this process, a host has more ranks than GPUs, or an
+        environment variable is wrong.
     BindingError
         NCCL cannot connect the ranks' GPUs.
 
@@ -105,12 +103,11 @@ def init(
     Environment: OMP_NUM_THREADS; SCIML_PAR_SHARE_GPUS=1 lets ranks share a GPU;
     SCIML_PAR_TRANSPORT=mpi carries tensors between GPUs by MPI through host memory, and =nccl
     insists on NCCL; SCIML_PAR_CHECK=always compares the ranks' collectives at every execution;
-    SCIML_PAR_SENTINEL=0 starts no process that names a rank that is lost; SCIML_PAR_NATIVE=0 lets
-    Python and MPI carry short tensors as well, without machine code and shared memory;
-    SCIML_PAR_INTERFACE names the network interface of rank 0's host that the hosts watch each
-    other by; SCIML_PAR_STALL_WARNING, SCIML_PAR_STALL_LIMIT, SCIML_PAR_HOST_TIMEOUT,
-    SCIML_PAR_TIMELINE and SCIML_PAR_TENSOR_FLOAT_32 (0, 1 or unchanged) are the options of these
-    names where the program does not give them.
+    SCIML_PAR_SENTINEL=0 starts no process that reports lost ranks; SCIML_PAR_NATIVE=0 carries short
+    tensors without machine code and shared memory; SCIML_PAR_INTERFACE is the network interface of
+    rank 0's host by which the hosts watch each other; SCIML_PAR_STALL_WARNING,
+    SCIML_PAR_STALL_LIMIT, SCIML_PAR_HOST_TIMEOUT, SCIML_PAR_TIMELINE and SCIML_PAR_TENSOR_FLOAT_32
+    (0, 1 or unchanged) replace options that the program does not give.
     """
     if is_initialized():
         return

@@ -122,8 +122,8 @@ def _obstacle(reports: Sequence[Report]) -> str:
     return ""
 
 
-def _by_text(said: Mapping[int, str | None]) -> dict[str, list[int]]:
+def _by_text(texts: Mapping[int, str | None]) -> dict[str, list[int]]:
     ranks: dict[str, list[int]] = {}
-    for rank, text in said.items():
+    for rank, text in texts.items():
         ranks.setdefault(text or "", []).append(rank)
     return ranks

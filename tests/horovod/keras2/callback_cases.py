@@ -1,4 +1,4 @@
-"""Callbacks, saved models, layers and states of Keras 2, on two ranks as in optimizer_cases.py."""
+"""Callbacks, saved models, layers and states of Keras 2; see optimizer_cases.py."""
 
 from __future__ import annotations
 
@@ -123,17 +123,6 @@ def best_is_written(folder):
     return [each.name for each in folder.iterdir()] == ["best.h5"]
 
 
-def test_what_cannot_be_scheduled_is_said():
-    decay = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
-    callback = hvd.callbacks.LearningRateScheduleCallback(0.1, 0.5)
-    for kind in (keras.optimizers, keras.optimizers.legacy):
-        with pytest.raises(InputError, match="schedule or a function"):
-            fit(model_of(kind.SGD(decay)), inputs(0), callbacks=[callback])
-        with pytest.raises(InputError, match="momentum_correction=False"):
-            model = model_of(kind.SGD(0.1, momentum=0.5), steps_per_execution=3)
-            fit(model, inputs(0), callbacks=[callback])
-
-
 def test_batch_normalisation_over_all_ranks():
     rows = [2 + 3 * rank for rank in RANKS]  # uneven
     parts = [inputs(rank, rows[rank]) for rank in RANKS]
@@ -150,15 +139,6 @@ def test_batch_normalisation_over_all_ranks():
     assert type(copy.layers[0]) is SyncBatchNormalization and copy.layers[0].momentum == 0.5
     images = tf.reshape(tf.cast(parts[sp.rank()], tf.float16), [-1, 1, 2, 1])
     assert SyncBatchNormalization(dtype="mixed_float16")(images, training=True).dtype == tf.float16
-
-
-def test_variables_of_keras_2_are_broadcast():
-    model = model_of("sgd")
-    for weight in model.weights:
-        weight.assign(tf.fill(weight.shape, float(sp.rank())))
-    hvd.broadcast_variables(model.weights, root_rank=sp.size() - 1)
-    for weight in model.get_weights():
-        assert (weight == sp.size() - 1).all()
 
 
 @kinds

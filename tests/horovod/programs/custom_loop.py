@@ -1,4 +1,4 @@
-"""A program for Horovod in TensorFlow 2's style, of which only the import is another."""
+"""A program for Horovod in TensorFlow 2's style, in which only the import has changed."""
 
 import numpy as np
 import tensorflow as tf

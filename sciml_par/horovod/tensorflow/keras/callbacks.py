@@ -97,28 +97,27 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         # Ranks that disagree about it would wait for each other forever.
         if not all(group.allgather_object(bool(self.model.built))):
             return
-        variables = [*self._weights(), *self._optimizer_state()]
+        variables = self._shared_variables()
         session = session_of_keras()
         if session is not None:
             session.run(broadcast_variables(variables, self.root_rank))
-            self.broadcast_done = True
-            return
-        values = [tf.convert_to_tensor(variable) for variable in variables]
-        received = fused_broadcast(values, self.root_rank, device=device_of(self.device))
-        for variable, value in zip(variables, received, strict=True):
-            variable.assign(value)
+        else:
+            values = [tf.convert_to_tensor(variable) for variable in variables]
+            received = fused_broadcast(values, self.root_rank, device=device_of(self.device))
+            for variable, value in zip(variables, received, strict=True):
+                variable.assign(value)
         self.broadcast_done = True
 
-    def _weights(self) -> list[Any]:
-        local = {id(_backend(variable)) for variable in self._local}
-        return [w for w in self.model.weights if id(_backend(w)) not in local]
-
-    def _optimizer_state(self) -> list[Any]:
-        optimizer = self.model.optimizer
-        build(optimizer, self.model.trainable_variables)
-        own = {id(_backend(variable)) for variable in self._local}
-        local = [weight for weight in self.model.weights if id(_backend(weight)) in own]
-        return [v for v in state_of(optimizer) if not any(_is_state_of(w, v) for w in local)]
+    def _shared_variables(self) -> list[Any]:
+        """Return the weights and the optimizer's state without those of local variables."""
+        model, own = self.model, {id(_backend(variable)) for variable in self._local}
+        build(model.optimizer, model.trainable_variables)
+        local = [weight for weight in model.weights if id(_backend(weight)) in own]
+        state = state_of(model.optimizer)
+        return [
+            *(weight for weight in model.weights if id(_backend(weight)) not in own),
+            *(v for v in state if not any(_is_state_of(weight, v) for weight in local)),
+        ]
 
 
 class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
@@ -210,27 +209,19 @@ class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
 
 def _check_metrics(everyone: list[dict[str, np.ndarray]]) -> None:
     """Raise `InputError` if the ranks' metrics differ or are not numbers."""
+    shapes = [{name: list(each.shape) for name, each in theirs.items()} for theirs in everyone]
     for number, theirs in enumerate(everyone):
-        if _shapes(theirs) != _shapes(everyone[0]):
+        if shapes[number] != shapes[0]:
             raise InputError(
-                f"MetricAverageCallback: the ranks do not have the same metrics: "
-                f"{_listed(everyone[0])} on rank 0, {_listed(theirs)} on rank {number}. Give every "
-                f"rank the same metrics, and validation data to all ranks or to none."
+                f"MetricAverageCallback: expected metrics of the same names and shapes on all "
+                f"ranks; got {shapes[0]} on rank 0 and {shapes[number]} on rank {number}. Give "
+                f"every rank the same metrics, and validation data to all ranks or to none."
             )
         for name, each in theirs.items():
             if each.dtype.kind not in "biuf":
                 raise InputError(
                     f"MetricAverageCallback: metric «{name}» on rank {number} is not a number."
                 )
-
-
-def _shapes(metrics: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
-    return {name: each.shape for name, each in metrics.items()}
-
-
-def _listed(metrics: dict[str, np.ndarray]) -> str:
-    shapes = _shapes(metrics).items()
-    return ", ".join(f"{name}{list(shape) if shape else ''}" for name, shape in shapes) or "none"
 
 
 def _endings(weights_only: bool) -> tuple[str, ...]:

@@ -59,10 +59,7 @@ def allreduce(
 def allgather(value: Value, name: str | None = None) -> Value:
     """Concatenate the ranks' values [n_r, ...] to [Σ_r n_r, ...] (collective).
 
-    Raises
-    ------
-    InputError, CollectiveMismatchError
-        As for `sciml_par.parallel.allgather`.
+    It raises the errors of `sciml_par.parallel.allgather`.
     """
     return _value(lambda: mpi_ops.allgather(tf.convert_to_tensor(value), name=name))
 
@@ -70,10 +67,7 @@ def allgather(value: Value, name: str | None = None) -> Value:
 def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
     """Return the value of rank `root_rank` on every rank (collective).
 
-    Raises
-    ------
-    InputError, CollectiveMismatchError
-        As for `sciml_par.parallel.broadcast`.
+    It raises the errors of `sciml_par.parallel.broadcast`.
     """
     return _value(lambda: mpi_ops.broadcast(tf.convert_to_tensor(value), root_rank, name=name))
 
@@ -81,10 +75,7 @@ def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
 def reducescatter(value: Value, name: str | None = None, op: ReduceOp = Average) -> Value:
     """Combine the ranks' values [n, ...]; each rank gets its rows [n_r, ...] (collective).
 
-    Raises
-    ------
-    InputError, CollectiveMismatchError
-        As for `sciml_par.parallel.reducescatter`.
+    It raises the errors of `sciml_par.parallel.reducescatter`.
     """
     return _value(lambda: reductions.reducescatter(tf.convert_to_tensor(value), op=op, name=name))
 
