@@ -1,4 +1,4 @@
-"""Files that are whole at any time, or not there at all."""
+"""Files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def draft_of(path: Path) -> Path:
-    """Return the hidden file beside `path` that holds its content until it is complete."""
+    """Return the hidden file next to `path` that holds its content until it is complete."""
     return path.with_name(f".{path.stem}.part{path.suffix}")
 
 

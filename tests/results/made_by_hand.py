@@ -11,8 +11,7 @@ import sciml_par.parallel as sp
 from sciml_par.evaluation import Prediction, Shard
 from sciml_par.networks import MLP
 from sciml_par.problems import Box
-from sciml_par.results import Member, RankContribution, Result
-from sciml_par.results.member import Weights
+from sciml_par.results import Member, RankContribution, Result, Weights
 from sciml_par.results.stored.keras_models import flat_weights
 from sciml_par.results.trained_field import FieldForm, TrainedField, field_with, form_of
 
