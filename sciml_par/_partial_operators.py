@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations_with_replacement
 from math import factorial, prod
 from typing import Any
 
@@ -79,11 +78,6 @@ def matrix_of(operator: Operator, d: int) -> npt.NDArray[np.float64]:
 def multiplicity(axes: Axes) -> int:
     """Return α! of the multi-index α that counts each axis: 2 of ∂³/∂x²∂y."""
     return prod(factorial(count) for count in Counter(axes).values())
-
-
-def all_axes(d: int, order: int) -> list[Axes]:
-    """Return the axes of all partial derivatives of one order in d dimensions."""
-    return list(combinations_with_replacement(range(d), order))
 
 
 def checked_operators(operators: Any, d: int, what: str) -> tuple[Operator, ...]:

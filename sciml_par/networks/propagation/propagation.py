@@ -130,14 +130,6 @@ class Propagated:
         ]
         return self._like([a.value * b.value, *first, *operators])
 
-    @staticmethod
-    def joined(quantities: Sequence[Propagated]) -> Propagated:
-        """Return the units of all of them, one after the other (local)."""
-        first = quantities[0]
-        rows = [[q.value, *q.first, *q.operators] for q in quantities]
-        values = [q.value for q in quantities]
-        return first._like([_concatenated(parts, values) for parts in zip(*rows, strict=True)])
-
     def results(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return u: [n, m], its derivatives [n, m, d] and operators [n, m, K] (local)."""
 
@@ -187,12 +179,6 @@ def _sum(a: Part, b: Part) -> Part:
 
 def _times(a: Part, b: Part) -> Part:
     return None if a is None or b is None else a * b
-
-
-def _concatenated(parts: Sequence[Part], values: Sequence[Tensor]) -> Part:
-    if all(part is None for part in parts):
-        return None
-    return tf.concat([_full(p, v) for p, v in zip(parts, values, strict=True)], axis=0)
 
 
 def _quadratic(a: Sequence[Part], matrix: npt.NDArray[np.float64]) -> Part:
