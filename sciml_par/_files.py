@@ -1,4 +1,4 @@
-"""Files that are whole at any time, or not there at all."""
+"""Files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sciml_par.errors import OutputError
+
 
 def draft_of(path: Path) -> Path:
-    """Return the hidden file beside `path` that holds its content until it is complete."""
+    """Return the hidden file next to `path` that holds its content until it is complete."""
     return path.with_name(f".{path.stem}.part{path.suffix}")
 
 
@@ -24,5 +26,8 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Put a file of text, in UTF-8, in place in one piece."""
-    write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+    """Put a file of text, in UTF-8, in place in one piece; raise `OutputError` if that fails."""
+    try:
+        write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+    except OSError as error:
+        raise OutputError(f"cannot write the file {path}: {error.strerror or error}.") from None

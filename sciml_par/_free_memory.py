@@ -9,7 +9,7 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def free_memory(meminfo: Path = _MEMINFO, group: Path = _GROUP) -> int | None:
-    """Bytes that can be taken on this machine without swapping; None where that is not known."""
+    """Return the bytes that can be taken on this machine without swapping; None if unknown."""
     found = [each for each in (_available(meminfo), _left_in_group(group)) if each is not None]
     return min(found, default=None)
 

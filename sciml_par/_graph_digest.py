@@ -35,7 +35,7 @@ class Same:
 
 @dataclass(frozen=True)
 class GraphDigest:
-    """What tells one traced computation from another.
+    """The identity of a traced computation.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class GraphDigest:
         may round the last bits of a sine differently. What the graph does not hold, as the code
         of a Python function that it calls, does not count.
     key : equal only for graphs that compute exactly the same, also after the variables that they
-        read have changed; None if the graph does not tell all that it computes.
+        read have changed; None if the graph does not hold all that it computes.
     """
 
     text: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations_with_replacement
 from math import factorial, prod
 from typing import Any
 
@@ -40,14 +39,14 @@ def order_of(operator: Operator) -> int:
 
 
 def lowered(operator: Operator, axis: int) -> Operator:
-    """∂P/∂ξ_axis of the polynomial P(ξ) that the operator P(∂) is; of one order less."""
+    """Return ∂P/∂ξ_axis of the polynomial P(ξ) of an operator P(∂); of one order less."""
     return operator_of(
         (_without(axes, axis), c * axes.count(axis)) for axes, c in operator if axis in axes
     )
 
 
 def divided(operator: Operator) -> dict[int, Operator]:
-    """Operators Q_i with P = Σ_i ∂_i Q_i: each term is given to the first of its axes."""
+    """Return operators Q_i with P = Σ_i ∂_i Q_i: each term is given to the first of its axes."""
     axes_first = sorted({axes[0] for axes, _ in operator})
     return {
         i: operator_of((axes[1:], c) for axes, c in operator if axes[0] == i) for i in axes_first
@@ -62,13 +61,13 @@ def scaled(operator: Operator, factors: Sequence[float] | npt.NDArray[np.float64
 
 
 def operator_of_matrix(matrix: npt.NDArray[np.float64]) -> Operator:
-    """Σ_ij C_ij ∂²/∂x_i∂x_j of a matrix C: [d, d]."""
+    """Return Σ_ij C_ij ∂²/∂x_i∂x_j of a matrix C: [d, d]."""
     d = len(matrix)
     return operator_of(((i, j), float(matrix[i, j])) for i in range(d) for j in range(d))
 
 
 def matrix_of(operator: Operator, d: int) -> npt.NDArray[np.float64]:
-    """The symmetric matrix C: [d, d] of an operator Σ_ij C_ij ∂²/∂x_i∂x_j of second order."""
+    """Return the symmetric C: [d, d] of an operator Σ_ij C_ij ∂²/∂x_i∂x_j of second order."""
     matrix = np.zeros((d, d))
     for (i, j), c in operator:
         matrix[i, j] += c / 2
@@ -77,17 +76,12 @@ def matrix_of(operator: Operator, d: int) -> npt.NDArray[np.float64]:
 
 
 def multiplicity(axes: Axes) -> int:
-    """α! of the multi-index α that counts each axis: 2 of ∂³/∂x²∂y."""
+    """Return α! of the multi-index α that counts each axis: 2 of ∂³/∂x²∂y."""
     return prod(factorial(count) for count in Counter(axes).values())
 
 
-def all_axes(d: int, order: int) -> list[Axes]:
-    """Return the axes of all partial derivatives of one order in d dimensions."""
-    return list(combinations_with_replacement(range(d), order))
-
-
 def checked_operators(operators: Any, d: int, what: str) -> tuple[Operator, ...]:
-    """Operators of third and fourth order in d dimensions in their one form."""
+    """Return operators of third and fourth order in d dimensions in their one form."""
     try:
         found = tuple(operator_of(each) for each in operators)
     except (TypeError, ValueError):

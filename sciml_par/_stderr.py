@@ -8,6 +8,6 @@ import os
 
 def write_error(message: str) -> None:
     """Write a line to standard error in one piece, so that ranks do not cut into each other."""
-    # A program may have closed it; what ends the job must go on all the same.
+    # A program may have closed it; the end of the job must continue all the same.
     with contextlib.suppress(OSError):
         os.write(2, f"sciml_par: {message}\n".encode())

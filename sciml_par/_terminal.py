@@ -1,4 +1,4 @@
-"""Whether what is printed is read on a terminal."""
+"""Standard output: whether it is a terminal, and a console for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from rich.console import Console
 
 _OPEN_MPI = "OMPI_COMM_WORLD_RANK"
-"""Open MPI's `mpirun` gives each rank a terminal of its own, wherever what they write goes to."""
+"""Open MPI's `mpirun` gives each rank a terminal, wherever the output goes."""
 
 
 def prints_to_terminal() -> bool:
@@ -17,6 +17,6 @@ def prints_to_terminal() -> bool:
 
 
 def console(*, width: int | None = None, highlight: bool = True) -> Console:
-    """What prints to standard output, with colours on a terminal."""
+    """Return a console on standard output, with colours on a terminal."""
     terminal = False if _OPEN_MPI in os.environ else None  # None: it looks itself
     return Console(force_terminal=terminal, width=width, highlight=highlight)

@@ -10,17 +10,17 @@ _LONGEST_LINE = 300
 
 
 def counted(n: int, thing: str) -> str:
-    """ "1 rank", "2 ranks" or "1,000 ranks"."""
+    """Return "1 rank", "2 ranks" or "1,000 ranks"."""
     return f"{n:,} {thing}{'s' * (n != 1)}"
 
 
 def listed(texts: Sequence[str]) -> str:
-    """ "a", "a and b" or "a, b and c"."""
+    """Return "a", "a and b" or "a, b and c"."""
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 def rank_list(ranks: Sequence[int]) -> str:
-    """ "rank 3", "ranks 0, 2 and 5" or "ranks 0–63", of ascending numbers."""
+    """Return "rank 3", "ranks 0, 2 and 5" or "ranks 0–63", of ascending numbers."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     parts: list[str] = []
@@ -32,6 +32,6 @@ def rank_list(ranks: Sequence[int]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, in one line that is not too long."""
+    """Return the text of an error in one line, cut after 300 characters."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 1]}…"

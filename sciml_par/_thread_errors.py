@@ -1,4 +1,4 @@
-"""Errors in the threads that work beside the program: told once, and the thread goes on."""
+"""Errors in background threads: each is reported once, and the thread continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ThreadErrors:
 
     @contextlib.contextmanager
     def told_once(self) -> Iterator[None]:
-        """Tell an error inside, the first time that it comes from its place."""
+        """Report an error inside, the first time that it comes from its place."""
         try:
             yield
         except Exception as error:  # whatever it is, the thread is needed again in a moment
@@ -29,6 +29,6 @@ class ThreadErrors:
                 self._told.add(key)
                 self._tell(
                     f"warning: {self._thread} of rank {self._rank} met {type(error).__name__}: "
-                    f"{error} ({where.filename}, line {where.lineno}). It goes on, and does not "
-                    f"tell this again."
+                    f"{error} ({where.filename}, line {where.lineno}). It continues, and does "
+                    f"not report this again."
                 )

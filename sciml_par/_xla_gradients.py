@@ -27,7 +27,7 @@ def register_gradients() -> None:
 
 
 def _of_dynamic_update_slice(op: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-    """y is `operand` with `update` in place of what begins at `indices`."""
+    """Return the gradient of y, which is `operand` with `update` written from `indices` on."""
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops  # tf.raw_ops leaves them out
 
     _, update, indices = op.inputs

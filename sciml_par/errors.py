@@ -4,7 +4,7 @@
 class SciMLParError(Exception):
     """Base of every error that sciml_par raises on purpose."""
 
-    # Lets it leave a `tf.function` as it is; AutoGraph would wrap it in an error of its own.
+    # Lets it leave a `tf.function` as it is; AutoGraph would wrap it in another error.
     ag_pass_through = True
 
 
@@ -25,11 +25,11 @@ class CollectiveMismatchError(SciMLParError, RuntimeError):
 
 
 class TransferError(SciMLParError, RuntimeError):
-    """MPI or NCCL could not carry out a collective; the ranks cannot go on together."""
+    """MPI or NCCL could not carry out a collective; the ranks cannot continue together."""
 
 
 class TrainingError(SciMLParError, ArithmeticError):
-    """Training cannot go on, as when the loss is no longer a finite number."""
+    """Training cannot continue, for example because the loss is not a finite number."""
 
 
 class ResultWarning(RuntimeWarning):

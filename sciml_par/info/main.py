@@ -91,7 +91,7 @@ def _check_file(path: Path, *, overwrite: bool) -> None:
         draft.touch()
         draft.unlink()
     except OSError as error:
-        raise _cannot_write(path, error) from None
+        raise OutputError(f"cannot write the file {path}: {error.strerror or error}.") from None
 
 
 def _write_file(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> None:
@@ -101,11 +101,4 @@ def _write_file(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> None:
         "self_test": outcomes,
         **facts,
     }
-    try:
-        write_text(path, f"{json.dumps(content, indent=2)}\n")
-    except OSError as error:
-        raise _cannot_write(path, error) from None
-
-
-def _cannot_write(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"cannot write the file {path}: {error.strerror or error}.")
+    write_text(path, f"{json.dumps(content, indent=2)}\n")

@@ -28,8 +28,8 @@ def run(main: Callable[[], int | None], *, program: str | None = None) -> None:
 
     Parameters
     ----------
-    main : what it returns, if anything, is the exit code; the same on all ranks.
-    program : what messages call it; the name of its file by default.
+    main : returns the exit code, the same on all ranks, or None.
+    program : its name in messages; the name of its file by default.
     """
     try:
         with warnings.catch_warnings():
@@ -43,7 +43,7 @@ def run(main: Callable[[], int | None], *, program: str | None = None) -> None:
 
 
 def conclude(result: Result, folder: Path, *, program: str | None = None) -> int:
-    """Say where the results are, and whether all is well with them, on rank 0.
+    """Print on rank 0 where the results are, and whether all is well with them.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def conclude(result: Result, folder: Path, *, program: str | None = None) -> int
         if stopped:
             print(
                 f"{name}: stopped by {stopped[0]} before the last step; --resume with --output "
-                f"{folder} goes on",
+                f"{folder} continues",
                 file=sys.stderr,
             )
         if not result.sound:

@@ -1,4 +1,4 @@
-"""What a launcher such as mpirun or srun tells the processes that it starts, before MPI begins."""
+"""The rank and size that mpirun or srun gives to a process, before MPI starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", _SLURM_RANK)
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 PREFIXES = ("PMI_", "PMIX_", "OMPI_COMM_", "HYDI_", "MPI_LOCAL", _SLURM_RANK)
-"""How the variables begin that MPICH, Open MPI and Slurm give to each of their processes."""
+"""Prefixes of the variables that MPICH, Open MPI and Slurm give to each process."""
 
 
 def launched_rank(environment: Mapping[str, str]) -> int | None:

@@ -17,7 +17,7 @@ from sciml_par.results.stored.folder import claim_folder, claim_numbered_folder
 
 
 def program_name() -> str:
-    """What messages call the program that runs: the name of its file."""
+    """Return the name of the running program in messages: that of its file."""
     return Path(sys.argv[0]).stem
 
 

@@ -165,7 +165,7 @@ def _measure_here(
     if options.record is not None:
         record = _measured(options, measure)
         text = json.dumps(record, indent=2) + "\n"
-        communicator.on_root(partial(_write, options.record, text))
+        communicator.on_root(partial(write_text, options.record, text))
         return
     with _output_folder(options, on_root=communicator.on_root) as folder:
         record = _measured(options, measure)
@@ -207,7 +207,7 @@ def _finish(
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "runs": records,
     }
-    _write(folder / RESULTS, json.dumps(summary, indent=2, default=str) + "\n")
+    write_text(folder / RESULTS, json.dumps(summary, indent=2, default=str) + "\n")
     print(f"results in {folder}")
 
 
@@ -229,10 +229,3 @@ def _read(file: Path) -> Record:
     except (OSError, ValueError) as error:
         raise OutputError(f"a run has ended without its record {file}: {error}.") from None
     return record
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        write_text(file, text)
-    except OSError as error:
-        raise OutputError(f"cannot write {file}: {error}.") from None

@@ -29,10 +29,10 @@ from sciml_par.programs.training_options import (
 from sciml_par.results.result import Result
 
 WITH_FOURIER_FEATURES = ("fourier", "pirate")
-"""Networks with a first layer of their own, which no periodic one takes the place of."""
+"""Networks with a separate first layer, which no periodic one replaces."""
 
 _OF_TRAINING = ("points", "boundary", "network", "width", "depth", "optimizer", "steps")
-"""Options that `solve` decides by itself."""
+"""Options that `solve` chooses automatically."""
 
 _IN_ONE, _IN_TWO, _IN_MORE = 401, 101**2, 60_000
 """About how many points the error is measured at, by the dimension."""
@@ -53,7 +53,7 @@ class SolvingOptions(TrainingOptions):
 
     @property
     def default_folder(self) -> Path:
-        """See `TrainingOptions`."""
+        """The default folder for the results, before it gets a number."""
         return Path("runs") / f"{self.name}-{self.mode}"
 
     def make_problem(self) -> Problem:
@@ -88,7 +88,7 @@ class SolvingOptions(TrainingOptions):
         self.depth = self.depth or suggestion.depth
 
     def training(self, folder: Path) -> dict[str, Any]:
-        """See `TrainingOptions`."""
+        """Return the options as arguments of `train`, as `TrainingOptions.training`."""
         found = super().training(folder)
         del found["points_per_rank"]
         domain = self.make_problem().domain
@@ -101,7 +101,7 @@ class SolvingOptions(TrainingOptions):
         }
 
     def announce(self) -> None:
-        """See `TrainingOptions`; with the equation."""
+        """Print on rank 0 the equation and what is about to run."""
         if current_world().communicator.rank == 0:
             print(f"{self.name}: {self.entry.equation}", flush=True)
         if self.tolerance is None:
@@ -146,16 +146,16 @@ def parse_solving_options(
 
     Parameters
     ----------
-    description : what --help says of the program.
-    arguments : the words behind the program's name; those of the process by default.
-    program : what messages call it; the name of its file by default.
+    description : text of --help.
+    arguments : the words after the program's name; those of the process by default.
+    program : its name in messages; the name of its file by default.
 
     Raises
     ------
     InputError
         There is no problem of this name.
     SystemExit
-        Options that cannot be understood, with code 2, or --help. Rank 0 alone prints.
+        Invalid options, with code 2, or --help. Only rank 0 prints.
     """
     parser = make_solving_parser(description, program=program)
     with only_rank_0_prints():

@@ -23,7 +23,7 @@ KNOWN, SURE = 2.0, 10.0
 
 @dataclass(frozen=True, eq=False)
 class ErrorEstimate:
-    """How wrong a solution is, as far as its residual at unseen points tells.
+    """The error of a solution, estimated from its residual at unseen points.
 
     With u the solution and L′(u) the equation and conditions linearized at u, the estimate is the
     solution e of L′(u) e = −r(u) by other, richer functions. Let q be the factor by which the
@@ -39,7 +39,7 @@ class ErrorEstimate:
     reason : why the error is not known; "" if it is.
     values : e at the evaluation points, [k, m].
     unknowns : the estimated error of each unknown, by name, in its own units.
-    seconds : what the estimate took.
+    seconds : duration of the estimate.
     foreseen : whether the estimate is that of the solution before it, with fewer features, divided
         by the factor by which the residual has fallen since; an order of magnitude.
     at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
@@ -62,7 +62,7 @@ class ErrorEstimate:
     def not_known(
         cls, outputs: int, reason: str, *, reliability: float = math.nan, seconds: float = math.nan
     ) -> ErrorEstimate:
-        """Return what says that the error is not known, and why."""
+        """Return an estimate of an unknown error, with the reason."""
         nothing = np.full(outputs, math.nan)
         return cls(math.nan, nothing, reliability, reason=reason, seconds=seconds)
 

@@ -34,7 +34,7 @@ class FoundUnknown:
         shape of the unknown.
     deviation : their standard deviation, with M − 1 in the denominator; NaN for one.
     members : what each found, [M, *shape], those that did not finish included.
-    true : what it is known to be, or None.
+    true : the known value, or None.
     """
 
     name: str
@@ -108,7 +108,7 @@ class FoundFunction:
         return self._predict(x).deviation
 
     def members(self, x: Any) -> Array:
-        """What each member found, those that did not finish included, [M, n, 1] (local)."""
+        """Return what each member found, those that did not finish included, [M, n, 1] (local)."""
         return self._predict(x).members
 
     @property

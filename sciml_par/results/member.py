@@ -1,4 +1,4 @@
-"""What the training of one model gave."""
+"""The outcome of the training of one model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PredictionElsewhere:
 
 @dataclass(frozen=True)
 class RankContribution:
-    """What one rank contributed to a model.
+    """The contribution of one rank to a model.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class History:
     losses : [s].
     terms : what each term of the loss has contributed with its weight, by name, [s] each.
     unknowns : the values of the unknowns, by name, [s, *shape] each.
-    weights : what a strategy has multiplied the terms by, beside these, by name, [s] each; of
+    weights : the factors of the terms by a strategy, by name, [s] each; of
         points, the mean over those of all ranks. Empty where there was no strategy.
     """
 

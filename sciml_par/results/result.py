@@ -91,7 +91,7 @@ class Result:
 
     @property
     def remarks(self) -> list[str]:
-        """What is to be said of members that did not simply finish, a sentence each."""
+        """Remarks on members that did not simply finish, a sentence each."""
         return remarks(self.members, mode=self.mode)
 
     def __repr__(self) -> str:
@@ -186,7 +186,7 @@ class Result:
         return replace(self, members=members, networks=self._copies(members))
 
     def _copies(self, members: Sequence[Member]) -> Lazy:
-        """Copies of the networks of this rank's members, with the weights that they keep."""
+        """Return copies of the networks of this rank's members, with the weights that they keep."""
         mine = members
         if self.communicator is not None:
             rank = self.communicator.rank
@@ -210,7 +210,7 @@ class Result:
 
         Parameters
         ----------
-        directory : is made if it is not there.
+        directory : created if it does not exist.
         overwrite : allow a folder that holds the results of another run.
         plots : write the figures, as PNG and PDF.
         title : of the figures.
@@ -270,7 +270,7 @@ class Result:
 
     @staticmethod
     def merge(results: Sequence[Result]) -> Result:
-        """The members of several results as those of one (collective, of loaded results local).
+        """Merge the members of several results into one (collective; local for loaded results).
 
         Parameters
         ----------

@@ -28,7 +28,7 @@ _LEFT_OUT = ("compilation", "per step", "points", "time")
 
 @dataclass(frozen=True)
 class _Column:
-    """A column: what it has of a member, as a text; of numbers, extremes over members as well."""
+    """A column: a text for each member and, of numbers, the extremes over members."""
 
     heading: str
     value: Callable[[Member], Any]
@@ -45,7 +45,7 @@ class _Column:
 
 
 def print_table(members: Sequence[Member], *, mode: str) -> None:
-    """Print one row for each model, or for some of many, and what is to be said of them."""
+    """Print one row for each model, or for some of many, and remarks on them."""
     width = None if prints_to_terminal() else _WIDTH_WITHOUT_TERMINAL
     printer = console(width=width, highlight=False)
     printer.print(make_table(members, width=printer.width))

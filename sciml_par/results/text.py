@@ -159,7 +159,7 @@ def _over_fitted(who: str, members: Sequence[Member]) -> str:
     times = _range_of(factors, "{:,.0f}" if max(factors, default=0) < _MANY else "{:.0e}")
     return (
         f"{who}: the loss is {loss} at the training points and {other} at others (validation_loss"
-        f"{f', {times} times' if times else ''}); the second tells how good the solution is. Train "
+        f"{f', {times} times' if times else ''}); the second shows how good the solution is. Train "
         f"with twice the points: if the factor falls, they were too few; if it stays, the residual "
         f"is not resolved somewhere, as at a corner or a jump."
     )

@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 
 from sciml_par.errors import InputError
-from sciml_par.networks import ACTIVATIONS, MLP, Activation, as_network
-from sciml_par.networks.layers.activation import LINEAR
+from sciml_par.networks import MLP, as_network
 from sciml_par.problems import Field
 
 XXX, XXXX = {(0, 0, 0): 1.0}, {(0, 0, 0, 0): 1.0}
@@ -71,15 +70,6 @@ def test_jet_of_a_chain_with_scalings_and_several_activations():
         2,
         [{(0, 0, 1): 1.0}],
     )
-
-
-@pytest.mark.parametrize("activation", [*ACTIVATIONS.values(), LINEAR], ids=lambda a: a.name)
-def test_derivatives_of_activations_to_the_fourth(activation):
-    z = tf.constant(np.linspace(-6, 6, 31))
-    plain = Activation("the same", activation.value, activation.derivatives)
-    for found, expected in zip(activation.up_to(4, z), plain.up_to(4, z), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-13)
-    assert len(activation.up_to(3, z)) == 4
 
 
 def test_a_derivative_alone_carries_no_more_than_it_needs():

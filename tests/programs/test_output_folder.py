@@ -51,3 +51,12 @@ def test_a_named_folder_stays_and_is_taken_again_on_request_alone(tmp_path: Path
         pass
     with folder_of(tmp_path, "kept", overwrite=True) as again:
         assert again == folder
+
+
+@pytest.mark.parametrize("named", [None, "file/run"])
+def test_a_file_in_the_way_is_named_on_all_ranks(tmp_path: Path, named: str | None) -> None:
+    base = on_rank_0(lambda: tmp_path)
+    on_rank_0(lambda: (base / ("file" if named else "runs")).write_text("in the way"))
+    match = f"cannot write to the folder .*{named or 'runs/trial'}"
+    with pytest.raises(OutputError, match=match), folder_of(tmp_path, named):
+        pass

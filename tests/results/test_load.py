@@ -175,7 +175,7 @@ def test_a_file_that_is_not_whole_is_named(copy: Path, name: str, how: str) -> N
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-50])
-    match = f"{name} is (missing|not the file of which results.json tells: it is truncated)"
+    match = f"{name} is (missing|not the file that results.json lists: it is truncated)"
     with pytest.raises(InputError, match=match):
         Result.load(copy)
 

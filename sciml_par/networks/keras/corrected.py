@@ -1,8 +1,8 @@
-"""The sum of a network that stays as it is and of one that is trained."""
+"""The sum of a network with fixed weights and of one that is trained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 else:
     keras = import_module("keras")
 
-Jet = tuple[tf.Tensor, ...]
 _SIZES = ("input_size", "output_size")
 
 
@@ -60,7 +59,7 @@ class Corrected(keras.Model):
         super().__init__(name=name, dtype=correction.dtype_policy.name)
         self.base, self.correction = base, correction
         self.input_size, self.output_size = sizes[0]
-        self._chain = chain
+        self._chain: DenseChain = chain
         self.built = True
 
     def build(self, input_shape: Any) -> None:
@@ -86,20 +85,41 @@ class Corrected(keras.Model):
         """Those of the output layer of the correction."""
         return list(self.correction.linear_variables)
 
+    def records(self) -> Corrected:
+        """Return what has `recorded_apply` and `jet` as a `DenseChain`: this model."""
+        return self
+
     def apply(self, parameters: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
         """Evaluate with the parameters given, as `MLP.apply` does (pure, local)."""
         of_base, of_correction = self._parts(parameters)
         return self.base.apply(of_base, x) + self.correction.apply(of_correction, x)
 
-    def jet(
-        self, parameters: Sequence[Any], x: tf.Tensor, second: Any, *, higher: Sequence[Any] = ()
-    ) -> Jet:
-        """Value and derivatives, as `MLP.jet` (pure, local)."""
-        return self._jet(self.correction.jet, parameters, x, second, higher)
+    def recorded_apply(
+        self, parameters: Sequence[Any], x: tf.Tensor, record_of: RecordOf | None = None
+    ) -> tf.Tensor:
+        """Evaluate as `apply`; `record_of` makes a record of the correction's products."""
+        of_base, of_correction = self._parts(parameters)
+        own = self._chain.recorded_apply(of_correction, x, self._shifted(record_of))
+        return self.base.apply(of_base, x) + own
 
-    def records(self) -> RecordedSum:
-        """Return what records the products of the correction's layers."""
-        return RecordedSum(self)
+    def jet(
+        self,
+        parameters: Sequence[Any],
+        x: tf.Tensor,
+        second: Any,
+        record_of: RecordOf | None = None,
+        *,
+        higher: Sequence[Any] = (),
+    ) -> tuple[tf.Tensor, ...]:
+        """Compute value and derivatives, as `MLP.jet` (pure, local)."""
+        of_base, of_correction = self._parts(parameters)
+        more = {"higher": higher} if higher else {}
+        shifted = self._shifted(record_of)
+        both = (
+            self.base.jet(of_base, x, second, **more),
+            self._chain.jet(of_correction, x, second, shifted, **more),
+        )
+        return tuple(a + b for a, b in zip(*both, strict=True))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
@@ -116,56 +136,14 @@ class Corrected(keras.Model):
         count = len(self.base.trainable_variables)
         return parameters[:count], parameters[count:]
 
-    def _jet(
-        self, of_chain: Callable[..., Any], parameters: Any, x: Any, second: Any, higher: Any
-    ) -> Jet:
-        of_base, of_correction = self._parts(parameters)
-        more = {"higher": higher} if higher else {}
-        both = self.base.jet(of_base, x, second, **more), of_chain(of_correction, x, second, **more)
-        return tuple(a + b for a, b in zip(*both, strict=True))
-
-
-class RecordedSum:
-    """A `Corrected` with records of its trained layers; what `DenseChain` has for least squares."""
-
-    def __init__(self, model: Corrected) -> None:
-        self._model, self._first = model, len(model.base.trainable_variables)
-        self._chain: DenseChain = model._chain
-
-    def apply(self, parameters: Any, x: Any) -> Any:
-        """See `DenseChain`."""
-        return self._model.apply(parameters, x)
-
-    def recorded_apply(self, parameters: Any, x: Any, record_of: RecordOf | None = None) -> Any:
-        """See `DenseChain`."""
-        of_base, of_correction = self._model._parts(parameters)
-        own = self._chain.recorded_apply(of_correction, x, self._shifted(record_of))
-        return self._model.base.apply(of_base, x) + own
-
-    def jet(
-        self,
-        parameters: Any,
-        x: Any,
-        second: Any,
-        record_of: RecordOf | None = None,
-        *,
-        higher: Sequence[Any] = (),
-    ) -> Jet:
-        """See `DenseChain`."""
-        shifted = self._shifted(record_of)
-
-        def of_chain(weights: Any, x: Any, second: Any, **more: Any) -> Any:
-            return self._chain.jet(weights, x, second, shifted, **more)
-
-        return self._model._jet(of_chain, parameters, x, second, higher)
-
     def _shifted(self, record_of: RecordOf | None) -> RecordOf | None:
         """Return records of layers whose weights stand behind those of the base."""
         if record_of is None:
             return None
+        first = len(self.base.trainable_variables)
 
         def place(number: Any) -> Any:
-            return number + self._first if isinstance(number, int) else number
+            return number + first if isinstance(number, int) else number
 
         return lambda layer: record_of(
             replace(layer, weight=place(layer.weight), bias=place(layer.bias))

@@ -41,7 +41,7 @@ def dense_chain(model: Any) -> DenseChain | None:
     are constants.
     """
     places = {id(variable): i for i, variable in enumerate(model.trainable_variables)}
-    # That of the model itself is no guide: Keras does not save it with a Sequential model.
+    # Not the model's own precision, which Keras does not save with a Sequential model.
     precisions = {variable.dtype for variable in model.trainable_variables}
     scalings: list[Scaling] = []
     layers: list[DenseLayer] = []
@@ -96,7 +96,7 @@ def _functional() -> type:
 
 
 def _along_the_only_path(model: Any) -> list[Any] | None:
-    """The operations from the input of a functional model to its output, if there is one path."""
+    """Return the operations from input to output of a functional model with one path."""
     operations: list[Any] = []
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         return None
@@ -113,7 +113,7 @@ def _along_the_only_path(model: Any) -> list[Any] | None:
 
 @dataclass(frozen=True)
 class _Known:
-    """Stands for an operation whose activation is known."""
+    """An operation whose activation is known."""
 
     activation: Activation
 

@@ -23,7 +23,7 @@ _ACCEPTED = (
     "arguments"
 )
 _OF_MLP = ("call", "apply", "jet")
-"""What a subclass of `MLP` with a formula of its own has written anew."""
+"""The methods of `MLP` that a subclass with another formula overrides."""
 
 
 def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network:
@@ -77,7 +77,7 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
 
 
 def _network_of_ours(model: Any, d: int, m: int, dtype: str) -> Network:
-    """Of a class of this package, whose `apply` and `jet` take the weights that are trained."""
+    """Return the network of a class of this package: `apply` and `jet` take its weights."""
     _check_numbers(model, (model.input_size, d), (model.output_size, m))
     trial.check_weights(model, dtype)
     chain = model.records() if hasattr(model, "records") else dense_chain(model)

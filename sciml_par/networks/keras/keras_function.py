@@ -35,7 +35,7 @@ class KerasFunction:
         return cls(model, tuple(np.asarray(v) for v in model.non_trainable_variables))
 
     def __call__(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
-        """u(x): [n, d] -> [n, m] (pure, local)."""
+        """Return u(x): [n, d] -> [n, m] (pure, local)."""
         return self.with_states(parameters, x, training=False)[0]
 
     def with_states(

@@ -38,7 +38,7 @@ class Activation:
     to_fourth: Callable[[tf.Tensor], tuple[tf.Tensor, ...]] | None = None
 
     def up_to(self, order: int, z: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """σ(z), σ′(z), … up to the derivative of an order of at most 4 (local)."""
+        """Return σ(z), σ′(z), … up to the derivative of an order of at most 4 (local)."""
         if order <= 2:
             return self.derivatives(z)[: order + 1]
         if self.to_fourth is None:
@@ -165,7 +165,7 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
 """The activations by name; swish is z·sigmoid(z), gelu is z·Φ(z) with the exact normal Φ."""
 
 LINEAR = Activation("linear", lambda z: z, _linear, _linear_to_fourth)
-"""σ(z) = z: what a layer has that has no activation."""
+"""σ(z) = z, for layers without an activation."""
 
 
 def activation_named(name: str) -> Activation:
@@ -215,7 +215,7 @@ def _functions() -> tuple[tuple[Any, Activation], ...]:
 
 
 def stretched(activation: Activation, factor: float) -> Activation:
-    """z -> σ(ω z), whose k-th derivative is ω^k σ⁽ᵏ⁾(ω z)."""
+    """Return z -> σ(ω z), whose k-th derivative is ω^k σ⁽ᵏ⁾(ω z)."""
     if factor == 1.0:
         return activation
 
@@ -233,7 +233,7 @@ class ByUnit(Activation):
 
 
 def on_some_units(activation: Activation, which: Sequence[bool]) -> Activation:
-    """σ on the units named, and nothing on the others."""
+    """Return σ on the units named, and the identity on the others."""
     flags = tuple(map(bool, which))
     if all(flags):
         return activation

@@ -29,7 +29,7 @@ _HIDDEN_BIAS = 0.5
 def checked_initial_weights(
     value: Any, *, model: str = "MLP", without_box: bool = False
 ) -> str | None:
-    """Let the name of initial weights through, or None."""
+    """Return the name of initial weights, or None; raise if it is unknown."""
     known = [name for name in INITIAL_WEIGHTS if not (without_box and name == CENTRES)]
     if value is None or (isinstance(value, str) and value in known):
         return value
@@ -75,7 +75,7 @@ def initializers_of(model: Any) -> list[tuple[Any, Any]]:
 
 
 class Drawn:
-    """What kernels and biases of dense layers begin with, layer after layer.
+    """Initial kernels and biases of dense layers, layer after layer.
 
     "glorot": kernels of variance 2 / (w + w') (Glorot and Bengio 2010, equation 12, in its
     truncated normal form), biases of zero. "he": variance 2 / w (He et al. 2015, arXiv:1502.01852,
@@ -125,7 +125,7 @@ def checked_box(box: Any, d: int) -> BoxBounds:
 
 
 def _corner(values: Any, d: int, box: Any) -> tuple[float, ...]:
-    """One number for each axis; a single one is that of all axes."""
+    """Return one number for each axis; a single one is that of all axes."""
     if isinstance(values, Real):
         values = [values] * d
     try:
@@ -143,7 +143,7 @@ def _corner(values: Any, d: int, box: Any) -> tuple[float, ...]:
 def first_layer(
     box: BoxBounds, units: int, *, rng: np.random.Generator, dtype: str
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Weights [d, units] and biases [units] of units whose centres lie in a box.
+    """Draw weights [d, units] and biases [units] of units whose centres lie in a box.
 
     In coordinates z = (x − lower) / (upper − lower) unit j is σ(s_j e_j · (z − z_j)) with a random
     direction e_j, a steepness s_j from U(0.3 s, s) and a centre z_j from U([0, 1]^d), which is

@@ -35,14 +35,14 @@ def check_arguments(model: str, sizes: Mapping[str, Any], seed: Any, dtype: Any,
 
 
 def check_seed_and_dtype(model: str, seed: Any, dtype: Any) -> None:
-    """Check both."""
+    """Check the seed and the precision of a model."""
     checked_integer(seed, f"{model}: seed", least=0)
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise InputError(f"{model}: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
 
 
 def checked_factor(model: str, name: str, value: Any) -> float:
-    """Let a positive finite number through."""
+    """Return a positive finite number; raise for anything else."""
     if not is_positive(value):
         raise InputError(f"{model}: {name} must be a number > 0, got {value!r}")
     return float(value)

@@ -161,7 +161,7 @@ class MLP(OwnModel):
 
     @property
     def linear_variables(self) -> list[Any]:
-        """Those of the output layer, in which the network is linear."""
+        """The variables of the output layer, in which the network is linear."""
         return list(self._dense[-1].variables)
 
     @property
@@ -204,7 +204,7 @@ class MLP(OwnModel):
         *,
         higher: Sequence[Any] = (),
     ) -> tuple[tf.Tensor, ...]:
-        """Value, first derivatives and operators up to order four by Taylor propagation.
+        """Compute value, first derivatives and operators up to order four by Taylor propagation.
 
         Pure and local.
 
@@ -271,7 +271,7 @@ class MLP(OwnModel):
         return [*layers, taylor.Layer(of(output.kernel), of(output.bias), LINEAR)]
 
     def _checked(self, parameters: Sequence[Any], x: tf.Tensor) -> list[tf.Tensor]:
-        """The parameters as tensors, Keras variables included, once they and x fit the model."""
+        """Return the parameters as tensors, once they and x fit the model."""
         self._check_points(x)
         return checked_parameters("MLP", parameters, 2 * (self.depth + 1), x)
 

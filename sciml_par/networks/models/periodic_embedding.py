@@ -110,7 +110,7 @@ class PeriodicEmbedding(WaveLayer):
         return Waves(weight, bias, on_some_units(SIN, periodic))
 
     def box_of(self, box: BoxBounds) -> BoxBounds:
-        """The corners of the box in which the layer's output lies, for points in a box (local)."""
+        """Return the corners of the box in which the layer's output lies (local)."""
         others = [i for i in range(self._dimension) if i not in self.periods]
         waves = self.units - len(others)
         lower, upper = ([corner[i] for i in others] for corner in box)
@@ -133,7 +133,7 @@ class PeriodicEmbedding(WaveLayer):
 
 
 def _checked_periods(periods: Any, domain: Any) -> dict[int, float]:
-    """{number of the axis: period} in the order of the axes."""
+    """Return {number of the axis: period} in the order of the axes."""
     try:
         given = (
             dict(periods)

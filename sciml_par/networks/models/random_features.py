@@ -96,7 +96,7 @@ class RandomFeatures(MLP):
 
     @property
     def frozen_variables(self) -> list[Any]:
-        """Those of the hidden layer, which every training leaves as they are."""
+        """The variables of the hidden layer, which no training changes."""
         return list(self._dense[0].variables)
 
     def _scale(self) -> float:
@@ -111,7 +111,7 @@ class RandomFeatures(MLP):
 
 
 def _drawn(box: Any, features: int, scale: float, seed: int) -> list[npt.NDArray[np.float64]]:
-    """Weights [d, features] and biases [features] of units whose centres lie in a box."""
+    """Draw weights [d, features] and biases [features] of units whose centres lie in a box."""
     lower, upper = (np.array(corner) for corner in box)
     rng, d = np.random.default_rng(seed), len(lower)
     weights = scale * rng.uniform(-1.0, 1.0, (features, d)) / (upper - lower)

@@ -40,14 +40,14 @@ Combination = tuple[tuple[Product, float], ...]
 
 @dataclass(frozen=True)
 class Carried:
-    """What the layers carry: number 0 is the value, 1 … d the first derivatives, then operators.
+    """The quantities of a layer: 0 is the value, 1 … d the first derivatives, then operators.
 
     Attributes
     ----------
     d : the dimension.
     operators : from number d + 1 on, of second order first, then of third and of fourth.
     forms : P(∇z) of each operator.
-    rules : for each operator, what σ″, σ‴ (and so on) are multiplied with; σ′ is with P(∂)z.
+    rules : for each operator, the factors of σ″, σ‴ and so on; that of σ′ is P(∂)z.
     results : each operator that was asked for, as a combination of what is carried.
     """
 
@@ -93,7 +93,7 @@ def _all_lowered(operators: Iterable[Operator], d: int) -> list[Operator]:
 
 
 def _chosen(needed: Sequence[Operator], singles: Iterable[Axes] = ()) -> tuple[Operator, ...]:
-    """What to carry of one order, so that each operator needed is a combination of it.
+    """Return what to carry of one order, so that the operators needed are combinations of it.
 
     Either the operators themselves, those once that differ by a factor, or the partial derivatives
     that they are made of, whichever are fewer; `singles` are carried one by one in any case.
@@ -118,7 +118,7 @@ class _Known:
         self._places = {p: 1 + d + k for k, p in enumerate(operators)}
 
     def combination(self, operator: Operator) -> Combination:
-        """As Σ c · a quantity."""
+        """Return the operator as Σ c · a quantity."""
         if not operator:
             return ()
         whole = self._places.get(_normalized(operator))
@@ -127,11 +127,11 @@ class _Known:
         return tuple(((self._places[(axes, 1.0),],), c) for axes, c in operator)
 
     def form(self, operator: Operator) -> Combination:
-        """P(∇z)."""
+        """Return P(∇z)."""
         return tuple((tuple(1 + axis for axis in axes), c) for axes, c in operator)
 
     def rule(self, operator: Operator) -> tuple[Combination, ...]:
-        """What σ″, σ‴, … are multiplied with."""
+        """Return the factors of σ″, σ‴, …"""
         order = order_of(operator)
         if order == 2:
             return (self.form(operator),)
@@ -142,7 +142,7 @@ class _Known:
         return (_sum([*with_slopes, *pairs]), curved, self.form(operator))
 
     def _with_slopes(self, operator: Operator) -> Combination:
-        """Σ_k z_k P_k(∂)z."""
+        """Return Σ_k z_k P_k(∂)z."""
         return _sum(
             ((1 + k, *places), c)
             for k in range(self.d)
@@ -150,7 +150,7 @@ class _Known:
         )
 
     def _pairs(self, operator: Operator) -> Combination:
-        """⅛ Σ_ijkl P_ijkl z_ij z_kl, P_ijkl being c α! for the term c ∂^α that has these axes."""
+        """Return ⅛ Σ_ijkl P_ijkl z_ij z_kl, P_ijkl being c α! for the term c ∂^α of these axes."""
         terms = []
         for axes, c in operator:
             share = c * multiplicity(axes) / 8
@@ -160,7 +160,7 @@ class _Known:
         return _sum(terms)
 
     def _curved(self, operator: Operator) -> Combination:
-        """½ Σ_ij z_ij P_ij(∇z)."""
+        """Return ½ Σ_ij z_ij P_ij(∇z)."""
         return _sum(
             ((self._single(i, j), *(1 + axis for axis in axes)), c / 2)
             for i, j in product(range(self.d), repeat=2)
@@ -172,7 +172,7 @@ class _Known:
 
 
 def _sum(terms: Iterable[tuple[Product, float]]) -> Combination:
-    """Equal products together."""
+    """Return a combination with equal products added."""
     found: dict[Product, float] = {}
     for places, c in terms:
         key = tuple(sorted(places))

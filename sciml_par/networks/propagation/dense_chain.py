@@ -20,7 +20,7 @@ RecordOf = Callable[["DenseLayer"], taylor.Record]
 """Makes the record of a layer's products; see `sciml_par.networks.propagation.taylor.Record`."""
 
 Place = int | FloatArray
-"""Where a tensor is to be found: its number among the parameters, or a constant value."""
+"""A tensor as its number among the parameters, or as a constant value."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class DenseChain:
         return (tuple(scaling.key for scaling in self.scalings), tuple(layers))
 
     def apply(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-        """u(x): [n, d] -> [n, m] (pure, local)."""
+        """Return u(x): [n, d] -> [n, m] (pure, local)."""
         if any(isinstance(layer.activation, ByUnit) for layer in self.layers):
             return self.recorded_apply(parameters, x)
         for scaling in self.scalings:
@@ -89,7 +89,7 @@ class DenseChain:
     def recorded_apply(
         self, parameters: Sequence[tf.Tensor], x: tf.Tensor, record_of: RecordOf | None = None
     ) -> tf.Tensor:
-        """As `apply`, units first inside, with a record of the products of each layer."""
+        """Evaluate as `apply`, units first inside, with a record of the products of each layer."""
         for scaling in self.scalings:
             x = scaling(x)
         a = tf.transpose(x)
@@ -107,7 +107,7 @@ class DenseChain:
         *,
         higher: Sequence[Any] = (),
     ) -> tuple[tf.Tensor, ...]:
-        """Value and derivatives as `sciml_par.networks.MLP.jet` (pure, local)."""
+        """Compute value and derivatives as `sciml_par.networks.MLP.jet` (pure, local)."""
         matrices = np.asarray(second, dtype=np.float64)
         factors = np.ones(matrices.shape[1])
         for scaling in self.scalings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -79,10 +79,10 @@ class PropagatedModel(OwnModel):
         """Make the layers, by `_dense`, and other weights."""
         raise NotImplementedError
 
-    def records(self) -> RecordedModel | None:
-        """What records the products of all layers; None where others than these are trained."""
+    def records(self) -> PropagatedModel | None:
+        """Return this model if only dense layers are trained, as a `DenseChain`; else None."""
         trained = [] if self.embedding is None else self.embedding.trainable_variables
-        return RecordedModel(self) if self.only_dense and not trained else None
+        return self if self.only_dense and not trained else None
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
         """Return the network's output for a propagated x, with these weights (local)."""
@@ -93,25 +93,21 @@ class PropagatedModel(OwnModel):
         return self._built_layer(name, inputs, units, self._drawn.layer(inputs, first=first))
 
     def embed(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """What the layers behind the embedding see (local)."""
+        """Return the input of the layers behind the embedding (local)."""
         return x if self.embedding is None else self.embedding.propagate(of, x)
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the network: x: [n, d] -> [n, m]."""
         return tf.transpose(self.propagate(WeightsOf.now(), Propagated.values_at(inputs)).value)
 
-    def apply(
-        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, *, record_of: RecordOf | None = None
-    ) -> tf.Tensor:
-        """Evaluate with the parameters given, as `MLP.apply` does (pure, local).
+    def apply(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+        """Evaluate with the parameters given, as `MLP.apply` does (pure, local)."""
+        return self.recorded_apply(parameters, x)
 
-        Parameters
-        ----------
-        parameters : sequence of tensors
-            In the order of `trainable_variables`.
-        x : tensor [n, d]
-        record_of : makes a record of the products of each dense layer.
-        """
+    def recorded_apply(
+        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, record_of: RecordOf | None = None
+    ) -> tf.Tensor:
+        """Evaluate as `apply`; `record_of` makes a record of each dense layer's products."""
         of = self._weights_of(parameters, x, record_of)
         return tf.transpose(self.propagate(of, Propagated.values_at(x)).value)
 
@@ -122,11 +118,11 @@ class PropagatedModel(OwnModel):
         second: npt.ArrayLike,
         record_of: RecordOf | None = None,
     ) -> Jet:
-        """Value, first derivatives and second-order operators, as `MLP.jet` (pure, local).
+        """Compute value, first derivatives and second-order operators, as `MLP.jet` (pure, local).
 
         Parameters
         ----------
-        parameters, x, record_of : as of `apply`.
+        parameters, x, record_of : as of `recorded_apply`.
         second : array [K, d, d]
             Symmetric coefficient matrices; K may be 0.
 
@@ -140,16 +136,3 @@ class PropagatedModel(OwnModel):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
         return {**super().get_config(), "initial_weights": self.initial_weights}
-
-
-class RecordedModel:
-    """A model whose trained weights are all of dense layers, with records of their products.
-
-    It has what `DenseChain` has for methods of least squares.
-    """
-
-    def __init__(self, model: PropagatedModel) -> None:
-        self.recorded_apply: Callable[..., tf.Tensor] = lambda parameters, x, record_of: (
-            model.apply(parameters, x, record_of=record_of)
-        )
-        self.jet: Callable[..., Jet] = model.jet

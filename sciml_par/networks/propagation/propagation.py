@@ -57,7 +57,7 @@ class Propagated:
 
     @classmethod
     def at(cls, x: Tensor, second: Coefficients) -> Propagated:
-        """The coordinates x: [n, d] with derivatives: ∂_i x is a unit vector, L x = 0 (local)."""
+        """Return the coordinates x: [n, d]: ∂_i x is a unit vector, L x = 0 (local)."""
         d = second.shape[1]
         units = tf.eye(d, dtype=x.dtype)
         first = tuple(units[:, i : i + 1] for i in range(d))
@@ -66,7 +66,7 @@ class Propagated:
     def dense(
         self, weight: Tensor, bias: Tensor | None = None, *, record: Record | None = None
     ) -> Propagated:
-        """a W + b for W: [w, w'] and b: [w'] (local).
+        """Return a W + b for W: [w, w'] and b: [w'] (local).
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Propagated:
         return self._like(products)
 
     def activate(self, activation: Activation) -> Propagated:
-        """σ(a), unit by unit (local)."""
+        """Return σ(a), unit by unit (local)."""
         if not self.first:
             return replace(self, value=activation.value(self.value))
         value, slope, curvature = activation.derivatives(self.value)
@@ -96,14 +96,14 @@ class Propagated:
         return self._like([value, *(_times(slope, part) for part in self.first), *operators])
 
     def scaled(self, factor: Tensor) -> Propagated:
-        """The product with what does not depend on x: a number, or [w] for the units (local)."""
+        """Return the product with a constant: a number, or [w] for the units (local)."""
         rank = getattr(getattr(factor, "shape", None), "rank", 0)
         factor = factor[:, None] if rank == 1 else factor
         parts = [self.value, *self.first, *self.operators]
         return self._like([None if part is None else factor * part for part in parts])
 
     def shifted(self, offset: Tensor) -> Propagated:
-        """Return the sum with what does not depend on x: a number, or [w] for the units (local)."""
+        """Return the sum with a constant: a number, or [w] for the units (local)."""
         rank = getattr(getattr(offset, "shape", None), "rank", 0)
         return replace(self, value=self.value + (offset[:, None] if rank == 1 else offset))
 
@@ -130,16 +130,8 @@ class Propagated:
         ]
         return self._like([a.value * b.value, *first, *operators])
 
-    @staticmethod
-    def joined(quantities: Sequence[Propagated]) -> Propagated:
-        """Return the units of all of them, one after the other (local)."""
-        first = quantities[0]
-        rows = [[q.value, *q.first, *q.operators] for q in quantities]
-        values = [q.value for q in quantities]
-        return first._like([_concatenated(parts, values) for parts in zip(*rows, strict=True)])
-
     def results(self) -> tuple[Tensor, Tensor, Tensor]:
-        """u: [n, m], its derivatives [n, m, d] and operators [n, m, K] (local)."""
+        """Return u: [n, m], its derivatives [n, m, d] and operators [n, m, K] (local)."""
 
         def together(parts: Sequence[Part]) -> Tensor:
             if not parts:
@@ -156,7 +148,7 @@ class Propagated:
 
 
 def _products(layer: Layer, parts: Sequence[Part]) -> list[Part]:
-    """All parts that have the shape of the value are one product, where that is quicker."""
+    """Multiply all parts of the shape of the value as one product, where that is quicker."""
     shape = parts[0].shape  # type: ignore[union-attr]
     alike = [part for part in parts if part is not None and part.shape == shape]
     together = iter(layer.multiply(alike))
@@ -171,7 +163,7 @@ def _products(layer: Layer, parts: Sequence[Part]) -> list[Part]:
 
 
 def _full(part: Part, like: Tensor) -> Tensor:
-    """[w, n], whatever is known of it."""
+    """Return a part as [w, n]."""
     if part is None:
         return tf.zeros_like(like)
     return (
@@ -189,14 +181,8 @@ def _times(a: Part, b: Part) -> Part:
     return None if a is None or b is None else a * b
 
 
-def _concatenated(parts: Sequence[Part], values: Sequence[Tensor]) -> Part:
-    if all(part is None for part in parts):
-        return None
-    return tf.concat([_full(p, v) for p, v in zip(parts, values, strict=True)], axis=0)
-
-
 def _quadratic(a: Sequence[Part], matrix: npt.NDArray[np.float64]) -> Part:
-    """Σ_ij C_ij a_i a_j, pointwise."""
+    """Return Σ_ij C_ij a_i a_j, pointwise."""
     d = len(a)
     pairs = [(i, j) for i in range(d) for j in range(i, d)]
     terms = [
@@ -207,7 +193,7 @@ def _quadratic(a: Sequence[Part], matrix: npt.NDArray[np.float64]) -> Part:
 
 
 def _bilinear(a: Sequence[Part], b: Sequence[Part], matrix: npt.NDArray[np.float64]) -> Part:
-    """Σ_ij C_ij a_i b_j for a symmetric C, pointwise."""
+    """Return Σ_ij C_ij a_i b_j for a symmetric C, pointwise."""
     pairs = [(i, j) for i in range(len(a)) for j in range(len(b))]
     return reduce(_sum, (_weighted(matrix[i, j], _times(a[i], b[j])) for i, j in pairs), None)
 

@@ -34,7 +34,7 @@ Coefficients = npt.NDArray[np.float64]
 
 Record = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
 """(what a layer's products are made of: [w, n] each, the products a W: [w', n] each) -> the
-products that the layer is to go on with. A record of a layer's products with which derivatives by
+products that the layer uses. A record of a layer's products with which derivatives by
 W can be had for every point."""
 
 # Numbers of a layer's quantities that fit into a core's cache.
@@ -58,7 +58,7 @@ class Layer(NamedTuple):
     record: Record | None = None
 
     def multiply(self, parts: Sequence[tf.Tensor], *, apart: bool = False) -> list[tf.Tensor]:
-        """[w, n] each -> [w', n] each."""
+        """Multiply [w, n] each -> [w', n] each."""
         products = (
             [_product(self.weight, part) for part in parts]
             if apart
@@ -77,7 +77,7 @@ def dense_layers(parameters: Sequence[tf.Tensor], activation: Activation) -> lis
 def jet(
     parameters: Sequence[tf.Tensor], x: tf.Tensor, second: Coefficients, activation: Activation
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Value, first derivatives and K second-order operators of a dense network (local).
+    """Compute value, first derivatives and K second-order operators of a dense network (local).
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def jet(
 def jet_of_layers(
     layers: Sequence[Layer], x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()
 ) -> tuple[tf.Tensor, ...]:
-    """As `jet`, of dense layers of any activations, one at least.
+    """Compute as `jet`, of one dense layer or more, with any activations.
 
     With Q operators `higher` of third or fourth order, the last result is H: [n, m, Q].
     """
@@ -129,7 +129,7 @@ def jet_of_layers(
 
 
 def _first_layer(layer: Layer, x: tf.Tensor, carried: Carried) -> list[tf.Tensor]:
-    """Here ∂_i z is a row of W at every point, and P(∂)z = 0."""
+    """Propagate x, where ∂_i z is a row of W at every point, and P(∂)z = 0."""
     weight = layer.weight
     z = tf.linalg.matmul(weight, x, transpose_a=True, transpose_b=True)
     rows = [weight[i][:, None] for i in range(carried.d)]
@@ -201,7 +201,7 @@ def _times(factor: float, tensor: tf.Tensor) -> tf.Tensor:
 def _recorded_first(
     record: Record, x: tf.Tensor, z: tf.Tensor, rows: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
-    """The record's products of the first layer, where the derivatives of a = x are unit vectors."""
+    """Return the recorded products of the first layer; the derivatives of x are unit vectors."""
     units = tf.eye(len(rows), dtype=x.dtype)
     inputs = [
         tf.transpose(x),
@@ -211,7 +211,7 @@ def _recorded_first(
 
 
 def _products(weight: tf.Tensor, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """[w, n] each, times [w, w'] -> [w', n] each."""
+    """Multiply [w, n] each with [w, w'] -> [w', n] each."""
     w, n = parts[0].shape
     if n is None or len(parts) * w * n > _FEW:
         return [_product(weight, part) for part in parts]
@@ -225,12 +225,12 @@ def _product(weight: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
 
 
 def _with_bias(z: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
-    """Z + b at every point: [w, n]."""
+    """Return z + b at every point: [w, n]."""
     return z if bias is None else z + bias[:, None]
 
 
 def _together(parts: Sequence[tf.Tensor], u: tf.Tensor, n: Any) -> tf.Tensor:
-    """[m, n] each, like u -> [n, m, number]."""
+    """Stack [m, n] each, like u -> [n, m, number]."""
     if not parts:
         return tf.zeros([n, u.shape[0], 0], u.dtype)
     return tf.transpose(tf.stack(parts), [2, 1, 0])

@@ -54,7 +54,7 @@ class WaveLayer(keras.layers.Layer):
         return self.width_of(self._dimension)
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """x: [n, d] -> [n, w]."""
+        """Evaluate the layer: x: [n, d] -> [n, w]."""
         return tf.transpose(self.propagate(WeightsOf.now(), Propagated.values_at(inputs)).value)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
@@ -73,5 +73,5 @@ class WaveLayer(keras.layers.Layer):
         return Layer(weight, bias, waves.activation)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
-        """[n, w]."""
+        """Return [n, w]."""
         return (input_shape[0], self.width_of(int(input_shape[-1])))

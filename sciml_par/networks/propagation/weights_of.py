@@ -1,4 +1,4 @@
-"""What stands for the variables of a model while a function of its weights is computed."""
+"""The tensors of a model's variables while a function of its weights is computed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WeightsOf:
 
     @classmethod
     def now(cls) -> WeightsOf:
-        """What the variables hold, or what stands for them while Keras traces a model (local)."""
+        """Return the variables' values, or their tensors while Keras traces a model (local)."""
         return cls(lambda variable: variable.value)
 
     @classmethod
@@ -49,7 +49,7 @@ class WeightsOf:
         *,
         record_of: RecordOf | None = None,
     ) -> WeightsOf:
-        """Parameters in the order of the model's `trainable_variables`; others as they are (local).
+        """Take parameters in the order of `trainable_variables`; others as they are (local).
 
         Raises
         ------
@@ -75,7 +75,7 @@ class WeightsOf:
         return self._tensor_of(variable)
 
     def dense(self, layer: Any, a: Propagated) -> Propagated:
-        """What a layer of class `keras.layers.Dense` makes of a, without its activation (local)."""
+        """Apply a `keras.layers.Dense` without its activation (local)."""
         record = None
         if self._record_of is not None:
             places = [self._place(layer.kernel), self._place(layer.bias)]

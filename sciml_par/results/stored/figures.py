@@ -34,11 +34,11 @@ _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (
 def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
     """Write prediction, error, loss and, if there are any, unknowns as PNG and PDF.
 
-    Each unknown function of one or two inputs, or of which the truth is known, has one of its own.
-    Of a single member whose loss a strategy has weighed, there are its weights as well. In more
-    than two dimensions there are the loss and, where an exact solution is known, the
-    predicted over the exact values. A field over space and time has slices at several times as
-    well, and a vector field in the plane, such as a velocity, streamlines.
+    Each unknown function of one or two inputs, or with a known truth, has a separate figure. A
+    single member with a strategy of weights has a figure of these weights. In more than two
+    dimensions, there are the loss and, if an exact solution is known, the predicted over the exact
+    values. A field over space and time also has slices at several times, and a vector field in the
+    plane, such as a velocity, streamlines.
     """
     labels = labels_of(members, mode=mode)
     losses = [_loss_curve(each, label) for label, each in zip(labels, members, strict=True)]

@@ -197,11 +197,11 @@ def _read_summary(path: Path) -> dict[str, Any]:
 
 def _check_file(path: Path, digest: str) -> None:
     if not path.is_file():
-        raise InputError(f"Result.load: {path} is missing, of which {RESULTS} tells.")
+        raise InputError(f"Result.load: {path} is missing; {RESULTS} lists it.")
     if digest_of(path) != digest:
         raise InputError(
-            f"Result.load: {path} is not the file of which {RESULTS} tells: it is truncated, or "
-            f"has been changed since."
+            f"Result.load: {path} is not the file that {RESULTS} lists: it is truncated, or has "
+            f"been changed since."
         )
 
 

@@ -12,11 +12,11 @@ from sciml_par.errors import OutputError
 
 RESULTS = "results.json"
 CHECKPOINT = "checkpoint"
-"""How the names of files begin from which a training can go on."""
+"""Prefix of the files from which a training can continue."""
 
 
 def claim_folder(directory: Path, *, overwrite: bool) -> Path:
-    """Make `directory` and see that it can be written."""
+    """Create `directory` and check that it can be written."""
     if not overwrite and any(directory.glob(f"{CHECKPOINT}*.npz")):
         raise OutputError(
             f"{directory} holds the checkpoint of another run, which stays as it is. Resume that "
@@ -32,7 +32,7 @@ def claim_folder(directory: Path, *, overwrite: bool) -> Path:
 
 
 def claim_numbered_folder(directory: Path) -> Path:
-    """`directory`, or the first of directory-2, directory-3, … that is not there yet."""
+    """Create `directory`, or the first of directory-2, directory-3, … that does not exist."""
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         for number in count(1):
