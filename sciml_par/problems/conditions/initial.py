@@ -127,9 +127,7 @@ class Initial(ValuedCondition):
         rng: np.random.Generator | None = None,
     ) -> tuple[FloatArray, FloatArray]:
         """See `Condition`."""
-        initial = getattr(domain, "initial", domain.boundary)
-        x, normals = initial(n, method=method, rng=rng)
-        return x, normals
+        return domain.initial(n, method=method, rng=rng)
 
     def holds_at(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
         """See `Condition`."""

@@ -31,15 +31,17 @@ class Region(ABC):
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def lower(self) -> FloatArray:
-        """Lower bounds [d] of an axis-parallel box around it, the smallest where that is known."""
+    _bounds: tuple[FloatArray, FloatArray]
 
     @property
-    @abstractmethod
+    def lower(self) -> FloatArray:
+        """Lower bounds [d] of an axis-parallel box around it, the smallest if that is known."""
+        return self._bounds[0]
+
+    @property
     def upper(self) -> FloatArray:
         """Upper bounds [d] of that box."""
+        return self._bounds[1]
 
     @property
     @abstractmethod
@@ -147,18 +149,13 @@ class Region(ABC):
     def _by_sequence(self, n: int) -> FloatArray:
         """Return points of a region that is too thin for a lattice."""
         return exactly(
-            self._place_all,
+            self._place,
             n,
             coordinates=self._coordinates,
             share=self.volume / self._candidates,
             method="halton",
             rng=np.random.default_rng(0),
         )[0]
-
-    def _place_all(self, unit: FloatArray) -> tuple[tuple[FloatArray, ...], BoolArray]:
-        """Call `_place` in the form that `exactly` takes."""
-        x, kept = self._place(unit)
-        return (x,), kept
 
     def _estimated_volume(self) -> tuple[float, float]:
         """Return the volume by quasi-random points, and its standard error; see `kept_share`."""
