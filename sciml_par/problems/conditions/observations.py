@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -18,7 +17,6 @@ from sciml_par.problems.conditions.selection import (
     Component,
     Components,
     as_components,
-    numbers_of,
     select,
 )
 from sciml_par.problems.domains.domain import Domain
@@ -58,6 +56,7 @@ class Observations(Condition):
     """
 
     kind: ClassVar[str] = "observations"
+    selects: ClassVar[tuple[str, ...]] = ("component",)
     points_are_given: ClassVar[bool] = True
 
     def __init__(
@@ -92,8 +91,7 @@ class Observations(Condition):
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""
         points_within(self.x, domain, "Observations: x")
-        other = copy.copy(self)
-        other.component = numbers_of(self.component, outputs, "Observations")
+        other = super().prepared(domain, outputs)
         count = len(outputs) if other.component is None else len(other.component)
         if self.u.shape[1] != count:
             of = "component=..." if self.component is not None else "all; say which by component="
