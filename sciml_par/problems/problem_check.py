@@ -112,7 +112,7 @@ def _check_field(problem: Any, network: Field, dtype: str) -> tuple[Any, ...]:
     _check_components(problem, whole.result.shape[1], "the ansatz", "let it return")
     own = {id(variable) for variable in traced.variables}
     read = [variable for variable in whole.variables if id(variable) not in own]
-    refuse_trainable(read, f"what is run {context}")
+    refuse_trainable(read, f"the code run {context}")
     return traced.variables
 
 

@@ -60,7 +60,7 @@ def test_components_are_compared_each_with_itself():
 
 def test_the_same_condition_twice():
     for pair in ([WARM, WARM], [Dirichlet(1.0), Dirichlet(1.0)], [Periodic("x"), Periodic(0)]):
-        assert "is there twice" in found(*pair)[0]
+        assert "is given twice" in found(*pair)[0]
     assert found(Dirichlet(0.0, points=[[0.0, 0.0]]), Dirichlet(0.0, points=[[1.0, 1.0]])) == []
 
 

@@ -89,13 +89,13 @@ class Condition(ByName):
 
     kind: ClassVar[str] = "condition"
     points_are_given: ClassVar[bool] = False
-    """Whether `points` returns all that there are, whatever number is asked for."""
+    """Whether `points` returns all points for any number."""
     selects: ClassVar[tuple[str, ...]] = ()
     """The attributes that select components of u."""
     known_functions: ClassVar[tuple[str, ...]] = ("on", "where")
     """The functions that are evaluated once, before training, and so take no unknowns."""
 
-    # What a subclass has that does not call the constructor.
+    # For subclasses that do not call the constructor.
     function: Callable[..., tf.Tensor] | None = None
     on: Any = None
     where: Any = None

@@ -1,4 +1,4 @@
-"""Conditions that cannot hold together, and conditions that are there twice."""
+"""Conditions that contradict one another, and conditions given twice."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _NUMBER = 64
 _MOST_DIMENSIONS = 5
 _ROUNDING = 1e-6
 _TOLERATED = 1e-3
-"""What values may differ, relative to the largest one. An initial condition that is measured, or is
-the end of the training before, meets a boundary condition up to its own error."""
+"""Tolerated difference of values, relative to the largest one, as for measured initial values."""
 
 
 def contradictions(
@@ -39,13 +38,13 @@ def contradictions(
     for (one, a), (other, b) in combinations(zip(names, conditions, strict=True), 2):
         if _is_same(a, b):
             found.append(
-                f"the condition {one!r} is there twice, as {other!r} too; leave one out, or give "
+                f"the condition {one!r} is given twice, as {other!r} too; leave one out, or give "
                 f"one of them twice the weight"
             )
         elif _gives_u(a) and _gives_u(b):
             try:
                 place = _difference(a, b, domain, outputs)
-            except Exception:  # what is wrong with a condition by itself is told elsewhere
+            except Exception:  # errors of a single condition are raised elsewhere
                 continue
             if place is not None:
                 found.append(
@@ -69,7 +68,7 @@ def _gives_u(condition: Condition) -> bool:
 
 
 def _difference(a: Any, b: Any, domain: Domain, outputs: int) -> str | None:
-    """Return the place where two conditions differ most, and what they say there."""
+    """Return the place where two conditions differ most, and their values there."""
     shared = [c for c in _components(a, outputs) if c in _components(b, outputs)]
     x = _candidates(a, b, domain)
     of_a, of_b = a.holds_at(x, domain), b.holds_at(x, domain)

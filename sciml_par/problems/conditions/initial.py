@@ -55,6 +55,7 @@ class Initial(ValuedCondition):
     """
 
     kind: ClassVar[str] = "initial"
+    needs_normals = False
     order: int
     velocity: Any
 
@@ -87,11 +88,6 @@ class Initial(ValuedCondition):
     def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
         """See `ValuedCondition`."""
         return (*super().known_functions, *(("velocity",) if is_data(self.velocity) else ()))
-
-    @property
-    def needs_normals(self) -> bool:
-        """No."""
-        return False
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""

@@ -66,6 +66,8 @@ class Interface(FrozenCondition):
     """
 
     kind: ClassVar[str] = "interface"
+    needs_normals = True
+    on_boundary = False
     selects: ClassVar[tuple[str, ...]] = ("component_left", "component_right")
     component_left: Components
     component_right: Components
@@ -114,16 +116,6 @@ class Interface(FrozenCondition):
                 "Interface: give either at=(axis, position), a plane of a box, or the surface's "
                 "points with unit normals from left to right, points=(x, normals)"
             )
-
-    @property
-    def on_boundary(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    def needs_normals(self) -> bool:
-        """Yes."""
-        return True
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""

@@ -56,6 +56,7 @@ class Observations(Condition):
     """
 
     kind: ClassVar[str] = "observations"
+    on_boundary = False
     selects: ClassVar[tuple[str, ...]] = ("component",)
     points_are_given: ClassVar[bool] = True
 
@@ -82,11 +83,6 @@ class Observations(Condition):
 
     def __repr__(self) -> str:
         return f"Observations(x: {list(self.x.shape)}, u: {list(self.u.shape)})"
-
-    @property
-    def on_boundary(self) -> bool:
-        """No."""
-        return False
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""

@@ -59,6 +59,7 @@ class Periodic(FrozenCondition):
     """
 
     kind: ClassVar[str] = "periodic"
+    needs_normals = False
     selects: ClassVar[tuple[str, ...]] = ("component",)
     axis: int | str
     orders: tuple[int, ...]
@@ -84,11 +85,6 @@ class Periodic(FrozenCondition):
         put(self, "orders", orders)
         put(self, "component", as_components(component, "Periodic: component"))
         self._set_common(on=None, where=where, points=points, name=name, weight=weight)
-
-    @property
-    def needs_normals(self) -> bool:
-        """No."""
-        return False
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""

@@ -1,4 +1,4 @@
-"""What conditions with a value on the right-hand side share."""
+"""The base of conditions with a value on the right-hand side."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def is_data(value: Any) -> bool:
 
 
 def _is_unknown(given: Any) -> bool:
-    """Return whether it is the value of an unknown: a tensor, or a field where it is a function."""
+    """Return whether it is the value of an unknown: a tensor or a field."""
     return isinstance(given, Field) or tf.is_tensor(given)
 
 

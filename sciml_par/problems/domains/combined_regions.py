@@ -20,7 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class CombinedRegion(Region):
-    """What the three have in common."""
+    """The base of the three combinations."""
 
     sign: str
 

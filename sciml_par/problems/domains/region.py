@@ -1,4 +1,4 @@
-"""What the geometry of a shape consists of: membership, a map onto it, and its surfaces."""
+"""The geometry of a shape: membership, a map onto it, and its surfaces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_LATTICE = 2**16  # points for each that is wanted
 
 
 class Region(ABC):
-    """A closed, bounded part of ℝ^d; immutable. What is known of it without names and errors."""
+    """A closed, bounded part of ℝ^d, without names and checks; immutable."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class Region(ABC):
     @property
     @abstractmethod
     def _key(self) -> Hashable:
-        """What is equal for equal regions."""
+        """A key that is equal for equal regions."""
 
     @abstractmethod
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
@@ -79,12 +79,12 @@ class Region(ABC):
 
     @property
     def _leaves(self) -> tuple[Region, ...]:
-        """Of which regions it is combined: by itself one."""
+        """The regions that it is combined of."""
         return (self,)
 
     @property
     def _coordinates(self) -> int:
-        """How many numbers of [0, 1] `_place` takes for a point."""
+        """The number of coordinates of the unit cube that `_place` takes."""
         return self.dimension
 
     def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
@@ -112,7 +112,7 @@ class Region(ABC):
 
     @property
     def _rounding(self) -> float:
-        """How far single precision may move a point."""
+        """The distance by which single precision may move a point."""
         largest = np.maximum(np.abs(self.lower), np.abs(self.upper)).max()
         return ROUNDING * float(max(largest, self.extent.max()))
 

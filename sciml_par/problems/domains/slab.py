@@ -1,4 +1,4 @@
-"""What lies between two planes across an axis, and where such planes cut off equal volumes."""
+"""The part between two planes across an axis, and planes that cut off equal volumes."""
 
 from __future__ import annotations
 

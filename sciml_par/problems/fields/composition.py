@@ -50,7 +50,7 @@ def as_field(function: Function, x: tf.Tensor) -> Field:
 
 
 class _Trial:
-    """Notes what a function asks of which fields, and answers with numbers of the right shape."""
+    """A run of a function that records its requests to fields, with answers of the right shape."""
 
     def __init__(self) -> None:
         self.pointwise = True
@@ -91,14 +91,14 @@ class _Trial:
         return u, *(u[:, :, None] + tf.zeros([k], u.dtype) for k in numbers)
 
     def _note(self, field: Field, z: Tensor, operators: Iterable[Operator]) -> None:
-        # A tape of the function itself would differentiate once more than what is known allows.
+        # A tape inside the function would differentiate known values once more.
         self.pointwise &= not _tape.is_watched(z)
         _, asked = self.asked.setdefault(id(field), (field, {}))
         asked.update(dict.fromkeys(operators))
 
 
 def tried(function: Function, x: tf.Tensor) -> _Trial | None:
-    """Return what a function asks of which fields at x, or None if it raises an error."""
+    """Return the requests of a function to fields at x, or None if it raises an error."""
     trials: list[_Trial] = []
 
     def run(z: tf.Tensor) -> None:
@@ -125,7 +125,7 @@ class _Composition:
         """Compute the jet; see `Field`."""
         if self._asks_values_alone and not higher:
             return jet_by_values(self._function, [field for field, _ in self._asked], x, second)
-        # Tapes through everything serve where fields cannot give what is needed.
+        # Use tapes through everything if the fields have no jets of the order needed.
         approximate = self._approximation(x, second, higher) or self._function
 
         def jet_of(z: Tensor, matrices: Coefficients) -> Jet:
