@@ -12,7 +12,8 @@ from sciml_par.problems.checks.functions import refuse_trainable
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.recording import Parametrized, Trace, trace
 from sciml_par.problems.terms.term import Arrays
-from sciml_par.problems.unknowns.unknown_check import check_unknowns
+from sciml_par.problems.unknowns.placed_function import BoundFunction
+from sciml_par.problems.unknowns.unknown_arguments import WithUnknowns
 
 
 def check_problem(
@@ -37,16 +38,47 @@ def check_problem(
     for term, given in zip(problem.terms, tried_on, strict=True):
         specs = [tf.TensorSpec(array.shape, dtype) for array in given]
         traces.append(term.check(parametrized or u, *specs, own_variables=own_variables))
-    check_unknowns(
-        problem.unknowns,
-        problem.unknown_functions,
-        problem.terms,
-        u,
-        tried_on,
-        dtype,
-        problem=problem.name,
-    )
+    _check_unknowns(problem, u, tried_on, dtype)
     return traces
+
+
+def _check_unknowns(problem: Any, u: Field, arrays: Sequence[Arrays], dtype: str) -> None:
+    """Check that some residual can be differentiated by each unknown.
+
+    In place of a network, an unknown function has sines of its inputs times a number.
+    """
+    functions = problem.unknown_functions
+    found: set[str] = set()
+    parts = zip(problem.terms, arrays, strict=True)
+    taking = [(t.function, a) for t, a in parts if isinstance(t.function, WithUnknowns)]
+
+    def stand_in(name: str, factor: Any) -> BoundFunction:
+        network = Field(lambda z: factor * tf.reduce_sum(tf.sin(z), axis=1, keepdims=True))
+        return BoundFunction(functions[name], network, scaled=False)
+
+    def run(values: dict[str, Any], given: Sequence[Any]) -> None:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(values)
+            fields = {name: stand_in(name, values[name]) for name in functions}
+            known = u.with_unknowns({**values, **fields})
+            residuals = [f(known, *own) for (f, _), own in zip(taking, given, strict=True)]
+        slopes = tape.gradient(residuals, values)
+        found.update(name for name, slope in slopes.items() if slope is not None)
+
+    shapes = {name: unknown.shape for name, unknown in problem.unknowns.items()}
+    shapes |= dict.fromkeys(functions, ())
+    if taking:
+        values = {name: tf.TensorSpec(shape, dtype) for name, shape in shapes.items()}
+        specs = [[tf.TensorSpec(array.shape, dtype) for array in own] for _, own in taking]
+        tf.function(run, autograph=False).get_concrete_function(values, specs)
+    for name in shapes:
+        if name not in found:
+            where = f" of problem {problem.name!r}" if problem.name else ""
+            raise InputError(
+                f"the residuals{where} take the unknown {name!r}, but TensorFlow finds no "
+                f"derivative of them by it, so training would not change it. Use it in "
+                f"differentiable TensorFlow operations, or leave it out."
+            )
 
 
 def digest_of_ansatz(problem: Any, dtype: str = "float64") -> GraphDigest | None:
@@ -80,7 +112,7 @@ def _check_field(problem: Any, network: Field, dtype: str) -> tuple[Any, ...]:
     _check_components(problem, whole.result.shape[1], "the ansatz", "let it return")
     own = {id(variable) for variable in traced.variables}
     read = [variable for variable in whole.variables if id(variable) not in own]
-    refuse_trainable(read, f"what is run {context}")
+    refuse_trainable(read, f"the code run {context}")
     return traced.variables
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from sciml_par.errors import InputError
 from sciml_par.problems import (
+    Ball,
     Box,
     Condition,
     Dirichlet,
@@ -131,6 +132,9 @@ def test_points_as_arrays():
     diagonal = np.full((2, 2), np.sqrt(0.5))
     r, *_ = evaluated(Neumann(points=(np.array(pin), diagonal)), quadratic)
     np.testing.assert_allclose(r[:, 0], np.sqrt(0.5) * (2 * np.array(pin)[:, 0] + 3))
+    on_circle = [[1, 0], [0.6, 0.8]]
+    _, _, normals, _ = evaluated(Neumann(points=on_circle), quadratic, domain=Ball([0, 0], 1))
+    np.testing.assert_allclose(normals, on_circle)
     r, x, *_ = evaluated(Dirichlet(points=[0.5]), lambda x: x**2, domain=Interval(0, 1))
     np.testing.assert_allclose(r, [[0.25]])
 

@@ -136,8 +136,8 @@ def test_files_that_hold_no_points(tmp_path: Path, name: str, content: Any, mess
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CLOUD | Ball([0, 0], 1), "knows its points only"),
-        (lambda: Ball([0, 0], 1) - CLOUD, "knows its points only"),
+        (lambda: CLOUD | Ball([0, 0], 1), "cannot be combined"),
+        (lambda: Ball([0, 0], 1) - CLOUD, "cannot be combined"),
         (lambda: PointCloud(X).boundary(5), "has no points on the boundary"),
         (lambda: PointCloud(X, boundary=ON, normals=0 * ON), "normal 0 is zero"),
         (lambda: PointCloud(X, boundary=ON[:, :1]), r"\[n, 2\]"),

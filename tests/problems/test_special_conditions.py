@@ -201,7 +201,7 @@ def test_jets_and_tapes_agree():
         (lambda: prepared(Periodic("z")), r"no axis 'z'; its axes are 'x' \(0\), 't' \(1\)"),
         (lambda: prepared(Periodic("x", points=[[1.0, 1.0]])), "must lie on the lower face"),
         (lambda: Interface("u", "u", at=("x", 1)), "both sides must have the same number"),
-        (lambda: Interface(0, (1, 2), at=("x", 1)), "must be as many components"),
+        (lambda: Interface(0, (1, 2), at=("x", 1)), "the same number of components"),
         (lambda: Interface(0, 1), "give either at="),
         (lambda: Interface(0, 1, points=[[0.5, 0.5]]), "give either at="),
         (lambda: Interface(0, 1, at="x"), "pair"),

@@ -185,7 +185,7 @@ def test_they_are_kept_by_scaling_ansatz_and_plan() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unused": ({"residual": lambda u, x: u(x), "unknowns": {"k": 1.0}}, "takes the unknown 'k'"),
-    "missing": ({"residual": _keyword}, "takes the argument 'k', which is no unknown"),
+    "missing": ({"residual": _keyword}, "takes the argument 'k', which is not an unknown"),
     "missing by place": ({"residual": _by_place}, r"unknowns=\{'k': Unknown\(1.0\)\}"),
     "missing in a condition": (
         {"residual": lambda u, x: u(x), "conditions": [Dirichlet(lambda x, *, k: k * x)]},

@@ -1,1 +1,1 @@
-"""Problems with known solutions, a file for each family, and their list by name."""
+"""Problems with known solutions, one file per family, and their list by name."""

@@ -31,8 +31,8 @@ def function_approximation(
     Parameters
     ----------
     function : callable
-        f, written once, in NumPy: x: [n, d] (float64) -> [n, m], or [n] where m = 1. It is the
-        exact solution, and its values at the training points, computed once, are the data.
+        f in NumPy: x: [n, d] (float64) -> [n, m], or [n] if m = 1. It is the exact solution, and
+        its values at the training points, computed once, are the data.
     domain : Domain
     outputs : int
         Number m of components.

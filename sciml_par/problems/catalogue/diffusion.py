@@ -58,9 +58,9 @@ def black_scholes(*, rate: float = 0.05, volatility: float = 0.4, left: float = 
 
         V = S Φ(d₁) − e^{−rτ} Φ(d₂),   τ = 1 − t,   d₁,₂ = [log S + (r ± σ²/2) τ] / (σ√τ)
 
-    is the price of a call option with the strike 1 that expires at t = 1. It is given for the
-    lowest and the highest S, and at the last t: not at expiry, where it has a kink, but where a
-    time `left` is left until then (Black and Scholes 1973, J. Political Economy 81, 637–654).
+    is the price of a call option with the strike 1 that expires at t = 1 (Black and Scholes 1973,
+    J. Political Economy 81, 637–654). It is given for the lowest and the highest S, and at the last
+    t, a time `left` before expiry, since it has a kink at expiry.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def black_scholes(*, rate: float = 0.05, volatility: float = 0.4, left: float = 
     volatility : float
         σ, per square root of time.
     left : float
-        Between 0 and 1, in units of the time to expiry.
+        Between 0 and 1, in units of the time to expiry at t = 0.
     """
     last = 1 - left
 
@@ -106,7 +106,7 @@ def allen_cahn() -> Problem:
     """u_t = 10⁻⁴ u_xx + 5 (u − u³) on [−1, 1] × [0, 1], periodic in x, u = x² cos πx at t = 0.
 
     The initial values are built in. Their periodic continuation has a kink at x = ±1, which the
-    diffusion D = 10⁻⁴ rounds off for t > 0, and so does what is built in:
+    diffusion D = 10⁻⁴ rounds off for t > 0. The ansatz contains this:
 
         u = x² cos πx + 4 w(1 − |x|, t) + t N,
         w(y, t) = √(Dt/π) exp(−y²/4Dt) − (y/2) erfc(y/√(4Dt)),
@@ -128,7 +128,7 @@ def allen_cahn() -> Problem:
 def _rounded_start(x: Any) -> Any:
     """x² cos πx + 4 w(1 − |x|, t)."""
     place = x[:, :1]
-    # At t = 0, where w is 0, the quotient is to be large, and not a division by zero.
+    # At t = 0, where w is 0, the quotient must be large, without a division by zero.
     scale = tf.maximum(tf.sqrt(4 * DIFFUSIVITY * x[:, 1:]), 1e-18)
     near = (1 - tf.abs(place)) / scale
     rounded = tf.exp(-(near**2)) / np.sqrt(np.pi) - near * tf.math.erfc(near)
@@ -145,7 +145,9 @@ def _allen_cahn_reference(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
 
 
 def reaction_diffusion(*, diffusivity: float = 0.005, growth: float = 3.0) -> Problem:
-    """u_t = D u_xx + ρ u (1 − u) on [0, 1] × [0, 2], with the values of the solution around.
+    """u_t = D u_xx + ρ u (1 − u) on [0, 1] × [0, 2], u given at t = 0 and at both ends.
+
+    The solution
 
         u = [1 + exp(√(ρ/6D) (x − x₀) − 5ρt/6)]^{−2},     x₀ = 0.2
 

@@ -28,8 +28,8 @@ def _poisson(u: Any, x: Any, f: Any) -> Any:
 def poisson(*, k: int = 2, domain: Box | None = None) -> Problem:
     """−u″ = (kπ)² sin(kπx) on an interval, u = 0 at both ends; u = sin(kπx).
 
-    The loss is mean |−u″ − f|² + u(lower)² + u(upper)²: the Dirichlet weight is 2, because the
-    mean over the two ends is taken.
+    The loss is mean |−u″ − f|² + u(lower)² + u(upper)². The Dirichlet weight is 2, since its term
+    is a mean over both ends.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def poisson_square(*, built_in: bool = False) -> Problem:
     Parameters
     ----------
     built_in : bool
-        Whether u = x (1 − x) y (1 − y) N, which is zero on the boundary, rather than that the
-        boundary values are a term of the loss.
+        Whether to use u = x (1 − x) y (1 − y) N, which is zero on the boundary, instead of a term
+        of the loss.
     """
     return Problem(
         Box([0, 0], [1, 1]),
@@ -182,7 +182,8 @@ def helmholtz(
     waves : two ints
         a and b; u vanishes on the boundary for integers.
     periodic : bool
-        Whether u is periodic in x and y rather than zero on the boundary; so is the solution.
+        Whether the conditions are periodicity in x and y, instead of u = 0 on the boundary. The
+        solution satisfies both.
     """
     factors = np.pi * np.array(waves, np.float64)
 

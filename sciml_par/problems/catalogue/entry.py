@@ -15,13 +15,13 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Settings of a training that solve a problem, as plain values.
+    """Settings of a training that solves a problem, as plain values.
 
     Attributes
     ----------
     points : of the equations, of all ranks; on a grid about, or a number per axis.
-    boundary : points of the whole boundary; None for as dense as the interior.
-    initial : those where the last coordinate is least; None for their share of `boundary`.
+    boundary : points of the whole boundary; None for the density of the interior.
+    initial : points of the initial face; None for its share of `boundary`.
     method : of the points of the equations, such as "grid" or "sobol"; None for the default.
     network : its name, such as "mlp".
     width, depth : of its hidden layers.
@@ -55,8 +55,9 @@ class CatalogueEntry:
     equation : in one line, with what holds on the boundary.
     make : makes the problem; its keyword arguments are the problem's parameters.
     suggestion : the default settings of its training.
-    goal : the relative L2 error (dimensionless) that the suggestion is to reach.
-    place : places n points where the solution is steep, [n, d]; None for `suggestion.method`.
+    goal : the relative L2 error (dimensionless) to reach with the suggestion.
+    place : n -> n points, [n, d], with more where the solution is steep; None for the method of the
+        suggestion.
     """
 
     name: str

@@ -69,9 +69,9 @@ DEFAULT_REYNOLDS = 100.0
 def cavity(*, reynolds: float = DEFAULT_REYNOLDS) -> Problem:
     """u·∇u + ∇p = Δu/Re, ∇·u = 0 in the unit square, the lid y = 1 moving; outputs u, v and p.
 
-    The lid moves with u = 16 x² (1 − x)², "regularized", since with u = 1 all over velocity and
-    pressure would have no limits in its corners (Shen 1991, J. Comput. Phys. 95, 228–245). All
-    conditions are built in, as is p = 0 at (½, 0):
+    The lid has the regularized velocity u = 16 x² (1 − x)². With u = 1, velocity and pressure would
+    have no limits in its corners (Shen 1991, J. Comput. Phys. 95, 228–245). All conditions are
+    built in, as is p = 0 at (½, 0):
 
         u = 16 x² (1 − x)² y² + b N₁,  v = b N₂,  p = (x − ½) N₃ + y N₄,  b = 16 x (1 − x) y (1 − y)
 

@@ -1,4 +1,4 @@
-"""Coefficients that are found from observations."""
+"""Unknown coefficients, found from observations."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def with_noise(values: FloatArray, share: float, seed: int) -> FloatArray:
 def inverse_diffusion(
     *, diffusivity: float = 0.1, observed: int = 20, noise: float = 0.0, seed: int = 0
 ) -> Problem:
-    """u_t = D u_xx on [0, 1] × [0, 1], u = 0 at both ends; D is sought, u is observed inside.
+    """u_t = D u_xx on [0, 1] × [0, 1], u = 0 at both ends; D is unknown, u is observed.
 
         u = e^{−Dπ²t} sin πx
 
-    at places that are uniform in the domain. D begins at 1 and is positive.
+    is observed at uniformly random points. D starts at 1 and is positive.
 
     Parameters
     ----------
     diffusivity : float
-        D, length² per time, that the observations are of.
+        The true D, length² per time.
     observed : int
-        How many observations there are.
+        The number of observations.
     noise : float
-        The standard deviation of their errors, normally distributed, as a share of the root mean
-        square of what is observed.
+        The standard deviation of their normally distributed errors, relative to the root mean
+        square of the observed values.
     seed : int
-        Of the places and the errors.
+        Of the points and the errors.
     """
 
     def solution(x: Any) -> Any:
@@ -85,19 +85,19 @@ def inverse_lorenz(
 ) -> Problem:
     """Build the Lorenz system on [0, end] with σ, ρ and β unknown, observed at 31 times.
 
-    The equations are those of `lorenz`, the observed times equally spaced; the trajectory begins at
-    (−8, 7, 27), and is that of `references.spectral.trajectory`. Lu, Meng, Mao and Karniadakis
-    (2021, SIAM Review 63, 208–228, section 4.4) have the same coefficients from 25 observations.
+    The equations are those of `lorenz`. The times are equally spaced, and the trajectory starts at
+    (−8, 7, 27); `references.spectral.trajectory` computes it. Lu, Meng, Mao and Karniadakis (2021,
+    SIAM Review 63, 208–228, section 4.4) find the same coefficients from 25 observations.
 
     Parameters
     ----------
     sigma, rho, beta : float
-        Dimensionless; those that the observations are of.
+        The true coefficients, dimensionless.
     end : float
         The last time.
     noise : float
-        The standard deviation of the errors of the observations, normally distributed, as a share
-        of the root mean square of each component.
+        The standard deviation of the normally distributed errors of the observations, relative to
+        the root mean square of each component.
     seed : int
         Of these errors.
     """

@@ -28,8 +28,8 @@ def lotka_volterra(
     """r′ = α r − β r p, p′ = δ r p − γ p on [0, end], from r = 1, p = ½.
 
     The initial values are built in: w = w₀ + (1 − e^{−t}) N(t). The residual is multiplied by
-    e^{−κt}, without which networks tend to leave the trajectory early for the point of rest, which
-    solves the equations as well; with κ = ½ some still do. The reference is
+    e^{−κt}. Without it, networks tend to leave the trajectory for the point of rest, which also
+    solves the equations; with κ = ½ some still do. The reference is
     `references.spectral.trajectory` (Lotka 1925; Volterra 1926).
 
     Parameters
@@ -74,8 +74,8 @@ def lorenz(
 ) -> Problem:
     """x′ = σ (y − x), y′ = x (ρ − z) − y, z′ = x y − β z on [0, end], from (−8, 7, 27).
 
-    The initial values are built in: w = w₀ + 10 t N(t). The residual is multiplied by e^{−κt}, as
-    an early error spoils all that comes later. The reference is `references.spectral.trajectory`
+    The initial values are built in: w = w₀ + 10 t N(t). The residual is multiplied by e^{−κt}, as an
+    early error grows later. The reference is `references.spectral.trajectory`
     (Lorenz 1963, J. Atmos. Sci. 20, 130–141).
 
     Parameters

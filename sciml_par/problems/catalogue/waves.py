@@ -93,8 +93,8 @@ def burgers(*, viscosity: float = VISCOSITY, built_in: bool = True) -> Problem:
     viscosity : float
         ν, length² per time.
     built_in : bool
-        Whether u = −sin πx + t (1 − x²) N, which has the initial and boundary values, rather than
-        that these are terms of the loss.
+        Whether to use u = −sin πx + t (1 − x²) N, which has the initial and boundary values,
+        instead of terms of the loss.
     """
 
     def equation(u: Any, x: Any) -> Any:
@@ -138,7 +138,7 @@ def cole_hopf(x: FloatArray, *, viscosity: float = VISCOSITY, nodes: int = 200) 
 def points_near_the_front(count: int, *, share: float = 0.5, scale: float = 0.05) -> FloatArray:
     """Place points in space and time, a share of them near the front at x = 0: [n, 2].
 
-    Sobol' points of the unit square, of which the first coordinate is mapped by the inverse of
+    These are Sobol' points of the unit square, with the first coordinate mapped by the inverse of
 
         F(x) = (1 − c) (x + 1)/2 + c (atan(x/s) + T)/(2T),      T = atan(1/s).
 
@@ -193,9 +193,9 @@ def schroedinger() -> Problem:
 
         h = 4 e^{it/2} (cosh 3x + 3 e^{4it} cosh x) / (cosh 4x + 4 cosh 2x + 3 cos 4t)
 
-    The initial values are built in, h = 2 sech x + t N. Those at both ends are of this solution on
-    the whole line. Raissi, Perdikaris and Karniadakis (2019, J. Comput. Phys. 378, 686–707) take
-    periodic conditions in their place.
+    The initial values are built in, h = 2 sech x + t N. The values at both ends are those of this
+    solution on the whole line. Raissi, Perdikaris and Karniadakis (2019, J. Comput. Phys. 378,
+    686–707) use periodic conditions instead.
     """
     return Problem(
         Box([-HALF_WIDTH, 0], [HALF_WIDTH, np.pi / 2], names=("x", "t")),

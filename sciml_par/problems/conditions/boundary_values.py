@@ -39,11 +39,7 @@ class Dirichlet(ValuedCondition):
     """
 
     kind: ClassVar[str] = "dirichlet"
-
-    @property
-    def needs_normals(self) -> bool:
-        """No."""
-        return False
+    needs_normals = False
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         return u(x)
@@ -73,11 +69,7 @@ class Neumann(ValuedCondition):
     """
 
     kind: ClassVar[str] = "neumann"
-
-    @property
-    def needs_normals(self) -> bool:
-        """Yes."""
-        return True
+    needs_normals = True
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         return normal_derivative(u, x, normals)
@@ -110,6 +102,7 @@ class Robin(ValuedCondition):
     """
 
     kind: ClassVar[str] = "robin"
+    needs_normals = True
     alpha: float
     beta: float
 
@@ -137,11 +130,6 @@ class Robin(ValuedCondition):
         )
         object.__setattr__(self, "alpha", checked_number(alpha, "Robin: alpha"))
         object.__setattr__(self, "beta", checked_number(beta, "Robin: beta"))
-
-    @property
-    def needs_normals(self) -> bool:
-        """Yes."""
-        return True
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         return self.alpha * u(x) + self.beta * normal_derivative(u, x, normals)

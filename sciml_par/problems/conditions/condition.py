@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,6 +23,7 @@ from sciml_par.problems.conditions.drawing import (
     refuse_normals_in_time,
 )
 from sciml_par.problems.conditions.given_points import normals_at, points_within
+from sciml_par.problems.conditions.selection import numbers_of
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 
@@ -86,11 +89,13 @@ class Condition(ByName):
 
     kind: ClassVar[str] = "condition"
     points_are_given: ClassVar[bool] = False
-    """Whether `points` returns all that there are, whatever number is asked for."""
+    """Whether `points` returns all points for any number."""
+    selects: ClassVar[tuple[str, ...]] = ()
+    """The attributes that select components of u."""
     known_functions: ClassVar[tuple[str, ...]] = ("on", "where")
     """The functions that are evaluated once, before training, and so take no unknowns."""
 
-    # What a subclass has that does not call the constructor.
+    # For subclasses that do not call the constructor.
     function: Callable[..., tf.Tensor] | None = None
     on: Any = None
     where: Any = None
@@ -170,11 +175,22 @@ class Condition(ByName):
         """
         if isinstance(self.on, tuple) and self.on_boundary:
             domain.on_faces(domain.lower[None], self.on)
+        owner = type(self).__name__
         everywhere = self.on is None and self.where is None and not isinstance(self.own, tuple)
-        if self.needs_normals and everywhere:
-            refuse_normals_in_time(domain, type(self).__name__)
+        if self.needs_normals and everywhere and self.on_boundary:
+            refuse_normals_in_time(domain, owner)
         self.given(domain)
-        return self
+        numbers = {s: numbers_of(getattr(self, s), outputs, f"{owner}: {s}") for s in self.selects}
+        return self._changed(**numbers)
+
+    def _changed(self, **values: Any) -> Self:
+        """Return a copy with these attributes, or this condition if it has them."""
+        if all(getattr(self, name) == value for name, value in values.items()):
+            return self
+        other = copy.copy(self)
+        for name, value in values.items():
+            object.__setattr__(other, name, value)
+        return other
 
     def points(self, domain: Domain, n: int) -> Arrays:
         """Return the arrays that `residual` takes, for about n points on a grid (local).
@@ -289,6 +305,17 @@ class Condition(ByName):
         It has all components, since some may be zero in the solution.
         """
         return None
+
+
+@dataclass(frozen=True, init=False)
+class FrozenCondition(Condition):
+    """A condition that is compared by its arguments, apart from arrays of points."""
+
+    on: Any
+    where: Any
+    own: Any = field(compare=False, repr=False)
+    name: str
+    weight: float | None
 
 
 def _checked_on(on: Any, owner: str) -> Any:

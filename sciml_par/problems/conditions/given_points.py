@@ -20,7 +20,7 @@ def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
             f"{what} must have the shape [n, {d}] with n ≥ 1, got {list(x.shape)}"
             + ("; one row is one point" if x.shape[:1] == (d,) else "")
         )
-    points = np.where(domain.admits(points)[:, None], points, _snapped(points, domain))
+    points = np.where(domain.admits(points)[:, None], points, domain.snap(points))
     outside = ~domain.admits(points)
     if outside.any():
         first = int(np.argmax(outside))
@@ -33,11 +33,8 @@ def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
 
 def normals_at(x: FloatArray, domain: Domain, owner: str) -> FloatArray:
     """Return the outward unit normals at points of the boundary: x: [n, d] -> [n, d]."""
-    outward = getattr(domain, "outward_normals", None)
-    normals = np.zeros_like(x) if outward is None else np.asarray(outward(x))
-    alone = np.isclose(np.linalg.norm(normals, axis=1), 1.0)
-    if hasattr(domain, "grid"):  # a box, at whose edges the mean direction is given
-        alone &= np.count_nonzero(normals, axis=1) == 1
+    normals = domain.outward_normals(x)
+    alone = np.isclose(np.linalg.norm(normals, axis=1), 1.0) & ~domain.on_edges(x)
     if not alone.all():
         first = int(np.argmin(alone))
         raise InputError(
@@ -46,8 +43,3 @@ def normals_at(x: FloatArray, domain: Domain, owner: str) -> FloatArray:
             f"points=(x, normals), or leave out points inside and on edges."
         )
     return normals
-
-
-def _snapped(x: FloatArray, domain: Domain) -> FloatArray:
-    snap = getattr(domain, "snap", None)
-    return x if snap is None else np.asarray(snap(x))

@@ -55,6 +55,7 @@ class Initial(ValuedCondition):
     """
 
     kind: ClassVar[str] = "initial"
+    needs_normals = False
     order: int
     velocity: Any
 
@@ -87,11 +88,6 @@ class Initial(ValuedCondition):
     def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
         """See `ValuedCondition`."""
         return (*super().known_functions, *(("velocity",) if is_data(self.velocity) else ()))
-
-    @property
-    def needs_normals(self) -> bool:
-        """No."""
-        return False
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""
@@ -127,9 +123,7 @@ class Initial(ValuedCondition):
         rng: np.random.Generator | None = None,
     ) -> tuple[FloatArray, FloatArray]:
         """See `Condition`."""
-        initial = getattr(domain, "initial", domain.boundary)
-        x, normals = initial(n, method=method, rng=rng)
-        return x, normals
+        return domain.initial(n, method=method, rng=rng)
 
     def holds_at(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
         """See `Condition`."""

@@ -67,6 +67,7 @@ class IntegralCondition(Condition):
     """
 
     kind: ClassVar[str] = "integral"
+    on_boundary = False
     points_are_given: ClassVar[bool] = True
 
     def __init__(
@@ -100,11 +101,6 @@ class IntegralCondition(Condition):
     def __repr__(self) -> str:
         where = f"on={self.on!r}" if self.on else f"at={self.at[0]!r}" if self.at else "domain"
         return f"IntegralCondition({where})"
-
-    @property
-    def on_boundary(self) -> bool:
-        """No."""
-        return False
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,14 +12,13 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions.condition import Arrays, Condition, Predicate
+from sciml_par.problems.conditions.condition import Arrays, FrozenCondition, Predicate
 from sciml_par.problems.conditions.selection import (
     Component,
     Components,
     as_components,
     axis_number,
     checked_axis,
-    numbers_of,
     select,
 )
 from sciml_par.problems.conditions.valued import normal_derivative
@@ -33,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)
-class Interface(Condition):
+class Interface(FrozenCondition):
     """Two components meet at a surface: u_r − u_l = jump, k_r ∂u_r/∂n − k_l ∂u_l/∂n = flux_jump.
 
     A field with a kink or a jump at a known surface has two smooth components, one for the left
@@ -68,6 +66,9 @@ class Interface(Condition):
     """
 
     kind: ClassVar[str] = "interface"
+    needs_normals = True
+    on_boundary = False
+    selects: ClassVar[tuple[str, ...]] = ("component_left", "component_right")
     component_left: Components
     component_right: Components
     at: Any
@@ -75,11 +76,6 @@ class Interface(Condition):
     k_right: float
     jump: float
     flux_jump: float
-    on: Any
-    where: Any
-    own: Any = field(compare=False, repr=False)
-    name: str
-    weight: float | None
 
     def __init__(
         self,
@@ -121,26 +117,11 @@ class Interface(Condition):
                 "points with unit normals from left to right, points=(x, normals)"
             )
 
-    @property
-    def on_boundary(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    def needs_normals(self) -> bool:
-        """Yes."""
-        return True
-
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""
-        other = copy.copy(self)
-        for side in ("component_left", "component_right"):
-            numbers = numbers_of(getattr(self, side), outputs, f"Interface: {side}")
-            object.__setattr__(other, side, numbers)
         if self.at is not None:
             self._plane(domain)
-        self.given(domain)
-        return other
+        return super().prepared(domain, outputs)
 
     def draw(
         self,

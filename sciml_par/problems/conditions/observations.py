@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -18,7 +17,6 @@ from sciml_par.problems.conditions.selection import (
     Component,
     Components,
     as_components,
-    numbers_of,
     select,
 )
 from sciml_par.problems.domains.domain import Domain
@@ -58,6 +56,8 @@ class Observations(Condition):
     """
 
     kind: ClassVar[str] = "observations"
+    on_boundary = False
+    selects: ClassVar[tuple[str, ...]] = ("component",)
     points_are_given: ClassVar[bool] = True
 
     def __init__(
@@ -84,16 +84,10 @@ class Observations(Condition):
     def __repr__(self) -> str:
         return f"Observations(x: {list(self.x.shape)}, u: {list(self.u.shape)})"
 
-    @property
-    def on_boundary(self) -> bool:
-        """No."""
-        return False
-
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""
         points_within(self.x, domain, "Observations: x")
-        other = copy.copy(self)
-        other.component = numbers_of(self.component, outputs, "Observations")
+        other = super().prepared(domain, outputs)
         count = len(outputs) if other.component is None else len(other.component)
         if self.u.shape[1] != count:
             of = "component=..." if self.component is not None else "all; say which by component="

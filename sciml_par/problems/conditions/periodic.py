@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions.condition import Arrays, Condition, Predicate
+from sciml_par.problems.conditions.condition import Arrays, FrozenCondition, Predicate
 from sciml_par.problems.conditions.drawing import draw_on_boundary
 from sciml_par.problems.conditions.selection import (
     Component,
@@ -22,7 +21,6 @@ from sciml_par.problems.conditions.selection import (
     axis_number,
     checked_axis,
     lies_at,
-    numbers_of,
     select,
 )
 from sciml_par.problems.domains.box import Box
@@ -35,7 +33,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)
-class Periodic(Condition):
+class Periodic(FrozenCondition):
     """∂^q u/∂x_a^q is equal on the two faces of an axis a of a box, for each order q.
 
     With y = x + (upper_a − lower_a) e_a for points x of the lower face, the residuals are
@@ -61,14 +59,11 @@ class Periodic(Condition):
     """
 
     kind: ClassVar[str] = "periodic"
+    needs_normals = False
+    selects: ClassVar[tuple[str, ...]] = ("component",)
     axis: int | str
     orders: tuple[int, ...]
     component: Components | None
-    on: Any
-    where: Any
-    own: Any = field(compare=False, repr=False)
-    name: str
-    weight: float | None
 
     def __init__(
         self,
@@ -91,21 +86,12 @@ class Periodic(Condition):
         put(self, "component", as_components(component, "Periodic: component"))
         self._set_common(on=None, where=where, points=points, name=name, weight=weight)
 
-    @property
-    def needs_normals(self) -> bool:
-        """No."""
-        return False
-
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""
         if not isinstance(domain, Box):
             raise InputError(f"Periodic: opposite faces are those of a Box; the domain is {domain}")
-        other = copy.copy(self)
-        put = object.__setattr__
-        put(other, "axis", axis_number(self.axis, domain, "Periodic"))
-        put(other, "component", numbers_of(self.component, outputs, "Periodic"))
-        other.given(domain)
-        return other
+        other = super().prepared(domain, outputs)
+        return other._changed(axis=axis_number(self.axis, domain, "Periodic"))
 
     def given(self, domain: Domain) -> Arrays | None:
         """See `Condition`."""

@@ -1,13 +1,12 @@
-"""What conditions with a value on the right-hand side share."""
+"""The base of conditions with a value on the right-hand side."""
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +15,17 @@ from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.functions import check_takes, values_at
-from sciml_par.problems.conditions.condition import Arrays, Condition, On, Predicate
+from sciml_par.problems.conditions.condition import (
+    Arrays,
+    Condition,
+    FrozenCondition,
+    On,
+    Predicate,
+)
 from sciml_par.problems.conditions.selection import (
     Component,
     Components,
     as_components,
-    numbers_of,
     select,
 )
 from sciml_par.problems.domains.domain import Domain
@@ -34,7 +38,7 @@ Value = float | Sequence[float] | Callable[[Any], Any]
 
 
 @dataclass(frozen=True, init=False)
-class ValuedCondition(Condition):
+class ValuedCondition(FrozenCondition):
     """Left side = value at points of the boundary; the base of several conditions.
 
     The residual is [k, c] for c components, at points x: [k, d] with outward unit normals [k, d].
@@ -43,13 +47,9 @@ class ValuedCondition(Condition):
     problem.
     """
 
+    selects: ClassVar[tuple[str, ...]] = ("component",)
     value: Any
     component: Components | None
-    on: Any
-    where: Any
-    own: Any = field(compare=False, repr=False)
-    name: str
-    weight: float | None
 
     def __init__(
         self,
@@ -74,15 +74,8 @@ class ValuedCondition(Condition):
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """See `Condition`."""
-        super().prepared(domain, outputs)
-        owner = type(self).__name__
-        numbers = numbers_of(self.component, outputs, owner)
-        count = len(outputs) if numbers is None else len(numbers)
-        self._check_count(count)
-        if numbers == self.component:
-            return self
-        other = copy.copy(self)
-        object.__setattr__(other, "component", numbers)
+        other = super().prepared(domain, outputs)
+        other._check_count(len(outputs) if other.component is None else len(other.component))
         return other
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
@@ -169,7 +162,7 @@ def is_data(value: Any) -> bool:
 
 
 def _is_unknown(given: Any) -> bool:
-    """Return whether it is the value of an unknown: a tensor, or a field where it is a function."""
+    """Return whether it is the value of an unknown: a tensor or a field."""
     return isinstance(given, Field) or tf.is_tensor(given)
 
 

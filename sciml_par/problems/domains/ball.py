@@ -54,6 +54,7 @@ class Ball(Domain):
         self._radius = checked_number(radius, "Ball: radius")
         if self._radius <= 0:
             raise InputError(f"Ball: radius must be positive, got {radius!r}")
+        self._bounds = self._center - self._radius, self._center + self._radius
         self._names = names_of_axes(names, self._center.size, "Ball")
 
     @property
@@ -65,16 +66,6 @@ class Ball(Domain):
     def radius(self) -> float:
         """The radius."""
         return self._radius
-
-    @property
-    def lower(self) -> FloatArray:
-        """Lower bounds [d] of the box around it."""
-        return self._center - self._radius
-
-    @property
-    def upper(self) -> FloatArray:
-        """Upper bounds [d] of the box around it."""
-        return self._center + self._radius
 
     @property
     def volume(self) -> float:

@@ -48,7 +48,7 @@ class Box(BoxBoundary):
     (Box([0.0, 0.0], [1.0, 1.0]), Box([1.0, 0.0], [2.0, 1.0]))
     """
 
-    __slots__ = ("_lower", "_names", "_upper")
+    __slots__ = ("_bounds", "_names")
 
     def __init__(
         self,
@@ -69,18 +69,8 @@ class Box(BoxBoundary):
                 f"lower must be below upper on every axis, got [{low[axis]}, {high[axis]}] "
                 f"on axis {axis}"
             )
-        self._lower, self._upper = low, high
+        self._bounds = low, high
         self._names = names_of_axes(names, low.size, type(self).__name__)
-
-    @property
-    def lower(self) -> FloatArray:
-        """Lower bounds [d]."""
-        return self._lower
-
-    @property
-    def upper(self) -> FloatArray:
-        """Upper bounds [d]."""
-        return self._upper
 
     @property
     def volume(self) -> float:
@@ -88,7 +78,7 @@ class Box(BoxBoundary):
         return float(np.prod(self.extent))
 
     def __repr__(self) -> str:
-        return f"Box({self._lower.tolist()}, {self._upper.tolist()}{self._names_argument})"
+        return f"Box({self.lower.tolist()}, {self.upper.tolist()}{self._names_argument})"
 
     def with_bounds(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Box:
         """Return another box in the same coordinates, an `Interval` if d = 1 (local)."""
@@ -98,7 +88,7 @@ class Box(BoxBoundary):
 
     @property
     def _key(self) -> Hashable:
-        return ("box", tuple(self._lower.tolist()), tuple(self._upper.tolist()))
+        return ("box", tuple(self.lower.tolist()), tuple(self.upper.tolist()))
 
     def contains(self, x: npt.ArrayLike) -> BoolArray:
         """Return whether points lie in the closed box: x: [n, d] -> [n] (local)."""
@@ -119,7 +109,7 @@ class Box(BoxBoundary):
         x : array [k, d]
             The last axis varies fastest.
         """
-        return lattice(self._lower, self._upper, self.grid_shape(n), ends=True)
+        return lattice(self.lower, self.upper, self.grid_shape(n), ends=True)
 
     def grid_shape(self, n: int | Sequence[int]) -> list[int]:
         """Return how many points `grid(n)` has on each axis: d numbers (local)."""
@@ -164,12 +154,12 @@ class Box(BoxBoundary):
         """
         given = [n] * self.dimension if is_integer(n) else n
         counts = counts_per_axis(given, self.dimension, what="gauss_legendre", least=1)
-        return gauss_legendre(self._lower, self._upper, counts)
+        return gauss_legendre(self.lower, self.upper, counts)
 
     def _scattered(self, n: int, method: str, rng: np.random.Generator) -> FloatArray:
         unit = unit_points(method, n, self.dimension, rng)
         # lower + extent may round to just above upper.
-        return np.clip(self._lower + unit * self.extent, self._lower, self._upper)
+        return np.clip(self.lower + unit * self.extent, self.lower, self.upper)
 
     def split(self, parts: int) -> tuple[Box, ...]:
         """Return equal slabs along the longest axis, which tile the box exactly (local).
@@ -185,17 +175,17 @@ class Box(BoxBoundary):
         count = checked_integer(parts, "split: parts", least=1)
         axis = int(np.argmax(self.extent))
         self._check_thickness(count, axis)
-        cuts = np.linspace(self._lower[axis], self._upper[axis], count + 1)
+        cuts = np.linspace(self.lower[axis], self.upper[axis], count + 1)
         slabs = []
         for low, high in zip(cuts[:-1], cuts[1:], strict=True):
-            lower, upper = self._lower.copy(), self._upper.copy()
+            lower, upper = self.lower.copy(), self.upper.copy()
             lower[axis], upper[axis] = low, high
             slabs.append(self.with_bounds(lower, upper))
         return tuple(slabs)
 
     def _check_thickness(self, parts: int, axis: int) -> None:
         extent = self.extent[axis]
-        scale = max(abs(self._lower[axis]), abs(self._upper[axis]), extent)
+        scale = max(abs(self.lower[axis]), abs(self.upper[axis]), extent)
         thinnest = 16 * float(np.finfo(np.float32).eps) * scale
         if parts > 1 and extent / parts < thinnest:
             raise InputError(
@@ -204,7 +194,7 @@ class Box(BoxBoundary):
             )
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
-        return np.asarray(np.all((self._lower - margin <= x) & (x <= self._upper + margin), axis=1))
+        return np.asarray(np.all((self.lower - margin <= x) & (x <= self.upper + margin), axis=1))
 
     @property
     def _polygon(self) -> Any:
@@ -212,10 +202,10 @@ class Box(BoxBoundary):
             return None
         import shapely
 
-        return shapely.box(*self._lower, *self._upper)
+        return shapely.box(*self.lower, *self.upper)
 
     def _surely_contains(self, other: Region) -> bool:
-        return bool(np.all((self._lower <= other.lower) & (other.upper <= self._upper)))
+        return bool(np.all((self.lower <= other.lower) & (other.upper <= self.upper)))
 
 
 class Interval(Box):
@@ -243,7 +233,7 @@ class Interval(Box):
 
     def __repr__(self) -> str:
         name = "" if self._names == ("x",) else f", name={self._names[0]!r}"
-        return f"Interval({self._lower[0]}, {self._upper[0]}{name})"
+        return f"Interval({self.lower[0]}, {self.upper[0]}{name})"
 
 
 def gauss_legendre(

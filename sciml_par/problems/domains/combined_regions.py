@@ -20,12 +20,16 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class CombinedRegion(Region):
-    """What the three have in common."""
+    """The base of the three combinations."""
 
     sign: str
 
     def __init__(self, first: Region, second: Region) -> None:
         self._first, self._second = first, second
+        self._bounds = self._combined_bounds()
+        if self._polygon is not None and not self._polygon.is_empty:
+            bounds = np.array(self._polygon.bounds)
+            self._bounds = bounds[:2], bounds[2:]
 
     @property
     def _key(self) -> Hashable:
@@ -104,26 +108,9 @@ class CombinedRegion(Region):
         """See `Region`."""
         return self._measured[1]
 
-    @functools.cached_property
-    def _bounds(self) -> tuple[FloatArray, FloatArray]:
-        if self._polygon is not None and not self._polygon.is_empty:
-            bounds = np.array(self._polygon.bounds)
-            return bounds[:2], bounds[2:]
-        return self._combined_bounds()
-
     @abstractmethod
     def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
         """Return a box around the result, by those around the operands."""
-
-    @property
-    def lower(self) -> FloatArray:
-        """See `Region`."""
-        return self._bounds[0]
-
-    @property
-    def upper(self) -> FloatArray:
-        """See `Region`."""
-        return self._bounds[1]
 
     @property
     def _cheaper(self) -> Region:

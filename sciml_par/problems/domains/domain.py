@@ -182,7 +182,7 @@ class Domain(ByName, BoundedRegion):
         if share > 1 - 1e-12:
             share = 1.0
         return exactly(
-            self._place_all, n, coordinates=self._coordinates, share=share, method=method, rng=rng
+            self._place, n, coordinates=self._coordinates, share=share, method=method, rng=rng
         )[0]
 
     def split(self, parts: int) -> tuple[Domain, ...]:

@@ -69,21 +69,8 @@ class Ellipse(Domain):
         self._names = names_of_axes(names, 2, "Ellipse")
         cos, sin = math.cos(self._angle), math.sin(self._angle)
         self._rotation = np.array([[cos, -sin], [sin, cos]])
-
-    @property
-    def _half(self) -> FloatArray:
-        """Half the edge lengths of the box around it."""
-        return np.linalg.norm(self._rotation * self._axes, axis=1)
-
-    @property
-    def lower(self) -> FloatArray:
-        """Lower bounds [2] of the box around it."""
-        return self._center - self._half
-
-    @property
-    def upper(self) -> FloatArray:
-        """Upper bounds [2] of the box around it."""
-        return self._center + self._half
+        half = np.linalg.norm(self._rotation * self._axes, axis=1)
+        self._bounds = self._center - half, self._center + half
 
     @property
     def volume(self) -> float:
@@ -128,7 +115,7 @@ class Ellipse(Domain):
 
     def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
         """Return the cuts of the disc, since an affine map keeps the shares of the area."""
-        return self._center[axis] + self._half[axis] * _UNIT._cuts(axis, shares)
+        return self._center[axis] + self.extent[axis] / 2 * _UNIT._cuts(axis, shares)
 
 
 class EllipseCurve(Surface):

@@ -128,16 +128,6 @@ class PointCloud(Domain):
             raise InputError(f"{path}: {error}") from None
 
     @property
-    def lower(self) -> FloatArray:
-        """Lower bounds [d] of the box around all points."""
-        return self._bounds[0]
-
-    @property
-    def upper(self) -> FloatArray:
-        """Upper bounds [d] of the box around all points."""
-        return self._bounds[1]
-
-    @property
     def volume(self) -> float:
         """Not known: NaN."""
         return float("nan")

@@ -70,18 +70,9 @@ class Polygon(Domain):
                 f"hole; got {holes!r}"
             )
         self._holes = tuple(_corners(hole, f"Polygon: holes[{i}]") for i, hole in enumerate(holes))
+        self._bounds = self._outer.min(axis=0), self._outer.max(axis=0)
         self._names = names_of_axes(names, 2, "Polygon")
         self._check()
-
-    @property
-    def lower(self) -> FloatArray:
-        """Lower bounds [2] of the box around it."""
-        return np.asarray(self._outer.min(axis=0))
-
-    @property
-    def upper(self) -> FloatArray:
-        """Upper bounds [2] of the box around it."""
-        return np.asarray(self._outer.max(axis=0))
 
     @property
     def volume(self) -> float:

@@ -1,4 +1,4 @@
-"""What the geometry of a shape consists of: membership, a map onto it, and its surfaces."""
+"""The geometry of a shape: membership, a map onto it, and its surfaces."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ _MOST_LATTICE = 2**16  # points for each that is wanted
 
 
 class Region(ABC):
-    """A closed, bounded part of ℝ^d; immutable. What is known of it without names and errors."""
+    """A closed, bounded part of ℝ^d, without names and checks; immutable."""
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def lower(self) -> FloatArray:
-        """Lower bounds [d] of an axis-parallel box around it, the smallest where that is known."""
+    _bounds: tuple[FloatArray, FloatArray]
 
     @property
-    @abstractmethod
+    def lower(self) -> FloatArray:
+        """Lower bounds [d] of an axis-parallel box around it, the smallest if that is known."""
+        return self._bounds[0]
+
+    @property
     def upper(self) -> FloatArray:
         """Upper bounds [d] of that box."""
+        return self._bounds[1]
 
     @property
     @abstractmethod
@@ -64,7 +66,7 @@ class Region(ABC):
     @property
     @abstractmethod
     def _key(self) -> Hashable:
-        """What is equal for equal regions."""
+        """A key that is equal for equal regions."""
 
     @abstractmethod
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
@@ -77,12 +79,12 @@ class Region(ABC):
 
     @property
     def _leaves(self) -> tuple[Region, ...]:
-        """Of which regions it is combined: by itself one."""
+        """The regions that it is combined of."""
         return (self,)
 
     @property
     def _coordinates(self) -> int:
-        """How many numbers of [0, 1] `_place` takes for a point."""
+        """The number of coordinates of the unit cube that `_place` takes."""
         return self.dimension
 
     def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
@@ -110,7 +112,7 @@ class Region(ABC):
 
     @property
     def _rounding(self) -> float:
-        """How far single precision may move a point."""
+        """The distance by which single precision may move a point."""
         largest = np.maximum(np.abs(self.lower), np.abs(self.upper)).max()
         return ROUNDING * float(max(largest, self.extent.max()))
 
@@ -147,18 +149,13 @@ class Region(ABC):
     def _by_sequence(self, n: int) -> FloatArray:
         """Return points of a region that is too thin for a lattice."""
         return exactly(
-            self._place_all,
+            self._place,
             n,
             coordinates=self._coordinates,
             share=self.volume / self._candidates,
             method="halton",
             rng=np.random.default_rng(0),
         )[0]
-
-    def _place_all(self, unit: FloatArray) -> tuple[tuple[FloatArray, ...], BoolArray]:
-        """Call `_place` in the form that `exactly` takes."""
-        x, kept = self._place(unit)
-        return (x,), kept
 
     def _estimated_volume(self) -> tuple[float, float]:
         """Return the volume by quasi-random points, and its standard error; see `kept_share`."""

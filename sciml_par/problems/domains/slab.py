@@ -1,4 +1,4 @@
-"""What lies between two planes across an axis, and where such planes cut off equal volumes."""
+"""The part between two planes across an axis, and planes that cut off equal volumes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,9 @@ class SlabRegion(Region):
     def __init__(
         self, lower: FloatArray, upper: FloatArray, axis: int, low: float, high: float
     ) -> None:
-        self._lower, self._upper = lower.copy(), upper.copy()
         self.axis, self.low, self.high = axis, float(low), float(high)
-        self._lower[axis], self._upper[axis] = low, high
-
-    @property
-    def lower(self) -> FloatArray:
-        """See `Region`."""
-        return self._lower
-
-    @property
-    def upper(self) -> FloatArray:
-        """See `Region`."""
-        return self._upper
+        self._bounds = lower.copy(), upper.copy()
+        self.lower[axis], self.upper[axis] = low, high
 
     @property
     def volume(self) -> float:
@@ -45,7 +35,7 @@ class SlabRegion(Region):
 
     @property
     def _key(self) -> Hashable:
-        return ("slab", tuple(self._lower), tuple(self._upper))
+        return ("slab", tuple(self.lower), tuple(self.upper))
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         along = x[:, self.axis]
@@ -53,10 +43,10 @@ class SlabRegion(Region):
 
     @property
     def _surfaces(self) -> tuple[Surface, ...]:
-        cut = faces_of(self._lower, self._upper)[2 * self.axis : 2 * self.axis + 2]
+        cut = faces_of(self.lower, self.upper)[2 * self.axis : 2 * self.axis + 2]
         names = ("lower cut", "upper cut")
         return tuple(
-            BoxFace(face, self._lower, self._upper, (name,))
+            BoxFace(face, self.lower, self.upper, (name,))
             for face, name in zip(cut, names, strict=True)
         )
 

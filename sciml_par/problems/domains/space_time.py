@@ -89,6 +89,10 @@ class SpaceTime(Domain):
     def __init__(self, space: Domain, time: Interval) -> None:
         self._space, self._time = space, time
         self._names = (*space.names, *time.names)
+        self._bounds = (
+            np.concatenate([space.lower, time.lower]),
+            np.concatenate([space.upper, time.upper]),
+        )
 
     @property
     def space(self) -> Domain:
@@ -99,16 +103,6 @@ class SpaceTime(Domain):
     def time(self) -> Interval:
         """The interval of t."""
         return self._time
-
-    @property
-    def lower(self) -> FloatArray:
-        """Lower bounds [d] of the box around it."""
-        return np.concatenate([self._space.lower, self._time.lower])
-
-    @property
-    def upper(self) -> FloatArray:
-        """Upper bounds [d] of the box around it."""
-        return np.concatenate([self._space.upper, self._time.upper])
 
     @property
     def volume(self) -> float:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from sciml_par._partial_operators import Operator
 
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers for fields at one tensor of points; None where the field shall compute.
 
-class Answers(Protocol):
-    """Answers for fields at one tensor of points; None where the field shall compute."""
+    They are called as `Field.__call__` and `Field.jet` are, with the field first.
+    """
 
-    on_trial: bool
-
-    def value(self, field: Any, z: Any) -> Any | None:
-        """Return the value as `Field.__call__` does."""
-
-    def jet(self, field: Any, z: Any, second: Any, higher: Sequence[Operator]) -> Any | None:
-        """Return the jet as `Field.jet` does."""
+    value: Callable[..., Any]
+    jet: Callable[..., Any] = lambda *_: None
+    on_trial: bool = False
 
 
 _ACTIVE: ContextVar[tuple[tuple[Any, Answers], ...]] = ContextVar("answers", default=())

@@ -50,9 +50,7 @@ def as_field(function: Function, x: tf.Tensor) -> Field:
 
 
 class _Trial:
-    """Notes what a function asks of which fields, and answers with numbers of the right shape."""
-
-    on_trial = True
+    """A run of a function that records its requests to fields, with answers of the right shape."""
 
     def __init__(self) -> None:
         self.pointwise = True
@@ -93,19 +91,19 @@ class _Trial:
         return u, *(u[:, :, None] + tf.zeros([k], u.dtype) for k in numbers)
 
     def _note(self, field: Field, z: Tensor, operators: Iterable[Operator]) -> None:
-        # A tape of the function itself would differentiate once more than what is known allows.
+        # A tape inside the function would differentiate known values once more.
         self.pointwise &= not _tape.is_watched(z)
         _, asked = self.asked.setdefault(id(field), (field, {}))
         asked.update(dict.fromkeys(operators))
 
 
 def tried(function: Function, x: tf.Tensor) -> _Trial | None:
-    """Return what a function asks of which fields at x, or None if it raises an error."""
+    """Return the requests of a function to fields at x, or None if it raises an error."""
     trials: list[_Trial] = []
 
     def run(z: tf.Tensor) -> None:
         trials.append(_Trial())
-        with _given.answering(z, trials[-1]):
+        with _given.answering(z, _given.Answers(trials[-1].value, trials[-1].jet, on_trial=True)):
             function(z)
 
     spec = tf.TensorSpec(x.shape, x.dtype)
@@ -127,7 +125,7 @@ class _Composition:
         """Compute the jet; see `Field`."""
         if self._asks_values_alone and not higher:
             return jet_by_values(self._function, [field for field, _ in self._asked], x, second)
-        # Tapes through everything serve where fields cannot give what is needed.
+        # Use tapes through everything if the fields have no jets of the order needed.
         approximate = self._approximation(x, second, higher) or self._function
 
         def jet_of(z: Tensor, matrices: Coefficients) -> Jet:
@@ -150,8 +148,14 @@ class _Composition:
                 return None
             known[id(field)] = _Known(x, _values(field, x, sorted(needed)))
 
+        def value(field: Field, z: Tensor) -> Tensor | None:
+            return known[id(field)].at(z, _VALUE) if id(field) in known else None
+
+        def jet(field: Field, z: Tensor, second: Coefficients, above: Any) -> Jet | None:
+            return known[id(field)].jet(z, second, above) if id(field) in known else None
+
         def approximate(z: Tensor) -> Tensor:
-            with _given.answering(z, _AllKnown(known)):
+            with _given.answering(z, _given.Answers(value, jet)):
                 return self._function(z)
 
         return approximate
@@ -168,7 +172,7 @@ def jet_by_values(
     def with_values(z: Tensor, given: Tensor) -> Tensor:
         parts = tf.split(given, sizes, axis=1)
         known = {id(field): part for field, part in zip(fields, parts, strict=True)}
-        with _given.answering(z, _ValuesKnown(known)):
+        with _given.answering(z, _given.Answers(lambda field, z: known.get(id(field)))):
             return function(z)
 
     def linear(z: Tensor) -> Tensor:
@@ -180,40 +184,6 @@ def jet_by_values(
     # A copy of x, at which nobody else answers.
     _, factors = _tape.value_and_jacobian(lambda v: with_values(tf.identity(x), v), values)
     return u, du, curved + tf.reduce_sum(factors[..., None] * operators[:, None], axis=2)
-
-
-class _ValuesKnown:
-    """Answers for fields whose values are known."""
-
-    on_trial = False
-
-    def __init__(self, known: dict[int, Tensor]) -> None:
-        self._known = known
-
-    def value(self, field: Field, z: Tensor) -> Tensor | None:
-        return self._known.get(id(field))
-
-    def jet(self, field: Field, z: Tensor, second: Any, higher: Any) -> None:
-        return None
-
-
-class _AllKnown:
-    """Answers for fields whose derivatives are known."""
-
-    on_trial = False
-
-    def __init__(self, known: dict[int, _Known]) -> None:
-        self._known = known
-
-    def value(self, field: Field, z: Tensor) -> Tensor | None:
-        known = self._known.get(id(field))
-        return None if known is None else known.at(z, _VALUE)
-
-    def jet(
-        self, field: Field, z: Tensor, second: Coefficients, higher: Sequence[Operator]
-    ) -> Jet | None:
-        known = self._known.get(id(field))
-        return None if known is None else known.jet(z, second, higher)
 
 
 class _Known:

@@ -143,8 +143,8 @@ class Field:
     def __getitem__(self, which: Selection) -> Field:
         """Return the field of some components, by names or numbers.
 
-        ``u["p"]`` has one component; ``u["u", "v"]`` has two, in this order. What is asked of it is
-        asked of the whole field, which computes everything once.
+        ``u["p"]`` has one component; ``u["u", "v"]`` has two, in this order. The whole field
+        computes everything once.
         """
         names = self.components
         places = places_of(which, names, "component", "u(x)[:, 0:1] slices values, u[0] the field")
@@ -259,7 +259,7 @@ class _Source:
 
 
 class _AtPoints:
-    """What a planned field knows at one tensor of points."""
+    """The values and derivatives of a planned field at one tensor of points."""
 
     def __init__(self, source: _Source, x: tf.Tensor, graph: Any, request: Request) -> None:
         # x and graph are referenced so that their identities, the key, are not given to others.

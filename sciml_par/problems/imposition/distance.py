@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sciml_par._tensorflow import tf
@@ -81,10 +81,14 @@ def distance_to(domain: Domain, on: str | Sequence[str] | None = None) -> Distan
     if not isinstance(names, Sequence):
         raise InputError(f"distance_to: on must be the name of a face, or several; got {on!r}")
     faces = faces_named(domain, names)
-    factors = []
-    for face in faces:
-        length = float(domain.extent[face.axis])
-        factors.append(Factor(face.axis, face.position, -face.sign * length))
-    axes = [face.axis for face in faces]
-    both = sum(axes.count(axis) == 2 for axis in set(axes))
-    return Distance(tuple(factors), 4.0**both)
+    return product_of(
+        Factor(face.axis, face.position, -face.sign * float(domain.extent[face.axis]))
+        for face in faces
+    )
+
+
+def product_of(factors: Iterable[Factor]) -> Distance:
+    """Return φ of these factors, with the scale 4 for each axis with both faces."""
+    found = tuple(factors)
+    axes = [factor.axis for factor in found]
+    return Distance(found, 4.0 ** sum(axes.count(axis) == 2 for axis in set(axes)))

@@ -24,7 +24,7 @@ from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields import tape as _tape
-from sciml_par.problems.imposition.distance import Distance, Factor
+from sciml_par.problems.imposition.distance import Factor, product_of
 from sciml_par.problems.imposition.imposed_conditions import Imposed, ImposedComponent, OnFace
 
 FloatArray = npt.NDArray[np.float64]
@@ -234,13 +234,11 @@ def _add(faces: list[OnFace], new: OnFace) -> None:
 
 
 def _component(given: list[OnFace], domain: Box) -> ImposedComponent:
-    factors = []
-    for face in given:
-        length = float(domain.extent[face.axis]) * (-1 if face.upper else 1)
-        factors.append(Factor(face.axis, face.position, length, 1 if face.slope is None else 2))
-    axes = [face.axis for face in given]
-    both = sum(axes.count(axis) == 2 for axis in set(axes))
-    distance = Distance(tuple(factors), 4.0**both)
+    lengths = [float(domain.extent[face.axis]) * (-1 if face.upper else 1) for face in given]
+    distance = product_of(
+        Factor(face.axis, face.position, length, 1 if face.slope is None else 2)
+        for face, length in zip(given, lengths, strict=True)
+    )
     lower, extent = tuple(domain.lower.tolist()), tuple(domain.extent.tolist())
     return ImposedComponent(tuple(given), distance, lower, extent)
 

@@ -53,19 +53,19 @@ class Term:
     def residual(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
         """Compute the pointwise residuals r: [N, k] (local).
 
-        Where `u` is a `Field` with a jet, everything that the residual asks of it at the same
-        points is computed together; the plan for it is recorded once and kept.
+        If `u` is a `Field` with a jet, all its values and derivatives at the same points are
+        computed together; the plan for it is recorded once and kept.
 
         Parameters
         ----------
         u : Field or callable [n, d] -> [n, m]
         *arrays : tensors
-            What `points` returned, or some of its rows, in the dtype of the field.
+            The arrays of `points`, or some of their rows, in the dtype of the field.
 
         Raises
         ------
         InputError
-            The residual has another rank, number of rows or dtype than it must have.
+            The residual has the wrong rank, number of rows or dtype.
         """
         if isinstance(u, Field) and u.has_jet:
             u = u.with_plan(self._found(u, arrays)[0])
@@ -75,10 +75,10 @@ class Term:
         return self._checked(self.function(u, *arrays), arrays)
 
     def plan(self, u: Any, *arrays: tf.Tensor) -> None:
-        """Record what the residual asks of u, where that is not known yet (local).
+        """Record the requests of the residual to u, unless they are known (local).
 
-        `residual` does it automatically. Callers whose field keeps what it is asked
-        for does it before, since the plan is recorded in a throw-away graph.
+        `residual` does this automatically. If the field keeps results, record the plan before,
+        since it is recorded in a throw-away graph.
         """
         if isinstance(u, Field) and u.has_jet:
             self._found(u, arrays)
@@ -104,7 +104,7 @@ class Term:
         return tf.reduce_sum(tf.square(self.residual(u, *arrays)))
 
     def check(self, u: Any, *arrays: Any, own_variables: Sequence[Any] = ()) -> Trace:
-        """Run the residual once in a throw-away graph and judge what it returns (local).
+        """Run the residual once in a throw-away graph and check its result (local).
 
         Parameters
         ----------
@@ -116,16 +116,14 @@ class Term:
 
         Returns
         -------
-        what the residual did.
+        Trace
 
         Raises
         ------
         InputError
-            The residual returns nothing, no tensor, several, or one of another rank, number of
-            rows or dtype than it must; it reads a trainable variable that is not one of u's; or
-            it asks nothing of u.
-            What the residual raises itself goes through, with a note that names the problem and
-            the term.
+            The residual does not return one tensor with the expected rank, number of rows and
+            dtype; it reads a trainable variable that is not one of u's; or it does not use u.
+            Errors of the residual get notes with the term, the problem and advice.
         """
         traced = trace(self.function, as_field(u), arrays, context=self._place())
         own = {id(variable) for variable in own_variables}

@@ -183,8 +183,8 @@ def _check_given(function: Any, names: Names, term: str, *, positional: int | No
         if by_place or name in names or parameter.default is not inspect.Parameter.empty:
             continue
         raise InputError(
-            f"Problem: the residual of term {term!r} takes the argument {name!r}, which is no "
-            f"unknown of the problem{_these(names)}. Add it, as "
+            f"Problem: the residual of term {term!r} takes the argument {name!r}, which is not "
+            f"an unknown of the problem{_these(names)}. Add it, as "
             f"unknowns={{{name!r}: Unknown(1.0)}}, or give the argument a default; a known right "
             f"side is Residual(..., data=...)."
         )

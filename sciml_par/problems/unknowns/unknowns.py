@@ -86,9 +86,8 @@ class Unknown(ByName):
         lower, upper = self._bounds
         if not np.all((lower < start) & (start < upper)):
             raise InputError(
-                f"Unknown: the start must lie strictly inside of the bounds, since it never "
-                f"reaches them; got start={_text(start)}, lower={_text(self.lower)}, "
-                f"upper={_text(self.upper)}."
+                f"Unknown: the start must lie strictly inside the bounds; got "
+                f"start={_text(start)}, lower={_text(self.lower)}, upper={_text(self.upper)}."
             )
         self._check_scale()
         checked_number(self.spread, "Unknown: spread")
@@ -130,7 +129,7 @@ class Unknown(ByName):
                 return self._parameter(drawn)
         raise InputError(
             f"Unknown: of {_TRIES} values around the start of {name!r} with spread="
-            f"{self.spread:g} none lies inside of its bounds; give a smaller spread."
+            f"{self.spread:g} none lies inside its bounds; give a smaller spread."
         )
 
     def value(self, parameter: Tensor) -> Tensor:

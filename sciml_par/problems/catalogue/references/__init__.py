@@ -1,1 +1,1 @@
-"""Solutions that have no closed form, computed by methods of high order when first asked for."""
+"""Solutions without a closed form, computed by methods of high order at the first call."""

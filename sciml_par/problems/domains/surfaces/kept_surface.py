@@ -17,10 +17,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class KeptSurface(Surface):
-    """The points of a surface on one side of which there is the region, and on the other not.
+    """The points of a surface with the region on one side only.
 
-    That side is where the inward normal points to. The rule needs no case for each operation, and
-    holds where operands share a part of their boundaries.
+    The rule needs no case for each operation, and holds if operands share parts of boundaries.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class KeptSurface(Surface):
         # So small a part that no point of the grid lies on it has points of a sequence.
         rng = np.random.default_rng(0)
         return exactly(  # type: ignore[return-value]
-            self._place_all,
+            self.place,
             n,
             coordinates=self.coordinates,
             share=self.share,

@@ -134,7 +134,7 @@ def allotted(total: int, sizes: FloatArray) -> npt.NDArray[np.int64]:
 
 
 BoolArray = npt.NDArray[np.bool_]
-Place = Callable[[FloatArray], tuple[tuple[FloatArray, ...], BoolArray]]
+Place = Callable[[FloatArray], tuple[Any, ...]]
 
 _AT_ONCE = 2**20
 _MOST = 2**24
@@ -153,15 +153,15 @@ def exactly(
 ) -> tuple[FloatArray, ...]:
     """Return the first n points that `place` keeps, with what belongs to them.
 
-    `place` maps [m, k] numbers of the unit cube to arrays [m, …] and kept: [m]. `share` is about
-    the kept part; if it is 1 or NaN, all are kept.
+    `place` maps [m, k] numbers of the unit cube to arrays [m, …], the last of which tells the kept
+    rows. `share` is about the kept part; if it is 1 or NaN, all are kept.
     """
     found: list[tuple[FloatArray, ...]] = []
     missing, tried = n, 0
     while missing > 0 or not found:
         asked = math.ceil(1.1 * missing / max(share, 1e-6)) + 8 if share < 1.0 else missing
         unit = in_unit_cube(method, min(asked, _AT_ONCE), coordinates, rng)
-        arrays, kept = place(unit)
+        *arrays, kept = place(unit)
         chosen = np.flatnonzero(kept)[:missing]
         found.append(tuple(array[chosen] for array in arrays))
         missing, tried = missing - len(chosen), tried + len(unit)

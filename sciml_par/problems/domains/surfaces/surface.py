@@ -81,7 +81,7 @@ class Surface(ABC):
             return self.grid(n)
         assert rng is not None
         x, normals = exactly(
-            self._place_all,
+            self.place,
             n,
             coordinates=self.coordinates,
             share=self.share,
@@ -89,10 +89,6 @@ class Surface(ABC):
             rng=rng,
         )
         return x, normals
-
-    def _place_all(self, unit: FloatArray) -> tuple[tuple[FloatArray, ...], BoolArray]:
-        x, normals, kept = self.place(unit)
-        return (x, normals), kept
 
 
 def all_kept(x: FloatArray, normals: FloatArray) -> OnSurface:
