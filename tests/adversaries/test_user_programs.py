@@ -155,7 +155,7 @@ def a_coefficient_that_a_callback_changes() -> Any:
     return result.predict(X).mean, bent(4.0)
 
 
-@table.says("compute something else .* did not see this change.* tf.Variable")
+@table.says("have changed .* did not see this change.* tf.Variable")
 def a_python_number_that_a_callback_changes() -> Any:
     state = {"load": 1.0}
 

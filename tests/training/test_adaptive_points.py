@@ -47,7 +47,7 @@ def adapted(feed: RankFeed, step: int, squares: Any) -> Any:
         assert alone is not None
         found: list[Any] = []
         alone.adapt(step, lambda every: found.append(every[0][0]) or np.zeros((1, number)))
-        begin = sum(source.counts[: source.rank])
+        begin = sum(source.counts[: source.place.rank])
         np.testing.assert_array_equal(arrays[0][0], found[0][begin : begin + len(arrays[0][0])])
         return squares(found[0])[:, 0][None]
 

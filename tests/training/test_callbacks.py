@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainings import everywhere, shared
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -58,10 +59,6 @@ class Recorder(Callback):
 
     def on_train_end(self, progress: Progress) -> None:
         self._record("train end", progress)
-
-
-def everywhere(value: Any) -> list[Any]:
-    return sp.current_world().communicator.allgather_object(value)
 
 
 @pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
@@ -128,7 +125,7 @@ def scalars(folder: Path) -> Iterator[tuple[str, int, float]]:
 
 
 def test_tensorboard_has_every_record_of_all_terms(tmp_path: Path) -> None:
-    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    folder = shared(tmp_path)
     result = small(poisson(), callbacks=TensorBoard(folder))
     found = everywhere(list(scalars(folder)))[0]
     member = result.members[0]
@@ -143,7 +140,7 @@ def test_tensorboard_has_every_record_of_all_terms(tmp_path: Path) -> None:
 
 
 def test_tensorboard_has_a_folder_for_each_member_of_an_ensemble(tmp_path: Path) -> None:
-    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    folder = shared(tmp_path)
     result = small(poisson(), mode=Ensemble(members_per_rank=2), callbacks=[TensorBoard(folder)])
     everywhere(None)  # all have written
     for member in result.members:
@@ -176,7 +173,7 @@ def test_refuses_what_is_none_and_says_what_to_use(given: Any, message: str) -> 
 
 def test_chunks_that_are_cut_short_do_not_make_the_next_ones_ever_longer(tmp_path: Path) -> None:
     """The length that is asked for must not grow by a factor at each of them."""
-    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    folder = shared(tmp_path)
     steps: list[int] = []
     small(
         poisson(),

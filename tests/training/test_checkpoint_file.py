@@ -66,7 +66,7 @@ def test_every_changed_bit_and_every_missing_end_is_noticed() -> None:
         changed[place] ^= 1 << (place % 8)
         for wrong in (bytes(changed), raw[:place]):
             with pytest.raises(
-                InputError, match="checkpoint.npz is (damaged|no checkpoint|a check)"
+                InputError, match="checkpoint.npz is (damaged|not a checkpoint|a check)"
             ):
                 from_bytes(wrong, path)
 

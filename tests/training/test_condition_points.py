@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import Engine, RankFeed, jacobians_of, make_feed
+from feeds import assert_ranks_have_together_what_one_has, at, batch_at
 
 import sciml_par.parallel as sp
 from sciml_par import train
@@ -75,23 +76,8 @@ def feed(points: Any, rank: int = 0, size: int = 1, *, problem: Problem = PROBLE
     return make_feed(problem, points, rank=rank, size=size, seed=5, dtype="float64")
 
 
-def tables(batch: Any) -> list[np.ndarray]:
-    """Each term's weights and arrays, a row a point."""
-    found = []
-    for weights, arrays in batch:
-        n = len(arrays[0])
-        columns = [np.reshape(array, [n, int(np.prod(array.shape[1:]))]) for array in arrays]
-        weight = np.broadcast_to(np.asarray(weights), [n])[:, None]
-        found.append(np.concatenate([weight, *columns], axis=1))
-    return found
-
-
-def at(made: RankFeed, step: int) -> list[np.ndarray]:
-    return tables(made.batch(made.chunk(step), tf.constant(step)))
-
-
 def of_term(made: RankFeed, name: str, step: int = 0) -> tuple[np.ndarray, ...]:
-    rows = made.batch(made.chunk(step), tf.constant(step))[NAMES.index(name)]
+    rows = batch_at(made, step)[NAMES.index(name)]
     return tuple(np.asarray(array) for array in rows.arrays)
 
 
@@ -102,17 +88,7 @@ def test_the_ranks_have_together_what_one_rank_has(
 ) -> None:
     monkeypatch.setattr("sciml_par.training.points.sources.pool._MOST_STEPS", 5)
     monkeypatch.setattr("sciml_par.training.points.sources.pool._MOST_BATCHES", 5)
-    alone = feed(WANTED[name])
-    for size in (2, 3, 4):
-        feeds = [feed(WANTED[name], rank, size) for rank in range(size)]
-        assert {each.totals for each in feeds} == {alone.totals}
-        assert all(each.description == alone.description for each in feeds)
-        for step in (0, 4):
-            everyone = zip(*[at(each, step) for each in feeds], strict=True)
-            for term, theirs, mine in zip(NAMES, everyone, at(alone, step), strict=True):
-                together = np.concatenate(theirs)
-                order, own = (np.lexsort(t.T[::-1]) for t in (together, mine))
-                np.testing.assert_allclose(together[order], mine[own], rtol=1e-13, err_msg=term)
+    assert_ranks_have_together_what_one_has(partial(feed, WANTED[name]), (0, 4))
 
 
 @local

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from trainings import warned
 
 import sciml_par as sp
 from sciml_par.networks import MLP
@@ -32,8 +32,6 @@ WARM = Initial(lambda x: np.sin(np.pi * x[:, 0]))
 def test_conditions_that_contradict_one_another(conditions: Any, outputs: Any, said: Any) -> None:
     problem = Problem(ROD, lambda u, x: u(x), conditions=conditions, outputs=outputs)
     small = partial(MLP, width=4, depth=1)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned("contradict one another") as found:
         sp.train(problem, network=small, points=25, steps=1, progress=False)
-    found = [str(w.message) for w in caught if "contradict one another" in str(w.message)]
     assert [said in text for text in found] == [True] * (said is not None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainings import warned
 
 import sciml_par.parallel as sp
 from sciml_par.errors import TrainingError
@@ -129,8 +129,7 @@ def test_where_no_model_is_left_it_is_an_error_on_all_ranks(mode: str) -> None:
 
 
 def test_a_loss_far_above_its_best_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
+    with warned("train: the model: diverged") as told:
         result = train(
             function_approximation(np.sin, domain=Interval(0, 1)),
             network=tiny,
@@ -141,7 +140,6 @@ def test_a_loss_far_above_its_best_is_no_success(capsys: pytest.CaptureFixture[s
             optimizer=Adam(learning_rate=1e11),
             progress=False,
         )
-    told = [str(w.message) for w in seen if "train: the model: diverged" in str(w.message)]
     assert len(told) == (sp.rank() == 0)
     member = result.members[0]
     assert np.isfinite(member.loss) and member.loss > 1e10 * member.best_loss

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import RankFeed, count_points, make_feed
+from engine import RankFeed, make_feed
+from feeds import assert_ranks_have_together_what_one_has, at, batch_at
 
 import sciml_par.parallel as sp
 from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Problem, Residual, laplacian
@@ -58,45 +60,10 @@ def feed(points: Any, rank: int = 0, size: int = 1, *, seed: int = 5, **more: An
     return make_feed(PLATE, points, rank=rank, size=size, seed=seed, dtype="float64", **more)
 
 
-def numbers(batch: Any) -> Any:
-    """A batch as one table for each term: weight, x, and what else there is, a row a point."""
-    tables = []
-    for weights, arrays in batch:
-        n = len(arrays[0])
-        columns = [np.broadcast_to(np.asarray(weights), [n])[:, None], *map(np.asarray, arrays)]
-        tables.append(np.concatenate(columns, axis=1))
-    return tables
-
-
-def at(made: RankFeed, step: int) -> Any:
-    return numbers(made.batch(made.chunk(step), tf.constant(step)))
-
-
-def joined(batches: list[Any]) -> Any:
-    """The rows of all ranks, in an order of their own."""
-    tables = [np.concatenate(each) for each in zip(*batches, strict=True)]
-    return [table[np.lexsort(table.T[::-1])] for table in tables]
-
-
 @local
 @pytest.mark.parametrize("name", WANTED)
 def test_the_ranks_have_together_what_one_rank_has(name: str) -> None:
-    alone = feed(WANTED[name])
-    for size in (2, 3, 4):
-        feeds = [feed(WANTED[name], rank, size) for rank in range(size)]
-        for step in (0, 1, 2, 3, 8, 17):
-            together = joined([at(each, step) for each in feeds])
-            for mine, theirs in zip(together, joined([at(alone, step)]), strict=True):
-                np.testing.assert_allclose(mine, theirs, rtol=1e-14)
-            together = joined([numbers(each.whole(step)) for each in feeds])
-            for mine, theirs in zip(together, joined([numbers(alone.whole(step))]), strict=True):
-                np.testing.assert_allclose(mine, theirs, rtol=1e-14)
-        assert np.sum([each.counts for each in feeds], axis=0).tolist() == list(alone.totals)
-        assert {each.totals for each in feeds} == {alone.totals}
-        assert all(each.description == alone.description for each in feeds)
-        most = np.max([each.counts for each in feeds], axis=0)
-        least = np.min([each.counts for each in feeds], axis=0)
-        assert np.all(most - least <= 1)
+    assert_ranks_have_together_what_one_has(partial(feed, WANTED[name]), (0, 1, 2, 3, 8, 17))
 
 
 @local
@@ -114,7 +81,7 @@ def test_weights_of_a_batch_are_those_of_the_terms(name: str) -> None:
 def test_data_and_equations_belong_to_the_points(name: str) -> None:
     made = feed(WANTED[name], 1, 3)
     for step in (0, 4):
-        for batch in (made.batch(made.chunk(step), tf.constant(step)), made.whole(step)):
+        for batch in (batch_at(made, step), made.whole(step)):
             (x, f), (same,) = batch[0].arrays, batch[1].arrays
             np.testing.assert_allclose(f, np.sin(3 * x[:, :1]) * x[:, 1:], rtol=1e-12)
             np.testing.assert_array_equal(x, same)
@@ -130,7 +97,7 @@ def test_all_points_at_every_step_cost_nothing(name: str) -> None:
     made = feed(WANTED[name])
     data = made.chunk(0)
     assert made.longest_chunk(123) > 10**9 and made.steps_per_epoch == 1
-    first, later = made.batch(data, tf.constant(0)), made.batch(made.chunk(99), tf.constant(99))
+    first, later = made.batch(data, tf.constant(0)), batch_at(made, 99)
     for one, other in zip(tf.nest.flatten(first), tf.nest.flatten(later), strict=True):
         assert one is other
     assert all(weights.shape == [] for weights, _ in first)
@@ -162,7 +129,7 @@ def test_chunks_may_begin_and_end_anywhere(name: str, monkeypatch: pytest.Monkey
     assert run.experimental_get_tracing_count() == 1
     for step in (0, 4, 5, 6, 11, 15, 20, 22):
         other = feed(WANTED[name], 1, 2)  # as after a restart
-        batch = other.batch(other.chunk(step), tf.constant(step))
+        batch = batch_at(other, step)
         expected = [tf.reduce_sum(w) + tf.reduce_sum(a[0]) for w, a in batch]
         np.testing.assert_allclose(records[step], expected, rtol=1e-12)
 
@@ -246,7 +213,7 @@ def test_data_may_be_measured_values_in_the_order_of_the_points() -> None:
 
 
 def at_arrays(made: RankFeed, step: int) -> Any:
-    return [np.asarray(a) for a in made.batch(made.chunk(step), tf.constant(step))[0].arrays]
+    return [np.asarray(a) for a in batch_at(made, step)[0].arrays]
 
 
 @local
@@ -312,11 +279,12 @@ def test_the_initial_points_reach_the_condition_that_holds_there() -> None:
 def test_ranks_of_a_real_group_count_their_points_together() -> None:
     everyone = sp.current_world().communicator
     made = feed(WANTED["fewer points than ranks"], everyone.rank, everyone.size)
-    assert count_points(made, everyone) == made.totals
-    batch = made.batch(made.chunk(0), tf.constant(0))
+    counts = everyone.allgather_object(made.counts)
+    assert tuple(map(sum, zip(*counts, strict=True))) == made.totals
+    batch = batch_at(made, 0)
     mine = float(sum(tf.reduce_sum(w * tf.reduce_sum(a[0], axis=1)) for w, a in batch))
     alone = feed(WANTED["fewer points than ranks"])
-    batch = alone.batch(alone.chunk(0), tf.constant(0))
+    batch = batch_at(alone, 0)
     expected = float(sum(tf.reduce_sum(w * tf.reduce_sum(a[0], axis=1)) for w, a in batch))
     np.testing.assert_allclose(sum(everyone.allgather_object(mine)), expected, rtol=1e-12)
     assert len(set(map(repr, everyone.allgather_object(made.description)))) == 1

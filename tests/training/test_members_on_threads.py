@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import Chunk, Loop
+from trainings import bits, branching_problem, stop_at
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
-from sciml_par.problems import Dirichlet, Interval, Problem, laplacian, poisson
+from sciml_par.problems import Interval, Problem, poisson
 from sciml_par.results import Result
 from sciml_par.training import (
     SGD,
@@ -40,13 +41,7 @@ def wave(number: int) -> Problem:
     return poisson(k=1 + number % 2, domain=Interval(0, 1))
 
 
-def branching(u: Any, x: Any) -> Any:
-    """What has no form for several members at once."""
-    r = laplacian(u, x) - 1.0
-    return tf.cond(tf.reduce_mean(r) > 0, lambda: r, lambda: 2 * r)
-
-
-BRANCHING = Problem(Interval(0, 1), branching, conditions=[Dirichlet(0.0)], name="branching")
+BRANCHING = branching_problem(Interval(0, 1))
 MODE = Ensemble(members_per_rank=MEMBERS, problems=wave)
 
 
@@ -71,15 +66,6 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Any:
     return small
 
 
-def bits(result: Result) -> list[Any]:
-    return [
-        (m.number, m.steps, m.ended, m.best_step, m.loss, m.loss_steps.tobytes())
-        + (m.term_losses.tobytes(), m.weights.best.tobytes(), m.weights.last.tobytes())
-        for m in result.members
-        if m.weights is not None
-    ]
-
-
 def check_equal(result: Result, reference: Result) -> None:
     assert len(result.members) == len(reference.members)
     for mine, other in zip(result.members, reference.members, strict=True):
@@ -92,15 +78,26 @@ def check_equal(result: Result, reference: Result) -> None:
             np.testing.assert_allclose(mine.weights.last, other.weights.last, rtol=1e-9)
 
 
-def stop_at(step: int) -> Any:
-    def stop(progress: Progress) -> None:
-        if progress.step >= step:
-            progress.stop("the test")
-
-    return stop
-
-
 TWO_PHASES: list[tuple[Any, int]] = [(Adam(1e-2), 30), (Adam(1e-3), 30)]
+
+
+@dataclass(frozen=True)
+class Coupled(SGD):
+    """Its state cannot be divided among members."""
+
+    def start(self, layout: Any, parameters: Any) -> Any:
+        members = parameters.shape[0]
+        return (*super().start(layout, parameters), tf.zeros([members, members], parameters.dtype))
+
+    def update(self, layout: Any, parameters: Any, gradient: Any, state: Any, *at: Any) -> Any:
+        parameters, new = super().update(layout, parameters, gradient, state[:-1], *at)
+        return parameters, (*new, state[-1])
+
+
+def fails_for_large_rates(u: Any, x: Any) -> Any:
+    return u(x) - 1.0 + 1e-3 * tf.sqrt(40.0 - u(x) ** 2)
+
+
 CASES: dict[str, dict[str, Any]] = {
     "rates, minibatches, phases": {
         "mode": Ensemble(members=MEMBERS, problems=wave, learning_rates=RATES),
@@ -116,7 +113,15 @@ CASES: dict[str, dict[str, Any]] = {
         "mode": Ensemble(members=MEMBERS, bootstrap=True),
         "optimizer": keras.optimizers.Nadam(1e-2),
     },
+    "more threads than members": {"threads": 3, "mode": Ensemble(members=2, problems=wave)},
+    "a loss that is not finite": {
+        "problem": Problem(Interval(0, 1), fails_for_large_rates, name="one"),
+        "mode": Ensemble(members=4, learning_rates=(1e-3, 2e-3, 1e3, 1e3)),
+        "log_every": 1,
+    },
+    "an optimizer that couples members": {"optimizer": Coupled(1e-3)},
 }
+ENDED = {"a loss that is not finite": ["all steps"] * 2 + ["not finite"] * 2}
 
 
 NORMS = "one set of points for all, norms"
@@ -133,16 +138,13 @@ NORMS = "one set of points for all, norms"
 )
 def test_members_on_two_threads_equal_those_on_one(case: str, on: Any) -> None:
     """Five members are two and three."""
-    divided = on(2, **CASES[case])
-    check_equal(divided, on(1, **CASES[case]))
-    assert bits(on(2, **CASES[case])) == bits(divided)
-
-
-@pytest.mark.long
-@local
-def test_there_may_be_more_threads_than_members(on: Any) -> None:
-    mode = Ensemble(members=2, problems=wave)
-    check_equal(on(3, mode=mode), on(1, mode=mode))
+    options = {**CASES[case]}
+    threads, whole = options.pop("threads", 2), on(1, **options)
+    divided = on(threads, **options)
+    check_equal(divided, whole)
+    assert ENDED.get(case, ["all steps"] * len(whole.members)) == [m.ended for m in whole.members]
+    if case in (NORMS, "rates, minibatches, phases"):
+        assert bits(on(threads, **options)) == bits(divided)
 
 
 @local
@@ -243,18 +245,6 @@ def test_a_phase_that_ends_early_on_one_thread_is_followed_by_the_next(on: Any) 
 
 
 @local
-def test_a_member_whose_loss_is_not_finite_ends_alone(on: Any) -> None:
-    def residual(u: Any, x: Any) -> Any:
-        return u(x) - 1.0 + 1e-3 * tf.sqrt(40.0 - u(x) ** 2)
-
-    problem = Problem(Interval(0, 1), residual, name="one")
-    mode = Ensemble(members=4, learning_rates=(1e-3, 2e-3, 1e3, 1e3))
-    one = on(1, problem, mode=mode, log_every=1)
-    assert [m.ended for m in one.members] == ["all steps", "all steps", "not finite", "not finite"]
-    check_equal(on(2, problem, mode=mode, log_every=1), one)
-
-
-@local
 def test_an_error_on_one_thread_is_raised_when_the_others_are_done(
     on: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,24 +277,6 @@ def test_callbacks_see_all_members(on: Any) -> None:
     on(2, callbacks=look)
     assert seen[-1] == (60, 60, MEMBERS, (0, 1, 2, 3, 4))
     assert {each[1:] for each in seen} == {seen[-1][1:]}
-
-
-@dataclass(frozen=True)
-class Coupled(SGD):
-    """Its state cannot be divided among members."""
-
-    def start(self, layout: Any, parameters: Any) -> Any:
-        members = parameters.shape[0]
-        return (*super().start(layout, parameters), tf.zeros([members, members], parameters.dtype))
-
-    def update(self, layout: Any, parameters: Any, gradient: Any, state: Any, *at: Any) -> Any:
-        parameters, new = super().update(layout, parameters, gradient, state[:-1], *at)
-        return parameters, (*new, state[-1])
-
-
-@local
-def test_members_of_an_optimizer_that_couples_them_are_not_divided(on: Any) -> None:
-    assert bits(on(2, optimizer=Coupled(1e-3))) == bits(on(1, optimizer=Coupled(1e-3)))
 
 
 @pytest.mark.ranks(least=2, most=2, reason="needs ranks that share members")

@@ -171,7 +171,7 @@ def test_what_is_refused(points: Callable[[], Any], message: str) -> None:
 
 
 def test_drawing_anew_needs_something_to_draw_and_data_that_are_functions() -> None:
-    with pytest.raises(InputError, match="has nothing to draw anew"):
+    with pytest.raises(InputError, match="resample_every needs random points"):
         feed(Points(100, method={"boundary": "sobol"}, resample_every=10), LINE)
     with pytest.raises(InputError, match="depend on the order of the points"):
         feed(Points(100, method="sobol", resample_every=10), MEASURED)

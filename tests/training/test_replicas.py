@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import State
+from trainings import everywhere
 
 import sciml_par.parallel as sp
 from sciml_par.errors import TrainingError
@@ -43,10 +44,6 @@ class Rounding(Adam):
 
 class Parting(Rounding):
     amount = 1e-2
-
-
-def everywhere(value: Any) -> list[Any]:
-    return sp.current_world().communicator.allgather_object(value)
 
 
 def weights(result: Result) -> bytes:

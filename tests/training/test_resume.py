@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from trainings import bits, branching, branching_problem, shared, stop_at
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError, OutputError
@@ -28,7 +28,6 @@ from sciml_par.training import (
     Points,
     Progress,
     ReLoBRaLo,
-    Result,
     SSBroyden,
     TargetLoss,
     WallTime,
@@ -51,13 +50,7 @@ small = partial(
 )
 
 
-def branching(u: Any, x: Any) -> Any:
-    """What has no form for several members at once."""
-    r = laplacian(u, x) - 1.0
-    return tf.cond(tf.reduce_mean(r) > 0, lambda: r, lambda: 2 * r)
-
-
-BRANCHING = Problem(Interval(-1, 1), branching, conditions=[Dirichlet(0.0)], exact=np.cos)
+BRANCHING = branching_problem(Interval(-1, 1), exact=np.cos)
 TWO_PHASES: list[tuple[Any, int]] = [(Adam(1e-2), 30), (Adam(1e-3), 30)]
 QUASI_NEWTON: dict[str, Any] = {
     "steps": None,
@@ -96,41 +89,6 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
         25,
     ),
 }
-
-
-def shared(tmp_path: Path) -> Path:
-    """The folder of rank 0, for all ranks."""
-    return sp.current_world().communicator.on_root(lambda: tmp_path)
-
-
-def stop_at(step: int) -> Any:
-    def stop(progress: Progress) -> None:
-        if progress.step >= step:
-            progress.stop("the test")
-
-    return stop
-
-
-def bits(result: Result) -> list[Any]:
-    """All that a training has found but times."""
-    found = []
-    for m in result.members:
-        weights = (
-            None if m.weights is None else (m.weights.best.tobytes(), m.weights.last.tobytes())
-        )
-        numbers = (
-            m.number,
-            m.steps,
-            m.ended,
-            m.loss,
-            m.best_loss,
-            m.best_step,
-            m.loss_steps.tolist(),
-        )
-        histories = (m.losses.tobytes(), m.term_losses.tobytes())
-        error = m.prediction.relative_l2_error
-        found.append((numbers, histories, weights, error))
-    return found
 
 
 @cache
@@ -314,7 +272,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "points": ({"points": POINTS[:-1]}, "points was array of shape .23, 1.*is array of shape .22"),
     "network": ({"network": partial(MLP, width=5, depth=1)}, "network.* was .*4.*is .*5.* here"),
     "optimizer": ({"optimizer": Adam(1e-2)}, "learning_rate of the optimizer was 0.001 there"),
-    "steps": ({"steps": 10}, "at step 25 already, and steps is 10 now"),
+    "steps": ({"steps": 10}, "at step 25, and steps is 10 now"),
     "mode": ({"mode": "ensemble"}, "of a training in mode 'data', and this one is in mode 'ensem"),
 }
 
@@ -420,7 +378,7 @@ def test_a_file_that_cannot_be_used_is_an_error_on_all_ranks(damage: str, tmp_pa
         "cut short": "is damaged: its end is missing",
         "one bit": "is damaged: its checksum does not fit",
         "empty": "is damaged: it is empty",
-        "foreign": "is no checkpoint of sciml_par",
+        "foreign": "is not a checkpoint of sciml_par",
         "newer": "is a checkpoint of format 7, and this sciml_par reads formats up to 1",
     }
     with pytest.raises(InputError, match=f"checkpoint.npz {expected[damage]}"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainings import branching_problem, warned
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -130,11 +131,7 @@ def test_a_residual_without_a_vectorized_form_is_trained_member_by_member(
     # On two threads the two would be parts of their own from the beginning.
     monkeypatch.setattr(preparation, "_threads", lambda world, group: 1)
 
-    def branching(u: Any, x: Any) -> Any:
-        r = laplacian(u, x) - 1.0
-        return tf.cond(tf.reduce_mean(r) > 0, lambda: r, lambda: 2 * r)
-
-    problem = Problem(Interval(0, 1), branching, conditions=[Dirichlet(0.0)], name="branching")
+    problem = branching_problem(Interval(0, 1))
     result = small(problem, mode=Ensemble(members=2), steps=20)
     assert [member.stacked_with for member in result.members] == [(0,), (1,)]
     assert len({member.loss for member in result.members}) == 2
@@ -202,10 +199,8 @@ def one_seed(d: int, m: int, *, dtype: str) -> MLP:
 @pytest.mark.parametrize("network", [one_seed, partial(tiny, seed=3)])
 def test_members_that_are_copies_of_one_are_named(network: Any) -> None:
     count = 2 * sp.size()
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
+    with warned("are copies of one model") as said:
         result = small(wave(0), network=network, mode=Ensemble(members=count), steps=3)
-    said = [str(w.message) for w in seen if "are copies of one model" in str(w.message)]
     assert len(said) == (sp.rank() == 0)
     assert all(text.startswith(f"train: {numbers_text(range(count))} are copies") for text in said)
     assert len({member.loss for member in result.members}) == 1

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainings import everywhere
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -24,7 +25,7 @@ from sciml_par.problems import (
     two_sines,
 )
 from sciml_par.training import Adam, Ensemble, Points, Result, train
-from sciml_par.training.members.seed import member_seed
+from sciml_par.training.members.initial_networks import member_seed
 from sciml_par.training.preparation.consistency import common_domain
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
@@ -54,10 +55,6 @@ def ensemble() -> Result:
 
 def own_problem() -> Problem:
     return poisson(k=sp.rank() + 1)
-
-
-def everywhere(value: Any) -> list[Any]:
-    return sp.current_world().communicator.allgather_object(value)
 
 
 def numbers_of(result: Result) -> list[Any]:
@@ -224,30 +221,11 @@ def test_refuses_bad_options(options: dict[str, Any], message: str) -> None:
         small(poisson(), **options)
 
 
-BAD_RESIDUALS = {
-    "None": (lambda u, x: None, "got None"),
-    "vector": (lambda u, x: u(x)[:, 0], r"shape \(9,\).*x\[:, 0:1\]"),
-    "outer": (lambda u, x: u(x) - x[:, 0], r"a value for every pair of points"),
-    "transposed": (lambda u, x: tf.transpose(u(x)), r"transposed|pair of points"),
-    "integer": (lambda u, x: tf.cast(u(x), tf.int32), "int32"),
-    "NumPy": (lambda u, x: np.zeros((9, 1)), "ndarray"),
-}
-
-
-@pytest.mark.ranks(most=1, reason="local")
-@pytest.mark.parametrize("case", BAD_RESIDUALS)
-def test_refuses_bad_residuals(case: str) -> None:
-    residual, message = BAD_RESIDUALS[case]
-    with pytest.raises(InputError, match=f"(?s)residual.*{message}"):
-        small(Problem(Interval(0, 1), residual, name=case))
-
-
 @pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_a_bad_residual_on_one_rank_is_an_error_on_all() -> None:
     culprit = sp.size() - 1
-    residual = BAD_RESIDUALS["None" if sp.rank() == culprit else "NumPy"][0]
-    good = poisson()
-    problem = Problem(Interval(0, 1), residual, name="bad") if sp.rank() == culprit else good
+    bad = Problem(Interval(0, 1), lambda u, x: None, name="bad")
+    problem = bad if sp.rank() == culprit else poisson()
     with pytest.raises(InputError, match="got None"):
         small(problem, mode="ensemble")
 

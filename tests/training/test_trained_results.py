@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from trainings import shared
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -69,10 +70,6 @@ def one_model() -> Result:
     return trained("data", partial(MLP, width=4, depth=1))
 
 
-def shared_folder(path: Path) -> Path:
-    return Path(sp.current_world().communicator.broadcast_object(str(path)))
-
-
 @pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_rank_0_predicts_with_the_networks_of_all_ranks() -> None:
     result = ensemble()
@@ -113,7 +110,7 @@ def test_the_last_weights(make: Any) -> None:
 
 def test_from_its_files_it_predicts_the_same(tmp_path: Path) -> None:
     result = ensemble()
-    folder = result.save(shared_folder(tmp_path) / "run", plots=False)
+    folder = result.save(shared(tmp_path) / "run", plots=False)
     if sp.rank() == 0:
         found = Result.load(folder)
         architectures = {width(rank) for rank in range(sp.size())}
@@ -137,7 +134,7 @@ def test_several_trainings_are_merged() -> None:
 def test_a_network_that_keras_cannot_save_predicts_where_it_was_trained(tmp_path: Path) -> None:
     """On rank 0 the network of that rank serves, as far as it is of the same architecture."""
     result = trained("ensemble", lambda: Unsavable(4))
-    result.save(shared_folder(tmp_path) / "run", plots=False)
+    result.save(shared(tmp_path) / "run", plots=False)
     if sp.rank() == 0:
         assert result.predict(X).members.shape == (sp.size(), 30, 1)
     other = trained("ensemble", lambda: Unsavable(width(sp.rank())))
@@ -164,7 +161,7 @@ def test_a_keras_model_and_what_the_problem_makes_of_it(tmp_path: Path) -> None:
         outputs=("temperature",),
     )
     result = trained("ensemble", residual_network, problem)
-    folder = result.save(shared_folder(tmp_path) / "run", plots=False)
+    folder = result.save(shared(tmp_path) / "run", plots=False)
     if sp.rank() == 0:
         x = result.members[0].prediction.x
         expected = np.stack([member.prediction.u for member in result.members])
@@ -195,7 +192,7 @@ def test_each_member_predicts_by_the_ansatz_of_its_problem(
     problems = [of_factor(factor) for factor in factors]
     mode = Ensemble(members=2, problems=problems, seeds=[7, 7])
     result = trained(mode, partial(MLP, width=4, depth=1), problems[0])
-    folder = result.save(shared_folder(tmp_path) / "run", plots=False)
+    folder = result.save(shared(tmp_path) / "run", plots=False)
     merged = Result.merge([result, result])
     if sp.rank() == 0:
         with_given = Result.load(folder, problem=[of_factor(factor) for factor in factors])
@@ -210,6 +207,6 @@ def test_each_member_predicts_by_the_ansatz_of_its_problem(
     if sp.size() == 2:
         alone = trained("ensemble", partial(MLP, width=4, depth=1), problems[sp.rank()])
         if sp.rank() == 0:
-            with pytest.raises(InputError, match="ansatz of member 1 is another one.*on rank 1"):
+            with pytest.raises(InputError, match="ansatz of member 1 differs from.*on rank 1"):
                 alone.predict(X)
     sp.barrier()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import Engine, Rows
+from trainings import shared
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -83,11 +84,6 @@ small = partial(
 @cache
 def found() -> Result:
     return small(decay(), optimizer=LevenbergMarquardt(), steps=40, log_every=10)
-
-
-def shared(tmp_path: Path) -> Path:
-    """The folder of rank 0, for all ranks."""
-    return sp.current_world().communicator.on_root(lambda: tmp_path)
 
 
 @two

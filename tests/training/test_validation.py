@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainings import shared, warned
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
@@ -157,10 +158,9 @@ over_fitting = partial(
 
 def few(**options: Any) -> tuple[Result, list[str]]:
     """A training that over-fits, and its warnings on this rank."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned("others") as told:
         result = over_fitting(**options)
-    return result, [str(each.message) for each in caught if "others" in str(each.message)]
+    return result, told
 
 
 @pytest.mark.parametrize("progress", [False, True])
@@ -187,7 +187,7 @@ def test_a_program_that_prints_the_table_says_it_once(capsys: pytest.CaptureFixt
 
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     result, _ = few()
-    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    folder = shared(tmp_path)
     result.save(folder / "run", plots=False)
     last = result.using("last")
     last.save(folder / "last", plots=False)

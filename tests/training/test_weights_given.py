@@ -71,7 +71,9 @@ def test_what_cannot_be_used_is_refused_before_any_training(case: str) -> None:
 
 def test_weights_of_points_need_the_same_points_at_all_steps() -> None:
     batches = Points(64, batch_size=16)
-    with pytest.raises(InputError, match="SelfAdaptive has a weight for each point.*GradientNorm"):
+    with pytest.raises(
+        InputError, match="SelfAdaptive carries a weight for each point.*GradientNorm"
+    ):
         small(PLATE, points=batches, weights=SelfAdaptive(), steps=1)
 
 

@@ -1,4 +1,4 @@
-"""What a training was called with."""
+"""The arguments of a training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sciml_par.problems.problem import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What `train` was called with."""
+    """The arguments of `train`."""
 
     problem: Problem
     network: Any
@@ -39,7 +39,7 @@ _LONGEST, _LONGEST_LIST = 200, 20
 
 
 def texts_of(arguments: Arguments) -> dict[str, Any]:
-    """Return the arguments by name, those that were given as objects in words."""
+    """Return the arguments by name, objects as short texts."""
     return {each.name: _plain(getattr(arguments, each.name)) for each in fields(arguments)}
 
 

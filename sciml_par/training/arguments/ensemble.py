@@ -28,7 +28,7 @@ class Ensemble(ByName):
     Parameters
     ----------
     members : of the whole job, the same on any number of ranks.
-    members_per_rank : in place of `members`, that many for each group; 1 by default.
+    members_per_rank : in place of `members`, this number for each group; 1 by default.
     ranks_per_member : how many ranks train a member together. By default 1, and where there are
         fewer members than ranks, as many as divide the ranks evenly.
     problems : the problem of each member: a sequence, or a function of the member's number. By
@@ -37,7 +37,7 @@ class Ensemble(ByName):
     bootstrap : train each member on a sample of the interior points and of the rows of
         `Observations`, drawn with replacement (Efron 1979).
     learning_rates : initial learning rates of the members, a sequence. They take the place of the
-        optimizer's own, and its schedule is scaled accordingly.
+        optimizer's rate, and its schedule is scaled accordingly.
     """
 
     members: int | None = None
@@ -104,7 +104,7 @@ def as_mode(mode: Any) -> Ensemble | None:
 
 
 def divide(ensemble: Ensemble | None, *, rank: int, size: int) -> Division:
-    """Who trains what."""
+    """Return the group of a rank and its members."""
     if ensemble is None:
         return Division(0, 1, (0,), 1)
     together = _ranks_per_member(ensemble, size)

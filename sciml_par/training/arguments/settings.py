@@ -1,4 +1,4 @@
-"""How a training is to run, checked once."""
+"""The checked settings of a training, and at which steps it is recorded."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Records:
-    """After which steps the loss is recorded: multiples of `every`, or by default of 10^k.
+    """Record the loss at multiples of `every` steps, or by default of 10^k.
 
-    How many steps there will be need not be known, as a training may be stopped at any time. So k
-    grows with the steps made, and at the end the history is thinned to multiples of 1, 2 or 5 times
-    a power of ten, about 500 of them. All depends on the steps alone, so that ranks agree and a
-    training that is resumed has the records of one that was not interrupted.
+    A training may be stopped at any time, so k grows with the steps made. At the end the history is
+    thinned to about 500 multiples of 1, 2 or 5 times a power of ten. All depends on the steps
+    alone, so that ranks agree, and a resumed training has the records of an uninterrupted one.
     """
 
     every: int | None

@@ -1,4 +1,4 @@
-"""Where and when the state of a training is written to files, from which it can go on."""
+"""Where and when the state of a training is written to files, for resuming it."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def check_checkpoint(checkpoint: Any, resume: Any) -> None:
         )
     if not isinstance(resume, bool) and not (isinstance(resume, str) and resume == AUTO):
         raise InputError(
-            f"train: expected resume to be True, False or 'auto', which begins anew where there is "
-            f"no checkpoint; got {resume!r}. The folder is that of checkpoint=Checkpoint(folder)."
+            f"train: expected resume to be True, False or 'auto', which starts anew without a "
+            f"checkpoint; got {resume!r}. The folder is that of checkpoint=Checkpoint(folder)."
         )
     if resume and checkpoint is None:
         raise InputError(
             f"train: resume={resume!r} needs checkpoint=Checkpoint(folder) with the folder of the "
-            f"training that is to go on."
+            f"training that continues."
         )

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par._text import listed
 from sciml_par.errors import InputError
 from sciml_par.results.stored.files import versions
 from sciml_par.training.checkpoints.checkpoint_file import Content
@@ -21,14 +20,14 @@ from sciml_par.training.run.meeting import Meeting
 
 FloatArray = npt.NDArray[np.float64]
 
+# What a course has counted and measured.
+_MEASURED = ("seconds_compile", "seconds_train", "times_brought_together", "largest_drift")
+
 
 def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatArray]) -> Content:
     """Return the courses as they are.
 
-    Parameters
-    ----------
-    terms : of the loss at the weights of now, [M, T], by the number of the course; there are none
-        of those that have not begun.
+    terms : of the loss at the present weights, [M, T], by the numbers of courses that have begun.
     """
     arrays: dict[str, Any] = {}
     courses = []
@@ -56,10 +55,7 @@ def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatAr
                 "phase_start": course.position.phase_start,
                 "step": course.position.step,
                 "leaves": len(leaves),
-                "seconds_compile": course.seconds_compile,
-                "seconds_train": course.seconds_train,
-                "times_brought_together": course.times_brought_together,
-                "largest_drift": course.largest_drift,
+                **{name: getattr(course, name) for name in _MEASURED},
             }
         )
     texts = {
@@ -83,13 +79,12 @@ def _shape_of_records(course: Course) -> tuple[int, int]:
 def check_identity(content: Content, identity: Identity, path: Path) -> None:
     """Check that a checkpoint is of this training."""
     texts = content.texts
-    members = [course["members"] for course in texts["courses"]]
-    pairs = list(zip(texts["fixed"], identity.fixed, strict=False))
     # The number of members is one of the texts of the run, which are compared first.
-    for saved, now in pairs:
-        _compare(saved, now, "", path, texts)
+    for saved, now in zip(texts["fixed"], identity.fixed, strict=False):
+        _compare(saved, now, "", path)
     if len(texts["fixed"]) != len(identity.fixed):
-        raise InputError(_other_text(path, "members of this group", str(members), "others", texts))
+        members = [course["members"] for course in texts["courses"]]
+        raise InputError(_other_text(path, "members of this group", members, "others"))
     for course in texts["courses"]:
         _check_phases(course, identity, path, texts)
 
@@ -100,13 +95,11 @@ def restore(content: Content, meeting: Meeting, path: Path) -> None:
     saved_members = [tuple(course["members"]) for course in texts["courses"]]
     members = [course.stack.numbers for course in meeting.courses]
     if saved_members != members:
-        raise InputError(
-            _other_text(path, "members of one stack", str(saved_members), str(members), texts)
-        )
+        raise InputError(_other_text(path, "members of one stack", saved_members, members))
     for i, (course, saved) in enumerate(zip(meeting.courses, texts["courses"], strict=True)):
         _restore_course(course, i, saved, arrays, path)
-        course.times_brought_together = saved["times_brought_together"]
-        course.largest_drift = saved["largest_drift"]
+        for name in _MEASURED:
+            setattr(course, name, saved[name])
 
 
 def stored_terms(content: Content) -> dict[int, FloatArray]:
@@ -127,8 +120,6 @@ def _restore_course(
     course.records = [arrays[f"course-{i}/records"]]
     none = np.empty((*course.records[0].shape[:2], 0))
     course.weights = [arrays.get(f"course-{i}/weights", none)]
-    course.seconds_compile = saved["seconds_compile"]
-    course.seconds_train = saved["seconds_train"]
     course.restore_points(
         {name: arrays[f"course-{i}/{name}"] for name in course.kept_points}
         if f"course-{i}/points" in arrays
@@ -137,54 +128,42 @@ def _restore_course(
     if not course.restore(position, leaves):
         raise InputError(
             f"train: the checkpoint {path} holds tensors of other shapes or types than this "
-            f"training has. It was written by another version of the optimizer or the network: go "
-            f"on with that one, or start anew in another folder."
+            f"training has. Start anew in another folder."
         )
 
 
 def _check_phases(
     course: dict[str, Any], identity: Identity, path: Path, texts: dict[str, Any]
 ) -> None:
-    """The phases that have begun must be the same; the last of them may have more steps now."""
+    """Check that the phases that have begun are the same, but for more steps of the last one."""
     current = course["phase"]
     if current >= len(identity.steps):
-        raise InputError(
-            _other_text(path, "the number of phases", len(texts["steps"]), len(identity.steps), {})
-        )
+        counts = len(texts["steps"]), len(identity.steps)
+        raise InputError(_other_text(path, "the number of phases", *counts))
     for k in range(current + 1):
         where = f" of phase {k + 1}" if len(texts["phases"]) > 1 else ""
-        _compare(texts["phases"][k], identity.phases[k], where, path, texts)
+        _compare(texts["phases"][k], identity.phases[k], where, path)
     for k in range(current):
         if texts["steps"][k] != identity.steps[k]:
             name = f"steps of phase {k + 1}"
-            raise InputError(_other_text(path, name, texts["steps"][k], identity.steps[k], texts))
+            raise InputError(_other_text(path, name, texts["steps"][k], identity.steps[k]))
     made = course["step"] - course["phase_start"]
     if made > identity.steps[current]:
         raise InputError(
-            f"train: the checkpoint {path} is at step {made:,} already, and steps is "
+            f"train: the checkpoint {path} is at step {made:,}, and steps is "
             f"{identity.steps[current]:,} now. Ask for as many steps as before, or for more."
         )
 
 
-def _compare(
-    saved: Description, now: Description, where: str, path: Path, texts: dict[str, Any]
-) -> None:
+def _compare(saved: Description, now: Description, where: str, path: Path) -> None:
     for name in dict.fromkeys([*saved, *now]):
         there, here = saved.get(name, "nothing"), now.get(name, "nothing")
         if there != here:
-            raise InputError(_other_text(path, name + where, there, here, texts))
+            raise InputError(_other_text(path, name + where, there, here))
 
 
-def _other_text(path: Path, name: str, there: Any, here: Any, texts: dict[str, Any]) -> str:
+def _other_text(path: Path, name: str, there: Any, here: Any) -> str:
     return (
         f"train: the checkpoint {path} is of another training: {name} was {there} there, and is "
-        f"{here} here. Go on with the same arguments, or start anew in another folder."
-        f"{_versions_text(texts)}"
+        f"{here} here. Resume with the same arguments, or start anew in another folder."
     )
-
-
-def _versions_text(texts: dict[str, Any]) -> str:
-    """A function's code has another digest in another version of Python."""
-    saved, now = texts.get("versions", {}), versions()
-    unlike = [f"{name} {saved[name]}" for name in saved if now.get(name) != saved[name]]
-    return f" (It was written with {listed(unlike)}.)" if unlike else ""

@@ -70,7 +70,7 @@ def from_bytes(raw: bytes, path: Path) -> Content:
     if version.isdigit() and int(version) > FORMAT:
         raise InputError(
             f"train: {path} is a checkpoint of format {int(version)}, and this sciml_par reads "
-            f"formats up to {FORMAT}. Go on with the sciml_par that has written it, or a newer one."
+            f"formats up to {FORMAT}. Use the version of sciml_par that wrote it, or a newer one."
         )
     if not version.isdigit() or digest != _digest(archive, int(version)).encode():
         raise InputError(_damaged_text(path, "its checksum does not fit its content"))
@@ -137,8 +137,8 @@ def _no_checkpoint_text(raw: bytes, path: Path) -> str:
     if raw.startswith(_ZIP):
         return _damaged_text(path, "its end is missing, or another program has written it")
     return (
-        f"train: {path} is no checkpoint of sciml_par. Name the folder of the training that is to "
-        f"go on, or move the file away to start anew."
+        f"train: {path} is not a checkpoint of sciml_par. Name the folder of the training that "
+        f"continues, or move the file away to start anew."
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes checkpoints between chunks of steps."""
+"""Write checkpoints between chunks of steps."""
 
 from __future__ import annotations
 
@@ -19,14 +19,10 @@ from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
 
 
 class CheckpointWatcher(Watcher):
-    """Writes a group's file at multiples of some steps, when all stop, and at the end.
+    """Write a group's file at multiples of some steps, when all stop, and at the end.
 
-    A file that cannot be written does not end the training: it is told, and tried again at the
-    next multiple.
-
-    Parameters
-    ----------
-    take_apart : makes a computation of each member of a course, where they cannot be one.
+    A file that cannot be written does not end the training: a line reports it, and it is tried
+    again at the next multiple.
     """
 
     def __init__(
@@ -48,11 +44,9 @@ class CheckpointWatcher(Watcher):
         self._problem: str | None = None
 
     def longest_chunk(self, step: int) -> int:
-        """See `Watcher`: up to the next multiple."""
         return NO_LIMIT if self._every is None else self._every - step % self._every
 
     def met(self, meeting: Meeting) -> str | None:
-        """See `Watcher` (collective in the group, where a file is due)."""
         now = tuple(course.step for course in meeting.courses)
         moved, self._seen = now != self._seen, now
         course = meeting.course
@@ -66,10 +60,7 @@ class CheckpointWatcher(Watcher):
         return self._write(meeting, now, terms)
 
     def _terms_of(self, meeting: Meeting) -> dict[int, FloatArray]:
-        """Return the terms of the loss at the weights of each course that has begun.
-
-        Those of courses that have made no step since are known.
-        """
+        """Return the terms at the weights of courses that have begun (collective)."""
         for i, course in enumerate(meeting.courses):
             known = i in self._terms and self._terms[i][0] == course.step
             if course.step > 0 and not known:
@@ -95,13 +86,13 @@ class CheckpointWatcher(Watcher):
         else:
             self._written = now
         if self._problem is None or before is not None:
-            return None  # it has been told already
+            return None  # it has been reported
         again = "" if self._every is None else f"; it is tried again every {self._every:,} steps"
-        return f"{self._problem}. Training goes on{again}"
+        return f"{self._problem}. Training continues{again}"
 
 
 def _lost(meeting: Meeting) -> bool:
-    """Whether no member has ever had a finite loss, so that there is nothing to go on from."""
+    """Return whether no member has ever had a finite loss, so that nothing can be resumed."""
     return not any(
         np.any((course.ended != NOT_FINITE) | np.isfinite(course.state.best_loss.numpy()))
         for course in meeting.courses

@@ -1,4 +1,4 @@
-"""Begin a training where a checkpoint left it."""
+"""Start a training where a checkpoint left it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> No
 def scattered_before(
     checkpoint: Checkpoint | None, resume: bool | str, world: Communicator
 ) -> bool | None:
-    """Whether the training that goes on laid out its points by Sobol's sequence (collective).
+    """Return whether the resumed training has points of Sobol's sequence (collective).
 
-    Its phases decided that, and there may be others now. None if it begins anew.
+    Its phases decided that, and there may be others now. None if the training starts anew.
     """
-
     if checkpoint is None or not resume:
         return None
 
@@ -57,12 +56,12 @@ def begin_from(
     ready: Preparation,
     world: Communicator,
 ) -> list[CheckpointWatcher]:
-    """Bring the courses to where a checkpoint left them, if that is asked for (collective)."""
+    """Resume from a checkpoint if that is asked for, and return what writes them (collective)."""
     if checkpoint is None:
         return []
     world.on_root(lambda: _claim(checkpoint, resume))
     path = checkpoint.file(mode=ready.settings.mode, group=ready.group_number)
-    resumed = bool(resume) and _go_on(meeting, ready, checkpoint, path, world)
+    resumed = bool(resume) and _resume(meeting, ready, checkpoint, path, world)
     return [
         CheckpointWatcher(
             path,
@@ -80,13 +79,12 @@ def _claim(checkpoint: Checkpoint, resume: bool | str) -> None:
     if resume is True and not files:
         raise InputError(
             f"train: there is no checkpoint in {folder} (in {Path.cwd()}) to resume from. Name the "
-            f"folder of the training that is to go on; resume='auto' begins anew where there is "
-            f"none."
+            f"folder of another training, or write resume='auto', which starts anew without one."
         )
     if not resume and files and not checkpoint.overwrite:
         raise InputError(
             f"train: {folder} holds {listed([file.name for file in files[:3]])} of another "
-            f"training, which would be lost. Go on from it with resume=True, name another folder, "
+            f"training, which would be lost. Continue it with resume=True, name another folder, "
             f"or allow Checkpoint(…, overwrite=True)."
         )
     claim_folder(folder, overwrite=True)
@@ -96,13 +94,12 @@ def _claim(checkpoint: Checkpoint, resume: bool | str) -> None:
             file.unlink(missing_ok=True)
 
 
-def _go_on(
+def _resume(
     meeting: Meeting, ready: Preparation, checkpoint: Checkpoint, path: Path, world: Communicator
 ) -> bool:
-    """Bring this group's courses to where its file left them, if there is one (collective).
+    """Bring this group's courses to where its file left them, if it exists (collective).
 
-    Rank 0 of each group reads. A group without a file begins anew, as one does that was killed
-    before its first; what it computes is the same.
+    Rank 0 of each group reads. A group that was killed before its first file starts anew.
     """
 
     def find() -> Content | None:
@@ -116,17 +113,15 @@ def _go_on(
         return content
 
     content = ready.group.broadcast_object(world.attempt(find))
-
-    def bring() -> None:
-        if content is not None:
-            restore(content, meeting, path)
-
-    world.attempt(bring)
-    found = [] if content is None else _differences(content, meeting, ready, path)
+    world.attempt(lambda: None if content is None else restore(content, meeting, path))
+    # The terms are computed by all ranks of the group, outside of `attempt`.
+    stored = {} if content is None else stored_terms(content)
+    said = [difference(meeting.courses[i], stored[i], ready.take_apart, path) for i in stored]
 
     def refuse() -> None:
-        if found:
-            raise InputError(found[0])
+        for text in said:
+            if text is not None:
+                raise InputError(text)
 
     world.attempt(refuse)
     if content is not None:
@@ -135,21 +130,14 @@ def _go_on(
     return content is not None
 
 
-def _differences(content: Content, meeting: Meeting, ready: Preparation, path: Path) -> list[str]:
-    """What tells the problem of the checkpoint from this one (collective in the group)."""
-    stored = stored_terms(content)
-    said = [difference(meeting.courses[i], stored[i], ready.take_apart, path) for i in stored]
-    return [text for text in said if text is not None]
-
-
 def _refuse_other_names(checkpoint: Checkpoint, path: Path) -> None:
-    """In mode "data" there is one file, of ensembles one for each group of ranks."""
+    """Check that the folder has no checkpoints of the other mode."""
     of_ensemble = path.stem != CHECKPOINT
     others = [file.name for file in checkpoint.files()]
     if others and (of_ensemble == (f"{CHECKPOINT}.npz" in others)):
         raise InputError(
             f"train: {path.parent} holds {others[0]}, of a training in mode "
             f"{'data' if of_ensemble else 'ensemble'!r}, and this one is in mode "
-            f"{'ensemble' if of_ensemble else 'data'!r}. Go on in the same mode, or start anew in "
+            f"{'ensemble' if of_ensemble else 'data'!r}. Resume in the same mode, or start anew in "
             f"another folder."
         )

@@ -20,10 +20,9 @@ _MARGIN = 16.0
 def terms_of_now(
     course: Course, take_apart: Callable[[Course], None], parameters: FloatArray | None = None
 ) -> FloatArray:
-    """Return the terms at the weights of now, or at θ: [M, p], as [M, T] (collective in its group).
+    """Return the terms at the present weights, or at θ: [M, p], as [M, T] (collective).
 
-    They are those of the batch of the next step. Another problem has others, whatever it reads:
-    globals, attributes, entries of a dict, files.
+    They are those of the batch of the next step. They show another problem, whatever it reads.
     """
     try:
         return course.terms_here(parameters)
@@ -35,11 +34,11 @@ def terms_of_now(
 def difference(
     course: Course, stored: FloatArray, take_apart: Callable[[Course], None], path: Path
 ) -> str | None:
-    """Return what to say where the terms are others than those stored (collective in its group).
+    """Return a sentence if the terms differ from those stored, else None (collective in its group).
 
-    Terms of another number of ranks, or another processor, differ by rounding. How much that is
-    depends on what cancels in a residual: terms far above their rounding agree to half the digits.
-    Where they do not, terms at weights with relative changes of some units of rounding tell.
+    On another number of ranks or another processor, terms differ by rounding. Terms far above their
+    rounding agree to half the digits. If they do not, terms at weights with relative changes of
+    some units of rounding show how large rounding is.
     """
     now = terms_of_now(course, take_apart)
     theta = course.state.parameters.numpy()

@@ -8,20 +8,18 @@ from dataclasses import fields
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from sciml_par._checks import is_integer, is_number
 from sciml_par._other_names import ByName
-
-_SIMPLE = (bool, int, float, str, type(None))
+from sciml_par.training.identity.fingerprint import of_array
 
 
 class Described(ByName):
-    """A frozen dataclass that says what it is made of."""
+    """A frozen dataclass with a description and a key."""
 
     def describe(self) -> dict[str, str]:
-        """Names of the hyper-parameters, and their values as short texts (local).
-
-        Two ranks that were given the same have equal descriptions.
-        """
+        """Return the hyper-parameters by name, as texts that are equal on all ranks (local)."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
         return {"kind": type(self).__qualname__} | {
             name: text_of(value) for name, value in values.items()
@@ -29,31 +27,49 @@ class Described(ByName):
 
     @property
     def key(self) -> Hashable:
-        """Equal for two objects which put the same operations into a compiled loop."""
+        """A key that is equal for objects with the same operations in a compiled loop."""
         values = (getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
         return (type(self), *map(key_of, values))
 
 
 def text_of(value: Any) -> str:
-    """Return a hyper-parameter as a short text that has no address of an object in it."""
+    """Return a value as a short text that is equal in all processes and has no addresses.
+
+    Arrays are given by a digest, functions and other objects by their names.
+    """
     if isinstance(value, Described):
         found = value.describe()
         inner = ", ".join(f"{n}={text}" for n, text in found.items() if n != "kind")
         return f"{found['kind']}({inner})"
+    if value is None or isinstance(value, bool | str):
+        return repr(value)
     if is_integer(value):
         return repr(int(value))
-    if is_number(value):
-        return repr(float(value))
-    if isinstance(value, _SIMPLE):
-        return repr(value)
+    number = _as_number(value)
+    if number is not None:
+        return repr(number)
+    if isinstance(value, np.ndarray):
+        return of_array(value)
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(text_of, value)) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k}: {text_of(v)}" for k, v in sorted(value.items())) + "}"
-    if isinstance(value, re.Pattern):
-        # Keras makes it of a set of words, which has no order.
+    if isinstance(value, re.Pattern):  # Keras makes it of a set of words, which has no order
         return repr("|".join(sorted(value.pattern.split("|"))))
     return str(getattr(value, "__qualname__", None) or type(value).__qualname__)
+
+
+def _as_number(value: Any) -> float | None:
+    """Return a floating-point number, also as an array, tensor or variable without axes."""
+    if is_number(value):
+        return float(value)
+    if getattr(value, "shape", None) != () or not hasattr(value, "dtype"):
+        return None
+    try:
+        array = np.asarray(value)
+    except Exception:  # a symbolic tensor, or an object that only looks like an array
+        return None
+    return float(array) if array.dtype.kind == "f" else None
 
 
 def key_of(value: Any) -> Hashable:

@@ -1,4 +1,4 @@
-"""The networks of a rank before their training, each with its seed."""
+"""The seeds and networks of members before their training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.network import Network
@@ -31,8 +33,7 @@ def network_of_member(
     if network is not None and members > 1 and not is_factory(network):
         raise InputError(
             f"train: network={type(network).__name__} is one model, but {members} are to be "
-            f"trained, each with weights of its own; give a function that makes it, as "
-            f"network=lambda: keras.Sequential([...])."
+            f"trained; give a function that makes it, as network=lambda: keras.Sequential([...])."
         )
     d, m = problem.domain.dimension, problem.network_outputs
     prefers = [each for each in optimizers if each.prefers_centres]
@@ -64,8 +65,17 @@ def network_of_member(
     return made.with_others(others)
 
 
+def member_seed(seed: int, member: int) -> int:
+    """Return the seed of a member: different for each member and the same in every run.
+
+    NumPy's SeedSequence keeps the seeds of neighbouring runs apart.
+    """
+    sequence = np.random.SeedSequence(seed, spawn_key=(member,))
+    return int(sequence.generate_state(1, np.uint32)[0])
+
+
 def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the corners of the box in which the network's inputs lie, if scaled then so."""
+    """Return the corners of the box of the network's inputs, scaled or not."""
     domain = problem.domain
     if problem.input_scaling:
         return (-1.0,) * domain.dimension, (1.0,) * domain.dimension
@@ -73,18 +83,18 @@ def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...
 
 
 def _of_initial_weights(model: Any, open_to_it: bool, optimizer: str) -> tuple[str, ...]:
-    """What there is to say of a network made for an optimizer that prefers centres."""
+    """Return notes on a network made for an optimizer that prefers centres."""
     if open_to_it and model.initial_weights == CENTRES:
         return (
-            f"the units of the network's first layer begin with centres spread over the domain, "
+            f"the units of the network's first layer start with centres spread over the domain, "
             f"which {optimizer} prefers; network=functools.partial(MLP, initial_weights='glorot') "
             f"changes it.",
         )
     if not open_to_it and model.initial_weights is None:
         return (
-            f"the network begins with Glorot's weights, but {optimizer} is quicker where the units "
-            f"of the first layer have centres spread over the domain; let the function that makes "
-            f"the network take the arguments initial_weights and box and pass them on to MLP, or "
-            f"make the choice there: MLP(..., initial_weights='glorot').",
+            f"the network starts with Glorot's weights, but {optimizer} is faster if the units of "
+            f"the first layer have centres spread over the domain. Let the function that makes the "
+            f"network take the arguments initial_weights and box and pass them on to MLP, or write "
+            f"MLP(..., initial_weights='glorot') there.",
         )
     return ()

@@ -1,8 +1,8 @@
-"""Members of a rank that are one computation."""
+"""Members of a rank that form one computation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -17,27 +17,23 @@ from sciml_par.training.loss.function_networks import keys_of_functions
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.traced_terms import TracedTerms
 from sciml_par.training.points.feed import Feed
+from sciml_par.training.points.rank_feed import RankFeed, StackedFeed
 
 
 @dataclass(frozen=True)
 class MemberSetup:
     """One member before its training.
 
-    Attributes
-    ----------
-    number : in the whole ensemble.
-    seed : of its initial weights.
-    problem, network, feed : what it solves, by which network, on which points of this rank.
-    rate_factor : what the learning rate is multiplied by.
-    unknowns : the initial parameters of the problem's unknowns, [q].
-    traced : what the terms of its loss compute; None where that is not needed.
+    `seed` is that of its initial weights, `feed` has this rank's points, `rate_factor` multiplies
+    the learning rate, and `unknowns` are the initial parameters of the problem's unknowns, [q].
+    `traced` is None where it is not needed.
     """
 
     number: int
     seed: int
     problem: Problem
     network: Network
-    feed: Any
+    feed: RankFeed
     rate_factor: float
     unknowns: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
     traced: TracedTerms | None = None
@@ -65,64 +61,56 @@ class Stack:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Of the members."""
+        """The numbers of the members."""
         return tuple(each.number for each in self.setups)
 
     @property
     def problem(self) -> Problem:
-        """Of the first member; those of the others differ in data and weights at most."""
+        """The first member's problem; those of the others differ in data and weights at most."""
         return self.setups[0].problem
 
     @property
     def network(self) -> Network:
-        """Of the first member; the others differ in their parameters only."""
+        """The first member's network; the others differ in their parameters only."""
         return self.setups[0].network
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Of the loss."""
+        """The terms of the loss."""
         return self.problem.terms
 
 
-def make_stacks(
-    setups: Sequence[MemberSetup],
-    *,
-    join: Callable[[Sequence[Any]], Feed],
-    precision: str,
-) -> list[Stack]:
+def make_stacks(setups: Sequence[MemberSetup], precision: str) -> list[Stack]:
     """Divide a rank's members into as few stacks as there are different computations."""
     alike: dict[Hashable, list[MemberSetup]] = {}
     for setup in setups:
         key = _computation(setup)
-        # What cannot be compared is a computation of its own.
+        # A member that cannot be compared is a separate computation.
         alike.setdefault(("alone", setup.number) if key is None else key, []).append(setup)
     return [
-        _stack(members, key if key[0] != "alone" else None, join, precision)  # type: ignore[index]
+        _stack(members, key if key[0] != "alone" else None, precision)  # type: ignore[index]
         for key, members in alike.items()
     ]
 
 
-def divided(
-    stack: Stack, count: int, *, join: Callable[[Sequence[Any]], Feed], precision: str
-) -> list[Stack]:
-    """`count` stacks of its members in their order, as equal as can be."""
+def divided(stack: Stack, count: int, precision: str) -> list[Stack]:
+    """Divide a stack into `count` stacks of about equally many members, in their order."""
     members = len(stack.setups)
     ends = [members * k // count for k in range(count + 1)]
-    return [
-        _stack(stack.setups[first:end], stack.key, join, precision) for first, end in pairwise(ends)
-    ]
+    return [_stack(stack.setups[first:end], stack.key, precision) for first, end in pairwise(ends)]
 
 
-def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, precision: str) -> Stack:
+def _stack(setups: Sequence[MemberSetup], key: Hashable | None, precision: str) -> Stack:
     variables = [setup.network.trainable_variables for setup in setups]
     rows = [
         np.concatenate([*(np.asarray(v).ravel() for v in each), setup.unknowns])
         for each, setup in zip(variables, setups, strict=True)
     ]
     factors = [[setup.rate_factor] for setup in setups]  # in double precision
+    feeds = [setup.feed for setup in setups]
     return Stack(
         setups=tuple(setups),
-        feed=join([setup.feed for setup in setups]),
+        feed=feeds[0] if len(feeds) == 1 else StackedFeed(feeds),
         layout=ParameterLayout.of(
             variables[0],
             setups[0].problem.unknowns,
@@ -136,7 +124,7 @@ def _stack(setups: Sequence[MemberSetup], key: Hashable | None, join: Any, preci
 
 
 def _computation(setup: MemberSetup) -> Hashable | None:
-    """What the member's loss computes from parameters and points; None if that is unknown."""
+    """Return a key of what a member's loss computes; None if that is unknown."""
     problem = setup.problem
     terms = None if setup.traced is None else setup.traced.key
     scaled = problem.domain if problem.input_scaling else "not scaled"

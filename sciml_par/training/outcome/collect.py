@@ -1,4 +1,4 @@
-"""From what each rank has found to one result: numbers for all ranks, arrays for rank 0."""
+"""Collect the members of all ranks: numbers on all ranks, arrays on rank 0."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def collect(
 
 
 def _numbers(member: Member, rank: int) -> Member:
-    """Return what all ranks learn; the recorded losses from the first of a member's ranks."""
+    """Return the part for all ranks; recorded losses come from the first of a member's ranks."""
     (contribution,) = member.contributions
     known = replace(
         member,
@@ -105,7 +105,7 @@ def _numbers(member: Member, rank: int) -> Member:
 
 
 def _arrays(member: Member, rank: int) -> Member:
-    """Return what rank 0 learns; all arrays from the first of a member's ranks."""
+    """Return the part for rank 0; all arrays come from the first of a member's ranks."""
     if member.rank != rank:
         return replace(_numbers(member, rank), contributions=member.contributions)
     functions = tuple(replace(each, field=None) for each in member.functions)

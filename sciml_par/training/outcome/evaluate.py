@@ -1,4 +1,4 @@
-"""What a trained network says on a grid, beside the exact solution."""
+"""The prediction of a trained network on a grid, with the exact solution."""
 
 from __future__ import annotations
 
@@ -61,13 +61,12 @@ def evaluate(
 
 
 def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Where a prediction is evaluated: x: [k, d], and which of them lie in the domain.
+    """Return the points of a prediction, x: [k, d], and which of them lie in the domain.
 
-    So many equispaced points, about; in more than three dimensions scattered ones. In the plane,
-    those of a grid on the whole box around the domain, together with points of its boundary and
-    others just outside, so that the triangles between them, of which figures consist, end at the
-    boundary. Points of the boundary are as dense as those of the grid, and stand for those that are
-    close to them.
+    They are about `number` equispaced points; in more than three dimensions they are scattered. In
+    the plane, a grid covers the box around the domain. Points of the boundary, as dense as the
+    grid, replace the grid's points close to them. Others lie just outside, so that the triangles of
+    figures end at the boundary.
     """
     from scipy.spatial import KDTree
 
@@ -95,5 +94,5 @@ def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArr
 
 
 def values_of(problem: Problem, network: Network) -> Function:
-    """u(x) of a problem by a network, as a pure function (parameters, x) -> u."""
+    """Return u(x) of a problem by a network, as a pure function (parameters, x) -> u."""
     return lambda parameters, x: field_of(problem, network, parameters)(x)

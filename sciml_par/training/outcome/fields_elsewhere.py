@@ -1,4 +1,4 @@
-"""How rank 0 predicts with the members of other ranks."""
+"""Fields by which rank 0 predicts with the members of other ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sciml_par.results.trained_field import TrainedField, field_with
 
 
 class FieldsElsewhere:
-    """The fields of the members of other ranks, on rank 0; of equal members it is one object."""
+    """Make the fields of other ranks' members on rank 0; equal members share one."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class FieldsElsewhere:
                 d=member.prediction.dimension,
                 outputs=member.prediction.fields,
                 dtype=member.weights.best.dtype.name,
-                otherwise=f"the ansatz of member {member.number} is another one than that of the "
-                f"problem on rank 0. Predict on rank {member.rank}, where it was trained, or give "
-                f"the problem of each member: Ensemble(problems=…).",
+                otherwise=f"the ansatz of member {member.number} differs from that of the problem "
+                f"on rank 0. Predict on rank {member.rank}, where it was trained, or give the "
+                f"problem of each member: Ensemble(problems=…).",
             )
         return self._fields[key]
 
@@ -94,8 +94,8 @@ def _key_of_function(function: MemberFunction) -> Any:
 def _not_saved(member: Member) -> str:
     return (
         f"the network of member {member.number} is not here, since Keras could not save it. "
-        f"Predict on rank {member.rank}, where it was trained, or give the model, or what makes "
-        f"it: Result.load(folder, network=…)."
+        f"Predict on rank {member.rank}, where it was trained, or give the model or the function "
+        f"that makes it: Result.load(folder, network=…)."
     )
 
 

@@ -1,4 +1,4 @@
-"""What this rank's members have found, with what they predict."""
+"""The members of this rank with their predictions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.results.trained_field import TrainedField, form_of
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, shapes_and_truth
 from sciml_par.training.arguments.settings import BEST
-from sciml_par.training.identity.model_architecture import architecture_of
+from sciml_par.training.identity.fingerprint import architecture_of
 from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.collect import sample_for_figures
@@ -37,10 +37,7 @@ def members_found(
     whole: Domain,
     world: Communicator,
 ) -> list[Member]:
-    """Return the members of this rank's group, whose weights are left in their networks.
-
-    It is collective in the group.
-    """
+    """Return the members of this rank's group; their networks keep the weights (collective)."""
     found = []
     given = iter(outcomes)
     of_courses = [[next(given) for _ in course.stack.setups] for course in courses]
@@ -125,7 +122,7 @@ def _member(
 
 
 def _unknowns(unknowns: Unknowns, outcome: Outcome, count: int) -> UnknownValues:
-    """Their values, of the parameters behind the first `count` of θ."""
+    """Return the values of unknowns, of the parameters behind the first `count` of θ."""
     if not unknowns:
         return NO_UNKNOWNS
     parameters = outcome.best[count:], outcome.last[count:], outcome.unknowns

@@ -1,4 +1,4 @@
-"""What a member has found of the unknown functions of its problem."""
+"""The unknown functions that a member has found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sciml_par.results.member import PredictionElsewhere, Weights
 from sciml_par.results.member_function import MemberFunction, function_architecture, function_field
 from sciml_par.results.trained_field import TrainedField
 from sciml_par.training.arguments.settings import BEST, Settings
-from sciml_par.training.identity.model_architecture import architecture_of
+from sciml_par.training.identity.fingerprint import architecture_of
 from sciml_par.training.loss.function_networks import is_scaled
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.members.stack import MemberSetup
@@ -67,7 +67,7 @@ def field_of_function(placed: PlacedFunction, network: Network, *, dtype: str) -
 
 
 def _described(placed: PlacedFunction, network: Network) -> MemberFunction:
-    """What tells an unknown function with its network from others, without any arrays."""
+    """Describe an unknown function with its network, without any arrays."""
     scaled = is_scaled(network)
     of_network = architecture_of(network.model)
     return MemberFunction(
@@ -82,7 +82,7 @@ def _described(placed: PlacedFunction, network: Network) -> MemberFunction:
 def _points(
     placed: PlacedFunction, coordinates: tuple[str, ...], prediction: Prediction
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Where it is evaluated: z: [k, e], and which of them lie in the domain."""
+    """Return the points of its prediction, z: [k, e], and which of them lie in the domain."""
     if placed.names == tuple(coordinates):
         return prediction.x, np.asarray(prediction.inside)
     lower, upper = placed.lower.copy(), placed.upper.copy()

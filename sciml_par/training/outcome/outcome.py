@@ -1,4 +1,4 @@
-"""What the training of a member has come to."""
+"""The outcome of the training of a member."""
 
 from __future__ import annotations
 
@@ -31,16 +31,11 @@ class Outcome:
     Attributes
     ----------
     best, last : the weights with the least loss, and those after the last update, [p].
-    best_loss, loss : of these.
-    best_step, steps : how many updates they have had.
-    ended : why there were no more: "all steps", "target loss", "no progress", "not finite",
-        "no further decrease" where the optimizer finds no better weights, or
-        what stopped all members.
+    best_loss, loss : of these; they have had `best_step` and `steps` updates.
+    ended : why there were no more: a text of `_REASONS`, or the reason that stopped all members.
     loss_steps : at which the loss was recorded, [s].
-    terms : the terms of the loss there, [s, T].
-    unknowns : the parameters of unknowns there, [s, q].
-    weights : what a strategy multiplied them by there, [s, T]; [s, 0] without one. At the end they
-        are those of the record before.
+    terms, unknowns : of the loss there, [s, T], and the parameters of unknowns, [s, q].
+    weights : what a strategy multiplied the terms by there, [s, T], or [s, 0] without one.
     """
 
     best: npt.NDArray[Any]
@@ -62,7 +57,7 @@ class Outcome:
 
 
 def outcomes_of(course: Course) -> list[Outcome]:
-    """What has become of the members of a course (collective in its group)."""
+    """Return the outcomes of the members of a course (collective in its group)."""
     state, last = course.state, course.final_parameters()
     best = state.best
     terms = course.terms_of(last)
@@ -109,9 +104,9 @@ def _reason(course: Course, why: int) -> str:
 def _history(
     course: Course, j: int, final: FloatArray | None
 ) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
-    """What is recorded of member j up to its end, and the same of its last weights, if finite.
+    """Return the records of member j up to its end, and of its last weights, if finite.
 
-    They are steps, terms and parameters of unknowns, and what a strategy multiplied the terms by.
+    They are steps, terms with parameters of unknowns, and the weights of a strategy.
     """
     count = len(course.stack.terms) + course.stack.layout.size_of_unknowns
     steps = np.concatenate([np.empty(0, np.int64), *course.steps])
@@ -132,6 +127,6 @@ def _history(
 
 
 def _weights(course: Course, j: int, count: int) -> FloatArray:
-    """What a strategy multiplied the terms by, for member j in all of so many records."""
+    """Return the weights of a strategy for member j in all of `count` records."""
     given = [each[:, j] for each in course.weights if each.size]
     return np.concatenate(given) if given else np.empty((count, 0))

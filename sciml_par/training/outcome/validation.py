@@ -35,7 +35,7 @@ _FEW = 8  # members, for which tracing takes longer than computing without a tra
 
 @dataclass(frozen=True)
 class AtOtherPoints:
-    """What is known of a member at points that were not trained on; see `Member`."""
+    """The losses of a member at points that were not trained on; see `Member`."""
 
     validation_loss: float
     zero_loss: float
@@ -52,10 +52,9 @@ def at_other_points(
 ) -> list[list[AtOtherPoints]]:
     """Return L at other points for the members of each stack (collective in the group).
 
-    In the interior they are as many as the training points, but 256 to 10,000, of Sobol's
-    sequence. Where interior points were given, they are those midway between each of them and the
-    nearest one, since nothing else is known of where they lie. Points that were given for
-    conditions stay as they are.
+    In the interior there are as many as training points, but 256 to 10,000, of Sobol's sequence.
+    If interior points were given, the others lie midway between each of them and the nearest one.
+    Points that were given for conditions stay the same.
 
     Parameters
     ----------
@@ -90,10 +89,10 @@ def _judged(problem: Problem, sums: FloatArray) -> AtOtherPoints:
 def _sums_of_stack(
     stack: Stack, kept: Kept, points: Any, settings: Settings, group: Communicator
 ) -> FloatArray:
-    """What this rank's points contribute for each member and term, [M, 5, T]; or NaN.
+    """Return the sums over this rank's points for each member and term, [M, 5, T]; or NaN.
 
-    They are the squares with its weights and with N = 0, those of the `Condition.quantity` in the
-    interior, the weights of the squares, and the number of interior points.
+    They are the squares with the member's weights and with N = 0, those of `Condition.quantity` in
+    the interior, the weights of the squares, and the number of interior points.
     """
     field = partial(field_of, stack.problem, stack.network)
     member = MemberObjective(field, stack.terms, layout=stack.layout, jacobians=())
@@ -121,7 +120,7 @@ def _squares(residuals: Sequence[Any]) -> list[float]:
 
 
 def _zeroed(stack: Stack, theta: Any, x: Any) -> Any:
-    """θ with a network N = 0, or NaN where that is not what weights of zero make."""
+    """Return θ with a network N = 0, or NaN if weights of zero do not make that."""
     own = stack.network.own_variables
     count = sum(stack.layout.sizes[: len(own)])
     zeros = stack.network.apply([tf.zeros(v.shape, theta.dtype) for v in own], x)
@@ -130,7 +129,7 @@ def _zeroed(stack: Stack, theta: Any, x: Any) -> Any:
 
 
 def _sizes(stack: Stack, u: Field, x: Any) -> list[float]:
-    """Return the squares at x of what each condition is about; NaN of other terms."""
+    """Return the squares at x of each condition's quantity; NaN of other terms."""
     problem = stack.problem
     asked = [each.quantity(u, x, problem.domain) for each in problem.conditions]
     of_conditions = [math.nan if q is None else _squares([q])[0] for q in asked]
@@ -140,7 +139,7 @@ def _sizes(stack: Stack, u: Field, x: Any) -> list[float]:
 def _other_points(
     stack: Stack, points: Any, settings: Settings, group: Communicator
 ) -> list[RankFeed]:
-    """Return those of each member; members of one problem share them."""
+    """Return the other points of each member; members of one problem share them."""
     made: dict[int, RankFeed] = {}
     for setup in stack.setups:
         problem = setup.problem
@@ -160,7 +159,7 @@ def _other_points(
 def _wanted(setup: MemberSetup, points: Any, members: int) -> Points:
     domain = setup.problem.domain
     if math.isnan(domain.volume) or not setup.problem.residuals:
-        raise InputError("there are no other points than those of the training")
+        raise InputError("there are only the points of the training")
     wanted, trained = Points.of(points), setup.feed.totals[0]
     given = wanted.interior
     if isinstance(given, np.ndarray):

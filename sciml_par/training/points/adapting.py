@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import ClassVar
 
 import numpy as np
@@ -13,12 +13,11 @@ from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Adapting(ByName):
-    """What both have in common; not used by itself.
+    """What RAD and RAR have in common.
 
     The residual at a point is |r| = (Σ_t w_t |r_t|²)^½ over the equations t with their weights. It
     is computed at candidates, random points of the domain that are new every time; each rank
@@ -37,9 +36,14 @@ class Adapting(ByName):
         if self.candidates is not None:
             checked_integer(self.candidates, f"{name}: candidates", least=2)
 
+    def __repr__(self) -> str:
+        values = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
+        shown = ", ".join(f"{name}={value!r}" for name, value, usual in values if value != usual)
+        return f"{type(self).__name__}({shown})"
+
     def capacity(self, first: int) -> int:
-        """How many points there may be in the end, where there are `first` at the beginning."""
-        raise NotImplementedError
+        """Return how many points there may be at the end, if there are `first` at the start."""
+        return first
 
     def next_points(
         self,
@@ -50,18 +54,23 @@ class Adapting(ByName):
         capacity: int,
         rng: np.random.Generator,
     ) -> FloatArray:
-        """Return the points from now on, capacity at the most (local).
+        """Return the points from now on, at most `capacity` (local).
 
         Parameters
         ----------
         points : until now, [n, d].
         candidates : x: [C, d].
-        squares : |r(x)|²: [C].
+        squares : |r(x)|²: [C]. Those that are not finite count as the largest.
         """
-        raise NotImplementedError
+        good = np.isfinite(squares)
+        finite = np.where(good, squares, squares[good].max(initial=0.0))
+        order = np.argsort(-self._keys(finite, rng), kind="stable")
+        kept = points if self.grows else points[:0]
+        chosen = np.sort(order[: self._wanted(capacity - len(kept))])
+        return np.concatenate([kept, candidates[chosen]])
 
     def number_of_candidates(self, points: int) -> int:
-        """Return how many candidates there are for so many points in the end.
+        """Return how many candidates there are for this number of points at the end.
 
         Raises
         ------
@@ -77,8 +86,16 @@ class Adapting(ByName):
             )
         return number
 
+    def _keys(self, squares: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return numbers of which the largest choose the candidates, [C]."""
+        raise NotImplementedError
 
-@dataclass(frozen=True)
+    def _wanted(self, room: int) -> int:
+        """Return how many candidates are chosen if there is room for `room` points."""
+        return room
+
+
+@dataclass(frozen=True, repr=False)
 class RAD(Adapting):
     """Residual-based adaptive distribution: all interior points are drawn anew, by the residual.
 
@@ -124,34 +141,17 @@ class RAD(Adapting):
         if self.k == 0 and self.c == 0:
             raise InputError("RAD: k and c must not both be 0")
 
-    def __repr__(self) -> str:
-        return _shown(self, RAD(self.every))
-
-    def capacity(self, first: int) -> int:
-        """See `Adapting`."""
-        return first
-
-    def next_points(
-        self,
-        points: FloatArray,
-        candidates: FloatArray,
-        squares: FloatArray,
-        *,
-        capacity: int,
-        rng: np.random.Generator,
-    ) -> FloatArray:
-        """See `Adapting`."""
-        sizes = _finite(squares) ** (self.k / 2)
+    def _keys(self, squares: FloatArray, rng: np.random.Generator) -> FloatArray:
+        sizes = squares ** (self.k / 2)
         mean = sizes.mean()
         share = (sizes / mean if mean > 0 else np.ones_like(sizes)) + self.c
         # The largest of log p + Gumbel noise are a draw without replacement (Efraimidis and
         # Spirakis, Inf. Process. Lett. 97, 2006, in logarithms).
         with np.errstate(divide="ignore"):
-            keys = np.log(share) + rng.gumbel(size=len(share))
-        return candidates[_largest(keys, capacity)]
+            return np.asarray(np.log(share) + rng.gumbel(size=len(share)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RAR(Adapting):
     """Residual-based adaptive refinement: points are added where the residual is largest.
 
@@ -165,8 +165,8 @@ class RAR(Adapting):
     add : int
         How many points each time.
     most : int, optional
-        How many there are at most; twice those at the beginning by default. The time of a step is
-        that of so many points from the beginning, since a compiled loop does not change its shapes.
+        How many there are at most; twice those at the start by default. Each step takes the time of
+        this number of points, since a compiled loop does not change its shapes.
     candidates : int, optional
         How many there are each time; ten times `most` by default.
 
@@ -194,32 +194,21 @@ class RAR(Adapting):
         if self.most is not None:
             checked_integer(self.most, "RAR: most", least=1)
 
-    def __repr__(self) -> str:
-        return _shown(self, RAR(self.every, add=self.add), always=("add",))
-
     def capacity(self, first: int) -> int:
-        """See `Adapting`."""
         if self.most is None:
             return 2 * first
         if self.most < first:
             raise InputError(
-                f"Points: RAR adds points up to most={self.most}, and there are {first} from the "
-                f"beginning. Take a larger number for most."
+                f"Points: RAR adds points up to most={self.most}, and there are {first} at the "
+                f"start. Take a larger number for most."
             )
         return self.most
 
-    def next_points(
-        self,
-        points: FloatArray,
-        candidates: FloatArray,
-        squares: FloatArray,
-        *,
-        capacity: int,
-        rng: np.random.Generator,
-    ) -> FloatArray:
-        """See `Adapting`."""
-        wanted = min(self.add, capacity - len(points))
-        return np.concatenate([points, candidates[_largest(_finite(squares), wanted)]])
+    def _keys(self, squares: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return squares
+
+    def _wanted(self, room: int) -> int:
+        return min(self.add, room)
 
 
 def checked_adapting(value: object) -> Adapting | None:
@@ -230,24 +219,3 @@ def checked_adapting(value: object) -> Adapting | None:
         f"Points: adapt must be RAD(every) or RAR(every, add=…), which say after how many steps "
         f"the points follow the residual; got {value!r}"
     )
-
-
-def _finite(squares: FloatArray) -> FloatArray:
-    """|r|² where it is finite, and otherwise the largest that is."""
-    good = np.isfinite(squares)
-    return np.where(good, squares, squares[good].max(initial=0.0))
-
-
-def _largest(keys: FloatArray, wanted: int) -> IntArray:
-    return np.sort(np.argsort(-keys, kind="stable")[:wanted])
-
-
-def _shown(given: Adapting, default: Adapting, always: tuple[str, ...] = ()) -> str:
-    names = ("add", "most", "k", "c", "candidates")
-    shown = [f"every={given.every}"] + [
-        f"{name}={getattr(given, name)!r}"
-        for name in names
-        if hasattr(given, name)
-        and (name in always or getattr(given, name) != getattr(default, name))
-    ]
-    return f"{type(given).__name__}({', '.join(shown)})"

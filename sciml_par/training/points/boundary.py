@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
-from sciml_par.training.points.arrays import as_boundary_points
 from sciml_par.training.points.points import Points
 
 LEAST = 16
@@ -46,7 +46,7 @@ class BoundaryPoints:
 
     @classmethod
     def of(cls, domain: Domain, points: Points, interior: int) -> BoundaryPoints:
-        """What `points` say of the boundary, where the equations have `interior` points."""
+        """Return the boundary that `points` ask for, where equations have `interior` points."""
         number, initial = points.boundary, points.initial
         derived = []
         if number is None:
@@ -70,16 +70,8 @@ class BoundaryPoints:
             self.initial_method != GRID and isinstance(self.initial, int)
         )
 
-    @property
-    def identity(self) -> object:
-        """What is equal where two boundaries have the same points."""
-        given = isinstance(self.number, tuple) or isinstance(self.initial, tuple)
-        if given:
-            return id(self)
-        return (self.domain, self.number, self.initial, self.method, self.initial_method)
-
     def draw(self, rng: np.random.Generator) -> Given:
-        """Points x and outward unit normals, [n, d] each."""
+        """Return points x and outward unit normals, [n, d] each."""
         parts = [self._most(rng)]
         if isinstance(self.initial, int):
             parts.append(self.domain.initial(self.initial, method=self.initial_method, rng=rng))
@@ -151,3 +143,39 @@ def check_known(condition: Condition, normals: FloatArray, what: str) -> None:
             f"{type(condition).__name__} needs one. Make the domain as PointCloud(x, boundary=..., "
             f"normals=...)."
         )
+
+
+def as_boundary_points(
+    value: tuple[FloatArray, FloatArray | None], domain: Domain, what: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return points of the boundary with outward unit normals, [n, d] each.
+
+    Normals that are not given are those of the faces; on an edge the mean direction, which suits
+    conditions that do not use it.
+    """
+    array, normals = value
+    x = points_within(array, domain, f"train: {what}")
+    if normals is not None:
+        return x, _as_normals(normals, array, domain, what)
+    x = domain.snap(x)
+    normals = domain.outward_normals(x)
+    inside = ~domain.on_boundary(x)
+    if inside.any():
+        first = int(np.argmax(inside))
+        raise InputError(
+            f"train: {int(inside.sum())} of {len(x)} {what} do not lie on the boundary of "
+            f"{domain}, the first of them number {first}: {x[first]}. For points inside, give a "
+            f"pair (x, normals)."
+        )
+    return x, normals
+
+
+def _as_normals(normals: FloatArray, x: FloatArray, domain: Domain, what: str) -> FloatArray:
+    n, d = len(x), domain.dimension
+    found = normals[:, None] if normals.ndim == 1 and d == 1 else normals
+    if found.shape != (n, d):
+        raise InputError(
+            f"train: the normals of {what} must have the shape [{n}, {d}] of the points; got "
+            f"{normals.shape}."
+        )
+    return found

@@ -49,7 +49,7 @@ def _set_of(
     interior: int,
 ) -> PointSet:
     domain, wanted = boundary.domain, (points.conditions or {}).get(name)
-    by_itself = type(condition).points is not Condition.points
+    custom = type(condition).points is not Condition.points
     if wanted is not None and (isinstance(condition.own, tuple) or condition.points_are_given):
         raise InputError(
             f"train: Points has points for the condition {name!r}, which has its own: "
@@ -57,7 +57,7 @@ def _set_of(
         )
     if isinstance(wanted, tuple):
         return given_set(condition, name, wanted, domain)
-    if by_itself or isinstance(condition.own, tuple):
+    if custom or isinstance(condition.own, tuple):
         share = boundary.number if isinstance(boundary.number, int) else len(boundary.number[0])
         return GivenSet(condition.points(domain, wanted or condition.number or share))
     redrawn = points.resample_every is not None
@@ -77,7 +77,7 @@ def _set_of(
 def _own_candidates(
     condition: Condition, domain: Domain, number: int | None, interior: int, points: Points
 ) -> OwnCandidates:
-    """The points that a condition draws by itself, by default as dense as the interior ones."""
+    """Return the points that a condition draws, by default as dense as the interior ones."""
     inside = condition.on == (INTERIOR,)
     kind = "initial" if isinstance(condition, Initial) else INTERIOR if inside else "boundary"
     if number is None:
@@ -101,15 +101,7 @@ def listed(names: list[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class OwnCandidates:
-    """See `sciml_par.training.points.point_sets.Candidates`.
-
-    Attributes
-    ----------
-    condition : whose points they are.
-    domain : in which they lie.
-    number : how many there are; where the condition holds, on a grid about.
-    method : by which they are chosen.
-    """
+    """`number` points that a condition draws in a domain; on a grid about as many."""
 
     condition: Condition
     domain: Domain
@@ -122,15 +114,8 @@ class OwnCandidates:
         one = self.domain.dimension == 1 and self.condition.on_boundary
         return self.method != GRID and not one
 
-    @property
-    def identity(self) -> object:
-        """What is equal where two have the same points."""
-        drawn_by = type(self.condition).draw
-        kind = None if drawn_by is Condition.draw else id(self.condition)
-        return (self.domain, self.number, self.method, self.condition.on_boundary, kind)
-
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Points and normals, [n, d] each."""
+        """Return points and normals, [n, d] each."""
         if not self.random:
             return grid_of_about(self.condition, self.domain, self.number)
         return self.condition.draw(self.domain, self.number, method=self.method, rng=rng)

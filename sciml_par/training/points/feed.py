@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.training.points.sources.adaptive import Adaptive
+from sciml_par.training.points.sources.pool import Pool, TakeRows
+from sciml_par.training.points.sources.source import Arrays, Source
 
 Tensor = Any
-Data = Any
 
 
 class Rows(NamedTuple):
@@ -27,48 +34,105 @@ Batch = tuple[Rows, ...]
 """`Rows` for every term of the loss. A term without points on this rank has rows of n = 0."""
 
 
-class Feed(Protocol):
+@dataclass(frozen=True)
+class View:
+    """Where a term has its points: source, weight and arrays by their numbers."""
+
+    source: int
+    weight: int
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BatchOf:
+    """Make the batch of a step from a chunk's data: what a feed traces into the loop.
+
+    It holds no points, and equal ones compute the same of data of equal shapes.
+    """
+
+    takes: tuple[TakeRows, ...]
+    views: tuple[View, ...]
+
+    def __call__(self, data: Any, step: Tensor) -> Batch:
+        """Return the batch of the update after `step` updates of the run."""
+        return self.rows([take(part, step) for take, part in zip(self.takes, data, strict=True)])
+
+    def rows(self, parts: Sequence[tuple[Any, Any]]) -> tuple[Rows, ...]:
+        """Return the rows of the terms, from the weights and arrays of all sources."""
+        found = []
+        for view in self.views:
+            weights, arrays = parts[view.source]
+            found.append(Rows(weights[view.weight], tuple(arrays[i] for i in view.columns)))
+        return tuple(found)
+
+
+class Feed:
     """The points of M stacked members on this rank, step for step.
 
     A feed depends on the number of the step alone, never on how steps are cut into chunks, so that
-    a training that was interrupted goes on with the same points.
+    a training that was interrupted continues with the same points.
+
+    Parameters
+    ----------
+    sources : the sets of points.
+    views : of the terms, in the order of the loss.
+    rows_of_ranks : how many points each rank has in a step, for each term: [T][P].
 
     Attributes
     ----------
+    batch : (data of a chunk, step) -> the batch of the update after `step` updates.
     stacked : for every term, whether its weights and each of its arrays have an axis for the
         members: a nest of booleans of the structure of a batch.
     steps_per_epoch : how many steps see every point once; 1 where every step uses all.
     same_points : whether all steps have the same batch.
-    rows_of_ranks : how many points each rank has in a step, for each term: [T][P].
-    adaptive : the interior points, where they follow the residual.
+    key : equal for feeds that one compiled loop can serve, if their data have equal shapes.
     """
 
-    stacked: tuple[Any, ...]
-    steps_per_epoch: int
-    same_points: bool
-    rows_of_ranks: tuple[tuple[int, ...], ...]
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        views: Sequence[View],
+        rows_of_ranks: Sequence[tuple[int, ...]],
+    ) -> None:
+        self.sources, self.rows_of_ranks = tuple(sources), tuple(rows_of_ranks)
+        self.batch = BatchOf(tuple(source.take for source in sources), tuple(views))
+        self.stacked: tuple[Any, ...] = self.batch.rows([each.stacked for each in self.sources])
+        self.steps_per_epoch = max(source.steps_per_epoch for source in self.sources)
+        self.same_points = all(isinstance(each, Pool) and each.fixed for each in self.sources)
+        self.key: Hashable = (self.batch, self.steps_per_epoch, self.stacked)
 
     @property
-    def adaptive(self) -> Any:
-        """See the attributes."""
+    def adaptive(self) -> Adaptive | None:
+        """The interior points, where they follow the residual."""
+        first = self.sources[0]
+        return first if isinstance(first, Adaptive) else None
 
-    def candidates(self, arrays: Sequence[Any], dtype: str) -> Batch:
-        """Candidates of the interior points as rows of the equations, with the weights w."""
+    def candidates(self, arrays: Sequence[Arrays], dtype: str) -> Batch:
+        """Return candidates of the interior points as rows of the equations, with weights w."""
+        source = self.adaptive
+        assert source is not None
+        joined = [np.stack(each) for each in zip(*arrays, strict=True)]
+        if len(arrays) == 1:
+            joined = [array[0] for array in joined]
+        tensors = [tf.constant(array, dtype) for array in joined]
+        weights = [tf.constant(weight, dtype) for weight in source.term_weights]
+        return tuple(
+            Rows(weights[view.weight], tuple(tensors[i] for i in view.columns))
+            for view in self.batch.views
+            if view.source == 0
+        )
 
     def longest_chunk(self, step: int) -> int:
-        """Return how many steps one chunk may have at most, beginning after `step` updates."""
+        """Return how many steps a chunk may have at most that begins after `step` updates."""
+        return min(source.longest_chunk(step) for source in self.sources)
 
-    def chunk(self, step: int) -> Data:
-        """What a chunk needs that begins after `step` updates: a nest of tensors.
+    def chunk(self, step: int) -> Any:
+        """Return the data of a chunk that begins after `step` updates: a nest of tensors.
 
         Shapes and types are the same for every chunk.
         """
-
-    def batch(self, data: Data, step: Tensor) -> Batch:
-        """Return the batch of the update after `step` updates; traced into the loop.
-
-        `step` counts from the beginning of the run, as that of `chunk`.
-        """
+        return tuple(source.chunk(step) for source in self.sources)
 
     def whole(self, step: int) -> Batch:
         """Return all of this rank's points as they are after `step` updates."""
+        return self.batch.rows([source.whole(step) for source in self.sources])

@@ -1,4 +1,4 @@
-"""Random numbers that depend on the run's seed and on what they are for, and on nothing else."""
+"""Random numbers that depend on the run's seed and their purpose alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 
 class Purpose(IntEnum):
-    """What random numbers are for; each purpose has numbers of its own."""
+    """The purpose of random numbers; each purpose has a separate stream."""
 
     INTERIOR = 1
     CONDITION = 2

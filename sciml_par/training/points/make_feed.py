@@ -1,4 +1,4 @@
-"""From a problem and the points that are wanted to a rank's feed."""
+"""Make a rank's feed of a problem and the points that are wanted."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ from sciml_par.problems.domains.surfaces.sampling import GRID, proportional
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Term
-from sciml_par.training.identity.fingerprint import of_value
+from sciml_par.training.identity.described import text_of
 from sciml_par.training.points.condition_sets import condition_sets, listed
-from sciml_par.training.points.division import longest_axis, slab
+from sciml_par.training.points.division import Place
 from sciml_par.training.points.generators import bootstrap_counts
 from sciml_par.training.points.point_sets import InteriorSet, PointSet, columns_of, with_data
 from sciml_par.training.points.points import INTERIOR, Points
-from sciml_par.training.points.rank_feed import RankFeed, View
+from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.points.sources.part import (
     Part,
-    Place,
-    make_adaptive_part,
     make_part,
     remarks_on_rounding,
     weights_of,
@@ -53,21 +51,21 @@ def make_feed(
     wanted = given.scattered(domain) if scattered and points_per_rank is None else given
     batch_sizes = _batch_sizes(problem, wanted)
     own_seed = seed if wanted.seed is None else wanted.seed
-    place = Place(rank, size, longest_axis(domain), own_seed, dtype, domain.names, bootstrap)
-    interior = _of_equations(problem, wanted, points_per_rank, batch_sizes, place)
+    place = Place(problem, rank, size, own_seed, dtype, bootstrap)
+    interior = _of_equations(wanted, points_per_rank, batch_sizes, place)
     sets = condition_sets(problem, wanted, own_seed, interior.number)
     if wanted.resample_every is not None and not (
         interior.redrawn or any(each.redrawn for each in sets)
     ):
         raise InputError(
-            f"train: resample_every has nothing to draw anew: no condition of {problem!r} has "
-            f"random points, and the interior ones are on a grid. Choose a random method, for "
-            f"example method='sobol'."
+            f"train: resample_every needs random points, and {problem!r} has none; choose a "
+            f"random method, for example method='sobol'."
         )
-    of_conditions = _of_conditions(problem, wanted, batch_sizes, sets, place)
-    parts = [*interior.parts, *of_conditions]
+    parts = [*interior.parts, *_of_conditions(wanted, batch_sizes, sets, place)]
     description = _description(points_per_rank, given) | _digests(problem, parts)
-    return _joined(problem, parts, interior.sub_domain, description)
+    return RankFeed(
+        parts, terms=problem.terms, sub_domain=interior.sub_domain, description=description
+    )
 
 
 class _Interior(NamedTuple):
@@ -80,12 +78,9 @@ class _Interior(NamedTuple):
 
 
 def _of_equations(
-    problem: Problem,
-    points: Points,
-    points_per_rank: Any,
-    batch_sizes: Mapping[str, int],
-    place: Place,
+    points: Points, points_per_rank: Any, batch_sizes: Mapping[str, int], place: Place
 ) -> _Interior:
+    problem = place.problem
     residuals, domain = problem.residuals, problem.domain
     equations = problem.terms[: len(residuals)]
     if not equations:
@@ -93,32 +88,28 @@ def _of_equations(
         return _Interior((), InteriorSet((), domain, points, place.seed).number)
     if points_per_rank is not None:
         check_per_rank(points_per_rank, points)
-        part, mine = make_per_rank(residuals, equations, domain, points_per_rank, place)
+        part, mine = _per_rank(residuals, equations, domain, points_per_rank, place)
         return _Interior((part,), part.total, mine)
     interior = InteriorSet(residuals, domain, points, place.seed)
-    if points.adapt is not None:
-        part = make_adaptive_part(interior, equations, place, points.adapt)
-    else:
-        part = make_part(
-            interior,
-            equations,
-            place,
-            number=0,
-            batch_size=batch_sizes.get(INTERIOR),
-            resample_every=points.resample_every,
-        )
+    part = make_part(
+        interior,
+        equations,
+        place,
+        number=0,
+        batch_size=batch_sizes.get(INTERIOR),
+        resample_every=points.resample_every,
+        adapting=points.adapt,
+    )
     elsewhere = INTERIOR in batch_sizes or points.adapt is not None
-    sub_domain = _sub_domain(interior, elsewhere, domain, place)
+    here = not interior.given and (place.size == 1 or not elsewhere)
+    sub_domain = place.slab(interior.points(0)[0]) if here else None
     return _Interior((part,), part.total, sub_domain, interior.redrawn)
 
 
 def _of_conditions(
-    problem: Problem,
-    points: Points,
-    batch_sizes: Mapping[str, int],
-    sets: Sequence[PointSet],
-    place: Place,
+    points: Points, batch_sizes: Mapping[str, int], sets: Sequence[PointSet], place: Place
 ) -> Iterator[Part]:
+    problem = place.problem
     # The sample of a bootstrap stands for other data; a condition would lose points it must have.
     apart = replace(place, bootstrap=None)
     terms = problem.terms[len(problem.residuals) :]
@@ -150,7 +141,7 @@ def _check_without_equations(
 
 
 def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:
-    """By "interior" and the names of conditions."""
+    """Return batch sizes by "interior" and the names of conditions."""
     equations = [term.name for term in problem.terms[: len(problem.residuals)]]
     names = [term.name for term in problem.terms[len(problem.residuals) :]]
     found: dict[str, int] = {}
@@ -169,21 +160,13 @@ def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:
     return found
 
 
-def _sub_domain(
-    interior: InteriorSet, batches: bool, domain: Domain, place: Place
-) -> Domain | None:
-    if interior.given or (batches and place.size > 1):
-        return None
-    return slab(interior.points(0)[0], domain, rank=place.rank, size=place.size)
-
-
 def _description(points_per_rank: Any, points: Points) -> dict[str, str]:
-    """What is to be the same on all ranks, apart from the points themselves."""
+    """Describe what is to be the same on all ranks, apart from the points themselves."""
     settings = points.settings()
     interior = 64 if points.interior is None else points.interior
-    found = {"points": of_value(interior)}
+    found = {"points": text_of(interior)}
     if points_per_rank is not None:
-        found = {"points_per_rank": of_value(points_per_rank)}
+        found = {"points_per_rank": text_of(points_per_rank)}
     named = {
         "method of the points": repr(points.method),
         "batch_size": repr(settings.get("batch_size")),
@@ -210,29 +193,6 @@ def _digests(problem: Problem, parts: list[Part]) -> dict[str, str]:
     return found
 
 
-def _joined(
-    problem: Problem, parts: list[Part], sub_domain: Domain | None, description: dict[str, str]
-) -> RankFeed:
-    views, arrays, totals, rows = [], [], [], []
-    for i, part in enumerate(parts):
-        for j, columns in enumerate(part.columns):
-            views.append(View(i, j, columns))
-            arrays.append(tuple(part.arrays[k] for k in columns))
-            totals.append(part.total)
-            rows.append(part.rows_of_ranks)
-    return RankFeed(
-        [part.source for part in parts],
-        views,
-        terms=problem.terms,
-        arrays=arrays,
-        totals=totals,
-        rows_of_ranks=rows,
-        sub_domain=sub_domain,
-        description=description,
-        remarks=[remark for part in parts for remark in part.remarks],
-    )
-
-
 def check_per_rank(number: Any, points: Points) -> None:
     """Check that `points_per_rank` goes together with the other points."""
     if hasattr(number, "__array__") and np.ndim(number) > 0:
@@ -255,16 +215,16 @@ def check_per_rank(number: Any, points: Points) -> None:
     ):
         if given:
             raise InputError(
-                f"train: points_per_rank gives each rank equispaced points of its own, all of "
-                f"which it uses at every step; got {name} as well. Take points=Points(...), whose "
-                f"numbers are those of all ranks together."
+                f"train: points_per_rank gives each rank equispaced points, all of which it uses "
+                f"at every step; got {name} as well. Take points=Points(...), whose numbers are "
+                f"those of all ranks together."
             )
 
 
-def make_per_rank(
+def _per_rank(
     residuals: Sequence[Residual], terms: Sequence[Term], domain: Domain, number: Any, place: Place
 ) -> tuple[Part, Domain]:
-    """This rank's equispaced points, both ends included, and its slab of the domain."""
+    """Return this rank's equispaced points, both ends included, and its slab of the domain."""
     slabs = domain.split(place.size)
     if isinstance(domain, Box) and isinstance(number, Integral):
         # The slabs together have about equally many points on each axis.

@@ -14,13 +14,12 @@ from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.terms.residual import Residual
-from sciml_par.training.points.arrays import as_boundary_points
-from sciml_par.training.points.boundary import check_known, check_normals
+from sciml_par.training.points.boundary import as_boundary_points, check_known, check_normals
 from sciml_par.training.points.generators import Purpose, generator
 from sciml_par.training.points.points import INTERIOR, Points
+from sciml_par.training.points.sources.source import Arrays
 
 FloatArray = npt.NDArray[np.float64]
-Arrays = tuple[FloatArray, ...]
 
 _MOST_DRAWS = 1000
 
@@ -33,19 +32,17 @@ class PointSet(Protocol):
     given : whether the user gave them, so that their order is kept.
     redrawn : whether there are other points in every draw.
     columns : which of the arrays each of the terms takes.
-    identity : what is equal where two sets have the same arrays in every draw, for each array.
     """
 
     given: bool
     redrawn: bool
     columns: tuple[tuple[int, ...], ...]
-    identity: tuple[Any, ...]
 
     def points(self, draw: int) -> Arrays:
         """Return the points of a draw, in the same number every time, and what comes with them."""
 
     def complete(self, points: Arrays) -> Arrays:
-        """Some of these rows with the data that the terms need there."""
+        """Return some of these rows with the data that the terms need there."""
 
 
 class InteriorSet:
@@ -62,9 +59,6 @@ class InteriorSet:
             self._number = points_within(self._number, domain, "train: points")
         self.redrawn = not self.given and points.resample_every is not None and self._method != GRID
         self.columns = columns_of(residuals)
-        key = (domain, self._method, None if self.given else self._number, seed)
-        data = (residual.data for residual in residuals if residual.data is not None)
-        self.identity: tuple[Any, ...] = (key, *((key, function) for function in data))
 
     @property
     def number(self) -> int:
@@ -72,27 +66,22 @@ class InteriorSet:
         return len(self.points(0)[0])
 
     def points(self, draw: int) -> Arrays:
-        """See `PointSet`."""
         if isinstance(self._number, np.ndarray):
             return (self._number,)
         rng = generator(self._seed, Purpose.INTERIOR, draw)
         return (self._domain.interior(self._number, method=self._method, rng=rng),)
 
     def candidates(self, number: int, rng: np.random.Generator) -> FloatArray:
-        """Random points of the domain, of which some may be chosen: [number, d].
-
-        There are fewer where the domain is a cloud of fewer points.
-        """
+        """Return random points of the domain: [number, d], or fewer of a cloud of fewer points."""
         method = "sobol" if self._method == GRID else self._method
         return self._domain.interior(number, method=method, rng=rng)
 
     def complete(self, points: Arrays) -> Arrays:
-        """See `PointSet`."""
         return with_data(self._residuals, points[0])
 
 
 def columns_of(residuals: Sequence[Residual]) -> tuple[tuple[int, ...], ...]:
-    """Which of the arrays of `with_data` each residual takes."""
+    """Return which of the arrays of `with_data` each residual takes."""
     columns: list[tuple[int, ...]] = []
     data = 0
     for residual in residuals:
@@ -102,7 +91,7 @@ def columns_of(residuals: Sequence[Residual]) -> tuple[tuple[int, ...], ...]:
 
 
 def with_data(residuals: Sequence[Residual], x: FloatArray) -> Arrays:
-    """x: [n, d] and, for each residual that has data, these at x."""
+    """Return x: [n, d] and, for each residual that has data, these at x."""
     return (x, *(each.payload(x)[1] for each in residuals if each.data is not None))
 
 
@@ -115,22 +104,14 @@ def check_pointwise(point_set: PointSet) -> None:
         scale = float(np.max(np.abs(a), initial=0.0))
         if not np.allclose(a, b[::-1], rtol=1e-6, atol=1e-6 * scale, equal_nan=True):
             raise InputError(
-                "train: with resample_every, the data of a residual and the values of a condition "
-                "must be functions of x, as they are evaluated at new points; these depend on the "
-                "order of the points. Give the points as an array where the data are measured "
-                "values."
+                "train: with resample_every or adapt, the data of a residual and the values of a "
+                "condition must be functions of x, which these are not: they depend on the order "
+                "of the points. Give measured values together with an array of points."
             )
 
 
 class Candidates(Protocol):
-    """Points among which are those of a condition, draw for draw.
-
-    Attributes
-    ----------
-    domain : whose points they are.
-    random : whether another draw has other points.
-    identity : what is equal where two have the same points.
-    """
+    """Points of `domain` among which are those of a condition; `random` if draws differ."""
 
     @property
     def domain(self) -> Domain: ...
@@ -138,11 +119,8 @@ class Candidates(Protocol):
     @property
     def random(self) -> bool: ...
 
-    @property
-    def identity(self) -> object: ...
-
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Points and normals, [n, d] each."""
+        """Return points and normals, [n, d] each."""
 
 
 class ConditionSet:
@@ -175,8 +153,8 @@ class ConditionSet:
         if self._wanted == 0:
             tried = len(candidates.draw(self._generator(0))[0])
             raise condition.no_points(tried, candidates.domain)
-        self.identity = self._identity()
-        self.columns: tuple[tuple[int, ...], ...] = (tuple(range(len(self.identity))),)
+        count = len(self.complete(self.points(0)))
+        self.columns: tuple[tuple[int, ...], ...] = (tuple(range(count)),)
 
     @property
     def number(self) -> int:
@@ -184,7 +162,6 @@ class ConditionSet:
         return self._wanted
 
     def points(self, draw: int) -> Arrays:
-        """See `PointSet`."""
         rng = self._generator(draw if self.redrawn else 0)
         found = self._holding(rng)
         for _ in range(_MOST_DRAWS):
@@ -200,18 +177,7 @@ class ConditionSet:
         return found
 
     def complete(self, points: Arrays) -> Arrays:
-        """See `PointSet`."""
         return self._condition.completed(points, self._candidates.domain)
-
-    def _identity(self) -> tuple[Any, ...]:
-        """That of each array that the condition has; see `PointSet`."""
-        condition = self._condition
-        chosen_by: Any = condition.where, condition.on
-        if type(condition).holds_at is not Condition.holds_at:
-            chosen_by = condition
-        key = (self._candidates.identity, _keyed(chosen_by), self._wanted, self._number, self._seed)
-        count = len(self.complete(self.points(0)))
-        return (key, key, *((key, id(condition), i) for i in range(2, count)))[:count]
 
     def _generator(self, draw: int) -> np.random.Generator:
         return generator(self._seed, Purpose.CONDITION, self._number, draw)
@@ -222,15 +188,8 @@ class ConditionSet:
         return x[chosen], normals[chosen]
 
 
-def _keyed(chosen_by: Any) -> Any:
-    """Functions and conditions by their identity, names as they are."""
-    if isinstance(chosen_by, tuple):
-        return tuple(id(each) if callable(each) else each for each in chosen_by)
-    return id(chosen_by)
-
-
 class GivenSet:
-    """Points of a condition that are what they are; see `PointSet`."""
+    """Points of a condition that were given; see `PointSet`."""
 
     given = True
     redrawn = False
@@ -238,14 +197,11 @@ class GivenSet:
     def __init__(self, arrays: Sequence[Any]) -> None:
         self._arrays = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
         self.columns: tuple[tuple[int, ...], ...] = (tuple(range(len(self._arrays))),)
-        self.identity: tuple[Any, ...] = tuple(id(array) for array in self._arrays)
 
     def points(self, draw: int) -> Arrays:
-        """See `PointSet`."""
         return self._arrays
 
     def complete(self, points: Arrays) -> Arrays:
-        """See `PointSet`."""
         return points
 
 

@@ -1,4 +1,4 @@
-"""Which points a training has: how many, by which method, and how many of them a step uses."""
+"""The points of a training: their number, method, and use in steps."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Points(ByName):
 
     @classmethod
     def of(cls, value: Any) -> Points:
-        """What `train` is given as points: `Points` as they are, all else as the interior ones."""
+        """Return `Points` as they are, and anything else as the interior points."""
         return value if isinstance(value, Points) else cls(value)
 
     def method_of(self, kind: str, domain: Domain) -> str:
@@ -112,8 +112,8 @@ class Points(ByName):
         """Return the same points with Sobol's sequence for methods that are left open.
 
         Optimizers of second order can make residuals vanish at the points alone, and on a grid
-        those lie on few lines. In one dimension, of clouds, and where a user gave the interior
-        points or their number on each axis, all stays as it is.
+        those lie on few lines. Nothing changes in one dimension, for clouds, or if the user gave
+        the interior points or their number on each axis.
         """
         several = domain.dimension > 1 and math.isfinite(domain.volume)
         if not several or not isinstance(self.interior, int | None):
@@ -123,7 +123,7 @@ class Points(ByName):
         )
 
     def with_changes(self, **changes: Any) -> Points:
-        """Return a copy in which some values, as they are after the checks, are others."""
+        """Return a copy with other values, which are not checked."""
         other = copy.copy(self)
         for name, value in changes.items():
             object.__setattr__(other, name, value)
@@ -141,7 +141,7 @@ class Points(ByName):
         return f"Points({', '.join(shown)})"
 
     def settings(self) -> dict[str, Any]:
-        """What differs from the defaults, by its name."""
+        """Return the values that differ from the defaults, by name."""
         names = [name for name in self.__dataclass_fields__ if name != "_"]
         found = {name: getattr(self, name) for name in names}
         return {name: value for name, value in found.items() if not _is_default(value)}
@@ -157,15 +157,15 @@ class Points(ByName):
             return
         if isinstance(self.interior, np.ndarray):
             raise InputError(
-                "Points: resample_every draws points anew, which cannot be done with interior "
-                "points that are given as an array. Give their number and a random method, as in "
-                "Points(1000, method='sobol', resample_every=100), or leave resample_every out; "
-                "batch_size takes other points of the array at every step."
+                "Points: resample_every cannot draw new points, since the interior points are "
+                "given as an array. Give their number and a random method, as in "
+                "Points(1000, method='sobol', resample_every=100), or use batch_size, which takes "
+                "other points of the array at every step."
             )
         if all(self.chosen_method(kind) in (None, GRID) for kind in KINDS):
             raise InputError(
-                "Points: resample_every draws random points anew; in up to three dimensions points "
-                "are by default on a grid. Choose a random method, for example method='sobol'."
+                "Points: resample_every needs random points, and these are on a grid. Choose a "
+                "random method, for example method='sobol'."
             )
 
     def _check_adapt(self) -> None:
@@ -179,8 +179,8 @@ class Points(ByName):
         ):
             if given:
                 raise InputError(
-                    f"Points: {name} chooses the interior points by the residual, all of which a "
-                    f"step uses; got {what} as well. Leave out one of the two."
+                    f"Points: {name} chooses the interior points by the residual; got {what} as "
+                    f"well. Leave out one of the two."
                 )
 
 

@@ -16,7 +16,7 @@ from sciml_par.problems.problem_check import digest_of_ansatz
 from sciml_par.training.arguments.ensemble import Division
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.identity.described import text_of
-from sciml_par.training.identity.fingerprint import of_array, of_value
+from sciml_par.training.identity.fingerprint import of_array
 from sciml_par.training.loop.stops import Stops
 from sciml_par.training.loss.traced_terms import TracedTerms
 from sciml_par.training.optimizers.phases import Phase
@@ -37,14 +37,9 @@ _NOT_OF_A_NETWORK = ("name", "seed", "dtype")
 class Identity:
     """What tells one training from another.
 
-    Attributes
-    ----------
-    run : what describes it, on all ranks.
-    members : what describes each member of this group, in the order of their numbers.
-    phases : what describes the optimizer of each phase.
-    steps : of the phases.
-    stop : what ends members.
-    scattered : whether points whose method was left open are Sobol's.
+    `run`, `members` and `phases` describe the run on all ranks, the members of this group in the
+    order of their numbers, and the optimizer of each phase. `steps` are those of the phases, `stop`
+    ends members, and `scattered` is true if points without a chosen method are Sobol's.
     """
 
     run: Description
@@ -70,8 +65,8 @@ def describe_run(
     evaluation_domain: Domain | None,
 ) -> Description:
     """Describe what all ranks have in common, in the order in which it is compared."""
-    found = {name: of_value(value) for name, value in asdict(settings).items()}
-    found["steps"] = of_value([phase.steps for phase in phases])
+    found = {name: text_of(value) for name, value in asdict(settings).items()}
+    found["steps"] = text_of([phase.steps for phase in phases])
     found["members"] = f"{division.members} in {division.groups} groups"
     found["stop"] = repr(stops)
     found["evaluation_domain"] = repr(evaluation_domain)
@@ -91,7 +86,7 @@ def describe_model(
     ranks: int = 1,
 ) -> Description:
     """Describe all that decides the result of a member, but the run and the optimizers."""
-    found = {"mode": of_value(settings.mode)}
+    found = {"mode": text_of(settings.mode)}
     found |= _of_problem(problem, settings.precision)
     found |= _of_terms(problem)
     found |= feed.description
@@ -119,7 +114,7 @@ def _of_problem(problem: Problem, precision: str) -> Description:
         "terms of the loss": ", ".join(term.name for term in problem.terms),
         "exact solution": _of_exact(problem),
         "ansatz": _of_ansatz(problem, precision),
-        "input_scaling": of_value(problem.input_scaling),
+        "input_scaling": text_of(problem.input_scaling),
         "names of the outputs": ", ".join(problem.output_names),
         **{f"unknown {name!r}": repr(each) for name, each in _decisive(problem).items()},
         **{
@@ -131,13 +126,13 @@ def _of_problem(problem: Problem, precision: str) -> Description:
 
 def _of_ansatz(problem: Problem, precision: str) -> str:
     digest = digest_of_ansatz(problem, precision)
-    name = of_value(problem.ansatz)
+    name = text_of(problem.ansatz)
     return name if digest is None else f"{name}, a graph with the digest {digest.text}"
 
 
 def _of_exact(problem: Problem) -> str:
     if problem.exact is None:
-        return of_value(None)
+        return text_of(None)
     return of_array(problem.exact(problem.domain.sample(5, seed=0)))
 
 
@@ -154,11 +149,11 @@ def _of_terms(problem: Problem) -> Description:
     found = {}
     parts = [*problem.residuals, *problem.conditions]
     for term, part in zip(problem.terms, parts, strict=True):
-        found[f"weight of term {term.name!r}"] = of_value(term.weight)
+        found[f"weight of term {term.name!r}"] = text_of(term.weight)
         found[f"kind of term {term.name!r}"] = type(part).__qualname__
         for name, value in getattr(part, "__dict__", {}).items():
             if name not in _NOT_OF_A_CONDITION:
-                found[f"{name} of term {term.name!r}"] = of_value(value)
+                found[f"{name} of term {term.name!r}"] = text_of(value)
     return found
 
 
@@ -189,13 +184,13 @@ def _of_network(network: Any, variables: Sequence[Any]) -> Description:
     found = {"network": type(network).__qualname__}
     for name, value in _config(network).items():
         if name not in _NOT_OF_A_NETWORK:
-            found[f"{name} of the network"] = of_value(value)
+            found[f"{name} of the network"] = text_of(value)
     found["weights of the network"] = f"{', '.join(types)} {shapes}"
     return found
 
 
 def _config(network: Any) -> dict[str, Any]:
-    """What Keras would save of it, as far as it is a matter of numbers and names."""
+    """Return the numbers and names of the configuration that Keras saves."""
     try:
         config = network.get_config()
     except Exception:  # Keras raises several, for models that it cannot save

@@ -1,4 +1,4 @@
-"""One member of a training as it is made, before any training."""
+"""Make the members of a training."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Ensemble, problem_of
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.loss.traced_terms import TermTracer
-from sciml_par.training.members.initial_networks import network_of_member
-from sciml_par.training.members.seed import member_seed
+from sciml_par.training.members.initial_networks import member_seed, network_of_member
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.optimizers.phases import Phase, initial_rate
 from sciml_par.training.points.make_feed import make_feed
@@ -28,15 +27,8 @@ from sciml_par.training.weights.loss_weights import LossWeights
 class MemberPreparation:
     """Makes the members of a training one by one.
 
-    Attributes
-    ----------
-    given, settings, phases, ensemble : what was asked for, checked.
-    group : the ranks that train the same members as this one.
-    members : their number in all groups.
-    changes : of the problems that are given.
-    strategy : weighs the loss, or None.
-    tracer : of the terms of the loss.
-    scattered : whether points whose method is left open are Sobol's.
+    `group` are the ranks that train the same members as this one, and `members` is the number of
+    all. If `scattered`, points without a chosen method are Sobol's.
     """
 
     given: Arguments

@@ -25,8 +25,7 @@ from sciml_par.training.loop.stops import Stops, as_stops
 from sciml_par.training.loss.traced_terms import TermTracer
 from sciml_par.training.members.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.optimizers.phases import Phase, as_phases, of_second_order
-from sciml_par.training.points.feed import Feed
-from sciml_par.training.points.rank_feed import DividedFeed, RankFeed, StackedFeed, count_points
+from sciml_par.training.points.rank_feed import DividedFeed
 from sciml_par.training.preparation.automatic import with_optimizer
 from sciml_par.training.preparation.consistency import (
     check_consistency,
@@ -129,8 +128,8 @@ class Preparation:
         ]
 
     def _in_parts(self, stack: Stack, count: int) -> tuple[list[DividedLoop], DividedFeed] | None:
-        """Return the loops of a stack and its points in so many parts, if it can be divided."""
-        parts = divided(stack, count, join=_join, precision=self.settings.precision)
+        """Return the loops of a stack and its points in `count` parts, if it can be divided."""
+        parts = divided(stack, count, self.settings.precision)
         of_parts = zip(*(self._loops(part) for part in parts), strict=True)
         thetas = [tf.constant(part.parameters) for part in parts]
         loops = [
@@ -181,7 +180,7 @@ def prepare(given: Arguments, world: World, *, scattered: bool | None = None) ->
     optimizers = describe_phases(phases)
     setups, models, alike = _make_members(members, division, joined(optimizers), everyone)
     _tell(alike, everyone)
-    stacks = make_stacks(setups, join=_join, precision=settings.precision)
+    stacks = make_stacks(setups, settings.precision)
     tried = everyone.attempt(lambda: _tried(stacks, members))
     steps, stop = tuple(phase.steps for phase in phases), (asked.stops.target, asked.stops.progress)
     phases, solvers = for_sizes(phases, stacks, group, everyone)
@@ -234,11 +233,10 @@ def _make_members(
         check_consistency({**model, **optimizers}, group)
     setups, models = [], []
     for model, setup in made:
-        totals = count_points(setup.feed, group)
         of_setup = {
             "seed": repr(setup.seed),
             "factor of the learning rate": repr(setup.rate_factor),
-            "numbers of points": repr(list(totals)),
+            "numbers of points": repr(list(setup.feed.totals)),
         }
         models.append(model | of_setup)
         setups.append(setup)
@@ -254,10 +252,6 @@ def _make_members(
 def _threads(world: World, group: Communicator) -> int:
     """Return how many computations may run at once; those of several ranks communicate."""
     return world.threads if group.size == 1 and world.gpu is None else 1
-
-
-def _join(feeds: Sequence[RankFeed]) -> Feed:
-    return feeds[0] if len(feeds) == 1 else StackedFeed(feeds)
 
 
 def _tried(stacks: Sequence[Stack], members: MemberPreparation) -> list[str]:

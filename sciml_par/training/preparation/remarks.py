@@ -58,20 +58,24 @@ def _on_least_squares(phases: Sequence[Phase], precision: str, *, batches: bool)
 
 
 def _contradictions(problem: Problem, arrays: Sequence[Arrays]) -> Iterator[str]:
-    """Yield a sentence for two conditions that give u different values at one of their points."""
+    """Yield a sentence for equal conditions, and for values of u that differ at one point."""
     given = []
-    for term, condition, own in zip(
-        problem.terms[len(problem.residuals) :],
-        problem.conditions,
-        arrays[len(problem.residuals) :],
-        strict=True,
-    ):
+    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    for i, j in combinations(range(len(names)), 2):
+        a, b = problem.conditions[i], problem.conditions[j]
+        if a is b or (type(a) is type(b) and a == b and a.own is b.own):
+            yield (
+                f"the conditions {names[i]!r} and {names[j]!r} are the same; leave one of the two "
+                f"out, or give it twice the weight."
+            )
+    of_conditions = arrays[len(problem.residuals) :]
+    for name, condition, own in zip(names, problem.conditions, of_conditions, strict=True):
         of_u = type(condition) is Dirichlet or getattr(condition, "order", None) == 0
         if of_u and isinstance(condition, (Dirichlet, Initial)) and len(own) > 2:
             values = np.full((len(own[0]), problem.outputs), np.nan)
             component: Any = condition.component
             values[:, slice(None) if component is None else list(component)] = own[2]
-            given.append((term.name, dict(zip(map(tuple, own[0].tolist()), values, strict=True))))
+            given.append((name, dict(zip(map(tuple, own[0].tolist()), values, strict=True))))
     for (one, ours), (other, theirs) in combinations(given, 2):
         sizes = [np.nanmax(np.abs(u), initial=0.0) for u in (*ours.values(), *theirs.values())]
         gaps = {x: np.abs(ours[x] - theirs[x]) for x in ours if x in theirs}

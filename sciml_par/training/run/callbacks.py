@@ -1,4 +1,4 @@
-"""What a program does of its own between chunks of steps."""
+"""What a program does between chunks of steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INSTEAD = {
     "LearningRateScheduler": "give the optimizer a schedule as its learning_rate",
     "ReduceLROnPlateau": "give the optimizer a schedule as its learning_rate, or phases of which "
     "NoProgress ends each",
-    "TerminateOnNaN": "leave it out: a model ends by itself where its loss is not finite",
+    "TerminateOnNaN": "leave it out: the training of a model ends if its loss is not finite",
     "CSVLogger": "use result.save(folder), which writes history.csv",
     "History": "use result.members[0].losses and term_losses",
     "ProgbarLogger": "give progress=True",
@@ -37,17 +37,16 @@ _INSTEAD = {
 
 
 class Progress:
-    """How far a training is, as callbacks see it between chunks of steps.
+    """The progress of a training, as callbacks see it between chunks of steps.
 
     Attributes
     ----------
-    step, steps : made by this rank's models, all phases and models counted, and to be made.
+    step, steps : made by this rank's models in all phases, and asked for.
     phase : the number of the phase that this rank is in, from 0.
     losses : of all members in training on all ranks, by their numbers.
-    terms : of the loss by name, of this rank's first member in training, or of the one that it
-        trained last.
+    terms : of the loss by name, of this rank's first member in training, or of its last one.
     unknowns : of the problem, by name, the values of all members in training on all ranks.
-    seconds : since the training began, by this rank's clock.
+    seconds : since the start of the training, by this rank's clock.
     """
 
     def __init__(self, meeting: Meeting, *, phase: int, seconds: float) -> None:
@@ -77,7 +76,7 @@ class Progress:
         self.reason = self.reason or reason
 
     def networks(self) -> list[Any]:
-        """Return this rank's networks with copies of the weights of now, to be read (local)."""
+        """Return this rank's networks with copies of the present weights (local)."""
         found: dict[int, Any] = {}
         for course in self._meeting.courses:
             rows = course.state.parameters.numpy()
@@ -120,16 +119,16 @@ class Callback:
     """
 
     def on_train_begin(self, progress: Progress) -> None:
-        """The loops are compiled; the losses are those before the first step."""
+        """Called after compilation, with the losses before the first step."""
 
     def on_chunk_end(self, progress: Progress) -> None:
-        """Some steps have been made; how many depends on the clock."""
+        """Called after some steps, whose number depends on the clock."""
 
     def on_phase_end(self, progress: Progress) -> None:
-        """This rank's members have ended the phase `progress.phase`."""
+        """Called when this rank's members have ended the phase `progress.phase`."""
 
     def on_train_end(self, progress: Progress) -> None:
-        """No more steps will be made."""
+        """Called after the last step."""
 
 
 class _Function(Callback):
@@ -137,12 +136,11 @@ class _Function(Callback):
         self._function = function
 
     def on_chunk_end(self, progress: Progress) -> None:
-        """See `Callback`."""
         self._function(progress)
 
 
 def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    """One callback or several; a function is called at the end of chunks."""
+    """Return one callback or several as a tuple; functions are called at the end of chunks."""
     given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     return tuple(_as_callback(each) for each in given)
 
@@ -187,7 +185,7 @@ def _keras_text(kind: type, of_keras: Sequence[type]) -> str:
 
 
 class CallbackWatcher(Watcher):
-    """Calls callbacks, and lets any of them stop all ranks before another step."""
+    """Call callbacks, each of which may stop all ranks before another step."""
 
     def __init__(self, callbacks: Sequence[Callback], world: Communicator) -> None:
         self._callbacks, self._world = callbacks, world
@@ -197,7 +195,6 @@ class CallbackWatcher(Watcher):
         self._warned = False
 
     def met(self, meeting: Meeting) -> None:
-        """See `Watcher` (collective)."""
         if not self._callbacks:
             return
         course = meeting.course
@@ -208,7 +205,7 @@ class CallbackWatcher(Watcher):
             self._of_all = sum(status.done for status in meeting.everyone)
             self._call(meeting, ["on_train_begin"], at[1])
         else:
-            # A rank that has nothing left to do calls as well: others may communicate there.
+            # A rank that has no more steps calls as well: others may communicate there.
             before = self._at or at
             phase_over = before != at or (course.finished and step != self._step)
             self._at, self._step = at, step
@@ -228,8 +225,8 @@ class CallbackWatcher(Watcher):
         if progress.written() and self._world.rank == 0 and not self._warned:
             self._warned = True
             warnings.warn(
-                "train: a callback has changed weights of progress.networks(), which are copies: "
-                "the training continues with its own weights. To change these, train again with "
+                "train: a callback has changed weights of progress.networks(), which are copies "
+                "that the training does not read. To change weights, train again with "
                 "network=model.",
                 RuntimeWarning,
                 stacklevel=2,
@@ -239,9 +236,9 @@ class CallbackWatcher(Watcher):
         asked = self._world.allgather_object((progress.reason, changed))
         if any(changed for _, changed in asked) and self._world.rank == 0:
             warnings.warn(
-                "train: the residuals, conditions or ansatz compute something else than when "
-                "training started, and the training did not see this change. If a callback makes "
-                "it, keep the number in a tf.Variable(1.0, trainable=False) and assign to that.",
+                "train: the residuals, conditions or ansatz have changed since the training "
+                "started, and the training did not see this change. To change a number in a "
+                "callback, keep it in a tf.Variable(1.0, trainable=False) and assign to that.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -251,7 +248,7 @@ class CallbackWatcher(Watcher):
 
 
 def _computes_something_else(course: Course) -> bool:
-    """Return whether the terms of the loss, traced again, are others than those trained."""
+    """Return whether the terms of the loss, traced again, differ from those trained."""
     setup = course.stack.setups[0]
     before = None if setup.traced is None else setup.traced.key
     if before is None:
@@ -264,6 +261,6 @@ def _computes_something_else(course: Course) -> bool:
             arrays=setup.feed.arrays,
             rows=setup.feed.totals,
         ).key
-    except Exception:  # a function may fail by now; that must not take the result along
+    except Exception:  # a function that fails now must not cost the result
         return False
     return now is not None and now != before

@@ -1,4 +1,4 @@
-"""What ranks tell each other between chunks of steps, and who looks on there."""
+"""What ranks report to each other between chunks of steps, and what watches there."""
 
 from __future__ import annotations
 
@@ -22,23 +22,17 @@ NO_LIMIT = 2**31 - 1
 
 @dataclass(frozen=True)
 class Status:
-    """What a rank tells the others between chunks.
+    """What a rank reports to the others between chunks.
 
     Attributes
     ----------
-    course : the number of the course that it is on, among its own; their number when all are done.
-    courses : how many it has.
-    done : steps that it has made on all its courses.
-    phase : the number of the phase.
-    numbers, losses : of the members in training.
-    unknowns : of their problems, by name, the values of each.
-    terms : of the loss of the first of these.
-    measures : what the optimizer tells of its last step for that one, by name.
+    course : the number of its present course; `courses`, the number of all, after the last.
+    numbers, losses, unknowns : of the members in training; terms and measures of the first.
     not_finite : numbers of the members that have ended because their loss was not finite.
     seconds : that its last chunk took.
     digest : of the weights in the course that it has worked on.
     stop : why it asks all to stop, or None.
-    notes : what is to be told at once.
+    notes : to be shown.
     """
 
     course: int
@@ -59,16 +53,13 @@ class Status:
 
 @dataclass
 class Meeting:
-    """What every rank knows after it has met the others.
+    """What every rank knows after a meeting.
 
     Attributes
     ----------
-    courses : this rank's.
-    rank : this one.
-    speaks : whether it is the first of those that train its courses.
-    ensemble : whether there may be other courses on other ranks.
-    worked : the number of the course that it has worked on since the last meeting.
-    everyone : the statuses of all ranks.
+    courses : this rank's; `worked` is the number of the one it has worked on.
+    speaks : whether it is the first of the ranks that train its courses.
+    ensemble : whether other ranks may have other courses.
     stop : why all stop, or None.
     """
 
@@ -81,29 +72,29 @@ class Meeting:
     stop: str | None = None
 
     def stop_all(self, reason: str) -> None:
-        """Let no course make more steps; all ranks say the same."""
+        """Let no course make more steps (on all ranks)."""
         self.stop = reason
         for course in self.courses:
             course.stop(reason)
 
     @property
     def done(self) -> int:
-        """Steps that this rank's courses have made."""
+        """The number of steps that this rank's courses have made."""
         return sum(course.step for course in self.courses)
 
     @property
     def steps_asked(self) -> int:
-        """Steps that they are to make."""
+        """The number of steps of all phases of these."""
         return sum(course.steps_asked for course in self.courses)
 
     @property
     def course(self) -> Course:
-        """The one that this rank has worked on since the last meeting."""
+        """The course that this rank has worked on since the last meeting."""
         return self.courses[self.worked]
 
     @property
     def losses(self) -> list[float]:
-        """Of all members in training."""
+        """The losses of all members in training."""
         return [loss for status in self.everyone for loss in status.losses]
 
     @property
@@ -117,13 +108,13 @@ class Meeting:
 
     @property
     def over(self) -> bool:
-        """Whether no rank has anything left to do."""
+        """Whether no rank makes more steps."""
         done = all(status.course >= status.courses for status in self.everyone)
         return self.stop is not None or done
 
 
 class Watcher:
-    """What is done between chunks, beside training. This one does nothing."""
+    """Something done between chunks; this one does nothing."""
 
     def longest_chunk(self, step: int) -> int:
         """Return how many steps the next chunk may have at most, after `step` steps of a course.
@@ -133,11 +124,11 @@ class Watcher:
         return NO_LIMIT
 
     def stop(self) -> str | None:
-        """Why all are to stop, or None; one rank's word is enough."""
+        """Return why all ranks must stop, or None; one rank's answer is enough."""
         return None
 
     def met(self, meeting: Meeting) -> str | None:
-        """All ranks have met; what is to be told them at the next meeting, if anything."""
+        """Take note of a meeting (collective); return what to report at the next one, or None."""
         return None
 
 
@@ -150,7 +141,7 @@ def status_of(
     stop: str | None,
     notes: Sequence[str],
 ) -> Status:
-    """What this rank has to tell."""
+    """Return the status of this rank."""
     shown = courses[worked]
     running = np.flatnonzero(shown.ended == RUNNING)
     bad = [
@@ -188,7 +179,7 @@ def _unknowns(course: Course, running: npt.NDArray[Any]) -> dict[str, list[float
 
 
 def named_values(unknowns: Unknowns, values: FloatArray) -> dict[str, list[float]]:
-    """Of the values [M, q] of M members, by the names of the q numbers."""
+    """Return values [M, q] of M members by the names of the q numbers."""
     return dict(zip(names_of_numbers(unknowns), values.T.tolist(), strict=True))
 
 
@@ -198,10 +189,10 @@ def current(courses: Sequence[Course]) -> int:
 
 
 def failure_text(everyone: Sequence[Status]) -> str:
-    """What to say where no member has ever had a finite loss."""
+    """Return a sentence for a training without any finite loss."""
     bad = [rank for rank, status in enumerate(everyone) if status.not_finite]
     return (
         f"the loss or its gradient is not finite on {rank_list(bad)} of {len(everyone)}, from the "
-        f"initial weights on. Usual causes: a residual that divides by zero or takes a root or "
-        f"logarithm of what is negative, or data that are not finite."
+        f"initial weights on. Check the residuals for divisions by zero, roots and logarithms of "
+        f"negative numbers, and the data for values that are not finite."
     )

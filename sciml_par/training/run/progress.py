@@ -1,4 +1,4 @@
-"""How a training shows its progress: a moving line on a terminal, plain lines elsewhere."""
+"""The progress of a training: a moving line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Reporter:
             self._task = self._bar.add_task("compiling", total=total)
 
     def begin(self, done: int) -> None:
-        """Compilation begins; `done` steps were made by a training that this one continues."""
+        """Show that compilation starts, after `done` steps of a training that this one resumes."""
         self._pace.start_at(done)
         resumed = [f"resumed at step {done:,}"] if done else []
         if self._bar is None:
@@ -51,7 +51,7 @@ class Reporter:
         self._bar.update(self._task, completed=done)
 
     def ready(self) -> None:
-        """The loop is compiled; steps begin. Called once for each model."""
+        """Count time from now on, since the loop is compiled."""
         self._pace.resume()
         self._said = time.monotonic()
 
@@ -119,15 +119,15 @@ class Pace:
         self._since = time.monotonic()
 
     def start_at(self, done: int) -> None:
-        """So many steps were made before."""
+        """Take note of steps that were made before."""
         self._done = self._first = done
 
     def resume(self) -> None:
-        """Steps begin again now; what passed since the last update does not count."""
+        """Count time from now on, not since the last update."""
         self._since = time.monotonic()
 
     def update(self, done: int) -> None:
-        """`done` steps are made."""
+        """Take note that `done` steps are made."""
         now = time.monotonic()
         self._done, self._seconds, self._since = done, self._seconds + now - self._since, now
 
@@ -138,7 +138,7 @@ class Pace:
 
     @property
     def seconds_left(self) -> float:
-        """At this pace."""
+        """The time of the remaining steps at this pace."""
         left = self.total - self._done
         if left == 0:
             return 0.0
@@ -146,7 +146,7 @@ class Pace:
 
 
 def loss_text(losses: Sequence[float]) -> str:
-    """One loss, or the least and the largest of several."""
+    """Return one loss, or the least and the largest of several."""
     low, high = min(losses), max(losses)
     return f"{low:.2e}" if low == high else f"{low:.2e} to {high:.2e}"
 
@@ -169,21 +169,21 @@ def unknowns_text(unknowns: Unknowns) -> str:
 
 
 def measures_text(measures: Mapping[str, float]) -> str:
-    """What an optimizer tells of its last step."""
+    """Return what an optimizer reports of its last step."""
     if not measures:
         return ""
     return "   " + ", ".join(f"{name} {value:.1e}" for name, value in measures.items())
 
 
 def rate_text(rate: float) -> str:
-    """Steps per second, or seconds per step where these are more."""
+    """Return steps per second, or seconds per step if a step takes longer."""
     if 0 < rate < 1:
         return f"{1 / rate:.1f} s/step"
     return f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.1f} steps/s"
 
 
 def clock_text(seconds: float) -> str:
-    """Seconds as "0:07" or "1:02:03"."""
+    """Return seconds as "0:07" or "1:02:03"."""
     if not math.isfinite(seconds):
         return "?"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""Shows how a training goes on, from what the ranks tell each other."""
+"""Show the progress of a training, from what the ranks report to each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sciml_par.training.run.progress import Reporter
 
 
 class ProgressWatcher(Watcher):
-    """Tells a reporter of every meeting."""
+    """Pass every meeting on to a reporter."""
 
     def __init__(self, reporter: Reporter, *, all_records: bool) -> None:
         self._reporter = reporter
@@ -26,7 +26,6 @@ class ProgressWatcher(Watcher):
         self._phase = 0
 
     def met(self, meeting: Meeting) -> None:
-        """See `Watcher`."""
         for note in dict.fromkeys(note for s in meeting.everyone for note in s.notes):
             self._reporter.note(note)
         self._tell_of_ended(meeting)
@@ -78,26 +77,22 @@ class ProgressWatcher(Watcher):
             self._reporter.note(
                 f"{rank_list(new)} of {len(meeting.everyone)}: the loss is no longer finite; the "
                 f"model{'s' * (len(new) > 1)} in training there end{'s' * (len(new) == 1)}, "
-                f"the others go on"
+                f"the others continue"
             )
 
 
 def _furthest_behind(everyone: Sequence[Status]) -> Status:
-    """Of the ranks at work, the one that has most steps to make; rank 0 where they cannot compare.
-
-    Ranks with other numbers of courses have other numbers of steps to make.
-    """
+    """Return the rank at work that has made the fewest steps, of those with rank 0's courses."""
     first = everyone[0]
     running = [each for each in everyone if each.course < each.courses == first.courses]
     return min(running, key=lambda each: each.done, default=first)
 
 
 class TimeWatcher(Watcher):
-    """Stops a training when its time is over, by rank 0's clock."""
+    """Stop a training when its time is over, by rank 0's clock."""
 
     def __init__(self, seconds: float, *, rank: int) -> None:
         self._end = time.monotonic() + seconds if rank == 0 else float("inf")
 
     def stop(self) -> str | None:
-        """See `Watcher`."""
         return WALL_TIME if time.monotonic() >= self._end else None

@@ -29,11 +29,9 @@ def run(
     world: Communicator,
     watchers: Sequence[Watcher],
 ) -> None:
-    """Train this rank's courses, one after the other, while the others train theirs (collective).
+    """Train this rank's courses one after the other, as the other ranks do theirs (collective).
 
-    Parameters
-    ----------
-    take_apart : makes a computation of each member of a course, where they cannot be one.
+    `take_apart` makes separate computations of the members of a course that cannot be one.
     """
     courses = meeting.courses
     notes: list[str] = []
@@ -61,7 +59,7 @@ def run(
 
 
 def _work(course: Course, count: int, watchers: Sequence[Watcher]) -> tuple[float, int]:
-    """Seconds and steps of a chunk; of compilation, as if all its steps had been made."""
+    """Return the seconds and steps of a chunk; of compilation, as if all its steps were made."""
     if course.needs_preparation:
         return course.prepare(), count
     before = course.step
@@ -100,15 +98,15 @@ def _meet(
 
 
 def digest_of(state: State) -> bytes:
-    """Sixteen bytes that differ where the weights do, in any bit."""
+    """Return sixteen bytes that differ if the weights differ in any bit."""
     return hashlib.blake2b(state.parameters.numpy().tobytes(), digest_size=16).digest()
 
 
 def bring_together(state: State, step: int, group: Communicator) -> tuple[State, float]:
-    """Rank 0's state in place of those that rounding has driven apart (collective).
+    """Return rank 0's state in place of those that rounding has driven apart (collective).
 
     All ranks compute the same updates from the same gradients. Processors of two kinds may round
-    them differently, and what differs in the last digit grows with the steps.
+    them differently, and a difference in the last digit grows with the steps.
     """
     leaves = fused_broadcast(tf.nest.flatten(state), 0, communicator=group)
     together = tf.nest.pack_sequence_as(state, leaves)
@@ -131,7 +129,6 @@ def _parted(distances: list[float], limit: float, step: int) -> str:
     return (
         f"the replicas of the model have parted: after step {step:,} the weights of "
         f"{rank_list(far)} of {len(distances)} differ from those of rank 0 by "
-        f"{np.max(distances):.1e} of their size, and rounding explains {limit:.1e} at most. Every "
-        f"rank makes the same update of the same gradient, so the causes are an optimizer that "
-        f"depends on the rank, different versions of software, or a faulty machine."
+        f"{np.max(distances):.1e} of their size, and rounding explains {limit:.1e} at most. Use "
+        f"an optimizer that does not depend on the rank, and the same software on all ranks."
     )

@@ -23,7 +23,7 @@ _END = b"\0"
 
 
 class SignalWatcher(Watcher):
-    """Asks all ranks to stop when this one has got a signal."""
+    """Ask all ranks to stop when this one has received a signal."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -31,7 +31,6 @@ class SignalWatcher(Watcher):
         self._interrupted = float("inf")
 
     def stop(self) -> str | None:
-        """See `Watcher`."""
         return self._first
 
     def received(self, number: int) -> None:
@@ -54,10 +53,10 @@ class SignalWatcher(Watcher):
 
 @contextlib.contextmanager
 def signals_caught(world: World) -> Iterator[SignalWatcher]:
-    """A watcher of the signals that this rank gets meanwhile.
+    """Yield a watcher of the signals that this rank receives meanwhile.
 
-    In another thread than the main one no signals can be caught. Those that the program ignores,
-    or for which it has a handler of its own, stay with it.
+    Only the main thread catches signals. Signals that the program ignores or handles are left to
+    it.
     """
     watcher = SignalWatcher(world)
     here = threading.current_thread() is threading.main_thread()
@@ -65,8 +64,8 @@ def signals_caught(world: World) -> Iterator[SignalWatcher]:
     if not numbers:
         yield watcher
         return
-    # Python runs handlers between its own instructions, and a rank may be in a collective for
-    # long. The number of a signal is written to a pipe at once, which a thread reads.
+    # Python runs handlers between instructions, and a rank may be in a collective for long. The
+    # number of a signal is written to a pipe at once, which a thread reads.
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     thread = threading.Thread(

@@ -14,11 +14,11 @@ from sciml_par.training.run.callbacks import Callback, Progress
 
 
 class TensorBoard(Callback):
-    """Write the loss and each of its terms against the steps, at all steps where it is recorded.
+    """Write the loss and each of its terms at all steps where they are recorded.
 
     The scalars are "loss", "terms/NAME" and "unknowns/NAME". The first of the ranks that train a
     model writes, in mode "data" to the folder, and for ensembles to a folder in it for each member.
-    Events are written at the end of chunks, and TensorFlow adds a file for each training.
+    Events are written at the end of chunks; TensorFlow adds a file for each training.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class TensorBoard(Callback):
         self._written: dict[tuple[int, ...], int] = {}
 
     def on_train_begin(self, progress: Progress) -> None:
-        """Leave out what an earlier training has recorded, from which this one goes on (local)."""
+        """Leave out the records of a training that this one resumes (local)."""
         self._writers.clear()
         self._written = {c.stack.numbers: len(c.steps) for c in progress.courses}
 
@@ -80,7 +80,7 @@ class TensorBoard(Callback):
 
 
 def _scalar(name: str, value: float, step: int) -> None:
-    """As `tf.summary.scalar`, which would need the package of TensorBoard itself."""
+    """Write a scalar as `tf.summary.scalar` does, which needs the package of TensorBoard."""
     kind = tf.compat.v1.SummaryMetadata
     metadata = kind(plugin_data=kind.PluginData(plugin_name="scalars"))
     metadata.data_class = 1  # scalars, in TensorFlow's summary.proto

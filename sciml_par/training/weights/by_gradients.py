@@ -35,11 +35,9 @@ class _Averaged(LossWeights):
         check_count(name, "every", self.every)
 
     def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
-        """See `LossWeights`."""
         return WeightState(ones_of_terms(terms, members, dtype))
 
     def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
-        """See `LossWeights`."""
         now = self._weights_now(state.of_terms, loss)
         return WeightState(self.memory * state.of_terms + (1 - self.memory) * now)
 
@@ -69,21 +67,13 @@ class GradientAnnealing(_Averaged):
     every: int = 10
 
     def check(self, terms: TermsOfLoss) -> None:
-        """See `LossWeights`.
-
-        Raises
-        ------
-        InputError
-            The problem has no conditions to weigh.
-        """
         if terms.count == terms.equations:
             raise InputError(
-                "GradientAnnealing: it weighs conditions against equations, and the problem has no "
-                "conditions. Several equations are weighed by GradientNorm() or NTKWeights()."
+                "GradientAnnealing: the problem has no conditions to weigh against equations. Use "
+                "GradientNorm() or NTKWeights() for several equations."
             )
 
     def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
-        """See `LossWeights`."""
         after = super().update(state, loss, number).of_terms
         conditions = tf.range(loss.terms.count) >= loss.terms.equations
         return WeightState(tf.where(conditions, after, state.of_terms))

@@ -1,4 +1,4 @@
-"""Weights that let a time count only when all before it is solved."""
+"""Weights of points that rise once the equations hold at all times before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Slices(NamedTuple):
 
 @dataclass(frozen=True)
 class Causal(LossWeights):
-    """Equations that count at a time only as far as they hold at all times before.
+    """Weigh equations at a time by how well they hold at all times before.
 
         λ_i = exp(−ε Σ_{k<i} L_k)
 
@@ -40,7 +40,7 @@ class Causal(LossWeights):
     tolerance : δ, in (0, 1), dimensionless.
     slices : S, at least 2. A slice without points has L_k = 0.
     coordinate : the name of the coordinate that is the time.
-    every : λ changes at every so many steps.
+    every : λ changes every `every` steps.
     """
 
     _: KW_ONLY
@@ -66,28 +66,18 @@ class Causal(LossWeights):
             raise InputError(f"Causal: expected slices to be at least 2; got {self.slices}.")
 
     def check(self, terms: TermsOfLoss) -> None:
-        """See `LossWeights`.
-
-        Raises
-        ------
-        InputError
-            There is no coordinate of that name.
-        """
         if self.coordinate not in terms.coordinates:
             raise InputError(
                 f"Causal: the problem has no coordinate {self.coordinate!r}; its coordinates are "
                 f"{', '.join(map(repr, terms.coordinates))}. Name the time in the domain, as "
-                f"Box(…, names=('x', 't')), or say Causal(coordinate={terms.coordinates[-1]!r}); a "
-                f"problem without time has no causal weights."
+                f"Box(…, names=('x', 't')), or write Causal(coordinate={terms.coordinates[-1]!r})."
             )
 
     def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
-        """See `LossWeights`."""
         stage = tf.zeros([members], tf.int32)
         return WeightState(Slices(tf.ones([members, self.slices], dtype), stage))
 
     def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
-        """See `LossWeights`."""
         before: Slices = state.of_terms
         losses = self._losses(loss)
         earlier = tf.cumsum(losses, axis=1, exclusive=True)
@@ -98,7 +88,6 @@ class Causal(LossWeights):
         return WeightState(Slices(weights, stage))
 
     def multipliers(self, state: WeightState, loss: LossAt) -> list[Tensor]:
-        """See `LossWeights`."""
         weights = state.of_terms.weights
         found = [tf.ones([weights.shape[0]], weights.dtype)] * loss.terms.count
         for t, numbers in enumerate(self._numbers(loss)):
@@ -112,7 +101,7 @@ class Causal(LossWeights):
         return tuple(given) if isinstance(given, tuple | list) else (given,)
 
     def _losses(self, loss: LossAt) -> Tensor:
-        """L_k, [M, S] (collective)."""
+        """Return L_k, [M, S] (collective)."""
         parts = []
         numbers = self._numbers(loss)
         for squares, own in zip(loss.weighted_squares(), numbers, strict=False):
@@ -123,7 +112,7 @@ class Causal(LossWeights):
         return tf.reduce_sum(sums[0::2] / tf.maximum(sums[1::2], 1), axis=0)
 
     def _numbers(self, loss: LossAt) -> list[Tensor]:
-        """In which slice each point of an equation lies, [n_t] or [M, n_t]."""
+        """Return the slice of each point of the equations, [n_t] or [M, n_t] each."""
         terms = loss.terms
         axis = terms.coordinates.index(self.coordinate)
         begins, ends = (

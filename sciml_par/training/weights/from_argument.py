@@ -1,4 +1,4 @@
-"""From what a user gives as `weights` to what the engine takes."""
+"""Read and check the argument `weights`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STRATEGIES = (
 
 
 def strategy_of(weights: Any, problem: Problem) -> LossWeights | None:
-    """Return the strategy that is given; None where there are numbers or nothing."""
+    """Return the strategy that is given; None for numbers and without weights."""
     if weights is None or isinstance(weights, Mapping | LossWeights):
         return weights if isinstance(weights, LossWeights) else None
     if inspect.isclass(weights) and issubclass(weights, LossWeights):
@@ -48,9 +48,9 @@ def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bo
     if strategy.of_points and not same_points:
         name = type(strategy).__name__
         raise InputError(
-            f"train: {name} has a weight for each point, which it carries from step to step, and "
-            f"with batch_size, resample_every or adapt steps have other points. Use the same "
-            f"points at all steps, or weights of terms, such as GradientNorm()."
+            f"train: {name} carries a weight for each point from step to step, but with "
+            f"batch_size, resample_every or adapt the points change. Use the same points at all "
+            f"steps, or weights of terms, such as GradientNorm()."
         )
 
 
@@ -60,14 +60,14 @@ def check_names(problems: Sequence[Problem]) -> None:
     other = next((each for each in names if each != names[0]), None)
     if other is not None:
         raise InputError(
-            f"train: members that are one computation must have terms of the same names, where a "
-            f"strategy weighs them; got {', '.join(names[0])} and {', '.join(other)}. Give the "
-            f"residuals and conditions of all problems the same names."
+            f"train: a strategy of weights needs terms of the same names in all members; got "
+            f"{', '.join(names[0])} and {', '.join(other)}. Give the residuals and conditions of "
+            f"all problems the same names."
         )
 
 
 def terms_of_loss(problems: Sequence[Problem], points: Sequence[int]) -> TermsOfLoss:
-    """What a strategy is to know of the loss of stacked members."""
+    """Return the facts for a strategy about the loss of stacked members."""
     first = problems[0]
     return TermsOfLoss(
         names=tuple(term.name for term in first.terms),

@@ -1,15 +1,18 @@
-"""What a strategy for the weights of a loss is, and what it may ask of the loss."""
+"""The interface of strategies for the weights of a loss, and of the loss that they see."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.identity.described import Described
+from sciml_par.training.loss.known import GradientsOfTerms, Jacobian, Residuals
+from sciml_par.training.loss.objective import StackedObjective
+from sciml_par.training.points.feed import Batch, Rows
 
 Tensor = Any
 Point = tuple[float, ...]
@@ -17,7 +20,7 @@ Point = tuple[float, ...]
 
 @dataclass(frozen=True)
 class TermsOfLoss:
-    """What a strategy knows of the loss before the first step.
+    """The facts about a loss before the first step.
 
     Attributes
     ----------
@@ -37,60 +40,86 @@ class TermsOfLoss:
 
     @property
     def count(self) -> int:
-        """T."""
+        """The number T of terms."""
         return len(self.names)
 
 
 class WeightState(NamedTuple):
-    """What a strategy carries from step to step, with the members as first axis of each tensor.
+    """The state of a strategy, with the members as first axis of each tensor.
 
     Attributes
     ----------
     of_terms : a nest of tensors [M, …], the same on all ranks.
-    of_points : one for each term, or several times one for each: [M, n_t] of this rank's points
-        within a chunk of steps, and [M, N_t] of those of all ranks, one rank after the other,
-        outside; none for strategies that know no points.
+    of_points : one or several for each term: [M, n_t] of this rank's points within a chunk of
+        steps, and outside [M, N_t] of the points of all ranks, one rank after the other. Empty
+        for strategies of terms.
     """
 
     of_terms: Any
     of_points: tuple[Tensor, ...] = ()
 
 
-class LossAt(Protocol):
-    """The loss at the parameters before a step, as a strategy may ask for it.
+@dataclass(frozen=True)
+class LossAt:
+    """The loss of the problem before a step, without the weights of the strategy.
 
-    It is the loss of the problem, with the weights of residuals and conditions and without those
-    of the strategy. What is reduced over ranks is the same on all of them.
-
-    Attributes
-    ----------
-    terms : what is known of it before.
-    values : its terms, [M, T].
+    `values` are its terms, [M, T]. Results that are reduced over ranks are the same on all ranks.
     """
 
     terms: TermsOfLoss
     values: Tensor
+    _plain: StackedObjective
+    _weighted: StackedObjective
+    _stacked: Sequence[Any]
+    _parameters: Tensor
+    _batch: Batch
 
     def gradients(self) -> Tensor:
         """Return the gradient of each term by the parameters, [M, T, p] (collective)."""
+        return self._plain.evaluate(GradientsOfTerms, self._parameters, self._batch).gradients
 
     def kernel_traces(self) -> Tensor:
-        """Σ_i |∂ρ_ti/∂θ|² of each term's weighted residuals ρ = √(w/N) r, [M, T] (collective)."""
+        """Return Σ_i |∂ρ_ti/∂θ|² of each term, with ρ = √(w/N) r, [M, T] (collective)."""
+        known = self._plain.evaluate(Jacobian, self._parameters, self._batch)
+        own = [tf.reduce_sum(tf.square(each), axis=[1, 2]) for each in known.jacobian]
+        return self._plain.ranks.sum(tf.stack(own, axis=1))
 
     def squares(self) -> list[Tensor]:
-        """|r_t(x_i)|² without any weight at this rank's points, [M, n_t] for each term."""
+        """Return |r_t(x_i)|² without any weight at this rank's points, [M, n_t] for each term."""
+        members, dtype = self._parameters.shape[0], self._parameters.dtype
+        ones = tf.ones([members], dtype)
+        batch = tuple(Rows(ones, rows.arrays) for rows in self._batch)
+        found = []
+        known = self._weighted.evaluate(Residuals, self._parameters, batch)
+        for r, rows, flags in zip(known.residuals, batch, self._stacked, strict=True):
+            n = rows.arrays[0].shape[int(flags[1][0])]
+            # A component lies after the other.
+            each = tf.reshape(r, [members, -1, n]) if n else tf.zeros([members, 1, 0], dtype)
+            found.append(tf.reduce_sum(tf.square(each), axis=1))
+        return found
 
     def weighted_squares(self) -> list[Tensor]:
-        """w_t |r_t(x_i)|² at this rank's points, [M, n_t] for each term."""
+        """Return w_t |r_t(x_i)|² at this rank's points, [M, n_t] for each term."""
+        found = []
+        for squares, rows, flags, total in zip(
+            self.squares(), self._batch, self._stacked, self.terms.points, strict=True
+        ):
+            weights = rows.weights if flags[0] else rows.weights[None]
+            weights = weights if weights.shape.rank == 2 else weights[:, None]
+            found.append(weights * total * squares)
+        return found
 
     def coordinate(self, axis: int) -> list[Tensor]:
-        """That coordinate of this rank's points, [n_t]; [M, n_t] where members differ."""
+        """Return a coordinate of this rank's points, [n_t]; [M, n_t] where members differ."""
+        return [rows.arrays[0][..., axis] for rows in self._batch]
 
     def sum_over_ranks(self, tensor: Tensor) -> Tensor:
-        """Σ over the ranks that share the loss (collective)."""
+        """Return the sum over the ranks that share the loss (collective)."""
+        return self._plain.ranks.sum(tensor)
 
     def largest_of_ranks(self, tensor: Tensor) -> Tensor:
         """Return the largest of all ranks, element by element (collective)."""
+        return self._plain.ranks.largest(tensor)
 
 
 class LossWeights(Described, ABC):
@@ -98,16 +127,15 @@ class LossWeights(Described, ABC):
 
         L_λ(θ) = Σ_t (w_t/N_t) Σ_i λ_ti |r_t(x_i)|²
 
-    The optimizer minimizes L_λ, while L, with λ = 1, is the loss that is recorded, judged by stops,
-    and by which the best weights are chosen. All functions are pure and are traced into the
-    compiled loop. Members are independent of one another: row j of all results depends on row j of
-    the arguments only.
+    The optimizer minimizes L_λ. Records, stops and the best weights use L, with λ = 1. All
+    functions are pure and are traced into the compiled loop. Row j of all results depends on row j
+    of the arguments only.
 
     Attributes
     ----------
     every : λ changes at steps whose number, counted from 0, is a multiple of it.
-    of_points : whether λ depends on the single point, and on its history.
-    needs_jacobian : whether `update` asks for `kernel_traces`.
+    of_points : whether each point has a λ with a history.
+    needs_jacobian : whether `update` calls `kernel_traces`.
     """
 
     every: int
@@ -115,13 +143,7 @@ class LossWeights(Described, ABC):
     needs_jacobian: ClassVar[bool] = False
 
     def check(self, terms: TermsOfLoss) -> None:
-        """Check that the strategy suits the loss (local).
-
-        Raises
-        ------
-        InputError
-            It does not.
-        """
+        """Raise an `InputError` if the strategy does not suit the loss (local)."""
 
     @abstractmethod
     def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
@@ -129,22 +151,22 @@ class LossWeights(Described, ABC):
 
     @abstractmethod
     def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
-        """The state with which the step is made that follows `number` others (collective)."""
+        """Return the state for the step that follows `number` others (collective)."""
 
     def multipliers(self, state: WeightState, loss: LossAt) -> list[Tensor]:
-        """λ of each term: [M], or [M, n_t] for this rank's points (local)."""
+        """Return λ of each term: [M], or [M, n_t] for this rank's points (local)."""
         return tf.unstack(state.of_terms, axis=1)
 
 
 def ones_of_terms(terms: TermsOfLoss, members: int, dtype: Any) -> Tensor:
-    """λ = 1 for every term, [M, T]."""
+    """Return λ = 1 for every term, [M, T]."""
     return tf.ones([members, terms.count], dtype)
 
 
 def where_positive(divisor: Tensor, quotient: Any, otherwise: Tensor) -> Tensor:
-    """`quotient(divisor)` where the divisor is positive and the result finite.
+    """Return `quotient(divisor)` where the divisor is positive and the result finite.
 
-    A term that is zero everywhere, such as one that an ansatz satisfies, has no scale of its own.
+    A term that is zero everywhere, such as one that an ansatz satisfies, has no scale.
     """
     safe = tf.where(divisor > 0, divisor, tf.ones_like(divisor))
     found = quotient(safe)
@@ -154,26 +176,13 @@ def where_positive(divisor: Tensor, quotient: Any, otherwise: Tensor) -> Tensor:
 def chosen_terms(
     where: str, terms: TermsOfLoss, names: Sequence[str] | None, usual: int
 ) -> tuple[bool, ...]:
-    """Which terms a strategy has been asked to weigh; the first `usual` where it has not."""
+    """Return which terms a strategy weighs: those of these names, or else the first `usual`."""
     if names is None:
         return tuple(t < usual for t in range(terms.count))
     for name in names:
         if name not in terms.names:
-            raise InputError(f"{where}: {unknown_term(name, terms.names)}")
+            raise InputError(
+                f"{where}: the loss has no term {name!r}; its terms are "
+                f"{', '.join(map(repr, terms.names))}."
+            )
     return tuple(name in names for name in terms.names)
-
-
-def checked_names(where: str, names: Any) -> None:
-    """Check that names of terms are a sequence of texts, or None."""
-    if names is None:
-        return
-    if isinstance(names, str) or not isinstance(names, tuple | list):
-        raise InputError(
-            f"{where}: expected terms to be names of terms of the loss, such as ('residual',); got "
-            f"{names!r}."
-        )
-
-
-def unknown_term(name: Any, names: Sequence[str]) -> str:
-    """Return a sentence that says which terms there are."""
-    return f"the loss has no term {name!r}; its terms are {', '.join(map(repr, names))}."

@@ -1,4 +1,4 @@
-"""Weights of single points: self-adaptive ones, and those by the share in the largest residual."""
+"""Weights of single points: self-adaptive, and by residuals relative to the largest one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sciml_par._checks import (
     check_positive,
 )
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.training.weights.loss_weights import (
     LossAt,
     LossWeights,
     TermsOfLoss,
     WeightState,
-    checked_names,
     chosen_terms,
     where_positive,
 )
@@ -43,11 +43,14 @@ class _OfPoints(LossWeights):
     def __post_init__(self) -> None:
         name = type(self).__name__
         check_positive(name, rate=self.rate)
-        checked_names(name, self.terms)
+        if isinstance(self.terms, str) or not isinstance(self.terms, tuple | list | None):
+            raise InputError(
+                f"{name}: expected terms to be names of terms of the loss, such as "
+                f"('residual',); got {self.terms!r}."
+            )
         check_count(name, "every", self.every)
 
     def check(self, terms: TermsOfLoss) -> None:
-        """See `LossWeights`."""
         self._chosen(terms)
 
     def _initial(self, terms: TermsOfLoss, members: int, dtype: Any) -> tuple[Tensor, ...]:
@@ -71,8 +74,8 @@ class SelfAdaptive(_OfPoints):
 
     so that the loss is minimized over θ and maximized over the a (McClenny and Braga-Neto 2023,
     arXiv:2009.04544, the section on self-adaptive networks). The ascent is Adam's, as in the
-    authors' program, before the step of θ: along averages of g and g², whose size does not matter,
-    so that an a rises by about η in a step. It never falls.
+    authors' program, before the step of θ. Its averages of g and g² make an a rise by about η in a
+    step, whatever the size of g. An a never falls.
 
     The weights belong to points: all steps must have the same ones.
 
@@ -97,13 +100,11 @@ class SelfAdaptive(_OfPoints):
         check_positive("SelfAdaptive", initial=self.initial, power=self.power)
 
     def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
-        """See `LossWeights`: the a of all terms, then the averages of g, then those of g²."""
         a = self._initial(terms, members, dtype)
         none = [tf.zeros_like(each) for each in a]
         return WeightState((), (*a, *none, *none))
 
     def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
-        """See `LossWeights`."""
         count = tf.cast(number // self.every + 1, loss.values.dtype)
         # The averages begin at zero: Kingma and Ba 2015, algorithm 1.
         unbias = tf.sqrt(1 - _BETA_2**count) / (1 - _BETA_1**count)
@@ -121,7 +122,6 @@ class SelfAdaptive(_OfPoints):
         return WeightState((), tuple(each for part in parts for each in part))
 
     def multipliers(self, state: WeightState, loss: LossAt) -> list[Tensor]:
-        """See `LossWeights`."""
         return [a**self.power for a in state.of_points[: loss.terms.count]]
 
 
@@ -158,14 +158,12 @@ class ResidualBasedAttention(_OfPoints):
         check_not_negative("ResidualBasedAttention", initial=self.initial)
 
     def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
-        """See `LossWeights`."""
         return WeightState((), self._initial(terms, members, dtype))
 
     def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
-        """See `LossWeights`."""
         sizes = [tf.sqrt(squares) for squares in loss.squares()]
         zero = tf.zeros([sizes[0].shape[0], 1], sizes[0].dtype)
-        # A rank without points of a term has zero there, which is no more than any residual.
+        # A rank without points of a term has zero there, which is at most any residual.
         own = [tf.reduce_max(tf.concat([zero, size], axis=1), axis=1) for size in sizes]
         largest = loss.largest_of_ranks(tf.stack(own, axis=1))
         found = []
@@ -177,7 +175,6 @@ class ResidualBasedAttention(_OfPoints):
         return WeightState((), tuple(found))
 
     def multipliers(self, state: WeightState, loss: LossAt) -> list[Tensor]:
-        """See `LossWeights`."""
         return [tf.square(a) for a in state.of_points]
 
     def _chosen(self, terms: TermsOfLoss) -> tuple[bool, ...]:

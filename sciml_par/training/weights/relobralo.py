@@ -1,4 +1,4 @@
-"""Weights by how little each term has decreased: relative loss balancing with random lookback."""
+"""Relative loss balancing with random lookback: weights by the decrease of each term."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sciml_par._checks import (
     check_fraction,
     check_number,
     check_positive,
+    checked_integer,
 )
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
 from sciml_par.training.weights.loss_weights import (
     LossAt,
     LossWeights,
@@ -35,7 +35,7 @@ class Losses(NamedTuple):
 
 @dataclass(frozen=True)
 class ReLoBRaLo(LossWeights):
-    """Terms that have decreased the least count most.
+    """Give the largest weights to the terms that have decreased the least.
 
         b_t(k; k') = T softmax_t [L_t(k) / (τ L_t(k'))]
         λ_t(k) = α [ρ λ_t(k−1) + (1 − ρ) b_t(k; 0)] + (1 − α) b_t(k; k−1)
@@ -50,7 +50,7 @@ class ReLoBRaLo(LossWeights):
     memory : α, in [0, 1), dimensionless.
     lookback : the probability of ρ = 1, in [0, 1]; else the losses are compared with the first.
     seed : of the draws, an integer ≥ 0.
-    every : λ changes at every so many steps.
+    every : λ changes every `every` steps.
     """
 
     _: KW_ONLY
@@ -64,17 +64,14 @@ class ReLoBRaLo(LossWeights):
         check_positive("ReLoBRaLo", temperature=self.temperature)
         check_fraction("ReLoBRaLo", memory=self.memory)
         check_number("ReLoBRaLo", "lookback", self.lookback, "in [0, 1]", lambda v: 0 <= v <= 1)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise InputError(f"ReLoBRaLo: expected seed to be an integer ≥ 0; got {self.seed!r}.")
+        checked_integer(self.seed, "ReLoBRaLo: seed", least=0)
         check_count("ReLoBRaLo", "every", self.every)
 
     def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
-        """See `LossWeights`."""
         ones = ones_of_terms(terms, members, dtype)
         return WeightState(Losses(ones, tf.zeros_like(ones), tf.zeros_like(ones)))
 
     def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
-        """See `LossWeights`."""
         before: Losses = state.of_terms
         now = loss.values
         # At the first change there is nothing to compare with but the loss itself.
@@ -86,11 +83,10 @@ class ReLoBRaLo(LossWeights):
         return WeightState(Losses(weights, first, now))
 
     def multipliers(self, state: WeightState, loss: LossAt) -> list[Tensor]:
-        """See `LossWeights`."""
         return tf.unstack(state.of_terms.weights, axis=1)
 
     def _balance(self, now: Tensor, then: Tensor) -> Tensor:
-        """b, [M, T]."""
+        """Return b, [M, T]."""
         scaled = self.temperature * then
         ratio = where_positive(scaled, lambda divisor: now / divisor, tf.zeros_like(now))
         return now.shape[1] * tf.nn.softmax(ratio, axis=1)

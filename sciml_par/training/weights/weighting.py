@@ -1,4 +1,4 @@
-"""How a strategy weighs the loss within the compiled loop."""
+"""Weigh the loss by a strategy within the compiled loop."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from itertools import accumulate, cycle
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loss.known import GradientsOfTerms, Jacobian, Residuals, Value
+from sciml_par.training.loss.known import Jacobian, Value
 from sciml_par.training.loss.objective import StackedObjective
 from sciml_par.training.points.feed import Batch, Rows
-from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss, WeightState
+from sciml_par.training.weights.loss_weights import LossAt, LossWeights, TermsOfLoss, WeightState
 
 Tensor = Any
 
@@ -22,11 +22,10 @@ class Weighed:
 
     Attributes
     ----------
-    state : of the strategy.
     terms : of the loss without the strategy's weights, [M, T].
     batch : for the objective that is minimized.
-    changed : whether the weights may be others than in the step before; a scalar.
-    shown : λ of each term, of points their mean over those of all ranks, [M, T].
+    changed : whether the weights may differ from those of the step before; a scalar.
+    shown : λ of each term, or its mean over the points of all ranks, [M, T].
     """
 
     state: WeightState
@@ -37,18 +36,17 @@ class Weighed:
 
 
 class Weighting:
-    """A strategy at work on one objective.
+    """A strategy that weighs one objective.
 
     Parameters
     ----------
-    strategy, terms : what is to be done, and what it knows of the loss.
     plain : the loss with the weights of residuals and conditions alone.
     stacked : of the batches of `plain`.
     rows_of_ranks : how many points each rank has in a step, for each term: [T][P].
 
     Attributes
     ----------
-    objective : the loss that is minimized; its batches are made by `weigh`.
+    objective : the loss that is minimized; `weigh` makes its batches.
     """
 
     def __init__(
@@ -67,7 +65,7 @@ class Weighting:
         self.objective = plain.with_stacked([Rows(True, flags[1]) for flags in self._stacked])
 
     def prepare(self, parameters: Tensor, batch: Batch) -> None:
-        """See `Optimizer.prepare`."""
+        """Make the Jacobian ready, outside of any graph (local)."""
         if self._strategy.needs_jacobian:
             self._plain.prepare(Jacobian, parameters, batch)
 
@@ -76,7 +74,7 @@ class Weighting:
         return self._strategy.start(self._terms, members, dtype)
 
     def of_rank(self, state: WeightState) -> WeightState:
-        """What a chunk of steps needs of a state: of points, those of this rank."""
+        """Return the state for a chunk of steps, with this rank's points."""
         own = []
         for values, rows in zip(state.of_points, cycle(self._rows), strict=False):
             ends = [0, *accumulate(rows)]
@@ -84,7 +82,7 @@ class Weighting:
         return state._replace(of_points=tuple(own))
 
     def of_all(self, state: WeightState) -> WeightState:
-        """Return the state that all ranks have alike, after a chunk of steps (collective)."""
+        """Return the state with the points of all ranks, after a chunk of steps (collective)."""
         if self._plain.ranks.size == 1:
             return state
         whole = [
@@ -98,7 +96,9 @@ class Weighting:
     ) -> Weighed:
         """Return the loss of the step that follows `number` others, at θ: [M, p] (collective)."""
         values = self._plain.evaluate(Value, parameters, batch).terms
-        loss = _Loss(self, parameters, batch, values)
+        loss = LossAt(
+            self._terms, values, self._plain, self.objective, self._stacked, parameters, batch
+        )
         due = number % self._strategy.every == 0
         if self._strategy.every == 1:
             state = self._strategy.update(state, loss, number)
@@ -130,67 +130,15 @@ class Weighting:
         return tuple(found)
 
     def _shown(self, multipliers: Sequence[Tensor]) -> Tensor:
-        """Means over the points of all ranks, [M, T] (collective where there are any)."""
+        """Return means over the points of all ranks, [M, T] (collective for weights of points)."""
         if all(factor.shape.rank == 1 for factor in multipliers):
             return tf.stack(multipliers, axis=1)
         first = self._plain.ranks.rank == 0
         parts = [
-            # Of a term's own multiplier, one rank has it all.
+            # One rank adds the multiplier of a term.
             factor * float(first)
             if factor.shape.rank == 1
             else tf.reduce_sum(factor, axis=1) / max(1, sum(rows))
             for factor, rows in zip(multipliers, self._rows, strict=True)
         ]
         return self._plain.ranks.sum(tf.stack(parts, axis=1))
-
-
-class _Loss:
-    """See `LossAt`."""
-
-    def __init__(
-        self, weighting: Weighting, parameters: Tensor, batch: Batch, values: Tensor
-    ) -> None:
-        self.terms, self.values = weighting._terms, values
-        self._plain, self._weighted = weighting._plain, weighting.objective
-        self._parameters, self._batch = parameters, batch
-        self._stacked = weighting._stacked
-
-    def gradients(self) -> Tensor:
-        return self._plain.evaluate(GradientsOfTerms, self._parameters, self._batch).gradients
-
-    def kernel_traces(self) -> Tensor:
-        known = self._plain.evaluate(Jacobian, self._parameters, self._batch)
-        own = [tf.reduce_sum(tf.square(each), axis=[1, 2]) for each in known.jacobian]
-        return self._plain.ranks.sum(tf.stack(own, axis=1))
-
-    def squares(self) -> list[Tensor]:
-        members, dtype = self._parameters.shape[0], self._parameters.dtype
-        ones = tf.ones([members], dtype)
-        batch = tuple(Rows(ones, rows.arrays) for rows in self._batch)
-        found = []
-        known = self._weighted.evaluate(Residuals, self._parameters, batch)
-        for r, rows, flags in zip(known.residuals, batch, self._stacked, strict=True):
-            n = rows.arrays[0].shape[int(flags[1][0])]
-            # A component lies after the other.
-            each = tf.reshape(r, [members, -1, n]) if n else tf.zeros([members, 1, 0], dtype)
-            found.append(tf.reduce_sum(tf.square(each), axis=1))
-        return found
-
-    def weighted_squares(self) -> list[Tensor]:
-        found = []
-        for squares, rows, flags, total in zip(
-            self.squares(), self._batch, self._stacked, self.terms.points, strict=True
-        ):
-            weights = rows.weights if flags[0] else rows.weights[None]
-            weights = weights if weights.shape.rank == 2 else weights[:, None]
-            found.append(weights * total * squares)
-        return found
-
-    def coordinate(self, axis: int) -> list[Tensor]:
-        return [rows.arrays[0][..., axis] for rows in self._batch]
-
-    def sum_over_ranks(self, tensor: Tensor) -> Tensor:
-        return self._plain.ranks.sum(tensor)
-
-    def largest_of_ranks(self, tensor: Tensor) -> Tensor:
-        return self._plain.ranks.largest(tensor)

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.training.points.adapting import Adapting
-from sciml_par.training.points.division import piece
+from sciml_par.training.points.division import Place
 from sciml_par.training.points.generators import Purpose, generator
 from sciml_par.training.points.point_sets import InteriorSet
 from sciml_par.training.points.sources.pool import TakeRows
-from sciml_par.training.points.sources.source import ENDLESS, Flags, Source, stack_all
+from sciml_par.training.points.sources.source import ENDLESS, Flags, Source, differing
 
 FloatArray = npt.NDArray[np.float64]
 Squares = Callable[[Sequence[tuple[FloatArray, ...]]], FloatArray]
@@ -34,34 +34,31 @@ class Adaptive(Source):
         sets: Sequence[InteriorSet],
         adapting: Adapting,
         weights: Sequence[Sequence[float]],
-        *,
-        rank: int,
-        size: int,
-        seed: int,
-        dtype: str,
+        place: Place,
     ) -> None:
         self.sets, self.weights = tuple(sets), tuple(map(tuple, weights))
-        self.adapting, self.dtype = adapting, dtype
-        self.rank, self.size, self.seed = rank, size, seed
+        self.adapting, self.place, self.dtype = adapting, place, place.dtype
         of_members = [[np.asarray(w, np.float64) for w in each] for each in weights]
-        self.term_weights, weights_stacked = stack_all(of_members)
+        of_terms, apart = list(zip(*of_members, strict=True)), differing(of_members)
+        self.term_weights = [
+            np.stack(each) if own else each[0] for each, own in zip(of_terms, apart, strict=True)
+        ]
         self._points = [each.points(0)[0] for each in sets]
         first = len(self._points[0])
         self.capacity = adapting.capacity(first)
         self._candidates = adapting.number_of_candidates(self.capacity)
         self._drawn, self._adapted_at = self._candidates, 0
-        self.form = ("adaptive", adapting, first, seed)
+        self.form = ("adaptive", adapting, first, place.seed)
         arrays = len(sets[0].complete((self._points[0],)))
-        self.stacked: tuple[Flags, Flags] = (weights_stacked, (len(sets) > 1,) * arrays)
+        self.stacked: tuple[Flags, Flags] = (apart, (len(sets) > 1,) * arrays)
         self._part: Any = None
 
     @property
     def counts(self) -> tuple[int, ...]:
         """How many candidates each rank has, of those drawn last, [P]."""
-        return tuple(self._share(self._drawn, rank) for rank in range(self.size))
+        return self.place.rows_of_ranks(self._drawn)
 
     def longest_chunk(self, step: int) -> int:
-        """See `Source`."""
         return self.adapting.every - step % self.adapting.every
 
     def due(self, step: int) -> bool:
@@ -73,13 +70,13 @@ class Adaptive(Source):
     def adapt(self, step: int, squares: Squares) -> None:
         """Choose the points that follow `step` updates (collective, by `squares`)."""
         # Members draw alike, so that stacked ones have the points that each would have alone.
-        rng = [generator(self.seed, Purpose.ADAPTING, step) for _ in self.sets]
+        rng = [generator(self.place.seed, Purpose.ADAPTING, step) for _ in self.sets]
         drawn = [
             each.candidates(self._candidates, own) for each, own in zip(self.sets, rng, strict=True)
         ]
         # A cloud of points has no more than these.
         self._drawn = len(drawn[0])
-        begin, end = piece(self._drawn, self.rank, self.size)
+        begin, end = self.place.piece(self._drawn)
         mine = [each.complete((x[begin:end],)) for each, x in zip(self.sets, drawn, strict=True)]
         found = squares(mine)
         self._points = [
@@ -89,20 +86,18 @@ class Adaptive(Source):
         self._adapted_at, self._part = step, None
 
     def kept(self) -> dict[str, npt.NDArray[Any]]:
-        """What a checkpoint holds of the points."""
+        """Return what a checkpoint holds of the points."""
         return {"points": np.stack(self._points), "adapted_at": np.asarray(self._adapted_at)}
 
     def restore(self, kept: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on with the points of a checkpoint."""
+        """Continue with the points of a checkpoint."""
         self._points = list(kept["points"])
         self._adapted_at, self._part = int(kept["adapted_at"]), None
 
     def chunk(self, step: int) -> Any:
-        """See `Source`."""
         return (*self.whole(step), ())
 
     def whole(self, step: int) -> Any:
-        """See `Source`."""
         if self._part is None:
             weights, arrays = self.rows()
             self._part = (
@@ -112,20 +107,16 @@ class Adaptive(Source):
         return self._part
 
     def stack(self, sources: Sequence[Any]) -> Adaptive:
-        """See `Source`."""
         return Adaptive(
             [each for source in sources for each in source.sets],
             self.adapting,
             [each for source in sources for each in source.weights],
-            rank=self.rank,
-            size=self.size,
-            seed=self.seed,
-            dtype=self.dtype,
+            self.place,
         )
 
     def rows(self) -> tuple[list[FloatArray], list[FloatArray]]:
-        """This rank's weights, for each equation, and arrays."""
-        begin, end = piece(self.capacity, self.rank, self.size)
+        """Return this rank's weights, for each equation, and arrays."""
+        begin, end = self.place.piece(self.capacity)
         members = [
             each.complete((self._filled(x)[begin:end],))
             for each, x in zip(self.sets, self._points, strict=True)
@@ -135,17 +126,13 @@ class Adaptive(Source):
             arrays = [array[0] for array in arrays]
         return [self._weights(w, begin, end) for w in self.term_weights], arrays
 
-    def _share(self, number: int, rank: int) -> int:
-        begin, end = piece(number, rank, self.size)
-        return end - begin
-
     def _filled(self, x: FloatArray) -> FloatArray:
-        """Points [n, d] as [capacity, d], of which those that fill up have the weight 0."""
+        """Return points [n, d] as [capacity, d], of which those that fill up have the weight 0."""
         missing = self.capacity - len(x)
         return np.concatenate([x, np.repeat(x[:1], missing, axis=0)]) if missing else x
 
     def _weights(self, w: FloatArray, begin: int, end: int) -> FloatArray:
-        """w/N: [] or [M]; with an axis for the points where there will be more of them."""
+        """Return w/N: [] or [M]; with an axis for the points where there will be more of them."""
         number = len(self._points[0])
         if not self.adapting.grows:
             return np.asarray(w / number)

@@ -23,15 +23,11 @@ class Order:
     """A stream of random permutations of N points, which batches cut into pieces of equal size.
 
     Batch k has the numbers from k·b to (k + 1)·b of the stream, and a batch in which a permutation
-    ends continues with the next. So all batches have b points, and no point is ever used more than
-    once oftener than another. Points that are drawn anew have a new stream.
+    ends continues with the next. So all batches have b points, and the uses of two points differ by
+    at most one. Points that are drawn anew have a new stream.
 
-    Attributes
-    ----------
-    seed, number : of the run, and of the set of points.
-    total, size : N and b.
-    rank, ranks : of which each has a part of each batch.
-    period : the number of steps between two draws of the points.
+    `number` is that of the set of points, `total` and `size` are N and b. Each rank has a part of
+    each batch. `period` is the number of steps between two draws of the points.
     """
 
     seed: int

@@ -1,4 +1,4 @@
-"""A pool of points, of which a step takes all rows or those of a batch."""
+"""A pool of points, of which a step takes all rows or a batch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.points.division import own_rows
-from sciml_par.training.points.point_sets import Arrays, PointSet
+from sciml_par.training.points.division import Place
+from sciml_par.training.points.point_sets import PointSet
 from sciml_par.training.points.sources.order import Order
-from sciml_par.training.points.sources.source import ENDLESS, Array, Flags, Source, differing
+from sciml_par.training.points.sources.source import (
+    ENDLESS,
+    Array,
+    Arrays,
+    Flags,
+    Source,
+    differing,
+)
 
 Tensor = Any
 
@@ -23,7 +30,7 @@ _MOST_BATCHES, _MOST_INDICES = 2048, 2**20
 
 @dataclass(frozen=True)
 class TakeRows:
-    """The rows of a step from the pool; see `Take`.
+    """Take the rows of a step from the pool; equal ones compute the same of data of equal shapes.
 
     Attributes
     ----------
@@ -40,7 +47,6 @@ class TakeRows:
     scalars: Flags
 
     def __call__(self, data: Any, step: Tensor) -> Any:
-        """See `Take`."""
         weights, arrays, indices = data
         if self.window:
             rows = tf.gather(indices, tf.cast(step % self.window, tf.int32))
@@ -61,9 +67,7 @@ class Redrawn:
     point_set: PointSet
     every: int
     total: int
-    axis: int | None
-    rank: int
-    size: int
+    place: Place
 
     def rows(self, first: int, count: int, *, of_all: bool) -> Arrays:
         """Return the rows of `count` draws one below the other, of all ranks or of this one."""
@@ -75,7 +79,7 @@ class Redrawn:
         points = self.point_set.points(number)
         if of_all:
             return points
-        rows = own_rows(points[0], self.axis, rank=self.rank, size=self.size)
+        rows = self.place.own_rows(points[0], along_axis=not self.point_set.given)
         return tuple(array[rows] for array in points)
 
 
@@ -109,8 +113,7 @@ class Pool(Source):
     """Points of M stacked members, from which the loop takes those of a step.
 
     The host draws points and indices for a window of steps at a time. Windows start at fixed steps,
-    so that it does not matter where chunks start. In batches every rank has the points of all
-    ranks, since a batch may have any of them.
+    wherever chunks start. With batches, every rank has the points of all ranks.
 
     Parameters
     ----------
@@ -148,14 +151,12 @@ class Pool(Source):
         self._kept: dict[str, tuple[int, Any]] = {}
 
     def longest_chunk(self, step: int) -> int:
-        """See `Source`."""
         windows = [self.take.window] if self.take.window else []
         if self._period < ENDLESS:
             windows.append(self._draws * self._period)
         return min([window - step % window for window in windows], default=ENDLESS)
 
     def chunk(self, step: int) -> Any:
-        """See `Source`."""
         if self.fixed:
             return (*self.whole(step), ())
         number = step // (self._draws * self._period)
@@ -166,16 +167,14 @@ class Pool(Source):
         return (*pool, self._known("indices", step // window, self._indices))
 
     def whole(self, step: int) -> Any:
-        """See `Source`."""
         return self._known("whole", step // self._period, self._whole)
 
     def stack(self, sources: Sequence[Any]) -> Pool:
-        """See `Source`."""
         shares = [share for source in sources for share in source._shares]
         return Pool(shares, [order for source in sources for order in source._orders], self.dtype)
 
     def _known(self, name: str, number: int, make: Callable[[int], Any]) -> Any:
-        """Return what was made last under a name, if it has this number, or make it."""
+        """Return the last value of a name, if it has this number, or make a new one."""
         if name not in self._kept or self._kept[name][0] != number:
             self._kept[name] = number, make(number)
         return self._kept[name][1]
@@ -211,38 +210,40 @@ class Pool(Source):
         return tf.constant(rows[0] if len(rows) == 1 else np.stack(rows, axis=1), tf.int32)
 
     def _joined(self, leaves: Any, flags: Flags, axis: int = 0) -> tuple[Tensor, ...]:
-        """Return what members share once, the rest with an axis for them."""
+        """Return shared arrays once, and the others with an axis for the members."""
         return tuple(
             tf.constant(np.stack(members, axis=axis) if own else members[0], self.dtype)
             for members, own in zip(leaves, flags, strict=True)
         )
 
     def _differing_arrays(self) -> Flags:
-        """Return which arrays the members do not have in common, in any draw."""
-        redrawn = [share.redrawn for share in self._shares if share.redrawn is not None]
-        if not redrawn:
-            rows = [share.everyone if self._orders else share.own for share in self._shares]
-            return differing(rows)
-        identities = zip(*(each.point_set.identity for each in redrawn), strict=True)
-        return tuple(any(other != each[0] for other in each[1:]) for each in identities)
+        """Return which arrays the members do not have in common, in any draw.
+
+        Members of one problem and seed have the same draws.
+        """
+        places = [share.redrawn.place for share in self._shares if share.redrawn is not None]
+        if places:
+            apart = any(place != places[0] for place in places)
+            return (apart,) * len(self._shares[0].own)
+        return differing([share.everyone if self._orders else share.own for share in self._shares])
 
     def _draws_in_a_pool(self) -> int:
         """Return how many draws a pool has; the same on all ranks, whose chunks are alike."""
         own, redrawn = self._shares[0].own, self._shares[0].redrawn
         if redrawn is None:
             return 1
-        rows = redrawn.total if self._orders else -(-redrawn.total // redrawn.size)
+        rows = redrawn.total if self._orders else -(-redrawn.total // redrawn.place.size)
         numbers = rows * sum(math.prod(array.shape[1:]) for array in own) * len(self._shares)
         return max(1, min(-(-_MOST_STEPS // self._period), _MOST_NUMBERS // max(1, numbers)))
 
 
 def _divided(array: Array, count: int) -> Array:
-    """[count · n, …] as [count, n, …]."""
+    """Return [count · n, …] as [count, n, …]."""
     return array.reshape(count, len(array) // count, *array.shape[1:])
 
 
 def _rows_of(values: Tensor, rows: Tensor, stacked: bool) -> Tensor:
-    """values: [N, …] or, stacked, [M, N, …]; rows: [n] or, of each member, [M, n]."""
+    """Return rows [n] or [M, n] of values [N, …] or, stacked, [M, N, …]."""
     if rows.shape.rank == 1:
         return tf.gather(values, rows, axis=1 if stacked else 0)
     return tf.gather(values, rows, batch_dims=1) if stacked else tf.gather(values, rows)

@@ -1,0 +1,67 @@
+"""What tests of trainings on several ranks share."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.problems import Dirichlet, Interval, Problem, laplacian
+from sciml_par.training import Progress, Result
+
+
+def shared(folder: Path) -> Path:
+    """Return the folder of rank 0, on all ranks."""
+    return sp.current_world().communicator.on_root(lambda: folder)
+
+
+def everywhere(value: Any) -> list[Any]:
+    return sp.current_world().communicator.allgather_object(value)
+
+
+def stop_at(step: int) -> Any:
+    """Return a callback that stops a training."""
+
+    def stop(progress: Progress) -> None:
+        if progress.step >= step:
+            progress.stop("the test")
+
+    return stop
+
+
+def bits(result: Result) -> list[Any]:
+    """Return all that a training has found but times."""
+    found = []
+    for m in result.members:
+        weights = m.weights and (m.weights.best.tobytes(), m.weights.last.tobytes())
+        numbers = (m.number, m.steps, m.ended, m.loss, m.best_loss, m.best_step)
+        histories = (m.losses.tobytes(), m.term_losses.tobytes(), m.loss_steps.tolist())
+        error = np.float64(m.prediction.relative_l2_error).tobytes()  # NaN as well
+        found.append((numbers, histories, weights, error))
+    return found
+
+
+@contextmanager
+def warned(text: str) -> Iterator[list[str]]:
+    """Give a list that has the warnings with this text at the end."""
+    found: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield found
+    found += [str(each.message) for each in caught if text in str(each.message)]
+
+
+def branching(u: Any, x: Any) -> Any:
+    """A residual that cannot be computed for several members at once."""
+    r = laplacian(u, x) - 1.0
+    return tf.cond(tf.reduce_mean(r) > 0, lambda: r, lambda: 2 * r)
+
+
+def branching_problem(domain: Interval, **options: Any) -> Problem:
+    return Problem(domain, branching, conditions=[Dirichlet(0.0)], name="branching", **options)
