@@ -51,41 +51,14 @@ together = pytest.mark.ranks(least=2, reason="one rank has no others")
 # An equation that is not the one before
 
 
-def _resumed(folder: Path, problem: Problem, change: Any) -> Any:
-    options: Any = {"optimizer": Adam(1e-2), "checkpoint": Checkpoint(folder / "run")}
-    solve(problem, **options, steps=10)
-    change()
-    return solve(problem, **options, steps=20, resume="auto")
-
-
-@table.says("checkpoint|resume")
-def resumed_with_another_number_in_a_dictionary(folder: Path) -> Any:
-    p = {"k": 1}
-    return _resumed(folder, loaded(lambda: p["k"]), lambda: p.update(k=8))
-
-
-@table.says("checkpoint|resume")
-def resumed_with_another_class_attribute(folder: Path) -> Any:
-    class P:
-        k = 1
-
-    return _resumed(folder, loaded(lambda: P.k), lambda: setattr(P, "k", 8))
-
-
-@table.says("checkpoint|resume")
-def resumed_with_another_element_of_an_array(folder: Path) -> Any:
-    k = np.ones(3)
-    return _resumed(folder, loaded(lambda: k[1]), lambda: k.__setitem__(1, 8.0))
-
-
-def _twice(problem: Problem, change: Any) -> list[Any]:
-    first = solve(problem).predict(X).mean
-    change()
-    return [(first, bent(1.0)), (solve(problem).predict(X).mean, bent(8.0))]
-
-
 class Load:
+    """A number, and ways to read it."""
+
     k = 1.0
+
+    def __init__(self) -> None:
+        self.own, self.levels = 1.0, [1.0]
+        Load.k = 1.0
 
     @staticmethod
     def fixed() -> float:
@@ -95,19 +68,59 @@ class Load:
     def of_class(cls) -> float:
         return cls.k
 
+    def of_object(self) -> float:
+        return self.own
 
-@table.gives(1e-4)
-def trained_again_with_another_class_attribute() -> Any:
-    Load.k = 1.0
-    return _twice(loaded(lambda: Load.k), lambda: setattr(Load, "k", 8.0))
+    def __call__(self) -> float:
+        return self.levels[-1]
 
 
-@table.gives(1e-4)
-def trained_again_through_static_and_class_methods() -> Any:
-    Load.k = 1.0
-    found = _twice(loaded(Load.fixed), lambda: setattr(Load, "k", 8.0))
-    Load.k = 1.0
-    return found + _twice(loaded(Load.of_class), lambda: setattr(Load, "k", 8.0))
+ENTRIES: dict[str, float] = {}
+ELEMENTS = np.ones(3)
+PLACES: dict[str, tuple[Any, Any]] = {
+    "an entry of a dictionary": (lambda: ENTRIES["k"], lambda load, k: ENTRIES.update(k=k)),
+    "an element of an array": (lambda: ELEMENTS[1], lambda load, k: ELEMENTS.fill(k)),
+    "a class attribute": (lambda: Load.k, lambda load, k: setattr(Load, "k", k)),
+    "what a static method reads": (Load.fixed, lambda load, k: setattr(Load, "k", k)),
+    "what a class method reads": (Load.of_class, lambda load, k: setattr(Load, "k", k)),
+    "an attribute": (Load.of_object, lambda load, k: setattr(load, "own", k)),
+    "a list in an object": (Load.__call__, lambda load, k: load.levels.append(k)),
+}
+"""How a residual reads its load, and how a program changes it."""
+
+
+def _under_load(place: str) -> tuple[Problem, Any]:
+    """Return the rod under a load of 1, and what changes the load."""
+    (read, write), load = PLACES[place], Load()
+    write(load, 1.0)
+    bound = functools.partial(read, load) if read in (Load.of_object, Load.__call__) else read
+    return loaded(bound), functools.partial(write, load)
+
+
+def _trained_again(place: str) -> list[Any]:
+    problem, change = _under_load(place)
+    first = solve(problem).predict(X).mean
+    change(8.0)
+    return [(first, bent(1.0)), (solve(problem).predict(X).mean, bent(8.0))]
+
+
+def _resumed(place: str, folder: Path) -> Any:
+    problem, change = _under_load(place)
+    options: Any = {"optimizer": Adam(1e-2), "checkpoint": Checkpoint(folder / "run")}
+    solve(problem, **options, steps=10)
+    change(8.0)
+    return solve(problem, **options, steps=20, resume="auto")
+
+
+for place in PLACES:
+    table.add(
+        Row(f"trained again with {place}", functools.partial(_trained_again, place), gives=1e-4),
+        Row(
+            f"resumed with {place}",
+            lambda folder, place=place: _resumed(place, folder),
+            says="checkpoint|resume",
+        ),
+    )
 
 
 @table.gives(1e-4)

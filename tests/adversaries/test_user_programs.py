@@ -44,51 +44,6 @@ table = Table()
 
 
 @table.gives(1e-4)
-def a_method_as_residual_and_an_attribute_changed() -> Any:
-    class Rod:
-        def __init__(self, load: float) -> None:
-            self.load = load
-
-        def residual(self, u: Any, x: Any) -> Any:
-            return laplacian(u, x) + 2 * self.load
-
-        def solve(self) -> Any:
-            problem = Problem(UNIT, self.residual, conditions=[Dirichlet(0.0)])
-            return solve(problem).predict(X).mean
-
-    rod = Rod(1.0)
-    first = rod.solve()
-    rod.load = 3.0
-    return [(first, bent(1.0)), (rod.solve(), bent(3.0))]
-
-
-@table.gives(1e-4)
-def a_callable_object_with_a_list_inside() -> Any:
-    class Load:
-        def __init__(self) -> None:
-            self.levels = [1.0]
-
-        def __call__(self, u: Any, x: Any) -> Any:
-            return laplacian(u, x) + 2 * self.levels[-1]
-
-    load, found = Load(), []
-    problem = Problem(UNIT, load, conditions=[Dirichlet(0.0)])
-    for level in (1.0, 4.0):
-        load.levels.append(level)
-        found.append((solve(problem).predict(X).mean, bent(level)))
-    return found
-
-
-@table.gives(1e-4)
-def an_array_changed_in_place_between_trainings() -> Any:
-    loads = np.array([1.0, 2.0])
-    problem = rod(lambda u, x: laplacian(u, x) + 2 * loads[0])
-    first = solve(problem).predict(X).mean
-    loads[0] = 5.0
-    return [(first, bent(1.0)), (solve(problem).predict(X).mean, bent(5.0))]
-
-
-@table.gives(1e-4)
 def a_function_of_a_function_redefined() -> Any:
     def source(x: Any) -> Any:
         return 2.0 * tf.ones_like(x)
