@@ -165,6 +165,13 @@ def group_without_shared_memory() -> Iterator[sp.Communicator]:
     group.free()
 
 
+def same_on_all_ranks(arrays: Sequence[Any]) -> bool:
+    """Return whether all ranks have the same bits (collective)."""
+    mine = [np.asarray(array).tobytes() for array in arrays]
+    everyone = sp.current_world().communicator.allgather_object(mine)
+    return all(theirs == mine for theirs in everyone)
+
+
 def to_the_next(x: Any) -> Any:
     """All of x to the next rank, the last one's to the first (collective)."""
     next_one = (sp.rank() + 1) % sp.size()

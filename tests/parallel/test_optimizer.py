@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import compiled, eager, graph, normal, normals, on_two
+from ranks import compiled, eager, graph, normal, normals, on_two, same_on_all_ranks
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -59,13 +59,6 @@ def train(optimizer, steps, context=eager):
 def check(got, expected):
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, 1e-10, 1e-13)
-
-
-def same_on_all_ranks(variables):
-    everyone = sp.current_world().communicator.allgather_object(
-        [v.numpy().tobytes() for v in variables]
-    )
-    return all(theirs == everyone[0] for theirs in everyone)
 
 
 def decay():

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import generator
+from ranks import generator, same_on_all_ranks
 
 import sciml_par.parallel as sp
 
@@ -48,11 +48,6 @@ def fit(model, optimizer, x, y, batch, **options):
     model.compile(optimizer, loss=loss, **options)
     model.fit(x, y, batch_size=batch, epochs=EPOCHS, shuffle=False, verbose=0)
     return model
-
-
-def same_on_all_ranks(arrays):
-    everyone = sp.current_world().communicator.allgather_object([a.tobytes() for a in arrays])
-    return all(theirs == everyone[0] for theirs in everyone)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from ranks import compiled, graph, on_two
+from ranks import compiled, graph, on_two, same_on_all_ranks
 
 import sciml_par.parallel as sp
 
@@ -75,11 +75,6 @@ def program(x):
 PROGRAM_ORDER = [12, 1, 9, 4, 3, 9, 4, 3, 5, 2, 8, 4, 3, 20, 11, 10, 13]
 
 
-def assert_same_on_all_ranks(order):
-    everyone = sp.current_world().communicator.allgather_object(list(order))
-    assert everyone == [list(order)] * sp.size()
-
-
 @needs_ranks
 @pytest.mark.parametrize("context", (graph, compiled))
 def test_independent_collectives_keep_the_order_of_the_program(context, requests):
@@ -87,7 +82,7 @@ def test_independent_collectives_keep_the_order_of_the_program(context, requests
     run(tf.constant(1.0))
     run(tf.constant(1.0))
     assert sizes_of(requests) == PROGRAM_ORDER * 2
-    assert_same_on_all_ranks(sizes_of(requests))
+    assert same_on_all_ranks([sizes_of(requests)])
 
 
 @two_ranks
@@ -105,7 +100,7 @@ def test_gradients_run_in_one_order(context, requests):
     run(tf.constant(1.0))
     # Each but the one that nobody uses has a gradient, with a collective of the same size.
     assert sorted(sizes_of(requests)) == sorted(PROGRAM_ORDER + set_aside(PROGRAM_ORDER, 20))
-    assert_same_on_all_ranks(sizes_of(requests))
+    assert same_on_all_ranks([sizes_of(requests)])
 
 
 @pytest.mark.ranks(least=2, reason="one rank transfers nothing")
@@ -132,7 +127,7 @@ def test_a_derived_gradient_has_one_order(wrap, requests):
     sizes = sizes_of(requests)
     assert sizes[:16] == twice
     assert sorted(sizes[16:]) == twice
-    assert_same_on_all_ranks(sizes)
+    assert same_on_all_ranks([sizes])
 
 
 def every_kind(x):
@@ -174,7 +169,7 @@ def test_gradients_of_every_kind_run_in_one_order(context, requests):
     kinds = [request.signature.kind for request in requests]
     assert kinds[: len(KINDS)] == KINDS
     assert sorted(kinds[len(KINDS) :]) == sorted(KINDS_BACK)
-    assert_same_on_all_ranks(kinds)
+    assert same_on_all_ranks([kinds])
 
 
 def set_aside(sizes, size):
@@ -188,4 +183,4 @@ def test_eager_code_and_compiled_functions_take_turns(requests):
         total(n, tf.constant(1.0))
         run(tf.constant(float(n)))
     assert sizes_of(requests) == [3, 2, 4, 2, 5, 2]
-    assert_same_on_all_ranks(sizes_of(requests))
+    assert same_on_all_ranks([sizes_of(requests)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import all_values, normal, normals, values
+from ranks import all_values, normal, normals, same_on_all_ranks, values
 from reductions import own_part
 
 import sciml_par.parallel as sp
@@ -201,7 +201,7 @@ def test_the_order_of_the_program_is_kept(transfers):
     seen = [request.row for request in transfers]
     assert seen[:9] == list(range(1, 10))
     assert sorted(seen[9:]) == list(range(1, 10))
-    assert sp.current_world().communicator.allgather_object(seen) == [seen] * sp.size()
+    assert same_on_all_ranks([seen])
 
 
 @pytest.mark.ranks(least=2, reason="one rank always agrees with itself")
