@@ -180,7 +180,8 @@ def _begin(everyone: Communicator, hosts: Sequence[int]) -> int:
         moments.append(Recorder.now())
     clocks = everyone.control.allgather(moments)
     own, first = clocks[hosts[everyone.rank]], clocks[0]
-    return int(first[-1] + statistics.median(a - b for a, b in zip(own, first, strict=True)))
+    differences = (a - b for a, b in zip(own, first, strict=True))
+    return first[-1] + round(statistics.median(differences))
 
 
 def part_of(path: Path, rank: int) -> Path:
