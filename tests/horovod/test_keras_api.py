@@ -14,18 +14,6 @@ from sciml_par.errors import InputError
 
 UP_TO_TWO = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
 LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank separately")
-BASICS = """init shutdown is_initialized start_timeline stop_timeline size local_size cross_size
-    rank local_rank cross_rank is_homogeneous mpi_threads_supported mpi_enabled mpi_built
-    gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built Average Sum Adasum
-    Min Max Product Compression ProcessSet global_process_set add_process_set remove_process_set
-    broadcast_object allgather_object callbacks elastic"""
-
-
-@pytest.mark.parametrize("module", (hvd, by_keras))
-def test_has_the_names_of_the_ranks(module):
-    for name in BASICS.split():
-        getattr(module, name)
-    assert (module.rank(), module.size()) == (sp.rank(), sp.size())
 
 
 @pytest.mark.parametrize("module", (hvd, by_keras))

@@ -6,8 +6,10 @@ import glob
 import io
 import os
 import socket
+import statistics
 import tempfile
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator
 
 _INTERVAL_SECONDS = 0.5
+_ROUNDS = 20
 
 
 def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -53,9 +56,7 @@ def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     path = Path(everyone.broadcast_object(os.path.abspath(path) if everyone.rank == 0 else ""))
     everyone.on_root(lambda: _make_room(path, overwrite=overwrite))
     part = everyone.attempt(lambda: _open_part(path, everyone.rank))
-    # Ranks leave a barrier at about the same moment, and those of one host have one clock.
-    everyone.control.Barrier()
-    begin = everyone.control.allgather(Recorder.now())[world.hosts[everyone.rank]]
+    begin = _begin(everyone, world.hosts)
     recorder = Recorder(part, everyone.rank, origin=begin)
     recorder.append(OPENING)
     if everyone.rank == 0:
@@ -166,6 +167,21 @@ class Timeline:
         except OSError as error:
             return f"cannot write the timeline {self._path}: {error.strerror or error}."
         return None
+
+
+def _begin(everyone: Communicator, hosts: Sequence[int]) -> int:
+    """Return the start of the recording by the clock of this rank's host (collective).
+
+    Ranks leave a barrier at about the same moment. Ranks of one host have one clock.
+    """
+    moments = []
+    for _ in range(_ROUNDS):
+        everyone.control.Barrier()
+        moments.append(Recorder.now())
+    clocks = everyone.control.allgather(moments)
+    own, first = clocks[hosts[everyone.rank]], clocks[0]
+    differences = (a - b for a, b in zip(own, first, strict=True))
+    return first[-1] + round(statistics.median(differences))
 
 
 def part_of(path: Path, rank: int) -> Path:
