@@ -20,13 +20,8 @@ _JITTER = 8  # float64 roundings by which computations of one point differ
 class Rounding(NamedTuple):
     """The axis on which the numbers of a precision are coarse for points.
 
-    Attributes
-    ----------
-    axis : its number.
-    step : between neighbouring numbers of the precision, at the largest |x|.
-    spacing : between neighbouring points.
-    before, after : how many points differ, in double precision and in this one.
-    coincide : whether neighbours become one.
+    `step` lies between neighbouring numbers at the largest |x|, `spacing` between neighbouring
+    points. `before` and `after` count different points, in double precision and in this one.
     """
 
     axis: int

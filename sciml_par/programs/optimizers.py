@@ -1,4 +1,4 @@
-"""The optimizers that programs have names for."""
+"""The optimizers of programs, by name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ AUTO, ADAM = "auto", "adam"
 class NamedOptimizer:
     """An optimizer on the command line.
 
-    Attributes
-    ----------
-    make : called with the learning rate, which it may ignore; imports TensorFlow.
-    steps : how many are usual; None where `train` knows.
-    precision : in which it is used.
-    has_rate : whether it has a learning rate.
+    `make` gets the learning rate, which it may ignore, and imports TensorFlow. `steps` is the usual
+    number of steps, None if `train` chooses it.
     """
 
     make: Callable[[float], Any]
@@ -51,4 +47,4 @@ OPTIMIZERS = {
     "lm": NamedOptimizer(_of_training("LevenbergMarquardt"), 1_000, "float64", False),
     "ssbroyden": NamedOptimizer(_of_training("SSBroyden"), 10_000, "float64", False),
 }
-"""By name; what is added here is an option of all training programs."""
+"""By name; an entry here is an option of all training programs."""

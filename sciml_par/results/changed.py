@@ -1,4 +1,4 @@
-"""Members changed: with the other ones of their weights, or as those of one result."""
+"""Members with the best or last weights, and members of several results as those of one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def with_weights(member: Member, kept: str) -> Member:
 
 
 def _errors_of(member: Member) -> tuple[float, ...]:
-    """Return those of the prediction, on the own domain, and of each unknown function."""
+    """Return the errors of the prediction, on the own domain, and of each unknown function."""
     seen = [member.prediction, member.on_own_domain]
     seen += [each.prediction for each in member.functions]
     return tuple(each.relative_l2_error for each in seen)
@@ -96,7 +96,7 @@ def merge_members(groups: Sequence[Sequence[Member]]) -> tuple[Member, ...]:
 
 
 def check_alike(groups: Sequence[Sequence[Member]]) -> None:
-    """Raise if some have been evaluated on other points, as far as these are here."""
+    """Raise if groups were evaluated on different points, as far as these are on this rank."""
     first: Prediction | None = None
     for number, group in enumerate(groups):
         found = group[0].prediction

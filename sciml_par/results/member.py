@@ -232,7 +232,7 @@ class Member:
 
     @property
     def kept_unknowns(self) -> FloatArray:
-        """The values of the unknowns that belong to the weights that predict, [q]."""
+        """The values of the unknowns for the weights that predict, [q]."""
         values = self.unknown_values
         return values.best if self.kept == "best" else values.last
 
@@ -248,12 +248,12 @@ class Member:
 
     @property
     def points(self) -> int:
-        """Interior training points, of all ranks that trained it."""
+        """The number of interior training points on all ranks that trained it."""
         return sum(each.points for each in self.contributions)
 
     @property
     def kept_loss(self) -> float:
-        """Of the weights that predict."""
+        """The loss of the weights that predict."""
         return self.best_loss if self.kept == "best" else self.loss
 
     @property
@@ -291,37 +291,36 @@ class Member:
     def found_little(self) -> bool:
         """Whether more than half of the loss of a network of zeros is left, after 60 steps.
 
-        It is not said of fewer steps, which are tried for other reasons, and not where that loss is
-        zero, so that u = 0 is a solution; nor of what is over-fitted, which is the better reason.
+        False if that loss is zero, so that u = 0 is a solution, and if the member is over-fitted.
         """
         enough = self.steps >= _ENOUGH_STEPS and self.zero_loss > 0 and not self.over_fitted
         return bool(enough and self.validation_loss > self.zero_loss / 2)
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """The conditions that are missed by half of the size of u or more; as `found_little`."""
+        """The conditions that are missed by half of the size of u or more, after 60 steps."""
         if self.steps < _ENOUGH_STEPS or not self.zero_loss > 0:
             return ()
         return tuple(name for name, ratio in self.misfits.items() if ratio > _MISSED)
 
     @property
     def doubtful(self) -> bool:
-        """Whether what is known at other points speaks against its prediction."""
+        """Whether the losses at other points speak against the prediction."""
         return bool(self.over_fitted or self.found_little or self.missed)
 
     @property
     def seconds_compile(self) -> float:
-        """Of compilation, on the slowest rank."""
+        """The time of compilation, on the slowest rank."""
         return max(each.seconds_compile for each in self.contributions)
 
     @property
     def seconds_train(self) -> float:
-        """Of steps, on the slowest rank."""
+        """The time of all steps, on the slowest rank."""
         return max(each.seconds_train for each in self.contributions)
 
     @property
     def microseconds_per_step(self) -> float:
-        """On the slowest rank; NaN without steps."""
+        """The time of a step, on the slowest rank; NaN without steps."""
         return 1e6 * self.seconds_train / self.steps if self.steps else float("nan")
 
 

@@ -1,4 +1,4 @@
-"""What the training of one model found of an unknown function."""
+"""An unknown function, as the training of one model found it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _MARGIN = 1e-3  # of a domain's width
 
 
 class EnsemblePrediction:
-    """What trained members predict at n points, as `Result.predict` returns it.
+    """The predictions of trained members at n points, as `Result.predict` returns them.
 
     Attributes
     ----------
@@ -51,10 +51,7 @@ class EnsemblePrediction:
 
     @cached_property
     def members(self) -> Array:
-        """What each member predicts, those left out of the mean included: [M, n, m].
-
-        Computed when it is asked for first, as it is M times as large as the mean.
-        """
+        """The predictions of all members, those left out of the mean included: [M, n, m]."""
         predictor = self._predictor
         found = np.empty((predictor.members, len(self.x), predictor.outputs), predictor.dtype)
         for rows, values in predictor.batches(self.x, self._batch_size):

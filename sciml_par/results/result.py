@@ -51,12 +51,12 @@ class Result:
 
     @property
     def ranks(self) -> int:
-        """How many ranks trained."""
+        """The number of ranks that trained."""
         return len(ranks_of(self.members))
 
     @property
     def sound(self) -> bool:
-        """Whether all members came to their end, none of them with a loss far above its best."""
+        """Whether all members finished, none of them with a loss far above its best."""
         return all(member.status == FINISHED for member in self.members)
 
     @property
@@ -108,8 +108,8 @@ class Result:
     def print(self) -> None:
         """Print the table of errors and times, on rank 0 alone (local).
 
-        Under it stands which members ended before, have diverged, or were brought together. Of
-        more than 16 members there are the first rows, those that did not finish, and the ranges.
+        Remarks on members that ended early, diverged or drifted apart follow. Of more than 16
+        members, it shows the first rows, those that did not finish, and the ranges.
         """
         if self.communicator is None or self.communicator.rank == 0:
             print_table(self.members, mode=self.mode)
@@ -120,21 +120,21 @@ class Result:
 
             mean = (1/M) Σ_j u(x; θ_j)        deviation² = 1/(M − 1) Σ_j (u(x; θ_j) − mean)²
 
-        over the M members that finished, and those whose loss became infinite when their weights
-        were no worse than those of a member that finished; over all if none finished. It works on
-        rank 0, in mode "data" on all ranks, and for loaded and merged results.
+        over the M members that finished, or over all if none finished. A member whose loss became
+        infinite is included if its weights are no worse than those of a member that finished. It
+        works on rank 0, in mode "data" on all ranks, and for loaded and merged results.
 
         Parameters
         ----------
         x : the points, [n, d], as an array or a list of rows; [n] where d = 1.
-        batch_size : how many points are computed at a time; by default as many as make 262,144
-            values of all members. The memory that is needed grows with it, not with n.
+        batch_size : points computed at a time; by default those of 262,144 values of all members.
+            The memory grows with it, not with n.
 
         Returns
         -------
-        An object with `mean` [n, m], `deviation` [n, m], which is NaN for one member, and
-        `members` [M, n, m], computed when it is asked for; in the precision of the training.
-        `error` [n, m] is the estimated error of one model, NaN where it is not known.
+        An object with `mean` [n, m], `deviation` [n, m] (NaN for one member) and `members`
+        [M, n, m], which is computed at its first use; in the precision of the training.
+        `error` [n, m] is the estimated error of one model, NaN if unknown.
 
         Raises
         ------
@@ -244,7 +244,7 @@ class Result:
     @staticmethod
     @by_name
     def load(directory: str | Path, *, problem: Any = None, network: Any = None) -> Result:
-        """Read what `save` has written, without ranks and without `init` (local).
+        """Load the files that `save` wrote, without ranks and without `init` (local).
 
         Parameters
         ----------

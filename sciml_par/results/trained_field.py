@@ -1,4 +1,4 @@
-"""The field u(x; θ) of trained networks: what a problem makes of a network, and its values."""
+"""The field u(x; θ) of trained networks: its form, which a problem gives, and its values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Corners = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class FieldForm:
-    """What a problem makes of a network N, as files and other ranks can know it: u(x) = A(N, z(x)).
+    """The form u(x) = A(N, z(x)) that a problem gives to a network N, as files can hold it.
 
     `box` has the corners of the box that z maps to [−1, 1]^d, None for z = x; `ansatz` is a digest
     of A as it was traced, None for u = N; `domain` has the corners around the problem's domain.
@@ -50,7 +50,7 @@ class FieldForm:
 
 @dataclass(frozen=True)
 class _Network:
-    """What `Problem.for_network` asks of a network."""
+    """The attribute of a network that `Problem.for_network` reads."""
 
     sees_scaled_inputs: bool
 

@@ -1,4 +1,4 @@
-"""What a training found of the unknowns of its problem."""
+"""The unknowns of a problem, as a training found them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class UnknownValues:
         return [label for _, label, _ in self._places()]
 
     def true_numbers(self) -> list[float | None]:
-        """Return what each of the q numbers is known to be, if it is."""
+        """Return the known value of each of the q numbers, or None."""
         return [
             float(self.true[name][place]) if name in self.true else None
             for name, _, place in self._places()

@@ -15,15 +15,9 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class KerasFunction:
-    """u(x) of a built Keras model, with the weights that are given to it.
+    """u(x) of a built Keras model with given weights.
 
-    Weights that are not trained, the statistics of layers among them, keep the values that they
-    have now.
-
-    Attributes
-    ----------
-    model : the model.
-    frozen : values of `model.non_trainable_variables`.
+    `frozen` has the values of `model.non_trainable_variables`, layer statistics included.
     """
 
     model: Any

@@ -75,15 +75,7 @@ def initializers_of(model: Any) -> list[tuple[Any, Any]]:
 
 
 class Drawn:
-    """Initial kernels and biases of dense layers, layer after layer.
-
-    "glorot": kernels of variance 2 / (w + w') (Glorot and Bengio 2010, equation 12, in its
-    truncated normal form), biases of zero. "he": variance 2 / w (He et al. 2015, arXiv:1502.01852,
-    equation 10, truncated normal), biases of zero. "siren": for activations sin(ω z), kernels from
-    U(−1/w, 1/w) in the first layer and from U(−√(6/w)/ω, √(6/w)/ω) in the others (Sitzmann et al.
-    2020, arXiv:2006.09661, section 3.2), biases from U(−1/√w, 1/√w). w and w' are a
-    layer's numbers of inputs and of units.
-    """
+    """Initial kernels and biases of dense layers, layer after layer, by the rules of `MLP`."""
 
     def __init__(self, kind: str, *, seed: int, omega: float = 1.0) -> None:
         self._kind, self._omega = kind, omega
