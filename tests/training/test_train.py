@@ -228,7 +228,7 @@ BAD_RESIDUALS = {
     "None": (lambda u, x: None, "got None"),
     "vector": (lambda u, x: u(x)[:, 0], r"shape \(9,\).*x\[:, 0:1\]"),
     "outer": (lambda u, x: u(x) - x[:, 0], r"a value for every pair of points"),
-    "transposed": (lambda u, x: tf.transpose(u(x)), r"transposed|pair of points"),
+    "transposed": (lambda u, x: tf.transpose(u(x)), r"must return one tensor|pair of points"),
     "integer": (lambda u, x: tf.cast(u(x), tf.int32), "int32"),
     "NumPy": (lambda u, x: np.zeros((9, 1)), "ndarray"),
 }
