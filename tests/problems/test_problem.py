@@ -95,29 +95,28 @@ def test_a_sound_problem_passes_its_check():
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (lambda u, x: None, ["got None", "return the residual"]),
-        (lambda u, x: u(x)[:, 0], [r"got shape \(8,\)", r"x\[:, 0:1\]"]),
-        (lambda u, x: tf.transpose(u(x)), [r"\(1, 8\) \(transposed\?\)", "one row"]),
-        (lambda u, x: u(x)[1:], [r"\(7, 1\)", "one row for every point"]),
-        (lambda u, x: tf.reduce_mean(u(x)), [r"got shape \(\)", "at every point"]),
-        (lambda u, x: u(x)[None], [r"\(1, 8, 1\)", "at every point"]),
-        (lambda u, x: tf.cast(u(x), tf.int32), ["dtype int32", "tf.cast"]),
-        (lambda u, x: u(x) > 0, ["dtype bool", "float32"]),
-        (lambda u, x: tf.cast(u(x), tf.float64), ["dtype float64", "compute in float32"]),
-        (lambda u, x: (u(x), u(x)), ["a tuple of 2", "tf.concat"]),
-        (lambda u, x: {"mass": u(x), "heat": u(x)}, ["a dict of 2", "several Residuals"]),
-        (lambda u, x: 0.0, ["got float;", "tf functions"]),
-        (lambda u, x: np.zeros((8, 1)), ["got ndarray", "tf functions"]),
-        (lambda u, x: tf.sin(x), ["never asks for u", "leave the term out"]),
-        (lambda u, x: u(x) - x[:, 0], ["every pair of points", r"x\[:, i:i\+1\]"]),
+        (lambda u, x: None, "got None"),
+        (lambda u, x: u(x)[:, 0], r"got shape \(8,\)"),
+        (lambda u, x: tf.transpose(u(x)), r"got shape \(1, 8\)"),
+        (lambda u, x: u(x)[1:], r"got shape \(7, 1\)"),
+        (lambda u, x: tf.reduce_mean(u(x)), r"got shape \(\)"),
+        (lambda u, x: u(x)[None], r"got shape \(1, 8, 1\)"),
+        (lambda u, x: tf.cast(u(x), tf.int32), r"dtype float32, got .* and dtype int32.*tf.cast"),
+        (lambda u, x: u(x) > 0, "and dtype bool"),
+        (lambda u, x: tf.cast(u(x), tf.float64), "and dtype float64"),
+        (lambda u, x: (u(x), u(x)), "a tuple;.* tf.concat"),
+        (lambda u, x: {"mass": u(x), "heat": u(x)}, "a dict;.* several Residuals"),
+        (lambda u, x: 0.0, "got a float"),
+        (lambda u, x: np.zeros((8, 1)), "got a ndarray;.*with TensorFlow"),
+        (lambda u, x: tf.sin(x), "never asks for u.*leave the term out"),
+        (lambda u, x: u(x) - x[:, 0], r"every pair of points.*x\[:, i:i\+1\]"),
     ],
 )
 def test_what_is_wrong_with_a_residual_is_said(function, expected):
     problem = Problem(UNIT, function, name="trial")
     with pytest.raises(InputError, match=r"in term 'residual' of problem 'trial'") as caught:
         problem.check(MLP(1, 1), n=8)
-    for part in expected:
-        caught.match(part)
+    caught.match(expected)
 
 
 def test_as_many_equations_as_points_is_no_error():

@@ -139,6 +139,17 @@ def test_integral_over_the_domain():
     np.testing.assert_allclose(r, [[8 / 3 * (1.5**4 - 0.5**4) / 4 - 1]], rtol=1e-13)
 
 
+@pytest.mark.parametrize(
+    ("options", "measure"),
+    [({}, 12), ({"on": ("x=lower", "z=upper")}, 6 + 4), ({"at": ("y", [0.5])}, 6)],
+)
+def test_integrals_of_one_are_volumes_and_areas(options, measure):
+    cuboid = Box([0, -1, 1], [2, 1, 4])
+    one = IntegralCondition(lambda u, x: tf.ones_like(u(x)), points=27, **options)
+    r, *_ = evaluated(one, wave, cuboid)
+    np.testing.assert_allclose(r, [[measure]])
+
+
 def test_integrals_at_times():
     times = [0.5, 0.75, 1.5]
     condition = IntegralCondition(lambda u, x: u(x), lambda t: t, at=("t", times))
@@ -200,6 +211,7 @@ def test_jets_and_tapes_agree():
         (lambda: Periodic(1.5), "axis must be a coordinate's name"),
         (lambda: prepared(Periodic("z")), r"no axis 'z'; its axes are 'x' \(0\), 't' \(1\)"),
         (lambda: prepared(Periodic("x", points=[[1.0, 1.0]])), "must lie on the lower face"),
+        (lambda: prepared(IntegralCondition(lambda u, x: u(x), points=(1, 2, 3))), "or 2, one for"),
         (lambda: Interface("u", "u", at=("x", 1)), "both sides must have the same number"),
         (lambda: Interface(0, (1, 2), at=("x", 1)), "the same number of components"),
         (lambda: Interface(0, 1), "give either at="),

@@ -221,6 +221,24 @@ def test_refuses_bad_options(options: dict[str, Any], message: str) -> None:
         small(poisson(), **options)
 
 
+BAD_RESIDUALS = {
+    "None": (lambda u, x: None, "got None"),
+    "vector": (lambda u, x: u(x)[:, 0], r"shape \(9,\).*x\[:, 0:1\]"),
+    "outer": (lambda u, x: u(x) - x[:, 0], r"a value for every pair of points"),
+    "transposed": (lambda u, x: tf.transpose(u(x)), r"must return one tensor|pair of points"),
+    "integer": (lambda u, x: tf.cast(u(x), tf.int32), "int32"),
+    "NumPy": (lambda u, x: np.zeros((9, 1)), "ndarray"),
+}
+
+
+@pytest.mark.ranks(most=1, reason="local")
+@pytest.mark.parametrize("case", BAD_RESIDUALS)
+def test_refuses_bad_residuals(case: str) -> None:
+    residual, message = BAD_RESIDUALS[case]
+    with pytest.raises(InputError, match=f"(?s)residual.*{message}"):
+        small(Problem(Interval(0, 1), residual, name=case))
+
+
 @pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 def test_a_bad_residual_on_one_rank_is_an_error_on_all() -> None:
     culprit = sp.size() - 1

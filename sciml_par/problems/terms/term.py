@@ -21,6 +21,13 @@ Arrays = tuple[npt.NDArray[np.float64], ...]
 # A residual with as many components as points, and more than these, is a mistake, not a system.
 MANY_EQUATIONS = 16
 
+_REMEDY = (
+    "return a row for each point: keep both axes, as x[:, 0:1] in place of x[:, 0] and "
+    "keepdims=True in sums (tf.ensure_shape states an unknown shape); compute with TensorFlow in "
+    "the dtype of x, as tf.cast(..., x.dtype); join equations with tf.concat([...], axis=1), or "
+    "give the problem several Residuals"
+)
+
 
 @dataclass(frozen=True)
 class Term:
@@ -168,15 +175,18 @@ class Term:
         return self._known[key]
 
     def _checked(self, result: Any, arrays: Any) -> tf.Tensor:
-        x = arrays[0]
-        rows = "n" if x.shape[0] is None else x.shape[0]
-        expected = f"one tensor of shape [{rows}, k] and dtype {tf.as_dtype(x.dtype).name}"
-        if not isinstance(result, (tf.Tensor, tf.Variable)):
-            raise self._error(expected, *_not_a_tensor(result))
-        fault = _wrong_dtype(result, x) or _wrong_shape(result, x)
-        if fault is not None:
-            raise self._error(expected, *fault)
-        return result
+        """Let a result through if it is one tensor with a row for each point."""
+        rows, dtype = arrays[0].shape[0], tf.as_dtype(arrays[0].dtype)
+        if isinstance(result, (tf.Tensor, tf.Variable)):
+            shape = result.shape
+            every = shape.rank == 2 and (None in (rows, shape[0]) or shape[0] == rows)
+            if every and result.dtype == dtype:
+                return result
+            got = f"shape {shape} and dtype {result.dtype.name}"
+        else:
+            got = "None" if result is None else f"a {type(result).__name__}"
+        expected = f"one tensor of shape [{rows or 'n'}, k] and dtype {dtype.name}"
+        raise self._error(expected, got, _REMEDY)
 
     def _place(self) -> str:
         return f"in term {self.name!r}" + (f" of problem {self.problem!r}" if self.problem else "")
@@ -194,42 +204,3 @@ def _form(arrays: Sequence[Any]) -> tuple[Any, ...]:
 def as_field(u: Any) -> Any:
     """Return a Field as it is, also where it is parametrized; another callable as a Field."""
     return u if isinstance(u, Field | Parametrized) else Field(u)
-
-
-def _not_a_tensor(result: Any) -> tuple[str, str]:
-    """Return what a residual returned, and what to write."""
-    if result is None:
-        return "None", "let the function return the residual"
-    if isinstance(result, (tuple, list, dict)):
-        return (
-            f"a {type(result).__name__} of {len(result)}",
-            "join equations with tf.concat([...], axis=1), or give the problem several Residuals",
-        )
-    return (
-        type(result).__name__,
-        "compute it from u and x with the operators of sciml_par.problems and tf functions",
-    )
-
-
-def _wrong_dtype(result: tf.Tensor, x: Any) -> tuple[str, str] | None:
-    dtype = tf.as_dtype(x.dtype)
-    if result.dtype == dtype:
-        return None
-    return (
-        f"dtype {result.dtype.name}",
-        f"compute in {dtype.name}, or convert with tf.cast(..., x.dtype)",
-    )
-
-
-def _wrong_shape(result: tf.Tensor, x: Any) -> tuple[str, str] | None:
-    got, rows = f"shape {result.shape}", x.shape[0]
-    if result.shape.rank is None:
-        return got, "state the shape with tf.ensure_shape"
-    if result.shape.rank == 1:
-        return got, "keep both axes: x[:, 0:1] in place of x[:, 0], keepdims=True in sums"
-    if result.shape.rank != 2:
-        return got, "return the residual at every point; the loss squares and averages it"
-    if rows is not None and result.shape[0] is not None and result.shape[0] != rows:
-        transposed = " (transposed?)" if result.shape[1] == rows else ""
-        return got + transposed, "return one row for every point, in the order of x"
-    return None
